@@ -96,3 +96,136 @@ def test_every_copy_is_counted(house: House, seed: int) -> None:
             groups[group, filter, payload] += many
     assert groups == shared
     assert {key: many for key, many in copies.items() if not owned[key[0], key[1]][0]} == dict(plain)
+
+
+class Member:
+    """A client whose session is kept, and what has come to it: by subscription and payload. `subscriptions`:
+    group, filter and QoS, by number."""
+
+    def __init__(self, name: str, random: Random, stem: str) -> None:
+        self.name = name
+        self.subscriptions = {
+            id: (group, filter, random.choice((1, 2)))
+            for id, (group, filter) in enumerate(random_filters(random, stem), 1)
+        }
+
+    def come(self) -> None:
+        raise NotImplementedError
+
+    def go(self) -> None:
+        raise NotImplementedError
+
+    def copies(self) -> Counter[tuple[int, bytes]]:
+        raise NotImplementedError
+
+
+class MqttMember(Member):
+    """Over MQTT, at one gateway or the other each time."""
+
+    def __init__(self, house: House, name: str, random: Random, stem: str) -> None:
+        super().__init__(name, random, stem)
+        self._house, self._random = house, random
+        self._before: Counter[tuple[int, bytes]] = Counter()
+        self._peer = self._connect()
+        for id, (group, filter, qos) in self.subscriptions.items():
+            self._peer.subscribe((joined(group, filter), qos), identifier=id)
+
+    def come(self) -> None:
+        self._peer = self._connect()
+        assert self._peer.is_session_present == [True]
+
+    def go(self) -> None:
+        self._peer.close()
+        self._before += taken(self._peer)
+
+    def copies(self) -> Counter[tuple[int, bytes]]:
+        return self._before + taken(self._peer)
+
+    def _connect(self) -> Peer:
+        gateway = self._random.choice(("one", "two"))
+        peer = Peer(self._house.place(gateway, self.name, kept=True))
+        peer.connect()
+        return peer
+
+
+class NativeMember(Member):
+    """Over the network's own protocol, in a run of its own each time. It has one subscription that is not
+    shared: of those that overlap, the ones that a run makes later do not get what waited."""
+
+    def __init__(self, house: House, name: str, random: Random, stem: str) -> None:
+        super().__init__(name, random, stem)
+        plain = [id for id, (group, _, _) in self.subscriptions.items() if not group]
+        for id in plain[1:]:
+            del self.subscriptions[id]
+        self._root = house.root
+        self._copies: Counter[tuple[int, bytes]] = Counter()
+        self.come()
+
+    def come(self) -> None:
+        self._client = sync.connect(self._root, client_id=self.name, session_expiry=3_600, session_key="kept")
+        self._own = {
+            id: self._client.subscribe(joined(group, filter), qos=qos)
+            for id, (group, filter, qos) in self.subscriptions.items()
+        }
+
+    def go(self) -> None:
+        self.copies()
+        self._client.close()
+
+    def copies(self) -> Counter[tuple[int, bytes]]:
+        for id, subscription in self._own.items():
+            while (message := subscription.next(timeout=0)) is not None:
+                self._copies[id, message.payload] += 1
+        return self._copies
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_copy_is_counted_while_kept_sessions_go_and_come(house: House, seed: int) -> None:
+    random, stem = Random(seed), f"kept{seed}"
+    members: list[Member] = [
+        *(MqttMember(house, f"{stem}-{n}", random, stem) for n in range(3)),
+        NativeMember(house, f"{stem}-native", random, stem),
+    ]
+    topics = [f"home/kitchen/{stem}/a", f"home/kitchen/{stem}/b", f"weather/{stem}/a"]
+    plain: Counter[tuple[str, int, bytes]] = Counter()
+    shared: Counter[tuple[str, str, bytes]] = Counter()
+
+    def found() -> tuple[Counter[tuple[str, int, bytes]], Counter[tuple[str, str, bytes]]]:
+        own: Counter[tuple[str, int, bytes]] = Counter()
+        groups: Counter[tuple[str, str, bytes]] = Counter()
+        for member in members:
+            for (id, payload), many in member.copies().items():
+                group, filter, _ = member.subscriptions[id]
+                if group:
+                    groups[group, filter, payload] += many
+                else:
+                    own[member.name, id, payload] += many
+        return own, groups
+
+    with connected(house.place("one", f"{stem}-publisher")) as publisher:
+        for phase in range(4):
+            away = random.sample(members, random.randint(1, len(members))) if phase % 2 else []
+            for member in away:
+                member.go()
+            for n in range(MESSAGES // 2):
+                topic, payload = random.choice(topics), b"%d-%d" % (phase, n)
+                publisher.client.publish(topic, payload, random.choice((1, 2))).wait_for_publish(PATIENCE_S)
+                for member in members:
+                    for id, (group, filter, _) in member.subscriptions.items():
+                        if topic_matches(filter, topic) and group:
+                            shared[group, filter, payload] = 1
+                        elif topic_matches(filter, topic):
+                            plain[member.name, id, payload] = 1
+            for member in away:
+                member.come()
+            until(
+                lambda: not (plain - found()[0]) and not (shared - found()[1]),
+                f"the copies of phase {phase}",
+                PATIENCE_S,
+                found=lambda: (plain - found()[0], shared - found()[1]),
+            )
+    own, groups = found()
+    for member in members:
+        member.go()
+    assert own == plain
+    assert groups == shared
