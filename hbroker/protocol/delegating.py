@@ -28,7 +28,8 @@ from hbroker.subtree import depth, is_within, prefixes
 __all__ = ["Delegating"]
 
 EPOCHS_AHEAD: Final = 24 * 3600 * 1000
-"""An epoch so far ahead of this node's clock, in milliseconds, was granted by nobody: it is forged."""
+"""An epoch so far ahead of this node's clock, in milliseconds, and of all that it knows to be granted, was
+granted by nobody: it is forged."""
 FENCING_WAIT: Final = 30 * timers.SECOND
 """How long, after it was last asked for, what goes on by itself below a subtree is put under `fence`."""
 MOST_FENCING: Final = 1_000
@@ -73,7 +74,7 @@ class Delegating:
             if join.credential:
                 self._ledger.drop("unauthenticated")
             self._turn(inquiry, join, _UNPROVED, self._nonces.current(now, "join", *inquiry.origin))
-        elif applicant.epoch > self._epoch_at(now) + EPOCHS_AHEAD:
+        elif applicant.epoch > max(self._epoch_at(now), self._custody.highest_epoch) + EPOCHS_AHEAD:
             self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))
         else:
             self._decide(now, inquiry, join, applicant)

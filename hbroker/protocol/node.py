@@ -165,8 +165,10 @@ class Node:
         if self._settings.is_root:
             self._gathering.handle_return(now, "")
             # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
+            # Under no lower epoch than what an earlier run granted, though the clock was set back meanwhile.
+            epoch = max([self._epoch_at(now), *(delegation.epoch + 1 for delegation in self._restored)])
             for subtree in ("", STATUS_ROOT):
-                self._jurisdiction.hold(Grant(subtree, self._epoch_at(now), None, True, None))
+                self._jurisdiction.hold(Grant(subtree, epoch, None, True, None))
         self._custody.restore(now, self._restored)
         self._jurisdiction.expect(self._claims.subtrees)
         self._claims.start(now)

@@ -1,0 +1,36 @@
+"""The wall clock is set while a node is away: nothing that was granted rests on it (§5.1, §5.6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker.protocol.notices import LeaseLost
+from hbroker.protocol.timers import SECOND
+from tests.protocol.fake_network import Network
+from tests.protocol.world import World
+
+DAY = 24 * 3600 * SECOND
+
+
+@pytest.mark.parametrize("step", [-3 * DAY, -3600 * SECOND, 3600 * SECOND, 3 * DAY])
+def test_a_parent_that_begins_anew_under_another_clock_takes_renewals(step: int) -> None:
+    world = World()
+    world.start_root()
+    for name, subtree in (("home", "home"), ("kitchen", "home/kitchen")):
+        world.start_node(name, subtree)
+        world.advance(1)
+    network = world.network
+    assert isinstance(network, Network)
+    network.unix_offset_us = network.unix_offset_us + step
+    for name in ("root", "home"):
+        world.restart(name)
+        world.advance(40)
+    lost = [notice for notice in world.notices("kitchen") if isinstance(notice, LeaseLost)]
+    assert not lost
+    assert world.owners("home/kitchen/x") == ["kitchen"]
+    world.leave("kitchen")
+    world.advance(1)
+    world.restart("kitchen")
+    world.advance(5)
+    assert world.owners("home/kitchen/x") == ["kitchen"]
+    assert [subtree for subtree in network.epochs_fell if subtree] == []
