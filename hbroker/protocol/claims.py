@@ -1,7 +1,8 @@
 """Which subtrees a node claims: those it was told to by its settings, and by orders since (§5.7).
 
-A claim is an `Uplink`. The node's own part of `$SYS` is always one of them. What orders changed outlives the
-process: `remember` is told all claims before a change takes effect.
+A claim is an `Uplink`. The node's own part of `$SYS` is always one of them, and the first: until that is held
+the node claims nothing else, for another may have its name (§5.1), and nobody would see which of the two owns
+what. What orders changed outlives the process: `remember` is told all claims before a change takes effect.
 """
 
 from __future__ import annotations
@@ -33,20 +34,38 @@ class Claims:
         subtrees = () if settings.is_root else (*wanted, own)
         self._uplinks = {subtree: Uplink(subtree, means) for subtree in subtrees}
         self._own: Final = own
+        self._is_named = settings.is_root
+        """This node has held its own part of `$SYS`: no other has its name."""
 
     # Change
 
     def start(self, now: int) -> None:
-        """Begins to ask for all of them."""
-        for uplink in self:
-            uplink.start(now)
+        """Begins to ask for this node's own part of `$SYS`; for the others once it has that."""
+        if self._own in self._uplinks:
+            self._uplinks[self._own].start(now)
+
+    def settle(self, now: int) -> None:
+        """Goes on with the others, once it is decided whether this node may have its name."""
+        own = self._uplinks.get(self._own)
+        if self._is_named or own is None:
+            return
+        others = [uplink for uplink in self if uplink is not own]
+        if own.is_held:
+            self._is_named = True
+            for uplink in others:
+                uplink.start(now)
+        elif own.state is UplinkState.STOPPED and own.refused is not None:
+            self._is_named = True
+            for uplink in others:
+                uplink.turn_away(now, own.refused)
 
     def claim(self, now: int, subtree: str) -> None:
         """Claims one more, from now on."""
         if subtree not in self._uplinks:
             self._uplinks = {subtree: Uplink(subtree, self._means), **self._uplinks}
             self._remember(self.subtrees)
-            self._uplinks[subtree].start(now)
+            if self._is_named:
+                self._uplinks[subtree].start(now)
 
     def hand_back(self, now: int, subtree: str) -> None:
         """Gives one up. It is among the claims, also for a later run of this node, until its parent has it:

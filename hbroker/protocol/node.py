@@ -195,6 +195,7 @@ class Node:
                 self._subscribing.handle_overflow(event.session)
             case _:
                 pass
+        self._claims.settle(now)
         self._orders.settle(now)
 
     def handle_timeout(self, now: int) -> None:

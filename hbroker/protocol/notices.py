@@ -16,6 +16,7 @@ __all__ = [
     "LeaseLost",
     "Ledger",
     "Left",
+    "NameTaken",
     "Notice",
     "Ordered",
     "PolicyLowered",
@@ -44,6 +45,16 @@ class Refused:
     holder: str
     final: bool
     """This node will not try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameTaken:
+    """Another node, at this address, has this node's name: this one claims nothing until that one has left,
+    or its lease is over (§5.1)."""
+
+    subtree: str
+    name: str
+    address: Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,7 @@ class TookBack:
 Notice: TypeAlias = (
     Joined
     | Refused
+    | NameTaken
     | LeaseLost
     | PolicyLowered
     | Ordered

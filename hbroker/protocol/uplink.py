@@ -16,6 +16,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
+from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.custody import Custody
@@ -25,7 +26,7 @@ from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
 from hbroker.protocol.joining import Joins
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.machine import Machine
-from hbroker.protocol.notices import Joined, LeaseLost, Ledger, Left, PolicyLowered, Refused
+from hbroker.protocol.notices import Joined, LeaseLost, Ledger, Left, NameTaken, PolicyLowered, Refused
 from hbroker.protocol.packets import (
     REQUEST_PADDING,
     Address,
@@ -194,6 +195,10 @@ class Uplink:
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             self._retry(now)
+
+    def turn_away(self, now: int, refused: pb.JoinAck) -> None:
+        """The node was refused for good before this claim was made."""
+        self._refused(now, refused)
 
     def hand_back(self, now: int) -> None:
         """By order: it ends when the parent has the subtree, or another node turns out to have it. Until then
@@ -389,8 +394,8 @@ class Uplink:
         state = self._machine.state
         is_final = ack.reason in FINAL_REASONS
         temporary = self._is_passing(ack)
-        self.refused = ack
-        self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
+        before, self.refused = self.refused, ack
+        self._note_refusal(before, ack, is_final)
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
             self._link = None
             self._joins.forget()
@@ -408,6 +413,14 @@ class Uplink:
             self._again_after(now, timers.retry_after(self._attempt, self._means.random))
         elif self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
+
+    def _note_refusal(self, before: pb.JoinAck | None, ack: pb.JoinAck, is_final: bool) -> None:
+        holder = cut_from(ack.holder)
+        is_name = self.subtree == f"{STATUS_ROOT}/{self._settings.name}"
+        if not is_name or holder is None or ack.reason != Reason.REASON_OVERLAP:
+            self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
+        elif before is None or before.holder.address != ack.holder.address:
+            self._ledger.note(NameTaken(self.subtree, self._settings.name, holder[2]))
 
     def _follow(self, now: int, ack: pb.JoinAck) -> bool:
         """Renews with the node that the parent names as the parent from now on (§5.4)."""

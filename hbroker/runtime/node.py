@@ -23,7 +23,7 @@ from hbroker._native import Config, Endpoint
 from hbroker.config import Address, NodeSettings, format_address
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import ChildJoined, LeaseLost, Notice, PolicyLowered, Refused
+from hbroker.protocol.notices import ChildJoined, LeaseLost, NameTaken, Notice, PolicyLowered, Refused
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
@@ -211,10 +211,12 @@ class _Process:
         told = {field.name: getattr(notice, field.name) for field in fields(notice)}
         if isinstance(notice, Refused):
             told["reason"] = reason_name(notice.reason)
-        if isinstance(notice, ChildJoined):
+        if isinstance(notice, ChildJoined | NameTaken):
             told["address"] = format_address(notice.address)
+        if isinstance(notice, NameTaken):
+            told["advice"] = "it claims nothing until the other has left: give one of the two another name"
         event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
-        if isinstance(notice, Refused | LeaseLost | PolicyLowered):
+        if isinstance(notice, Refused | NameTaken | LeaseLost | PolicyLowered):
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)

@@ -160,13 +160,14 @@ def test_one_that_dies_on_the_way_believes_its_old_memory_no_more() -> None:
     assert branch.restart_home().owns(TOPIC)
 
 
-def test_another_node_of_the_same_name_is_not_the_same() -> None:
-    """Nobody has the name twice in `$SYS`, but the other may be above before it is turned away there."""
+def test_another_node_of_the_same_name_takes_nothing() -> None:
+    """Not even what lies around the subtree of the first: it has no name, so it claims nothing (§5.1)."""
     tree = Tree.grow(12)
     one = tree.join("home/bedroom", name="twin")
     other = tree.join("home", name="twin", wait=False)
-    tree.world.run_until(lambda: other.owns("home/attic"))
-    assert one.owns("home/bedroom")
     for _ in range(400):
-        assert not (one.owns("home/bedroom") and other.owns("home/bedroom"))
+        assert one.owns("home/bedroom")
+        assert not other.owns("home/attic")
         tree.world.run(SECOND // 10)
+    one.kill()
+    tree.world.run_until(lambda: other.owns("home/attic"))
