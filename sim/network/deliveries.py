@@ -42,6 +42,7 @@ from .hosts import ClientHost, NodeHost
 from .invariants import Invariant, Ownership, Violation
 from .losses import Losses
 from .owed import Owed
+from .paces import Paces
 from .retention import Retention
 from .sharing import Sharing
 from .successions import Successions
@@ -68,6 +69,7 @@ class Deliveries:
         """When each session was last seen stalled, or away."""
         self._losses = Losses()
         self._retention = Retention(topics, self._losses)
+        self._paces = Paces()
         self.expiries = Expiries()
         self._owed = Owed(self._losses)
         self._absences = Absences(ownership)
@@ -89,6 +91,8 @@ class Deliveries:
         self._applications[host.session] = application
         self._absences.begin(host.session, application.expiry)
         self.wills.follow(host.session)
+        if host.pace is not None:
+            self._paces.watch(host.session)
         if host.grants_little:
             self.expiries.shorten(host.session)
         return [] if former is None else list(former.interests.values())
@@ -114,6 +118,7 @@ class Deliveries:
         application = self._applications[host.session]
         interest = application.interest(Interest(filter, qos, topics, self._now(), group, queue))
         self._losses.ask(host.session, queue)
+        self._paces.ask(host.session, queue)
         application.interests[subscription] = interest
         self._absences.ask(host.session, interest.key)
         if group:
@@ -214,6 +219,7 @@ class Deliveries:
         """After each act of a node: who is stalled, or away, or has lost something."""
         for status in node.engine.sessions(MOST_SESSIONS):
             yield from self._losses.look(node, status, self._now())
+            yield from self._paces.look(node, status, self._now())
             if status.stalled or not status.connected or self._losses.has_lost(status.session, self._now()):
                 self._note_stall(status.session)
             if status.connected:

@@ -15,7 +15,7 @@ from hbroker.protocol.terms import SessionTerms, session_id
 from .files import NodeFiles
 from .hosts import ClientHost, Host, NodeHost
 from .paths import CLEAR, Faults
-from .plan import ROOT, NodePlan
+from .plan import ROOT, NodePlan, Pace
 from .world import Address, Datagram, World
 
 __all__ = ["Fleet"]
@@ -33,10 +33,14 @@ class Fleet:
         expiries: Mapping[str, int],
         credits: Mapping[str, int],
         join_key: bytes,
+        paces: Mapping[str, Pace],
+        queue_messages: int,
     ) -> None:
         self._world = world
         self._expiries = expiries
         self._credits = credits
+        self._paces = paces
+        self._queue_messages = queue_messages
         self._plans = {node.name: node for node in nodes}
         self._settings: dict[str, NodeSettings] = {}
         self._names: dict[Address, str] = {}
@@ -62,15 +66,22 @@ class Fleet:
         plan = self._plans[name]
         settings = self._settings[name]
         files = NodeFiles(self._world, settings, plan.sync_us)
-        return self._enter(name, NodeHost(self._world, settings, files, drift_ppm=plan.drift_ppm))
+        host = NodeHost(
+            self._world,
+            settings,
+            files,
+            drift_ppm=plan.drift_ppm,
+            queue_messages=self._queue_messages,
+        )
+        return self._enter(name, host)
 
     def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
         """Starts a client. Where its session is kept it takes that up, unless it begins clean."""
         terms = SessionTerms(name)
         if expiry := self._expiries.get(name):
             terms = SessionTerms(name, session_id(name), expiry, clean_start=begins_clean)
-        root, credit = self._settings[ROOT].listen, self._credits.get(name)
-        return self._enter(name, ClientHost(self._world, root, name, terms, credit=credit))
+        root, credit, pace = self._settings[ROOT].listen, self._credits.get(name), self._paces.get(name)
+        return self._enter(name, ClientHost(self._world, root, name, terms, credit=credit, pace=pace))
 
     def restart_node(self, name: str, *, remembers: bool) -> NodeHost:
         """Starts a node that died again."""
@@ -93,11 +104,15 @@ class Fleet:
         self._names[client.address] = name
 
     def heal(self) -> None:
-        """From now on all paths are clear, all disks work, and every process runs that is alive."""
+        """From now on all paths are clear, all disks work, and every process that is alive runs and reads."""
         self.paths, self.apart = CLEAR, []
         for host in self.hosts.values():
             if isinstance(host, NodeHost):
                 host.files.mend()
+            elif isinstance(host, ClientHost) and host.pace is not None:
+                host.pace = None
+                if self.is_alive(self.name(host.address)) and not host.is_stopped:
+                    self._world.settle(host)
             if host.is_stopped:
                 host.go_on()
 

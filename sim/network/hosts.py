@@ -29,6 +29,7 @@ from hbroker.protocol.testator import Will
 from .files import NodeFiles, Notes
 
 if TYPE_CHECKING:
+    from .plan import Pace
     from .world import Address, World
 
 __all__ = ["ClientHost", "Host", "NodeHost"]
@@ -36,6 +37,8 @@ __all__ = ["ClientHost", "Host", "NodeHost"]
 MILLION: Final = 1_000_000
 CREDIT: Final = 4_096
 """Messages that a client takes from an owner without an answer, where it says nothing else (§9)."""
+QUEUE: Final = 10_000
+"""Messages that wait for a session, where nobody says anything else (§9)."""
 SOCKET_BUFFER: Final = 256
 """Datagrams that wait in the socket of a process that is stopped; the kernel drops what comes on top."""
 
@@ -62,6 +65,7 @@ class Host:
         persistent: bool = False,
         named: bool = False,
         credit: int | None = None,
+        queue_messages: int = 0,
         drift_ppm: int = 0,
     ) -> None:
         random = world.random
@@ -93,6 +97,7 @@ class Host:
                 persistent=persistent,
                 named=named,
                 receive_messages=CREDIT if credit is None else credit,
+                queue_messages=queue_messages or QUEUE,
             )
         )
         self.engine.handle_timeout(self.clock())
@@ -173,14 +178,28 @@ class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
     `files`: those of its earlier runs; None: it is new, and its disk syncs at once. `drift_ppm`: by how much
-    its clock is too fast.
+    its clock is too fast. `queue_messages`: how many may wait for a session; 0: as many as usual.
     """
 
     def __init__(
-        self, world: World, settings: NodeSettings, files: NodeFiles | None = None, *, drift_ppm: int = 0
+        self,
+        world: World,
+        settings: NodeSettings,
+        files: NodeFiles | None = None,
+        *,
+        drift_ppm: int = 0,
+        queue_messages: int = 0,
     ) -> None:
         key = world.random.randbytes(16)
-        super().__init__(world, settings.listen, node=True, token_key=key, drift_ppm=drift_ppm)
+        super().__init__(
+            world,
+            settings.listen,
+            node=True,
+            token_key=key,
+            drift_ppm=drift_ppm,
+            queue_messages=queue_messages,
+        )
+        self._queue_messages = queue_messages
         self.settings = settings
         self.notices: list[Notice] = []
         self.files = files or NodeFiles(world, settings)
@@ -237,7 +256,13 @@ class NodeHost(Host):
         claims alone."""
         if not remembers:
             self.files.forget()
-        return NodeHost(self.world, replace(self.settings), self.files, drift_ppm=self.drift_ppm)
+        return NodeHost(
+            self.world,
+            replace(self.settings),
+            self.files,
+            drift_ppm=self.drift_ppm,
+            queue_messages=self._queue_messages,
+        )
 
     @property
     def claims(self) -> Sequence[str]:
@@ -297,8 +322,8 @@ class ClientHost(Host):
     """A client: its application publishes and subscribes by the methods here.
 
     `terms`: those of its session, with a `session` where another run is to have the same. `credit`: how many
-    messages it takes from an owner without an answer; None: as many as clients do. `address`: None for a new
-    one.
+    messages it takes from an owner without an answer; None: as many as clients do. `pace`: how it reads, if
+    that is slowly. `address`: None for a new one.
     """
 
     def __init__(
@@ -309,6 +334,7 @@ class ClientHost(Host):
         terms: SessionTerms | None = None,
         *,
         credit: int | None = None,
+        pace: Pace | None = None,
         drift_ppm: int = 0,
         address: Address | None = None,
     ) -> None:
@@ -324,7 +350,11 @@ class ClientHost(Host):
             credit=credit,
             drift_ppm=drift_ppm,
         )
-        self.grants_little = credit is not None
+        self.grants_little = credit is not None or pace is not None
+        self.pace = pace
+        """How it reads; None: whatever has come."""
+        self._reads_at = 0
+        self._may_have_more = False
         self.outcomes: list[Outcome] = []
         self.messages: list[Message] = []
         self.control: ClientControl = ClientControl(
@@ -338,12 +368,26 @@ class ClientHost(Host):
 
     def settle(self) -> None:
         super().settle()
-        self.messages += self.engine.poll_messages()
+        self._read()
         while outcome := self.control.poll_outcome():
             self.outcomes.append(outcome)
             if isinstance(outcome, TakenOver):
                 self.kill()
         super().settle()
+
+    def poll_timeout(self) -> int | None:
+        return earliest(super().poll_timeout(), self._reads_at if self._may_have_more else None)
+
+    def _read(self) -> None:
+        if self.pace is None:
+            self.messages += self.engine.poll_messages()
+            self._may_have_more = False
+        elif self.world.now >= self._reads_at:
+            messages = self.engine.poll_messages(self.pace.messages)
+            self.messages += messages
+            self._may_have_more = bool(messages)
+            if messages:
+                self._reads_at = self.world.now + self.pace.every_us
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
         """Publishes; the sequence number of the message, or None where there is no room."""

@@ -10,7 +10,7 @@ The invariants are those of docs/guarantees.md, made exact:
 - *Proved*: no node has a link to an attacker for that of a child (`attacker`).
 - *Resumed*: `owed`.
 - *Shared*: `sharing`. *Wills*: `wills`.
-- *Retained*: `retention`. *Queues*: `losses`. *Expires*: `expiries`.
+- *Retained*: `retention`. *Keeps*, *paced*: `paces`. *Queues*: `losses`. *Expires*: `expiries`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
 
@@ -55,6 +55,8 @@ class Invariant(Enum):
     WILLS = "a will is published when its client is gone, and not before"
     RETAINED = "who subscribes gets what is retained, once, and nothing older"
     ADDS_UP = "every message taken for a session is accounted for"
+    KEEPS = "a subscriber that goes on loses nothing to a full queue"
+    PACED = "nobody is waited for who is too slow"
     QUEUES = "a session's queue keeps to the bounds and the policy that were asked for"
     EXPIRES = "what has expired is not sent on"
     BOUNDED = "memory is bounded"

@@ -17,7 +17,7 @@ from hbroker.config import LeasePolicy
 from .actions import Action, Publish, describe
 from .paths import Faults
 
-__all__ = ["ROOT", "SECOND", "NodePlan", "Plan"]
+__all__ = ["ROOT", "SECOND", "NodePlan", "Pace", "Plan"]
 
 SECOND: Final = 1_000_000
 ROOT: Final = "root"
@@ -36,6 +36,14 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How a slow subscriber reads: so many messages at once, and no more for so many microseconds."""
+
+    messages: int
+    every_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One run. Times count from when the first nodes serve, in microseconds.
 
@@ -43,6 +51,8 @@ class Plan:
     `credits`: how many messages a client takes from an owner without an answer, where that is not the usual.
     `first`: the nodes that are there from the beginning, by their order. `bandwidth_bps`: of the one line
     that all datagrams share; None: it has no limit. `join_key`: the network's; empty: it has none.
+    `paces`: of the clients that read slowly. `queue_messages`: how many messages may wait for a session that
+    asks for nothing else; 0: as many as usual.
     """
 
     seed: int
@@ -56,6 +66,8 @@ class Plan:
     actions: tuple[Action, ...]
     credits: Mapping[str, int] = field(default_factory=dict)
     join_key: bytes = b""
+    paces: Mapping[str, Pace] = field(default_factory=dict)
+    queue_messages: int = 0
 
     @property
     def end(self) -> int:
@@ -79,6 +91,10 @@ class Plan:
             yield f"client {client}: its session is kept for {expiry} s"
         for client, credit in self.credits.items():
             yield f"client {client}: takes {credit} messages without an answer"
+        for client, pace in self.paces.items():
+            yield f"client {client}: reads {pace.messages} messages each {pace.every_us} us"
+        if self.queue_messages:
+            yield f"{self.queue_messages} messages may wait for a session"
         for action in self.actions:
             if not isinstance(action, Publish):
                 yield f"{action.at / SECOND:10.6f} {describe(action)}"

@@ -84,7 +84,15 @@ class Trial:
         self._world = World(plan.seed)
         if plan.seed % 2:
             self._world.chart, self._world.answers = Chart(), Answers()
-        self._fleet = Fleet(self._world, plan.nodes, plan.expiries, plan.credits, plan.join_key)
+        self._fleet = Fleet(
+            self._world,
+            plan.nodes,
+            plan.expiries,
+            plan.credits,
+            plan.join_key,
+            plan.paces,
+            plan.queue_messages,
+        )
         self._ownership = Ownership(self._world, plan.topics)
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)

@@ -405,6 +405,12 @@ CORE: Final = (
         "what a stalled subscriber answers is not counted", Invariant.ADDS_UP, defect="ForgetsLateAnswers"
     ),
     Variant("what expired while it waited is sent", Invariant.EXPIRES, defect="SendsTheDead"),
+    Variant(
+        "a queue that is full drops its oldest, and acknowledges the rest",
+        Invariant.KEEPS,
+        defect="DropsWhatWaits",
+    ),
+    Variant("a subscriber that answers anything is waited for", Invariant.PACED, defect="TakesAnyAnswer"),
 )
 """Defects of the core, which a test build of it can have."""
 

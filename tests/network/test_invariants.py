@@ -17,6 +17,7 @@ from hbroker.sim import soak
 from hbroker.sim.network import drawing
 from hbroker.sim.network.actions import USUAL, Action, Overflow, Publish, Subscribe
 from hbroker.sim.network.drawing import draw
+from hbroker.sim.network.drawing.paces import QUEUES, SLOW_CREDIT, STEADY, TRICKLE
 from hbroker.sim.network.plan import Plan
 from tests.defects.variants import CONTROL, Variant
 
@@ -64,6 +65,8 @@ def test_the_seeds_are_of_every_kind() -> None:
     assert {queue.overflow for queue in queues} == set(Overflow)
     assert {queue.messages for queue in queues} == {0, 1, 5, 30}
     assert {credit for plan in plans for credit in plan.credits.values()} == {1, 4, 30}
+    assert {pace for plan in plans for pace in plan.paces.values()} == {TRICKLE, *STEADY}
+    assert {plan.queue_messages for plan in plans} == {0, *QUEUES}
 
 
 def test_queues_and_expiry_leave_the_rest_of_a_plan_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +82,9 @@ def without_queues_and_expiry(plan: Plan) -> Plan:
             return replace(action, expiry=None)
         return replace(action, queue=USUAL) if isinstance(action, Subscribe) else action
 
-    return replace(plan, credits={}, actions=tuple(map(stripped, plan.actions)))
+    return replace(
+        plan, credits=dict.fromkeys(plan.paces, SLOW_CREDIT), actions=tuple(map(stripped, plan.actions))
+    )
 
 
 @pytest.mark.parametrize("variant", [v for v in CONTROL if v.name in SHOWS_AT_ONCE], ids=lambda v: v.name)

@@ -13,6 +13,7 @@ from .faults import draw_faults, draw_paths, draw_suspensions
 from .groups import draw_groups
 from .hierarchy import draw_nodes
 from .moves import draw_moves
+from .paces import SLOW_CREDIT, draw_paces
 from .queues import draw_queues
 from .sessions import draw_sessions
 from .successions import draw_successions
@@ -49,6 +50,9 @@ def draw(seed: int) -> Plan:
     paths, actions = draw_successions(
         Random(f"{seed} successions"), nodes, clients, topics, draw_paths(random), actions
     )
+    paces, queue_messages, paths, actions = draw_paces(
+        Random(f"{seed} paces"), clients, topics, length, paths, actions
+    )
     nodes, paths, actions = draw_disks(Random(f"{seed} disks"), nodes, clients, topics, paths, actions)
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
@@ -64,6 +68,8 @@ def draw(seed: int) -> Plan:
         paths,
         random.choice((None, None, None, 2_000_000, 20_000_000)),
         tuple(sorted(actions, key=lambda action: action.at)),
-        credits,
+        credits | dict.fromkeys(paces, SLOW_CREDIT),
         join_key,
+        paces,
+        queue_messages,
     )

@@ -1,0 +1,85 @@
+"""Who is waited for (§7.3), and what becomes of what is for those who are (§7.8), made exact.
+
+Both follow from what an owner tells of a session after each of its acts.
+
+- *Keeps*: for a session that counted as connected, and whose client asked for no bounds and no other policy,
+  nothing is dropped for want of room.
+- *Paced*: no session counts as connected for longer than it may while fewer messages were answered than were
+  its oldest, sixteen at most, when they were last counted. (Which of them were, a look at engines tells:
+  `engine/tests/flow.rs` of the core.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from hbroker._native import SessionStatus
+
+from .actions import USUAL, Queue
+from .hosts import NodeHost
+from .invariants import Invariant, Violation
+
+__all__ = ["Paces"]
+
+FRONT: Final = 16
+"""Messages that a session has to get on with … (§9)"""
+LONGEST: Final = 3_000_000
+"""… in 2.5 s at most, by a clock that may be too slow."""
+
+
+@dataclass(slots=True)
+class _Front:
+    """A session's oldest messages: since when they are, how many are delivered when all of them are, and how
+    many had gone another way."""
+
+    since: int
+    due: int
+    gone: int
+
+
+class Paces:
+    """Of all sessions at all nodes."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, set[Queue]] = {}
+        self._full: dict[tuple[int, int], tuple[int, bool]] = {}
+        """What each run of a node had dropped of each session for want of room, and whether that counted as
+        connected then."""
+        self._fronts: dict[tuple[int, int], _Front] = {}
+        self._slow: set[int] = set()
+
+    def ask(self, session: int, queue: Queue) -> None:
+        """A client subscribed."""
+        self._queues.setdefault(session, set()).add(queue)
+
+    def watch(self, session: int) -> None:
+        """Its client reads slowly, and no path fails."""
+        self._slow.add(session)
+
+    def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
+        """How a session is at a node, after an act of that."""
+        key = node.incarnation, status.session
+        is_ready = status.connected and not status.stalled
+        dropped = status.dropped.get("queue_full", 0)
+        before, was_ready = self._full.get(key, (dropped, False))
+        self._full[key] = dropped, is_ready
+        if dropped > before and was_ready and self._queues.get(status.session) == {USUAL}:
+            text = f"{node.settings.name} drops {dropped - before} messages of a session that goes on"
+            yield Violation(now, Invariant.KEEPS, text)
+        if is_ready and status.queued and status.session in self._slow:
+            yield from self._look_at_front(node, status, now)
+        else:
+            self._fronts.pop(key, None)
+
+    def _look_at_front(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
+        key = node.incarnation, status.session
+        gone = status.expired + sum(status.dropped.values())
+        front = self._fronts.get(key)
+        if front is None or status.delivered >= front.due or gone != front.gone:
+            self._fronts[key] = _Front(now, status.delivered + min(FRONT, status.queued), gone)
+        elif now - front.since > LONGEST:
+            waits = f"{node.settings.name} waits for a session of which {status.queued} messages wait"
+            text = f"{waits}, {front.due - status.delivered} of its oldest for {now - front.since} us"
+            yield Violation(now, Invariant.PACED, text)
