@@ -261,7 +261,7 @@ impl Session {
         self.accounts.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
         // What was marked may be among them.
-        self.front.iter_mut().for_each(|front| **front = Front::default());
+        self.front.iter_mut().filter(|_| !taken.is_empty()).for_each(|front| **front = Front::default());
         taken
     }
 

@@ -186,6 +186,22 @@ fn one_message_that_is_left_out_holds_publishers_for_two_seconds_and_no_longer()
 }
 
 #[test]
+fn a_handover_of_what_a_session_has_nothing_of_does_not_set_its_clock_back() {
+    let mut network = Network::new(6, Faults::default());
+    let node = network.add_node("", 1);
+    let silent = network.add_subscriber(node, "a/#", 1);
+    network.hosts[silent].reads = false;
+    let publisher = network.add_client();
+    network.publish(publisher, &message("a/b", b"x", 1));
+    for _ in 0..26 {
+        network.run(100 * MILLISECOND);
+        let now = network.now;
+        assert!(network.hosts[node].engines[0].export_queued(now, "c".into()).is_empty());
+    }
+    assert!(status(&network, node, silent).is_stalled);
+}
+
+#[test]
 fn one_that_answers_steadily_is_waited_for_and_does_not_stall() {
     for (each, pause) in [(1, 20), (1, 1), (16, 1_000)] {
         let mut network = Network::new(6, Faults::default());
