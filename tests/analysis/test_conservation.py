@@ -132,15 +132,17 @@ def expected(played: Played) -> dict[Key, dict[str, int]]:
         _add(gateway, heard, over_mqtt)
     for topic, count in played.missed.items():
         counts["node", "kitchen", topic] += Counter(messages_out=count, bytes_out=played.missed_bytes[topic])
-    return {key: _whole(count) for key, count in counts.items() if count.total()}
+    return {key: _columns(count) for key, count in counts.items() if count.total()}
 
 
 def _add(to: Counter[str], counts: Counter[str], times: int) -> None:
     to.update({name: times * count for name, count in counts.items()})
 
 
-def _whole(count: Counter[str]) -> dict[str, int]:
-    return {name: count[name] for name in ("messages_in", "bytes_in", "messages_out", "bytes_out")}
+def _columns(count: Counter[str]) -> dict[str, int]:
+    """No device here says anything in parts."""
+    counted = {name: count[name] for name in ("messages_in", "bytes_in", "messages_out", "bytes_out")}
+    return counted | {"whole_in": count["messages_in"], "whole_out": count["messages_out"]}
 
 
 def summed(found: Iterable[dict[str, Any]]) -> dict[Key, dict[str, int]]:
@@ -219,7 +221,7 @@ def test_the_analysis_makes_the_same_of_it(played: Played, request: pytest.Fixtu
     nodes = loads.in_windows(reading.read(spark, found, "nodes"), 10)
     totals = hierarchy.topic_totals(reading.read(spark, found, "topics")).cache()
     by_topic = {
-        (row["role"], row["node"], row["topic"]): _whole(Counter(row))
+        (row["role"], row["node"], row["topic"]): _columns(Counter(row))
         for row in collected(totals)
         if not row["topic"].startswith("$")
     }

@@ -28,7 +28,7 @@ SECONDS = 0.1
 def totals_of(spark: SparkSession, loads: dict[str | None, int], role: str = "node") -> DataFrame:
     """Each topic with so many messages, and a copy of each."""
     rows = [
-        ("root", role, 1, BEGIN, 1.0, topic, count, 10 * count, count, 10 * count)
+        ("root", role, 1, BEGIN, 1.0, topic, *(count, 10 * count) * 2, count, count)
         for topic, count in loads.items()
     ]
     return topic_totals(spark.createDataFrame(rows, TOPICS))
