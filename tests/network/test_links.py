@@ -102,6 +102,8 @@ class Stream:
         self.subscriber.subscribe("track", qos=qos)
         self.world.run_until(lambda: bool(self.subscriber.outcomes))
         self.run(SECOND // 4)
+        while self.links() < 2:  # On a bad path the publisher's takes longer.
+            self.run(2_000)
 
     def run(self, microseconds: int) -> None:
         for _ in range(microseconds // 2_000):
