@@ -102,7 +102,7 @@ def _asking(engine: Engine, topics: Sequence[str]) -> float:
 
 
 def _node() -> Engine:
-    config = Config(node=True, session=1, incarnation=1, publisher=1, token_keys=[bytes(16)], seed=1)
+    config = Config(node=True, session=1, incarnation=1, token_keys=[bytes(16)], seed=1)
     engine = Engine(config)
     engine.grant("", 1, True)
     return engine

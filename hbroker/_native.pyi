@@ -29,7 +29,7 @@ class Config:
     """Who an engine is, and its limits.
 
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
-    `publisher`: its publisher id. `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
+    `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
     `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
     what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
@@ -48,7 +48,6 @@ class Config:
         node: bool,
         session: int,
         incarnation: int,
-        publisher: int,
         token_keys: Sequence[bytes],
         seed: int,
         max_links: int = 1_000_000,
@@ -72,6 +71,9 @@ class Config:
         idle_timeout_us: int = 15_000_000,
         telemetry: bool = False,
     ) -> Config: ...
+    @property
+    def publisher(self) -> int:
+        """The publisher id of what it publishes: of this session and this run (§7.9)."""
 
 # Events -------------------------------------------------------------------------------------------------------------
 # poll_events() returns a list of these frozen classes. Those that control logic reads can be made, for its tests.
@@ -257,6 +259,8 @@ class _Core:
         """Whether the peer opened the link, and has acknowledged nothing there since."""
     def prefer(self, link: int) -> None:
         """Node: the link is a child's. What comes over it waits for the events of nodes alone, and for no client's flood (§3.3)."""
+    def will_publisher(self, link: int) -> int:
+        """The publisher id of the wills of the client whose link it is (§7.9); 0: there is no such link, or nothing came from its peer."""
     def peer_of(self, link: int) -> _Address | None:
         """Where the peer of a link is now (§4.4); None: there is no such link."""
     def close(self, link: int) -> None:

@@ -138,7 +138,6 @@ class Testator:
         "_link",
         "_machine",
         "_owner",
-        "_publisher",
         "_random",
         "_reason",
         "_request",
@@ -169,7 +168,6 @@ class Testator:
         self.ticket: Final = ticket
         self._will: Will | None = None
         self._machine = Machine(TRANSITIONS, State.RESOLVING)
-        self._publisher = 0
         self._sequence = 0
         self._request = 0
         self._link: int | None = None
@@ -186,8 +184,7 @@ class Testator:
     def start(self, now: int, will: Will, patience: int) -> None:
         """Registers it. `WillSet` or `WillRefused` follows, and from then on it is kept registered."""
         self._will = will
-        self._publisher = self._random.getrandbits(64) or 1
-        self._sequence = 1
+        self._sequence += 1
         self._deadline = now + patience
         hint = self._knowledge.chart.sole_holder(now, will.message.topic)
         if hint is None:
@@ -276,7 +273,7 @@ class Testator:
         self._request = self._random.getrandbits(64) or 1
         message = pb.Publish()
         message.CopyFrom(will.message)
-        message.publisher, message.sequence = self._publisher, self._sequence
+        message.publisher, message.sequence = self._core.will_publisher(self._link), self._sequence
         body = pb.Will(
             request=self._request,
             publish=message.SerializeToString(),

@@ -120,7 +120,7 @@ class Wills:
         if not request.publish:
             self._drop(session.id)
         else:
-            self._take(session.id, request, ack)
+            self._take(link, session.id, request, ack)
         self._core.send(link, pack(ack))
 
     def handle_link_up(self, session: int) -> None:
@@ -211,10 +211,15 @@ class Wills:
 
     # One will
 
-    def _take(self, session: int, request: pb.Will, ack: pb.WillAck) -> None:
+    def _take(self, link: int, session: int, request: pb.Will, ack: pb.WillAck) -> None:
         message = _message_from(request.publish)
         if message is None:
             ack.reason = Reason.REASON_PROTOCOL_ERROR
+            return
+        if message.publisher != self._core.will_publisher(link):
+            # §7.9: under it another's numbers would be used up.
+            self._ledger.drop("foreign_publisher")
+            ack.reason = Reason.REASON_NOT_AUTHORIZED
             return
         owner = self._jurisdiction.lookup(message.topic)
         if not topic_is_valid(message.topic):

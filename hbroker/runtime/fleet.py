@@ -227,7 +227,6 @@ def _config() -> Config:
         node=False,
         session=random_id(),
         incarnation=random_id(),
-        publisher=random_id(),
         token_keys=[os.urandom(16)],
         seed=random_id(),
     )

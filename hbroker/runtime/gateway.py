@@ -89,13 +89,13 @@ class _Process:
         reload: Callable[[], GatewaySettings] | None,
     ) -> None:
         loaded = load_policy(settings.access, policy)
-        publisher = secrets.randbits(64) or 1
+        config = _core_config(settings)
         self._settings = settings
         self._listeners = require_listeners(settings.listeners)
         native_listeners(
             self._listeners, settings.limits
         )  # a wrong file is told now, and not when it has joined
-        self._shell = _new_shell(settings, publisher)
+        self._shell = _new_shell(settings, config)
         self._hook = policy
         self._reload = reload
         self._ready: Callable[[tuple[str, ...]], None] | None = ready
@@ -106,7 +106,7 @@ class _Process:
             Random(secrets.randbits(64)),
             loaded,
             run=secrets.randbits(63),
-            publisher=publisher,
+            publisher=config.publisher,
             unix_offset_us=time.time_ns() // 1000 - clock(),
             version=version,
             vitals=_vitals,
@@ -304,13 +304,12 @@ def _vitals() -> dict[str, int]:
     return {"rss_bytes": int(usage["rss_bytes"] or 0)}
 
 
-def _new_shell(settings: GatewaySettings, publisher: int) -> Shell:
-    """The native core. Raises OSError where it cannot listen."""
-    config = Config(
+def _core_config(settings: GatewaySettings) -> Config:
+    """The shared member's, for one run of a gateway."""
+    return Config(
         node=False,
         session=secrets.randbits(64) or 1,
         incarnation=secrets.randbits(64),
-        publisher=publisher,
         token_keys=[secrets.token_bytes(16)],
         seed=secrets.randbits(64),
         hold=True,
@@ -318,6 +317,10 @@ def _new_shell(settings: GatewaySettings, publisher: int) -> Shell:
         receive_bytes=_RECEIVE_BYTES,
         telemetry=settings.telemetry.is_on,
     )
+
+
+def _new_shell(settings: GatewaySettings, config: Config) -> Shell:
+    """The native core. Raises OSError where it cannot listen."""
     listen = settings.listen or listen_for(settings.root)
     shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)
     return cast(Shell, shell)

@@ -91,7 +91,6 @@ def config_of(identity: Identity) -> Config:
         node=False,
         session=identity.terms.session,
         incarnation=random_id(),
-        publisher=random_id(),
         token_keys=[os.urandom(16)],
         seed=random_id(),
         persistent=identity.terms.is_persistent,

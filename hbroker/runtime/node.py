@@ -72,7 +72,6 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         node=True,
         session=secrets.randbits(64) or 1,
         incarnation=incarnation,
-        publisher=secrets.randbits(64),
         token_keys=[_token_key(settings.join_key)],
         seed=secrets.randbits(64),
         max_links=settings.limits.sessions,

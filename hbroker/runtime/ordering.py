@@ -68,7 +68,6 @@ def _endpoint(listen: Address) -> Endpoint:
         node=False,
         session=secrets.randbits(64) or 1,
         incarnation=secrets.randbits(64),
-        publisher=secrets.randbits(64),
         token_keys=[os.urandom(16)],
         seed=secrets.randbits(64),
     )

@@ -27,6 +27,7 @@ __all__ = [
     "Falter",
     "FillDisk",
     "Heal",
+    "Impersonate",
     "Join",
     "Leave",
     "LosePower",
@@ -309,11 +310,23 @@ class Replay:
     kind: Attack
 
 
+@dataclass(frozen=True, slots=True)
+class Impersonate:
+    """Another process publishes so many messages under a client's publisher id, in a session of its own."""
+
+    at: int
+    client: str
+    topic: str
+    qos: int
+    count: int
+    retain: bool
+
+
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move
 PathAction: TypeAlias = Part | Heal | Replay
 DiskAction: TypeAlias = FillDisk | FailDisk | MendDisk | LosePower | Falter
 ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart | Succeed
-ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish
+ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish | Impersonate
 Action: TypeAlias = NodeAction | PathAction | DiskAction | ProcessAction | ClientAction
 
 DISTURBANCES: Final = (Part, Stop, Suspend, Crash, LosePower, FillDisk, FailDisk, Roam, Depart)

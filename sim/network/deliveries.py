@@ -17,7 +17,7 @@ been without a link for its expiry. Then:
   those published before its subscription was made, or made again after the loss of a link: should such a one
   come again, it is new to the subscriber; so is one that its queue gave up at an owner from which the topic
   moved before the message was acknowledged (docs/guarantees.md).
-- *Intact*: a message has the bytes that were published.
+- *Intact*: a message has the bytes that were published. *Genuine*: none is an impostor's (`impostors`).
 - *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Queues*, and what may be lacking where
   these are full or messages expire: `losses`. *Expires*: `expiries`.
 """
@@ -39,6 +39,7 @@ from .actions import Queue
 from .applications import Application, Interest, MessageId, Sent
 from .expiries import Expiries
 from .hosts import ClientHost, NodeHost
+from .impostors import PAYLOAD, ImpostorHost
 from .invariants import Invariant, Ownership, Violation
 from .losses import Losses
 from .owed import Owed
@@ -275,6 +276,8 @@ class Deliveries:
 
     def look_at_client(self, host: ClientHost) -> Iterator[Violation]:
         """What a client got and learned."""
+        if isinstance(host, ImpostorHost):
+            yield from host.look()
         application = self._applications.get(host.session)
         if application is None:
             return
@@ -411,6 +414,10 @@ class Deliveries:
                     yield Violation(self._now(), Invariant.NOTHING_LOST, text)
 
     def _receive(self, application: Application, message: Message) -> Iterator[Violation]:
+        if message.payload.startswith(PAYLOAD):
+            text = f"{application.name} gets what an impostor published to {message.topic}"
+            yield Violation(self._now(), Invariant.GENUINE, text)
+            return
         if (will := self.wills.read(application, message)) is not None:
             yield from will
             return

@@ -14,6 +14,7 @@ from hbroker.protocol.terms import SessionTerms, session_id
 
 from .files import NodeFiles
 from .hosts import ClientHost, Host, NodeHost
+from .impostors import ImpostorHost
 from .paths import CLEAR, Faults
 from .plan import ROOT, NodePlan, Pace
 from .world import Address, Datagram, World
@@ -51,6 +52,7 @@ class Fleet:
         self.paths: Faults = CLEAR
         self.apart: list[frozenset[str]] = []
         """Groups of hosts, each cut off from all others."""
+        self._impostors: list[ImpostorHost] = []
         for node in nodes:
             address = world.new_address()
             root = None if node.name == ROOT else self._settings[ROOT].listen
@@ -83,6 +85,13 @@ class Fleet:
         root, credit, pace = self._settings[ROOT].listen, self._credits.get(name), self._paces.get(name)
         return self._enter(name, ClientHost(self._world, root, name, terms, credit=credit, pace=pace))
 
+    def start_impostor(self, victim: ClientHost) -> ImpostorHost:
+        """Starts a process that publishes under the id of a client's run, until all is healed."""
+        impostor = ImpostorHost(self._world, self._settings[ROOT].listen, victim.publisher)
+        self._names[impostor.address] = f"impostor of {self.name(victim.address)}"
+        self._impostors.append(impostor)
+        return impostor
+
     def restart_node(self, name: str, *, remembers: bool) -> NodeHost:
         """Starts a node that died again."""
         before = self.hosts[name]
@@ -104,8 +113,11 @@ class Fleet:
         self._names[client.address] = name
 
     def heal(self) -> None:
-        """From now on all paths are clear, all disks work, and every process that is alive runs and reads."""
+        """From now on all paths are clear, all disks work, every process that is alive runs and reads, and no
+        impostor does."""
         self.paths, self.apart = CLEAR, []
+        for impostor in self._impostors:
+            impostor.kill()
         for host in self.hosts.values():
             if isinstance(host, NodeHost):
                 host.files.mend()

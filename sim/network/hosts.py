@@ -75,7 +75,6 @@ class Host:
         self.incarnation = random.getrandbits(64)
         own_session = random.getrandbits(63) + 1
         self.session = session or own_session
-        self.publisher = random.getrandbits(64)
         self.scheduled: int | None = None
         self.is_stopped = False
         self.suspended_at: int | None = None
@@ -86,20 +85,19 @@ class Host:
         """Whether the control had anything to do since the world last looked."""
         self._control_due: int | None = None
         self._socket: deque[tuple[Address, bytes]] = deque()
-        self.engine = Engine(
-            Config(
-                node=node,
-                session=self.session,
-                incarnation=self.incarnation,
-                publisher=self.publisher,
-                token_keys=[token_key] if node else [],
-                seed=random.getrandbits(64),
-                persistent=persistent,
-                named=named,
-                receive_messages=CREDIT if credit is None else credit,
-                queue_messages=queue_messages or QUEUE,
-            )
+        config = Config(
+            node=node,
+            session=self.session,
+            incarnation=self.incarnation,
+            token_keys=[token_key] if node else [],
+            seed=random.getrandbits(64),
+            persistent=persistent,
+            named=named,
+            receive_messages=CREDIT if credit is None else credit,
+            queue_messages=queue_messages or QUEUE,
         )
+        self.publisher = config.publisher
+        self.engine = Engine(config)
         self.engine.handle_timeout(self.clock())
 
     def clock(self) -> int:
@@ -161,6 +159,10 @@ class Host:
             for event in events:
                 self.world.heard(self, event)
                 self.control.handle_event(self.clock(), event)
+
+    def poll_transmit(self) -> list[tuple[Address, bytes]]:
+        """The datagrams that leave it now: whither, and their bytes."""
+        return self.engine.poll_transmit()
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in the world's time."""

@@ -9,7 +9,7 @@ The invariants are those of docs/guarantees.md, made exact:
 - *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
 - *Proved*: no node has a link to an attacker for that of a child (`attacker`).
 - *Resumed*: `owed`.
-- *Shared*: `sharing`. *Wills*: `wills`.
+- *Genuine*: `impostors`. *Shared*: `sharing`. *Wills*: `wills`.
 - *Retained*: `retention`. *Keeps*, *paced*: `paces`. *Queues*: `losses`. *Expires*: `expiries`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
   are account for.
@@ -51,6 +51,7 @@ class Invariant(Enum):
     NOTHING_DOUBLED = "at QoS 0 and 2 a message comes once"
     ORDER = "order is kept for each publisher and topic"
     INTACT = "a message comes as it was sent"
+    GENUINE = "nobody publishes under the id of another"
     SHARED = "each message comes to one member of a shared group"
     WILLS = "a will is published when its client is gone, and not before"
     RETAINED = "who subscribes gets what is retained, once, and nothing older"

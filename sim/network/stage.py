@@ -213,6 +213,10 @@ class Stage:
                     client.unsubscribe(subscription)
             case actions.Publish():
                 self.publish(action.client, client, action)
+            case actions.Impersonate():
+                impostor = self._fleet.start_impostor(client)
+                self._bounds.count(impostor)
+                impostor.publish_many(action.topic, action.qos, action.count, retain=action.retain)
 
     # Processes
 

@@ -119,7 +119,7 @@ class World:
         if host.is_stopped:
             return
         host.settle()
-        for destination, data in host.engine.poll_transmit():
+        for destination, data in host.poll_transmit():
             self._send(Datagram(self.now, host.address, destination, data))
         deadline = host.poll_timeout()
         if deadline is not None and (host.scheduled is None or deadline < host.scheduled):

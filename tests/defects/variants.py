@@ -411,6 +411,11 @@ CORE: Final = (
         defect="DropsWhatWaits",
     ),
     Variant("a subscriber that answers anything is waited for", Invariant.PACED, defect="TakesAnyAnswer"),
+    Variant(
+        "an owner takes messages under whatever publisher id they come",
+        Invariant.GENUINE,
+        defect="TakesAnyPublisher",
+    ),
 )
 """Defects of the core, which a test build of it can have."""
 

@@ -61,7 +61,6 @@ class MemberHost(Host):
                 node=False,
                 session=self.session,
                 incarnation=self.incarnation,
-                publisher=self.publisher,
                 token_keys=[],
                 seed=world.random.getrandbits(64),
                 persistent=persistent,

@@ -111,7 +111,6 @@ class EndpointShell:
             node=False,
             session=session,
             incarnation=incarnation,
-            publisher=incarnation,
             token_keys=[bytes(16)],
             seed=1,
             persistent=persistent,

@@ -70,7 +70,6 @@ def config(*, node: bool, seed: int) -> Config:
         node=node,
         session=chance.getrandbits(63) + 1,
         incarnation=chance.getrandbits(63) + 1,
-        publisher=chance.getrandbits(63) + 1,
         token_keys=[bytes(16)],
         seed=seed,
         hold=not node,

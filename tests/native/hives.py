@@ -43,7 +43,6 @@ class Gateway:
             node=False,
             session=self.bits(),
             incarnation=self.bits(),
-            publisher=self.bits(),
             token_keys=[os.urandom(16)],
             seed=self.bits(),
         )

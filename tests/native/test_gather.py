@@ -13,7 +13,7 @@ _MOST_GATHERED = 128
 
 @contextmanager
 def _endpoint_and_peer() -> Iterator[tuple[Endpoint, socket.socket]]:
-    config = Config(node=False, session=1, incarnation=1, publisher=1, token_keys=[b"k" * 16], seed=1)
+    config = Config(node=False, session=1, incarnation=1, token_keys=[b"k" * 16], seed=1)
     endpoint = Endpoint(config, ("127.0.0.1", 0))
     peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     peer.bind(("127.0.0.1", 0))

@@ -130,7 +130,7 @@ def test_a_session_has_one_member(node: Node) -> None:
 def test_an_idle_member_is_small() -> None:
     members = 5_000
     random, process = Random(1), psutil.Process()
-    config = Config(node=False, session=1, incarnation=2, publisher=3, token_keys=[bytes(16)], seed=4)
+    config = Config(node=False, session=1, incarnation=2, token_keys=[bytes(16)], seed=4)
     hive = Hive(config, ("127.0.0.1", 0))
     try:
         before = process.memory_info().rss

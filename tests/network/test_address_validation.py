@@ -173,7 +173,7 @@ class Adopter:
 
     def __init__(self) -> None:
         self.now = 1_000_000_000_000
-        config = Config(node=True, session=1, incarnation=5, publisher=9, token_keys=[b"k" * 16], seed=1)
+        config = Config(node=True, session=1, incarnation=5, token_keys=[b"k" * 16], seed=1)
         self.node = Engine(config)
         self.node.handle_timeout(self.now)
         self.node.grant("", 1, True)

@@ -101,7 +101,6 @@ def session(node: Node, random: Random) -> Iterator[tuple[Endpoint, int]]:
         node=False,
         session=random.getrandbits(64),
         incarnation=random.getrandbits(64),
-        publisher=random.getrandbits(64),
         token_keys=[random.randbytes(16)],
         seed=random.getrandbits(64),
     )

@@ -337,6 +337,9 @@ class World:
             del self.links[address]
             self.event(LinkDownEvent(link, address, 1, False, "timeout"))
 
+    def will_publisher(self, link: int) -> int:
+        return 7
+
     def close(self, link: int) -> None:
         self.links = {address: known for address, known in self.links.items() if known != link}
 

@@ -70,6 +70,9 @@ class FakeCore:
     def peer_of(self, link: int) -> Address | None:
         return None
 
+    def will_publisher(self, link: int) -> int:
+        return self.links[link].session if link in self.links else 0
+
     def close(self, link: int) -> None:
         if link in self.links:
             self.network.end(self.links[link], "closed")

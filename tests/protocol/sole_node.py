@@ -18,6 +18,8 @@ HOME: Address = ("10.0.0.1", 7700)
 HERE: Address = ("10.1.1.1", 5000)
 ELSEWHERE: Address = ("10.2.2.2", 6000)
 OFFSET_US = 1_000_000 * SECOND
+WILLS = 7
+"""The publisher id of every client's wills."""
 
 
 class ScriptedCore:
@@ -59,6 +61,9 @@ class ScriptedCore:
 
     def peer_of(self, link: int) -> Address | None:
         return self.peers.get(link)
+
+    def will_publisher(self, link: int) -> int:
+        return WILLS
 
     def close(self, link: int) -> None:
         self.closed.append(link)
@@ -154,7 +159,7 @@ class SoleNode:
     def will(
         self, link: int, topic: str, *, delay_s: int = 0, session_expiry_s: int = 0, **fields: Any
     ) -> pb.WillAck:
-        message = pb.Publish(topic=topic, payload=b"gone", publisher=7, sequence=1)
+        message = pb.Publish(topic=topic, payload=b"gone", publisher=WILLS, sequence=1)
         message.MergeFrom(pb.Publish(**fields))
         ack = self.tell(
             link,

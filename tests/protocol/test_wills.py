@@ -125,6 +125,7 @@ def test_a_later_will_replaces_it_and_an_empty_one_withdraws_it() -> None:
         ({"topic": "home/+"}, Reason.REASON_TOPIC_NAME_INVALID),
         ({"topic": "$SYS/nodes/root/x"}, Reason.REASON_NOT_AUTHORIZED),
         ({"topic": "a", "publisher": 0}, Reason.REASON_PROTOCOL_ERROR),
+        ({"topic": "a", "publisher": 8}, Reason.REASON_NOT_AUTHORIZED),
         ({"topic": "a", "sequence": 0}, Reason.REASON_PROTOCOL_ERROR),
         ({"topic": "a", "fragment": pb.Fragment(count=2)}, Reason.REASON_PROTOCOL_ERROR),
     ],

@@ -17,7 +17,7 @@ import json, time
 from hbroker._native import Config, Endpoint
 from hbroker.runtime.turns import clock
 
-config = Config(node=True, session=1, incarnation=1, publisher=1, token_keys=[bytes(16)], seed=1)
+config = Config(node=True, session=1, incarnation=1, token_keys=[bytes(16)], seed=1)
 endpoint = Endpoint(config, ("127.0.0.1", 0))
 awake, told, core = time.monotonic_ns() // 1000, clock(), endpoint.unix_offset_us
 endpoint.shutdown()

@@ -76,7 +76,6 @@ def owner(*, telemetry: bool = True) -> Engine:
         node=True,
         session=1,
         incarnation=1,
-        publisher=1,
         token_keys=[b"k" * 16],
         seed=1,
         telemetry=telemetry,

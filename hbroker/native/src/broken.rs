@@ -28,6 +28,8 @@ pub enum Defect {
     DropsWhatWaits,
     /// A subscriber is waited for as long as it answers anything (§7.3).
     TakesAnyAnswer,
+    /// An owner takes messages under whatever publisher id they come (§7.9).
+    TakesAnyPublisher,
 }
 
 impl Defect {
@@ -51,7 +53,7 @@ impl Defect {
     }
 
     #[cfg(feature = "broken")]
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::AcknowledgesEarly,
         Self::ForgetsMessageIds,
         Self::SendsOnce,
@@ -63,5 +65,6 @@ impl Defect {
         Self::SendsTheDead,
         Self::DropsWhatWaits,
         Self::TakesAnyAnswer,
+        Self::TakesAnyPublisher,
     ];
 }

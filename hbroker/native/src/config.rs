@@ -1,6 +1,7 @@
 //! Who an engine is, and its limits.
 
 use crate::Micros;
+use crate::publisher_id::publisher_id;
 
 /// The settings of a core's engines; `_native.pyi` tells what each means.
 #[derive(Clone, Debug)]
@@ -11,7 +12,6 @@ pub struct Config {
     pub session: u64,
     /// Random for each run.
     pub incarnation: u64,
-    pub publisher: u64,
     /// Keys of address-validation tokens, the newest first.
     pub token_keys: Vec<[u8; 16]>,
     /// For hash keys; secret.
@@ -49,6 +49,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// The id of what it publishes (§7.9).
+    pub fn publisher(&self) -> u64 {
+        publisher_id(self.session, self.incarnation)
+    }
+
     /// Whether an engine of these settings counts by topic: a node's does. (What a gateway's clients have is counted where they are.)
     pub fn counts_load(&self) -> bool {
         self.telemetry && self.node

@@ -140,13 +140,18 @@ impl Core {
 
     /// The link of a session that another node handed over (§5.4), opened if there was none; `None`: there are too many.
     pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
-        let worker = self.shared.directory.worker_of(session).unwrap_or(0);
+        let worker = self.shared.directory.place_for(session);
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
     /// Whether the peer of a link opened it, and never answered there.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
         self.on(link.worker(), |engine, _| engine.is_one_sided(link))
+    }
+
+    /// The publisher id of the wills of the end that opened a link, or whose session it is; 0: there is no such link.
+    pub fn will_publisher(&self, link: LinkId) -> u64 {
+        self.on(link.worker(), |engine, _| engine.will_publisher(link))
     }
 
     /// The session of this link is a child's: its events wait for those of nodes alone.
@@ -204,7 +209,7 @@ impl Core {
 
     /// Makes a session, or changes it. `bounds`: of its queue; 0: the node's own. False: there are too many, or it is not persistent and has no link.
     pub fn open_session(&self, session: u64, persistent: bool, bounds: Bounds) -> bool {
-        let mut home = self.shared.directory.worker_of(session).unwrap_or(0);
+        let mut home = self.shared.directory.place_for(session);
         loop {
             match self.on(home, |engine, now| engine.open_session(now, session, persistent, bounds)) {
                 Opened::Here => return true,

@@ -93,6 +93,7 @@ use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
 use crate::load::Load;
+use crate::publisher_id::LINK_BITS;
 use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
@@ -204,7 +205,7 @@ impl Engine {
             },
             side,
             // Parts are forwarded to subscribers on any path: they have the size that every path carries.
-            splitter: Splitter::new(config.publisher, config.max_datagram.min(crate::link::mtu::LONE)),
+            splitter: Splitter::new(config.publisher(), config.max_datagram.min(crate::link::mtu::LONE)),
             events: Events::new(config.event_queue, config.seed),
             tokens: TokenKeys::new(config.token_keys.clone()),
             loose: VecDeque::new(),
@@ -376,7 +377,7 @@ impl Engine {
         let opened = self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let config = LinkConfig {
             session,
-            incarnation: self.config.incarnation.wrapping_add(opened),
+            incarnation: of_link(self.config.incarnation, opened),
             past: if inbound { None } else { links.past(peer) },
             first_number: if inbound { 1 } else { links.first_number() },
             role,
@@ -431,6 +432,11 @@ impl Engine {
     fn lane_of(&self, session: u64) -> Lane {
         if session == self.config.session { Lane::Own } else { Lane::Session(session) }
     }
+}
+
+/// §3.6: the lower bits of a run's incarnation count its links.
+fn of_link(incarnation: u64, opened: u64) -> u64 {
+    incarnation >> LINK_BITS << LINK_BITS | opened & ((1 << LINK_BITS) - 1)
 }
 
 /// What all links of an engine have in common.

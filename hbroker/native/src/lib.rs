@@ -19,6 +19,7 @@ mod link_id;
 mod load;
 #[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
 mod mqtt;
+mod publisher_id;
 #[cfg(feature = "python")]
 mod python;
 mod schema;

@@ -12,6 +12,7 @@ from .expiry import draw_expiries
 from .faults import draw_faults, draw_paths, draw_suspensions
 from .groups import draw_groups
 from .hierarchy import draw_nodes
+from .impostors import draw_impostors
 from .moves import draw_moves
 from .paces import SLOW_CREDIT, draw_paces
 from .queues import draw_queues
@@ -46,6 +47,7 @@ def draw(seed: int) -> Plan:
     actions += absences
     members, meetings = draw_groups(Random(f"{seed} groups"), topics, length)
     actions += meetings
+    actions += draw_impostors(Random(f"{seed} impostors"), clients, topics, length)
     actions += draw_wills(Random(f"{seed} wills"), clients, topics, length)
     paths, actions = draw_successions(
         Random(f"{seed} successions"), nodes, clients, topics, draw_paths(random), actions

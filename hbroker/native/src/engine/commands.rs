@@ -14,6 +14,7 @@ use crate::engine::links::Place;
 use crate::engine::parts::{Part, Split};
 use crate::link::{Link, Role};
 use crate::link_id::LinkId;
+use crate::publisher_id::will_publisher_id;
 use crate::tables::jurisdiction::{Cut, Decision, Grant};
 use crate::topic;
 use crate::wire::{Body, PacketView, PublishOut};
@@ -45,6 +46,15 @@ impl Engine {
     /// Where the peer of a link is now (§4.4); `None`: there is no such link.
     pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
         self.out.links.get(link).map(Place::address)
+    }
+
+    /// The publisher id of the wills of the end that opened a link, or whose session it is; 0: there is no such link.
+    pub fn will_publisher(&self, link: LinkId) -> u64 {
+        let of_wills = |place: &Place| match place.inbound() {
+            true => Some(will_publisher_id(place.session(), place.peer_incarnation()?)),
+            false => Some(will_publisher_id(self.config.session, self.config.incarnation)),
+        };
+        self.out.links.get(link).and_then(of_wills).unwrap_or(0)
     }
 
     /// What comes in the session of this link waits for the events of nodes alone, as long as it has the link (`turns`).

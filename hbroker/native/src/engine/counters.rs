@@ -32,6 +32,8 @@ pub enum Drop {
     Handover,
     /// A message for a topic that only the node itself publishes to (§7.2).
     NotAuthorized,
+    /// A message under a publisher id that is not its session's (§7.9).
+    ForeignPublisher,
     /// A message that breaks a rule: topic, `QoS`, fragment (§7.2).
     InvalidMessage,
     /// A message that a subscriber's queue had no room for (§7.8).
@@ -72,7 +74,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 31] = [
+const DROPS: [&str; 32] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -85,6 +87,7 @@ const DROPS: [&str; 31] = [
     "not_responsible",
     "handover",
     "not_authorized",
+    "foreign_publisher",
     "invalid_message",
     "queue_full",
     "queues_full",

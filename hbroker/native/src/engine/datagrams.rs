@@ -11,7 +11,8 @@ use crate::engine::event::{DownReason, Event};
 use crate::engine::outlet::Handoff;
 use crate::link::{Arrival, Receipt, Role};
 use crate::link_id::LinkId;
-use crate::wire::{Body, DatagramView, Kind, Malformed, PacketView};
+use crate::publisher_id::publisher_id;
+use crate::wire::{Body, DatagramView, Header, Kind, Malformed, PacketView};
 
 /// How often an opening link takes a new token before it waits for its timer.
 const TOKEN_RENEWALS: u8 = 4;
@@ -287,12 +288,12 @@ impl Engine {
         let session = view.header.session;
         // Nothing begins with an acknowledgement or a RESET: those are not answered, so that no two nodes answer each other for ever.
         if view.header.number == 0 {
-            return match self.home_of(session) {
+            return match self.home_of(&view.header) {
                 Some(worker) => self.hand_over(worker, source, datagram),
                 None => self.out.counters.drop(Drop::UnknownSession),
             };
         }
-        if let Some(worker) = self.home_of(session) {
+        if let Some(worker) = self.home_of(&view.header) {
             return self.hand_over(worker, source, datagram);
         }
         if matches!(self.side, Side::Client(_)) && session == self.config.session {
@@ -314,12 +315,16 @@ impl Engine {
     }
 
     /// The other worker that has a session. Links that this node opened are the first worker's.
-    fn home_of(&self, session: u64) -> Option<u8> {
+    fn home_of(&self, header: &Header<'_>) -> Option<u8> {
         if self.workers == 1 {
             return None;
         }
-        let home =
-            if session == self.config.session { Some(0) } else { self.shared.directory.worker_of(session) };
+        let &Header { session, incarnation, .. } = header;
+        let is_publisher = |id| id == publisher_id(session, incarnation);
+        let home = match session == self.config.session {
+            true => Some(0),
+            false => self.shared.directory.home_of(session, is_publisher),
+        };
         home.filter(|&worker| worker != self.worker)
     }
 

@@ -16,6 +16,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Micros;
+use crate::broken::Defect;
 use crate::engine::credit::Credit;
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
@@ -37,8 +38,8 @@ pub struct Entry {
     pub inbound: bool,
     /// Python was told that it is up.
     pub announced: bool,
-    /// A PUBLISH came over it.
-    pub published: bool,
+    /// The publisher id of the messages that its peer sends (§7.9); 0: none came yet.
+    pub publisher: u64,
     /// How often a RESET gave it a new token while it was opening.
     pub token_renewals: u8,
     /// When CHALLENGE may be sent again, should its peer have moved.
@@ -82,7 +83,7 @@ impl Entry {
             session,
             inbound,
             announced: false,
-            published: false,
+            publisher: 0,
             token_renewals: 0,
             challenge_from: 0,
             ledger: Ledger::default(),
@@ -98,6 +99,11 @@ impl Entry {
             dirty: false,
             scheduled: Micros::MAX,
         }
+    }
+
+    /// Whether a message of this publisher may come over it. (Before the first one came, none may.)
+    pub fn is_of(&self, publisher: u64) -> bool {
+        self.publisher != 0 && (self.publisher == publisher || Defect::TakesAnyPublisher.is_present())
     }
 
     pub fn peer(&self) -> Peer {
@@ -124,8 +130,8 @@ impl Place {
     /// Whether a PUBLISH came over it.
     pub fn published(&self) -> bool {
         match self {
-            Place::Awake(entry) => entry.published,
-            Place::AtRest(resting) => resting.published,
+            Place::Awake(entry) => entry.publisher != 0,
+            Place::AtRest(resting) => resting.publisher != 0,
         }
     }
 
@@ -142,6 +148,21 @@ impl Place {
         match self {
             Place::Awake(entry) => entry.link.peer(),
             Place::AtRest(resting) => resting.peer(),
+        }
+    }
+
+    pub fn session(&self) -> u64 {
+        match self {
+            Place::Awake(entry) => entry.session,
+            Place::AtRest(resting) => resting.session,
+        }
+    }
+
+    /// The incarnation of the peer, once something came from it.
+    pub fn peer_incarnation(&self) -> Option<u64> {
+        match self {
+            Place::Awake(entry) => entry.link.peer_incarnation(),
+            Place::AtRest(resting) => Some(resting.link.peer_incarnation()),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::engine::counters::Drop;
 use crate::engine::distribution::Origin;
 use crate::engine::routes::Refusal;
 use crate::link_id::LinkId;
+use crate::publisher_id::publisher_id;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PacketView, PubAckView, PublishView};
@@ -24,13 +25,19 @@ impl Engine {
             return;
         };
         let is_turned_away = entry.refusals.precede(publish, packet.after);
-        if !std::mem::replace(&mut entry.published, true) {
+        if entry.publisher == 0 {
+            // What came over a link has told the incarnation of its peer.
+            let incarnation = entry.link.peer_incarnation().unwrap_or_default();
+            entry.publisher = publisher_id(entry.session, incarnation);
             self.greet_publisher(now, id);
         }
+        let is_its_own = self.out.links.awake(id).is_some_and(|entry| entry.is_of(publish.publisher));
         let Side::Node(forwarder) = &mut self.side else {
             return;
         };
-        let taken = if is_turned_away {
+        let taken = if !is_its_own {
+            Err(Refusal::ForeignPublisher)
+        } else if is_turned_away {
             Err(Refusal::Handover)
         } else {
             forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
@@ -111,6 +118,7 @@ impl Engine {
             Refusal::Expired => (Drop::Expired, reason::MESSAGE_EXPIRED, None),
             Refusal::QueuesFull => (Drop::QueuesFull, reason::QUOTA_EXCEEDED, None),
             Refusal::NotAuthorized => (Drop::NotAuthorized, reason::NOT_AUTHORIZED, None),
+            Refusal::ForeignPublisher => (Drop::ForeignPublisher, reason::NOT_AUTHORIZED, None),
         };
         self.out.counters.drop(why);
         let cut = cut.map(Cut::view);

@@ -28,6 +28,8 @@ pub enum Refusal {
     Handover,
     /// Nobody publishes there but this node.
     NotAuthorized,
+    /// Its publisher id is not that of the session that it came in (§7.9).
+    ForeignPublisher,
     /// It outlived its expiry on the way (§7.8).
     Expired,
     /// Too much waits for sessions that count as connected (§7.7).

@@ -104,6 +104,11 @@ impl<'a, 'b> Run<'a, 'b> {
         })
     }
 
+    /// Whether all of them may come over this link, by their publisher's id.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        self.shapes(self.len()).all(|publish| entry.is_of(publish.publisher))
+    }
+
     /// Bytes of the payloads of so many messages from a place on.
     fn payload(&self, first: u32, count: u32) -> u64 {
         let sections = self.packets.skip(first as usize).take(count as usize).sections();
@@ -153,7 +158,7 @@ impl Engine {
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
                 // The first message of a link makes its session a publisher's.
-                let entry = self.out.links.awake(id).filter(|entry| entry.inbound && entry.published);
+                let entry = self.out.links.awake(id).filter(|entry| entry.inbound && run.is_of(entry));
                 let source = entry.map(|entry| entry.subscriber);
                 source.is_some_and(|source| forwarder.forward_run(now, run, source, &mut self.out))
             }

@@ -9,6 +9,7 @@ use crate::Micros;
 use crate::engine::accounts::Accounts;
 use crate::engine::counters::Drop;
 use crate::engine::event::{DownReason, Event};
+use crate::engine::forward::Forwarder;
 use crate::engine::links::Entry;
 use crate::engine::outlet::Handoff;
 use crate::engine::session::{Session, Status};
@@ -175,6 +176,10 @@ impl Engine {
     /// Such a link is gone: its session is away, or ends with it.
     pub(super) fn detach(&mut self, now: Micros, gone: &Entry, reason: DownReason) {
         let unsent = gone.link.unsent();
+        let knows = |forwarder: &mut Forwarder| forwarder.window.knows(gone.publisher);
+        if self.workers > 1 && gone.publisher != 0 && self.node(knows) == Some(true) {
+            self.shared.directory.leave(gone.session, self.worker, gone.publisher);
+        }
         let Some(session) = gone.subscriber.and_then(|key| self.out.sessions.get_mut(key)) else {
             return self.shared.directory.remove(gone.session, self.worker);
         };

@@ -15,6 +15,7 @@ mod hostile;
 mod large;
 mod load;
 pub mod network;
+mod publisher_ids;
 mod redirect;
 mod rest;
 mod retained;

@@ -3,7 +3,6 @@
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::{Engine, Shared};
-use crate::keyed::Keyed;
 use crate::link_id::MemberId;
 
 /// How long a member that was closed may still say what it had to say.
@@ -47,15 +46,12 @@ impl Identity {
     /// The settings of such a member, where those of the hive's first are these.
     pub fn config(self, first: &Config) -> Config {
         let Self { session, persistent, incarnation, keep_alive } = self;
-        // Random for each run as well, and nobody can tell one from the other.
-        let publisher = Keyed::new(first.seed).hash_bytes(&incarnation.to_le_bytes());
         Config {
             session,
             persistent,
             named: true,
             incarnation,
             keep_alive,
-            publisher,
             receive_messages: first.receive_messages.min(RECEIVE_MESSAGES),
             receive_bytes: first.receive_bytes.min(RECEIVE_BYTES),
             ..first.clone()

@@ -137,6 +137,11 @@ impl AtRest {
         self.peer
     }
 
+    /// The peer's incarnation.
+    pub fn peer_incarnation(&self) -> u64 {
+        self.peer_incarnation
+    }
+
     /// As [`Link::is_one_sided`].
     pub fn is_one_sided(&self) -> bool {
         self.role == Role::Acceptor && !self.is_answered

@@ -61,7 +61,7 @@ impl Gateway {
     pub fn start(config: Config, listen: SocketAddr, workers: usize, own: &Mailbox) -> io::Result<Self> {
         let office = Arc::new(Office::new());
         let seed = config.seed;
-        let (publisher, telemetry) = (config.publisher, config.telemetry);
+        let (publisher, telemetry) = (config.publisher(), config.telemetry);
         let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone(), publisher)) as _;
         let hive = Arc::new(HiveCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
         let fleet = hive.endpoint().fleet();

@@ -14,7 +14,7 @@ pub struct Config(pub crate::config::Config);
 impl Config {
     #[new]
     #[pyo3(signature = (
-        *, node, session, incarnation, publisher, token_keys, seed, max_links = 1_000_000, max_datagram = 8_952,
+        *, node, session, incarnation, token_keys, seed, max_links = 1_000_000, max_datagram = 8_952,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
         retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
         persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, queue_messages = 10_000,
@@ -26,7 +26,6 @@ impl Config {
         node: bool,
         session: u64,
         incarnation: u64,
-        publisher: u64,
         token_keys: Vec<Vec<u8>>,
         seed: u64,
         max_links: usize,
@@ -68,7 +67,6 @@ impl Config {
             node,
             session,
             incarnation,
-            publisher,
             token_keys: token_keys.into_iter().map(key).collect::<PyResult<_>>()?,
             seed,
             max_links,
@@ -92,5 +90,10 @@ impl Config {
             idle_timeout: idle_timeout_us,
             telemetry,
         }))
+    }
+
+    #[getter]
+    fn publisher(&self) -> u64 {
+        self.0.publisher()
     }
 }

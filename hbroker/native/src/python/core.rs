@@ -67,6 +67,10 @@ impl Core {
         py.detach(|| self.core.is_one_sided(LinkId(link)))
     }
 
+    fn will_publisher(&self, py: Python<'_>, link: u64) -> u64 {
+        py.detach(|| self.core.will_publisher(LinkId(link)))
+    }
+
     fn prefer(&self, py: Python<'_>, link: u64) {
         py.detach(|| self.core.prefer(LinkId(link)));
     }

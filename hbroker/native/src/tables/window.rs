@@ -128,6 +128,11 @@ impl DuplicateWindow {
         self.slots.get(&publisher).is_some_and(|&slot| self.windows[slot].has_seen(sequence))
     }
 
+    /// Whether anything is known of a publisher.
+    pub fn knows(&self, publisher: u64) -> bool {
+        self.slots.contains_key(&publisher)
+    }
+
     /// How many publishers are remembered.
     #[cfg(test)]
     pub fn publishers(&self) -> usize {

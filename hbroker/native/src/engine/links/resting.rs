@@ -23,7 +23,7 @@ pub struct Resting {
     pub id: LinkId,
     pub session: u64,
     pub subscriber: Option<SessionKey>,
-    pub published: bool,
+    pub publisher: u64,
     /// Its entry among the timers.
     pub scheduled: Micros,
     pub link: AtRest,
@@ -43,7 +43,7 @@ impl Entry {
             id: self.id,
             session: self.session,
             subscriber: self.subscriber,
-            published: self.published,
+            publisher: self.publisher,
             scheduled: self.scheduled,
             link: self.link.at_rest()?,
             credit: (self.credit != Credit::default()).then(|| Box::new(self.credit)),
@@ -69,7 +69,7 @@ impl Resting {
     pub fn wake(&mut self, config: &LinkConfig, hasher: Keyed) -> Entry {
         Entry {
             subscriber: self.subscriber,
-            published: self.published,
+            publisher: self.publisher,
             announced: true,
             credit: self.credit.take().map_or_else(Credit::default, |credit| *credit),
             scheduled: self.scheduled,

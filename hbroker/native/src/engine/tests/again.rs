@@ -27,7 +27,7 @@ fn known(message: &Message) -> Known {
 
 /// Publishes many at once, and says what each subscriber is to know of them.
 fn burst(network: &mut Network, publisher: usize, count: usize, topics: &[&str], size: usize) -> Vec<Known> {
-    let id = network.hosts[publisher].engines[0].config.publisher;
+    let id = network.hosts[publisher].engines[0].config.publisher();
     let published_at_us = network.now;
     let origin = network.rng.random_range(0..2) * 7;
     let mut topic = topics[0];
@@ -120,13 +120,13 @@ fn a_run_of_more_bytes_than_go_to_another_worker_together_is_said_whole() {
         let count = 3 * MOST_BYTES / size / 2;
         let mut datagram = Vec::new();
         let config = &apart.network.hosts[apart.publisher].engines[0].config;
-        let (session, incarnation) = (config.session, config.incarnation);
+        let (session, incarnation, publisher) = (config.session, config.incarnation, config.publisher());
         wire::put_header(
             &mut datagram,
             &HeaderOut { session, incarnation, number: 5_000, ..HeaderOut::default() },
         );
         let mut field = Vec::new();
-        let first = PublishOut { publisher: 7, sequence: 100, ..message("t", b"first", 0) };
+        let first = PublishOut { publisher, sequence: 100, ..message("t", b"first", 0) };
         wire::put_publish_field(&mut field, &first);
         wire::put_packet(&mut datagram, 0, 0, None, &field);
         (0..count).for_each(|_| wire::put_again(&mut datagram, &vec![7; size]));

@@ -97,7 +97,7 @@ fn each_is_acknowledged_for_itself() {
             (0..8).map(|_| network.publish(publisher, &message("t", &[7; 50], qos))).collect();
         network.run(100 * MILLISECOND);
         assert!(network.hosts[publisher].published.is_empty());
-        let id = network.hosts[publisher].engines[0].config.publisher;
+        let id = network.hosts[publisher].engines[0].config.publisher();
         let mut expected = Vec::new();
         for places in [&[3, 4][..], &[0], &[7, 6], &[1, 2, 5]] {
             let handled: Vec<_> = places.iter().map(|&place: &usize| (id, sent[place])).collect();

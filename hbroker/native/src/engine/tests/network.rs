@@ -30,6 +30,7 @@ use crate::wire::{Body, PacketView, PublishOut};
 pub use audit::Audits;
 pub use hosts::{GRANT, Host, Read, config};
 pub use line::Faults;
+pub use line::Forgery;
 use line::OnItsWay;
 
 pub const SECOND: Micros = 1_000_000;
@@ -50,6 +51,8 @@ pub struct Network {
     on_its_way: BinaryHeap<Reverse<OnItsWay>>,
     carried: u64,
     audits: Audits,
+    /// What one host does to its datagrams before they leave.
+    pub forgery: Option<(usize, Forgery)>,
     /// What workers have for one another stays with them meanwhile.
     pub holds_handoffs: bool,
 }
@@ -89,6 +92,7 @@ impl Network {
             on_its_way: BinaryHeap::new(),
             carried: 0,
             audits: Audits::default(),
+            forgery: None,
             holds_handoffs: false,
         }
     }
@@ -189,7 +193,7 @@ impl Network {
     ) -> SessionKey {
         let (now, session) = (self.now, self.hosts[client].session);
         let engines = &mut self.hosts[node].engines;
-        let home = engines[0].shared.directory.worker_of(session).unwrap_or(0);
+        let home = engines[0].shared.directory.place_for(session);
         let opened = engines[usize::from(home)].open_session(now, session, persistent, bounds);
         assert_eq!(opened, Opened::Here);
         self.session(client, node)

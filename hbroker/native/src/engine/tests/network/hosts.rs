@@ -44,8 +44,7 @@ pub fn config(node: bool, seed: u64) -> Config {
     Config {
         node,
         session: seed << 32 | 1,
-        incarnation: seed << 8 | 1,
-        publisher: seed << 32 | 2,
+        incarnation: seed << 33,
         token_keys: vec![[7; 16]],
         seed,
         max_links: 1_000,
@@ -92,7 +91,7 @@ impl Network {
         self.hosts.push(Host {
             address: ([10, 0, 0, 1], 1_000 + u16::try_from(index).expect("few hosts")).into(),
             session: config.session,
-            publisher: config.publisher,
+            publisher: config.publisher(),
             engines: (0..workers).map(engine).collect(),
             links: HashMap::new(),
             read: Vec::new(),

@@ -26,6 +26,14 @@ impl Faults {
 /// When a datagram arrives, its number, the host that it goes to, its source, and itself.
 pub type OnItsWay = (Micros, u64, usize, SocketAddr, Vec<u8>);
 
+/// A client says that it is another publisher, in so many of each hundred messages.
+#[derive(Clone, Copy)]
+pub struct Forgery {
+    pub own: u64,
+    pub other: u64,
+    pub percent: u32,
+}
+
 impl Network {
     /// Lets time pass until something happens, but no later than `until`.
     pub(super) fn step(&mut self, until: Micros) {
@@ -52,6 +60,16 @@ impl Network {
         }
     }
 
+    fn forge(&mut self, forgery: &Forgery, datagram: &mut [u8]) {
+        let (own, other) = (forgery.own.to_le_bytes(), forgery.other.to_le_bytes());
+        for at in 0..datagram.len().saturating_sub(own.len() - 1) {
+            let id = &mut datagram[at..at + own.len()];
+            if id == own && self.rng.random_ratio(forgery.percent, 100) {
+                id.copy_from_slice(&other);
+            }
+        }
+    }
+
     /// Puts on its way what a host has to send.
     pub(super) fn transmit(&mut self, index: usize) {
         let source = self.hosts[index].address;
@@ -62,7 +80,10 @@ impl Network {
             engine.note_departure(|| self.now);
         }
         self.spent += start.map_or(Duration::ZERO, |start| start.elapsed());
-        for (destination, datagram) in out.sent {
+        for (destination, mut datagram) in out.sent {
+            if let Some((_, forgery)) = self.forgery.filter(|(host, _)| *host == index) {
+                self.forge(&forgery, &mut datagram);
+            }
             assert!(datagram.len() <= self.hosts[index].engines[0].config.max_datagram);
             let Some(to) = self.hosts.iter().position(|host| host.address == destination) else {
                 continue;
