@@ -311,14 +311,10 @@ impl Core {
     /// Takes out what moves with a region, serialised: what waits for sessions, and what was seen. Its open messages are refused.
     /// A barrier that was raised since it was cut has to have passed.
     pub fn export_subtree(&self, region: Region<'_>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-        let mut open = Vec::new();
-        self.each(|engine, now| {
-            engine.refuse_open(now, region);
-            open.extend(engine.open_ids());
-        });
+        self.each(|engine, now| engine.refuse_open(now, region));
         let (mut queued, mut seen) = (Vec::new(), Vec::new());
         self.each(|engine, now| queued.extend(engine.export_queued(now, region)));
-        self.each(|engine, now| seen.extend(engine.export_seen(now, &open)));
+        self.each(|engine, now| seen.extend(engine.export_seen(now)));
         (queued, seen)
     }
 

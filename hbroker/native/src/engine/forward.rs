@@ -22,6 +22,7 @@ use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
 use crate::link::pubacks::Success;
 use crate::link_id::SessionKey;
+use crate::tables::jurisdiction::Decision;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
@@ -40,6 +41,8 @@ pub struct Forwarder {
     pub window: DuplicateWindow,
     pub distribution: Distribution,
     sharing: Sharing,
+    /// Messages that are for a session of another worker, whose id is beside each, while their subtree is about to move (`barrier`).
+    pub stranded: Vec<(u64, Parcel)>,
 }
 
 impl Forwarder {
@@ -51,6 +54,7 @@ impl Forwarder {
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker),
             sharing: Sharing::new(Keyed::new(seed)),
+            stranded: Vec::new(),
         }
     }
 
@@ -151,7 +155,8 @@ impl Forwarder {
 
     /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
     /// too: it moves with whoever gets it. What the one before may have had is dead for this one as any other message.
-    pub fn reassign(&mut self, now: Micros, mut parcel: Parcel, out: &mut Outlet) {
+    /// `is_leaving`: an account of what moves is about to be taken, in which nothing may be missing.
+    pub fn reassign(&mut self, now: Micros, mut parcel: Parcel, is_leaving: bool, out: &mut Outlet) {
         let member = publish_of(&parcel.field).and_then(|publish| {
             parcel.expires = publish.expires();
             let groups = self.routes.groups(publish.topic);
@@ -170,8 +175,21 @@ impl Forwarder {
         if worker == self.worker {
             return self.pass(now, parcel, target, out);
         }
+        if is_leaving
+            && parcel.ticket.is_none()
+            && target.qos > 0
+            && !self.serves(now, &parcel)
+            && let Some((id, _)) = out.standing(target.session)
+        {
+            return self.stranded.push((id, parcel.addressed(target)));
+        }
         let targets = Targets::from_iter([target]);
         out.handoffs.push_back((worker, Handoff::Deliver { consignment: parcel.into(), targets }));
+    }
+
+    fn serves(&self, now: Micros, parcel: &Parcel) -> bool {
+        let decide = |topic| self.routes.jurisdiction().decide(topic, now);
+        parcel.topic().is_some_and(|topic| matches!(decide(topic), Decision::Own(_)))
     }
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.

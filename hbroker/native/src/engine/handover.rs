@@ -16,7 +16,8 @@ use bytes::Bytes;
 use super::{Engine, Side};
 use crate::Micros;
 use crate::engine::counters::Drop;
-use crate::engine::distribution::{MessageId, Origin};
+use crate::engine::distribution::Origin;
+use crate::engine::forward::Forwarder;
 use crate::engine::parcel::{Parcel, publish_of};
 use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Decision};
@@ -49,11 +50,6 @@ impl Engine {
         }
     }
 
-    /// The ids of the messages of QoS 2 that are open, whatever their topics.
-    pub fn open_ids(&mut self) -> Vec<MessageId> {
-        self.node(|node| node.distribution.open_ids().collect()).unwrap_or_default()
-    }
-
     /// Takes out what this worker's sessions have of a region's messages and no publisher would send again, serialised. What a
     /// refused publisher sends again is dropped, unless it would come behind one of its topic that moves.
     pub fn export_queued(&mut self, now: Micros, region: Region<'_>) -> Vec<Vec<u8>> {
@@ -64,6 +60,12 @@ impl Engine {
             self.out.loose.tickets.extend(moving.iter().filter_map(|parcel| parcel.ticket));
             records.extend(with_those_before(moving).iter().map(|parcel| record_of(id, parcel)));
         }
+        let stranded = self.node(|node| std::mem::take(&mut node.stranded)).unwrap_or_default();
+        let (moving, others): (Vec<_>, Vec<_>) =
+            stranded.into_iter().partition(|(_, parcel)| is_of(parcel, region));
+        records.extend(moving.iter().map(|(id, parcel)| record_of(*id, parcel)));
+        self.out.loose.orphans.extend(others.into_iter().map(|(_, parcel)| parcel));
+        self.barriers.is_raised = false;
         self.tie_up(now);
         records
     }
@@ -89,10 +91,12 @@ impl Engine {
         refused
     }
 
-    /// What this worker knows of publishers' messages, less those that are open, serialised.
-    pub fn export_seen(&mut self, now: Micros, open: &[MessageId]) -> Vec<Vec<u8>> {
+    /// What this worker knows of publishers' messages, less those that are open, whatever their topics, serialised. (The open ones of a
+    /// publisher are with the worker that knows it. Those of other subtrees come and go meanwhile: so they are looked up here.)
+    pub fn export_seen(&mut self, now: Micros) -> Vec<Vec<u8>> {
         let since = now.saturating_sub(SEEN_FOR);
-        let seen = self.node(|node| node.window.export(since, open.iter().copied())).unwrap_or_default();
+        let export = |node: &mut Forwarder| node.window.export(since, node.distribution.open_ids());
+        let seen = self.node(export).unwrap_or_default();
         seen.iter().flat_map(seen_records).collect()
     }
 

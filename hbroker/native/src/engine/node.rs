@@ -90,7 +90,7 @@ impl Engine {
                 return;
             };
             for parcel in orphans {
-                forwarder.reassign(now, parcel, &mut self.out);
+                forwarder.reassign(now, parcel, self.barriers.is_raised, &mut self.out);
             }
             for span in tickets.drain() {
                 forwarder.settle(span, &mut self.out);

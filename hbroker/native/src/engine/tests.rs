@@ -3,6 +3,7 @@
 mod adoption;
 mod again;
 mod apart;
+mod barrier;
 mod copies;
 mod credit;
 mod deliveries;
