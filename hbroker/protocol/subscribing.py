@@ -235,9 +235,12 @@ class Subscribing:
             if is_known and is_responsible:
                 self._tell(subscription, [], [subtree] if is_here else [])
         elif not is_here:
+            others: list[Cut] = []
             if not is_responsible and not self._is_unconfirmed(subscription):
                 self._remove(subscription.session, subscription.key)
-            self._tell(subscription, [move])
+                # It hears no more of those that are still on their way to their owners.
+                others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
+            self._tell(subscription, [move, *others])
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
