@@ -3,7 +3,7 @@
 //! How fit members are changes from part to part, all the more where the parts of one large message use up a member's credit. So the
 //! first choice holds for all of them, as long as that member is there.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::engine::outlet::{Outlet, Target};
@@ -13,7 +13,8 @@ use crate::tables::groups::Group;
 use crate::tables::match_set::Subscriber;
 use crate::wire::PublishView;
 
-/// Messages in parts that are remembered, for each group. More at once are rare; their parts may go to several members.
+/// Messages in parts that are remembered, one that is for several groups once for each. More at once are rare; their parts may go to
+/// several members.
 const MOST_BEGUN: usize = 4_096;
 
 /// A message's id, (publisher, sequence number of its first part), and that of the group's shared subscription.
@@ -21,14 +22,22 @@ type Begun = ((u64, u64), u32);
 
 /// The choices of one worker that hold.
 pub struct Sharing {
-    holders: HashMap<Begun, SessionKey, Keyed>,
-    /// The oldest first; some may have ended.
-    order: VecDeque<Begun>,
+    holders: HashMap<Begun, Holder, Keyed>,
+    /// What is held, by when it began.
+    order: BTreeMap<u64, Begun>,
+    begun: u64,
+}
+
+/// Who gets the parts of a message.
+struct Holder {
+    session: SessionKey,
+    /// Its place in the order.
+    number: u64,
 }
 
 impl Sharing {
     pub fn new(hasher: Keyed) -> Self {
-        Self { holders: HashMap::with_hasher(hasher), order: VecDeque::new() }
+        Self { holders: HashMap::with_hasher(hasher), order: BTreeMap::new(), begun: 0 }
     }
 
     /// The member that gets a message, or a part of one; `None`: there is none.
@@ -39,9 +48,10 @@ impl Sharing {
             Some(part) => {
                 let first = publish.sequence.wrapping_sub(u64::from(part.index));
                 let begun = ((publish.publisher, first), group.id());
-                let holder = self.holders.get(&begun).filter(|holder| out.standing(**holder).is_some());
+                let holder = self.holders.get(&begun).map(|holder| holder.session);
+                let holder = holder.filter(|session| out.standing(*session).is_some());
                 let holder =
-                    holder.and_then(|holder| group.members.iter().find(|member| member.session == *holder));
+                    holder.and_then(|session| group.members.iter().find(|member| member.session == session));
                 let member = holder.copied().or_else(|| group.choose(begun.0, standing))?;
                 self.hold(begun, member.session, part.index.checked_add(1) == Some(part.count));
                 member
@@ -50,16 +60,66 @@ impl Sharing {
         Some(Target { shared: group.id(), group: Some(Arc::clone(group.name)), ..Target::from(&member) })
     }
 
-    fn hold(&mut self, begun: Begun, holder: SessionKey, is_last: bool) {
+    fn hold(&mut self, begun: Begun, session: SessionKey, is_last: bool) {
         if is_last {
-            self.holders.remove(&begun);
-        } else if self.holders.insert(begun, holder).is_none() {
-            self.order.push_back(begun);
-            while self.order.len() > MOST_BEGUN
-                && let Some(oldest) = self.order.pop_front()
+            if let Some(ended) = self.holders.remove(&begun) {
+                self.order.remove(&ended.number);
+            }
+        } else if let Some(holder) = self.holders.get_mut(&begun) {
+            holder.session = session;
+        } else {
+            self.begun += 1;
+            self.holders.insert(begun, Holder { session, number: self.begun });
+            self.order.insert(self.begun, begun);
+            if self.order.len() > MOST_BEGUN
+                && let Some((_, oldest)) = self.order.pop_first()
             {
                 self.holders.remove(&oldest);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMBER: SessionKey = SessionKey(1);
+
+    fn sharing() -> Sharing {
+        Sharing::new(Keyed::new(1))
+    }
+
+    fn begun(sequence: u64) -> Begun {
+        ((7, sequence), 1)
+    }
+
+    #[test]
+    fn what_ended_takes_the_place_of_nothing_that_goes_on() {
+        let mut sharing = sharing();
+        sharing.hold(begun(0), MEMBER, false);
+        for sequence in 1..=2 * MOST_BEGUN as u64 {
+            sharing.hold(begun(sequence), MEMBER, false);
+            sharing.hold(begun(sequence), MEMBER, true);
+        }
+        assert!(sharing.holders.contains_key(&begun(0)));
+        assert_eq!((sharing.holders.len(), sharing.order.len()), (1, 1));
+        // A message whose parts come again after its last one begins anew, and ends again.
+        sharing.hold(begun(1), MEMBER, false);
+        sharing.hold(begun(1), MEMBER, true);
+        sharing.hold(begun(0), MEMBER, true);
+        assert_eq!((sharing.holders.len(), sharing.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn those_that_began_first_are_forgotten_first() {
+        let mut sharing = sharing();
+        for sequence in 0..=MOST_BEGUN as u64 {
+            sharing.hold(begun(sequence), MEMBER, false);
+            sharing.hold(begun(sequence), SessionKey(2), false);
+        }
+        assert_eq!((sharing.holders.len(), sharing.order.len()), (MOST_BEGUN, MOST_BEGUN));
+        assert!(!sharing.holders.contains_key(&begun(0)));
+        assert_eq!(sharing.holders[&begun(1)].session, SessionKey(2), "another one gets the rest");
     }
 }
