@@ -284,7 +284,8 @@ impl Link {
     /// The peer asks for a proof of this end's address, which is another than before (§4.4): sends the token until it has it.
     /// False: one is on its way already, or the link is not open.
     pub fn prove_address(&mut self, token: Vec<u8>) -> bool {
-        if !self.is_established || !self.token.is_empty() {
+        // It may move on before the proof of the address before has arrived: the latest counts.
+        if !self.is_established || self.token == token {
             return false;
         }
         self.token = token;
