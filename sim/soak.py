@@ -10,6 +10,7 @@ Standard error tells how far it is: a bar on a terminal, elsewhere a line now an
 from __future__ import annotations
 
 import argparse
+import functools
 import multiprocessing
 import os
 import signal
@@ -108,11 +109,21 @@ def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callab
 
 def _verdicts(seeds: range, jobs: int, run: Callable[[int], _Run]) -> Iterator[_Run]:
     """As they come. Ctrl-C is the parent's alone: it ends the others."""
+    run_seed = functools.partial(_run_seed, run)
     if jobs == 1:
-        yield from map(run, seeds)
+        yield from map(run_seed, seeds)
         return
     with multiprocessing.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap_unordered(run, seeds)
+        yield from pool.imap_unordered(run_seed, seeds)
+
+
+def _run_seed(run: Callable[[int], _Run], seed: int) -> _Run:
+    """Runs one seed. An exception, which is a defect of the simulator or ends a node, names the seed."""
+    try:
+        return run(seed)
+    except Exception as error:
+        error.add_note(f"in the run of seed {seed}")
+        raise
 
 
 class _Progress:

@@ -118,12 +118,14 @@ class Fleet:
         self.paths, self.apart = CLEAR, []
         for impostor in self._impostors:
             impostor.kill()
-        for host in self.hosts.values():
+        for name, host in list(self.hosts.items()):
             if isinstance(host, NodeHost):
                 host.files.mend()
-            elif isinstance(host, ClientHost) and host.pace is not None:
+            if not self.is_alive(name):
+                continue
+            if isinstance(host, ClientHost) and host.pace is not None:
                 host.pace = None
-                if self.is_alive(self.name(host.address)) and not host.is_stopped:
+                if not host.is_stopped:
                     self._world.settle(host)
             if host.is_stopped:
                 host.go_on()

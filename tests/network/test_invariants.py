@@ -39,6 +39,21 @@ def test_every_invariant_holds(seed: int) -> None:
     assert verdict.violation is None, soak.report(verdict)
 
 
+def test_a_process_that_died_while_it_was_stopped_never_goes_on() -> None:
+    """In this run a node has left, is stopped before its process ends, and dies."""
+    assert soak.run(1522).violation is None
+
+
+def test_an_exception_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(seed: int) -> None:
+        raise KeyError(seed)
+
+    monkeypatch.setattr(soak, "run", fail)
+    with pytest.raises(KeyError) as raised:
+        soak.main(["--seed", "5"])
+    assert raised.value.__notes__ == ["in the run of seed 5"]
+
+
 def test_a_seed_is_the_same_run_every_time() -> None:
     assert soak.run(7) == soak.run(7)
     assert draw(7) == draw(7)
