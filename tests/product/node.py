@@ -22,6 +22,7 @@ class Node:
 
     def __init__(self, process: subprocess.Popen[str], address: tuple[str, int]) -> None:
         self.address = address
+        self.process = process
         self._process = psutil.Process(process.pid)
 
     @property
@@ -54,9 +55,19 @@ class Node:
 @contextmanager
 def node_up(*flags: str) -> Iterator[Node]:
     """A root that serves, on a free port, with these flags besides."""
-    command = [*hbroker("node"), "--name", "root", "--subtree", "", "--listen", "127.0.0.1:0", *flags]
+    with started("node", "--name", "root", "--subtree", "", "--listen", "127.0.0.1:0", *flags) as (
+        process,
+        ready,
+    ):
+        host, port = ready.split()[-1].split(":")
+        yield Node(process, (host, int(port)))
+
+
+@contextmanager
+def started(command: str, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of `hbroker`, and the line that says that it is ready. It is ended in order."""
     with subprocess.Popen(
-        command,
+        [*hbroker(command), *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -65,9 +76,10 @@ def node_up(*flags: str) -> Iterator[Node]:
     ) as process:
         try:
             assert process.stdout is not None
-            assert select.select([process.stdout], [], [], PATIENCE)[0], "the node is not ready"
-            host, port = process.stdout.readline().split()[-1].split(":")
-            yield Node(process, (host, int(port)))
+            assert select.select([process.stdout], [], [], PATIENCE)[0], "it is not ready"
+            ready = process.stdout.readline()
+            assert ready.startswith("ready "), f"{command} has ended"
+            yield process, ready
         finally:
             process.terminate()
             process.wait(PATIENCE)

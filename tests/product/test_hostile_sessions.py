@@ -15,71 +15,15 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import address_of
 from tests.product.node import MIB, Node, Stranger, node_up
+from tests.product.peer import Peer
 from tests.product.test_hostile_datagrams import serves_newcomers
 from tests.product.witness import Witness
-from tests.waiting import until
 
 ROUNDS = 150
 PEERS = 8
 TOLERANCE = 20 * MIB
-ANSWERED_S = 30
 MOST = 2**64 - 1
 DEEP = "/".join("x" * 32_000)
-
-
-class Peer(Stranger):
-    """A session that a stranger opened, with the token that it was given."""
-
-    def __init__(self, node: Node, random: Random) -> None:
-        super().__init__(node)
-        self.random = random
-        self._token = self.ask().challenge.token
-        self._session = random.getrandbits(64) or 1
-        self._incarnation = random.getrandbits(64)
-        self._number = self._delivery = 0
-        self._largest = 0
-        self._answered: set[int] = set()
-        self.say(pb.Packet(ping=pb.Ping(sent_at_us=1)))
-
-    def say(self, *packets: pb.Packet, ack: pb.Ack | None = None, number: int | None = None) -> None:
-        """One datagram of the session."""
-        self._number += 1
-        datagram = pb.Datagram(packets=packets)
-        datagram.header.session = self._session
-        datagram.header.incarnation = self._incarnation
-        datagram.header.token = self._token
-        datagram.header.number = self._number if number is None else number
-        if ack is None:
-            ack = pb.Ack(largest=self._largest, ranges=[max(self._largest - 1, 0)])
-        if ack.largest:
-            datagram.header.ack.CopyFrom(ack)
-        self.send(datagram.SerializeToString())
-        for answer in self.receive():
-            self._largest = max(self._largest, answer.header.number)
-            self._answered.update(packet.suback.request for packet in answer.packets)
-
-    def reliably(self, *packets: pb.Packet) -> None:
-        """The packets as deliveries, each after the one before."""
-        for packet in packets:
-            packet.after = self._delivery
-            self._delivery += 1
-            packet.delivery = self._delivery
-        self.say(*packets)
-
-    def await_answer(self) -> None:
-        """Returns once the node has worked off what this session asked for: it takes that in order (§3.3)."""
-        request = self.random.getrandbits(64) or 1
-        self.reliably(pb.Packet(unsubscribe=pb.Unsubscribe(request=request, filter="never/made")))
-
-        def is_answered() -> bool:
-            self.say(pb.Packet(ping=pb.Ping()))
-            return request in self._answered
-
-        until(is_answered, "the answer to a session's last request", ANSWERED_S)
-
-    def leave(self) -> None:
-        """Ends the session, as a peer that means well."""
-        self.reliably(pb.Packet(leave=pb.Leave()))
 
 
 def forged_acknowledgements(peer: Peer) -> None:

@@ -16,7 +16,8 @@ PAUSE_S = 0.005
 class Witness:
     """Counts at QoS 1 from one client to another while the block runs. `verify` after it."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, topic: str = TOPIC) -> None:
+        self.topic = topic
         self.published = 0
         self.received: list[int] = []
         self._errors: list[BaseException] = []
@@ -24,7 +25,7 @@ class Witness:
         self._is_reading = True
         self._publisher = sync.connect(root)
         self._subscriber = sync.connect(root)
-        self._messages = self._subscriber.subscribe(TOPIC, qos=1)
+        self._messages = self._subscriber.subscribe(topic, qos=1)
         self._publishing = threading.Thread(target=self._guard, args=(self._publish,))
         self._reading = threading.Thread(target=self._guard, args=(self._read,))
 
@@ -54,7 +55,7 @@ class Witness:
 
     def _publish(self) -> None:
         while not self._ending.wait(PAUSE_S):
-            self._publisher.publish(TOPIC, str(self.published), qos=1, timeout=PATIENCE)
+            self._publisher.publish(self.topic, str(self.published), qos=1, timeout=PATIENCE)
             self.published += 1
 
     def _read(self) -> None:

@@ -1,0 +1,128 @@
+"""A path to a node on which somebody reads: all that passes is written down, and nothing is changed."""
+
+from __future__ import annotations
+
+import secrets
+import selectors
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from hbroker._proto import packet_pb2 as pb
+from tests.product.node import Node, node_up
+
+__all__ = ["Heard", "SniffedPath", "SniffedRoot", "sniffed_root"]
+
+Address = tuple[str, int]
+
+_LARGEST: Final = 65_536
+_AWAKE_S: Final = 0.1
+"""How soon it notices that it is to end."""
+
+
+class Heard(NamedTuple):
+    """A datagram that went to the node, and from where."""
+
+    source: Address
+    data: bytes
+
+    @property
+    def datagram(self) -> pb.Datagram:
+        """As protobuf reads it."""
+        return pb.Datagram.FromString(self.data)
+
+
+class SniffedPath:
+    """An address, `near`, for a node that listens at `far`: the same port of another address of this host.
+
+    Each peer has a socket of its own towards the node, so that the node tells them apart. A context manager.
+    """
+
+    def __init__(self) -> None:
+        self._near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._near.bind(("127.0.0.1", 0))
+        self.near: Address = self._near.getsockname()
+        self.far: Address = ("127.0.0.2", self.near[1])
+        self.heard: list[Heard] = []
+        """What went to the node."""
+        self._peers: dict[Address, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._near, selectors.EVENT_READ)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._carry)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._selector.close()
+        for opened in (self._near, *self._peers.values()):
+            opened.close()
+
+    def heard_from(self, source: Address) -> list[Heard]:
+        """What one peer sent."""
+        return [heard for heard in list(self.heard) if heard.source == source]
+
+    def _carry(self) -> None:
+        while not self._is_over.is_set():
+            for key, _ in self._selector.select(_AWAKE_S):
+                if key.data is None:
+                    self._carry_there()
+                else:
+                    self._carry_back(key.fileobj, key.data)  # type: ignore[arg-type]
+
+    def _carry_there(self) -> None:
+        data, source = self._near.recvfrom(_LARGEST)
+        self.heard.append(Heard(source, data))
+        if source not in self._peers:
+            peer = self._peers[source] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            peer.connect(self.far)
+            self._selector.register(peer, selectors.EVENT_READ, source)
+        self._send(self._peers[source], data)
+
+    def _carry_back(self, peer: socket.socket, source: Address) -> None:
+        try:
+            data = peer.recv(_LARGEST)
+        except ConnectionRefusedError:  # the node is gone
+            return
+        self._near.sendto(data, source)
+
+    @staticmethod
+    def _send(peer: socket.socket, data: bytes) -> None:
+        try:
+            peer.send(data)
+        except ConnectionRefusedError:  # the node is gone: lost, as on any path
+            return
+
+
+class SniffedRoot(NamedTuple):
+    """A root with a join key, all of whose peers come by the path. Made by `sniffed_root`."""
+
+    node: Node
+    target: Node
+    """The same, past the path."""
+    path: SniffedPath
+    key: Path
+    """The file with the join key."""
+
+
+@contextmanager
+def sniffed_root(directory: Path) -> Iterator[SniffedRoot]:
+    """A running one. Its key is in this directory."""
+    key = directory / "join.key"
+    key.write_text(secrets.token_hex(32))
+    key.chmod(0o600)
+    with SniffedPath() as path:
+        (near, port), (far, _) = path.near, path.far
+        place = ("--listen", f"{far}:{port}", "--advertise", f"{near}:{port}")
+        with node_up(*place, "--join-key-file", str(key)) as node:
+            yield SniffedRoot(node, Node(node.process, path.far), path, key)

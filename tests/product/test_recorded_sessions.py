@@ -1,0 +1,129 @@
+"""Somebody reads what a gateway writes of its clients' sessions, says it again, and clears it (§5.5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+
+import pytest
+
+from hbroker import sync
+from hbroker._proto import packet_pb2 as pb
+from hbroker.gateway.claims import Stamp
+from hbroker.gateway.records import Ending
+from hbroker.gateway.sealing import SESSIONS, client_hash, seal
+from tests.gateway_native import wire
+from tests.product.network import PATIENCE
+from tests.product.node import started
+from tests.product.peer import Intruder
+from tests.product.sniffed import SniffedRoot, sniffed_root
+from tests.waiting import until
+
+CLIENT_IDS = (f"kept-{number}" for number in count(1))
+AN_HOUR = b"\x11" + (3_600).to_bytes(4, "big")
+"""Session Expiry Interval (MQTT 5 §3.1.2.11.2)."""
+
+
+class Gate:
+    """A keyed root, a gateway, and what passes between them."""
+
+    def __init__(self, sniffed: SniffedRoot, port: int) -> None:
+        self.root, self.target = sniffed.node.root, sniffed.target
+        self._path, self._port = sniffed.path, port
+
+    def connect(self, client: str) -> tuple[wire.Raw, bool]:
+        """A client with a session that is kept, and whether it had one."""
+        connection = wire.Raw(self._port)
+        connection.send(wire.connect(client, clean=False, properties=AN_HOUR))
+        present, code = connection.expect(wire.CONNACK)[:2]
+        assert code == 0
+        return connection, bool(present)
+
+    def written(self, client: str) -> list[pb.Publish]:
+        """The records of the client's session that have passed, the first first."""
+        packets = (packet for heard in list(self._path.heard) for packet in heard.datagram.packets)
+        messages = (packet.publish for packet in packets if packet.HasField("publish"))
+        return [message for message in messages if message.topic == SESSIONS + client_hash(client)]
+
+    def leave_session(self, client: str) -> None:
+        """The client subscribes, twice, and goes; each time a record is written."""
+
+        def write(step: Callable[[], object]) -> None:
+            before = len(self.written(client))
+            step()
+            until(lambda: len(self.written(client)) > before, "a record is written", PATIENCE)
+
+        connection, is_present = self.connect(client)
+        assert not is_present
+        for number, filter in enumerate(("home/oven", "home/lamp"), start=1):
+            write(lambda: connection.send(wire.subscribe(number, (filter, 1))))  # noqa: B023
+            connection.expect(wire.SUBACK)
+        write(connection.socket.close)
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    with sniffed_root(tmp_path_factory.mktemp("keyed")) as sniffed:
+        flags = ("--name", "gate", "--root", sniffed.node.root, "--join-key-file", str(sniffed.key))
+        with started("gateway", *flags, "--listener", "127.0.0.1:0", "--workers", "1") as (_, ready):
+            yield Gate(sniffed, int(ready.split()[-1].rpartition(":")[2]))
+
+
+def verify_kept(gate: Gate, client: str) -> None:
+    """The client comes back to its session, with both subscriptions, and what waited for it."""
+    with sync.connect(gate.root) as publisher:
+        publisher.publish("home/lamp", b"while it was away", qos=1)
+    connection, is_present = gate.connect(client)
+    with connection:
+        assert is_present
+        assert connection.message()[:2] == ("home/lamp", b"while it was away")
+
+
+@pytest.mark.parametrize("kind", ["nothing", "an ending under another key", "an older record"])
+def test_what_another_writes_of_a_session_is_put_right(gate: Gate, kind: str) -> None:
+    client = next(CLIENT_IDS)
+    gate.leave_session(client)
+    records = gate.written(client)
+    true = records[-1]
+    ending = seal(
+        b"another key", true.topic, Ending(client, Stamp(time.time_ns() // 1_000 + 1_000_000, 1)).body()
+    )
+    written = {"nothing": b"", "an ending under another key": ending, "an older record": records[0].payload}[
+        kind
+    ]
+    assert records[0].payload != true.payload
+    with sync.connect(gate.root) as attacker, attacker.subscribe(true.topic, qos=1) as standing:
+        receipt = attacker.publish(true.topic, written, qos=1, retain=True)
+        assert receipt.reason == pb.REASON_SUCCESS
+        until(lambda: is_told(standing, written), "it stands there", PATIENCE, glance_s=0)
+        until(lambda: is_told(standing, true.payload), "the gateway has put it right", PATIENCE, glance_s=0)
+    verify_kept(gate, client)
+
+
+def is_told(standing: sync.Subscription, payload: bytes) -> bool:
+    """Whether the next that is said of what stands there is that."""
+    message = standing.next(timeout=1)
+    return message is not None and message.payload == payload
+
+
+def test_what_a_gateway_wrote_is_taken_of_it_alone(gate: Gate) -> None:
+    """Its very messages, of before, under its own publisher id, from a session of the attacker's."""
+    client = next(CLIENT_IDS)
+    gate.leave_session(client)
+    records = gate.written(client)
+    dropped = gate.target.drops().get("foreign_publisher", 0)
+    with closing(Intruder(gate.target, "127.0.0.9")) as attacker:
+        attacker.reliably(*(pb.Packet(publish=record) for record in records))
+        attacker.await_answer()
+        until(
+            lambda: gate.target.drops().get("foreign_publisher", 0) >= dropped + len(records),
+            "refused",
+            PATIENCE,
+        )
+    with sync.connect(gate.root) as reader, reader.subscribe(records[0].topic, qos=1) as standing:
+        message = standing.next(timeout=PATIENCE)
+        assert message is not None
+        assert message.payload == records[-1].payload
+    verify_kept(gate, client)
