@@ -31,7 +31,8 @@ class Config:
     `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
     `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
     nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
-    `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
+    `max_links`, `max_links_of_host`: links that others open, and sessions without one, in all and of one IPv4 address or IPv6
+    network of 64 bits. `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
     what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
     back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
     in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
@@ -51,6 +52,7 @@ class Config:
         token_keys: Sequence[bytes],
         seed: int,
         max_links: int = 1_000_000,
+        max_links_of_host: int = 1_000_000,
         max_datagram: int = 8_952,
         link_queue_bytes: int = 16_777_216,
         event_queue: int = 100_000,

@@ -32,6 +32,8 @@ class Limits:
     """What one node takes at most."""
 
     sessions: int = 1_000_000
+    sessions_per_address: int = 100_000
+    """Of clients and children at one IPv4 address, or in one IPv6 network of 64 bits."""
     queue_bytes: int = 16 * 1024 * 1024
     """Bytes that wait for one session."""
     subscriptions: int = 100_000

@@ -62,6 +62,9 @@ def add(commands: Commands) -> None:
         "--join-key-file", metavar="FILE", help="holds the secret that a join must prove: the network's"
     )
     flags.add_argument("--sessions", metavar="N", help="clients and children at most")
+    flags.add_argument(
+        "--sessions-per-address", metavar="N", help="clients and children of one address at most"
+    )
     flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
     flags.add_argument(
         "--session-expiry", metavar="SECONDS", help="how long a session is kept at most without its client"

@@ -51,9 +51,10 @@ examples:
 
 --json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
   subscriptions, publishers, sessions, sessions_away, wills, messages_in, messages_out, bytes_in,
-  bytes_out, accepted, delivered, expired, queued_messages, queued_bytes, drops: {reason: n},
-  cpu_s, rss_bytes, clients: [{client, state, accepted, delivered, expired, dropped: {reason: n},
-  queued, queued_bytes}]}]}; of each session accepted = delivered + expired + dropped + queued
+  bytes_out, accepted, delivered, expired, queued_messages, queued_bytes, away_bytes, early_bytes,
+  drops: {reason: n}, cpu_s, rss_bytes, clients: [{client, state, accepted, delivered, expired,
+  dropped: {reason: n}, queued, queued_bytes}]}]}; of each session accepted = delivered + expired +
+  dropped + queued
 
 exit codes: 0 every node answered, 3 one did not, or the root
 """

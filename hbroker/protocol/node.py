@@ -41,8 +41,17 @@ from hbroker.protocol.wills import Wills
 
 __all__ = ["Node"]
 
-_TOTALS: Final = ("accepted", "delivered", "expired", "queued_messages", "queued_bytes")
-"""What became of the messages of all sessions that there were, and what waits for those there are (§7.8)."""
+_TOTALS: Final = (
+    "accepted",
+    "delivered",
+    "expired",
+    "queued_messages",
+    "queued_bytes",
+    "away_bytes",
+    "early_bytes",
+)
+"""What became of the messages of all sessions that there were, what waits for those there are (§7.8), and
+what is held of packets that came before their turn (§3.3)."""
 
 _Request: TypeAlias = pb.Join | pb.Subscribe | pb.PubConnect
 

@@ -75,6 +75,7 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
         token_keys=[_token_key(settings.join_key)],
         seed=secrets.randbits(64),
         max_links=settings.limits.sessions,
+        max_links_of_host=settings.limits.sessions_per_address,
         link_queue_bytes=settings.limits.queue_bytes,
         telemetry=settings.telemetry.is_on,
     )

@@ -41,6 +41,7 @@ FILE_KEYS = (
     "join_key_file",
     "sessions",
     "queue_bytes",
+    "sessions_per_address",
     "session_expiry",
     "subscriptions",
     "delegations",

@@ -23,6 +23,7 @@ JOIN_KEYS = ("join_key", "join_key_file")
 AUTH_KEYS = (*JOIN_KEYS, "passwords", "acl", "anonymous")
 LIMIT_RANGES = {
     "sessions": (1, 10_000_000),
+    "sessions_per_address": (1, 10_000_000),
     "queue_bytes": (65_536, 1 << 32),
     "subscriptions": (1, 10_000_000),
     "session_expiry": (1, 0xFFFF_FFFF),

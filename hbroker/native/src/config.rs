@@ -16,7 +16,9 @@ pub struct Config {
     pub token_keys: Vec<[u8; 16]>,
     /// For hash keys; secret.
     pub seed: u64,
+    /// Links that others opened, and sessions without a link: in all, and of one host.
     pub max_links: usize,
+    pub max_links_of_host: usize,
     pub max_datagram: usize,
     pub link_queue_bytes: usize,
     /// What may wait for one session (§7.8).
@@ -24,6 +26,8 @@ pub struct Config {
     pub queue_bytes: usize,
     /// Bytes that may wait for all sessions together.
     pub queue_memory: usize,
+    /// Bytes of packets that came before their turn, of all links together (§3.3).
+    pub early_bytes: usize,
     pub event_queue: usize,
     pub message_queue_bytes: usize,
     pub retained_bytes: usize,

@@ -89,10 +89,12 @@ use crate::engine::sessions::Sessions;
 use crate::engine::standing::Standings;
 use crate::engine::throttle::Throttle;
 use crate::engine::turns::{Events, Lane};
+use crate::host_counts::{self, Full, HostCounts};
 use crate::keyed::Keyed;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
 use crate::load::Load;
+use crate::prefix::Prefix;
 use crate::publisher_id::LINK_BITS;
 use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
@@ -110,6 +112,8 @@ pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
     standings: Arc<Standings>,
+    /// Links that their peers opened, and sessions without one.
+    hosts: Arc<HostCounts>,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
     opened: Arc<AtomicU64>,
 }
@@ -117,11 +121,13 @@ pub struct Shared {
 impl Shared {
     /// For so many workers of one core.
     pub fn new(config: &Config, workers: u8) -> Self {
+        let bounds = host_counts::Bounds { all: config.max_links, of_host: config.max_links_of_host };
         let directory = if workers > 1 { Directory::new(config.seed) } else { Directory::of_one() };
         Self {
             directory: Arc::new(directory),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
             standings: Arc::new(Standings::new(config.seed)),
+            hosts: Arc::new(HostCounts::new(bounds, config.seed)),
             opened: Arc::default(),
         }
     }
@@ -193,7 +199,12 @@ impl Engine {
             worker,
             workers,
             out: Outlet {
-                links: Links::new(worker, keyed, link_config(&config)),
+                links: Links::new(
+                    worker,
+                    keyed,
+                    link_config(&config),
+                    config.early_bytes / usize::from(workers),
+                ),
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
                 loose: Loose::default(),
                 holds: Holds::default(),
@@ -365,12 +376,13 @@ impl Engine {
         if known.is_some() {
             return known;
         }
-        if links.len() >= self.config.max_links {
-            self.out.counters.drop(Drop::TooManyLinks);
-            return None;
-        }
-        if inbound && self.shared.directory.claim(session, self.worker) != self.worker {
-            self.out.counters.drop(Drop::UnknownSession);
+        let entered = match inbound {
+            true => self.enter(session, role, peer),
+            false if links.len() >= self.config.max_links => Err(Drop::TooManyLinks),
+            false => Ok(()),
+        };
+        if let Err(why) = entered {
+            self.out.counters.drop(why);
             return None;
         }
         let links = &mut self.out.links;
@@ -390,6 +402,29 @@ impl Engine {
             self.attach(now, session, id);
         }
         Some(id)
+    }
+
+    /// Counts a link in that its peer opened, or that is opened for its session, and makes this worker its home.
+    fn enter(&self, session: u64, role: Role, peer: SocketAddr) -> Result<(), Drop> {
+        let Shared { hosts, directory, .. } = &self.shared;
+        let host = Prefix::from(peer.ip());
+        // What another node hands over finds its place whatever its host has: it was let in there.
+        let is_bounded = role != Role::Adopter;
+        // One that is away counts already, where its client was.
+        let away = self.out.sessions.by_id(session).and_then(|key| self.out.sessions.get(key));
+        let entered = match away {
+            Some(session) => hosts.move_to(session.host(), host, is_bounded),
+            None => hosts.enter(Some(host), is_bounded),
+        };
+        entered.map_err(|full| match full {
+            Full::All => Drop::TooManyLinks,
+            Full::Host => Drop::TooManyOfHost,
+        })?;
+        if directory.claim(session, self.worker) == self.worker {
+            return Ok(());
+        }
+        hosts.leave(Some(host));
+        Err(Drop::UnknownSession)
     }
 
     /// Ends a link: settles what it owed, takes back what it did not get through, and tells Python.

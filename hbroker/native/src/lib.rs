@@ -13,16 +13,19 @@ pub mod core;
 mod endpoint;
 mod engine;
 pub mod hive;
+mod host_counts;
 mod keyed;
 mod link;
 mod link_id;
 mod load;
 #[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
 mod mqtt;
+mod prefix;
 mod publisher_id;
 #[cfg(feature = "python")]
 mod python;
 mod schema;
+mod shares;
 mod shrink;
 mod sink;
 mod tables;

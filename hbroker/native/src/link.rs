@@ -211,9 +211,20 @@ impl Link {
         }
     }
 
-    /// Takes a reliable packet, `raw` as it came. Drain `next_released` before the next.
-    pub fn receive(&mut self, delivery: u64, after: u64, raw: &[u8]) -> Receipt {
-        self.arrivals.receive(delivery, after, raw)
+    /// Takes a reliable packet, `raw` as it came, as [`Arrivals::receive`]. Drain `next_released` before the next.
+    pub fn receive(
+        &mut self,
+        delivery: u64,
+        after: u64,
+        raw: &[u8],
+        has_room: impl FnOnce(usize) -> bool,
+    ) -> Receipt {
+        self.arrivals.receive(delivery, after, raw, has_room)
+    }
+
+    /// As [`Arrivals::held_bytes`].
+    pub fn held_bytes(&self) -> usize {
+        self.arrivals.held_bytes()
     }
 
     /// Whether this delivery is next, and none behind it is here.

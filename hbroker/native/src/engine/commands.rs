@@ -208,6 +208,8 @@ impl Engine {
         let on_links: usize = links.iter().filter_map(Place::link).map(Link::queued_bytes).sum();
         with("queued_bytes", (on_links + self.out.sessions.waiting_bytes()) as u64);
         with("queued_messages", self.balance().1);
+        with("away_bytes", self.out.sessions.away_bytes() as u64);
+        with("early_bytes", links.early_bytes() as u64);
         with(
             "sessions_away",
             self.out.sessions.iter().filter(|session| session.link.is_none()).count() as u64,

@@ -26,6 +26,8 @@ pub enum Drop {
     DuplicateMessage,
     /// A datagram that could not be kept, and so is not acknowledged (§3.3).
     NoRoom,
+    /// A packet that came before its turn, and for which there was no room: it comes again (§3.3).
+    EarlyFull,
     /// A message for a topic that this node does not own (§7.2).
     NotResponsible,
     /// A message for a subtree that is being handed over (§7.2).
@@ -68,13 +70,15 @@ pub enum Drop {
     RateLimited,
     /// A link more than the limit allows.
     TooManyLinks,
+    /// A link, or a session that moves there, more than the limit allows for one host.
+    TooManyOfHost,
     /// An event that Python did not take in time.
     EventQueueFull,
     /// A datagram outside of sessions that could not leave in time.
     EgressFull,
 }
 
-const DROPS: [&str; 32] = [
+const DROPS: [&str; 34] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -84,6 +88,7 @@ const DROPS: [&str; 32] = [
     "duplicate_delivery",
     "duplicate_message",
     "no_room",
+    "early_full",
     "not_responsible",
     "handover",
     "not_authorized",
@@ -105,6 +110,7 @@ const DROPS: [&str; 32] = [
     "unresolved",
     "rate_limited",
     "too_many_links",
+    "too_many_of_host",
     "event_queue_full",
     "egress_full",
 ];
@@ -116,7 +122,7 @@ impl Drop {
 }
 
 /// The counters of one engine.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Counters {
     pub datagrams_in: u64,
     pub datagrams_out: u64,
@@ -125,6 +131,20 @@ pub struct Counters {
     pub messages_in: u64,
     pub messages_out: u64,
     drops: [u64; DROPS.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            datagrams_in: 0,
+            datagrams_out: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            messages_in: 0,
+            messages_out: 0,
+            drops: [0; DROPS.len()],
+        }
+    }
 }
 
 impl Counters {

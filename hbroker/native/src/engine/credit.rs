@@ -4,30 +4,30 @@
 pub const MESSAGES: u32 = 4_096;
 pub const BYTES: u64 = 8 << 20;
 
-/// What the peer takes, and how much of that is used.
+/// What the peer takes, and how much of that is used. Bytes fit 32 bits: so many that a window of messages (§9) never has more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     messages: u32,
-    bytes: u64,
+    bytes: u32,
     open_messages: u32,
-    open_bytes: u64,
+    open_bytes: u32,
 }
 
 impl Default for Credit {
     fn default() -> Self {
-        Self { messages: MESSAGES, bytes: BYTES, open_messages: 0, open_bytes: 0 }
+        Self { messages: MESSAGES, bytes: BYTES as u32, open_messages: 0, open_bytes: 0 }
     }
 }
 
 impl Credit {
     /// The peer says what it takes from now on. What it has already is not taken back.
     pub fn grant(&mut self, messages: u32, bytes: u64) {
-        (self.messages, self.bytes) = (messages, bytes);
+        (self.messages, self.bytes) = (messages, u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// What the peer takes.
     pub fn granted(&self) -> (u32, u64) {
-        (self.messages, self.bytes)
+        (self.messages, self.bytes.into())
     }
 
     /// Whether a message of so many bytes may go. One alone may, however large it is, where anything may at all.
@@ -39,18 +39,18 @@ impl Credit {
     pub fn has_room_for(&self, messages: u32, bytes: usize) -> bool {
         let is_alone = messages == 1 && self.open_messages == 0 && self.bytes > 0;
         self.open_messages.saturating_add(messages) <= self.messages
-            && (is_alone || self.open_bytes + bytes as u64 <= self.bytes)
+            && (is_alone || u64::from(self.open_bytes) + bytes as u64 <= u64::from(self.bytes))
     }
 
     /// So many messages went, of so many bytes in all.
     pub fn open_all(&mut self, messages: u32, bytes: usize) {
         self.open_messages += messages;
-        self.open_bytes += bytes as u64;
+        self.open_bytes += bytes as u32;
     }
 
     /// Bytes of what went and is not answered.
     pub fn open_bytes(&self) -> usize {
-        usize::try_from(self.open_bytes).unwrap_or(usize::MAX)
+        self.open_bytes as usize
     }
 
     /// The PUBACK of such a message came.
@@ -61,7 +61,7 @@ impl Credit {
     /// The PUBACKs of so many such messages came, of so many bytes in all.
     pub fn settle_all(&mut self, messages: u32, bytes: usize) {
         self.open_messages -= messages;
-        self.open_bytes -= bytes as u64;
+        self.open_bytes -= bytes as u32;
     }
 }
 
@@ -91,5 +91,8 @@ mod tests {
         assert!(!credit.has_room(1));
         credit.grant(1, 1);
         assert!(credit.has_room(5));
+        credit.grant(2, u64::MAX);
+        credit.open_all(1, 1 << 30);
+        assert!(credit.has_room(1 << 30) && !credit.has_room(u32::MAX as usize), "in all no more than 4 GiB");
     }
 }

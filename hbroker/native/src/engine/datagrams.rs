@@ -169,23 +169,23 @@ impl Engine {
         packet: &PacketView<'_>,
     ) -> bool {
         let has_room = self.has_room(id, packet);
-        let Some(entry) = self.out.links.get_mut(id).filter(|_| has_room) else {
-            self.out.counters.drop(Drop::NoRoom);
-            return false;
-        };
-        match entry.link.receive(packet.delivery, packet.after, packet.raw) {
-            Receipt::Deliver => {
+        let receipt = if has_room { self.out.links.receive(id, packet) } else { None };
+        let refused = match receipt {
+            Some(Receipt::Deliver) => {
                 self.handle_body(now, id, source, packet);
                 self.release(now, id);
+                return true;
             }
-            Receipt::Held => {}
-            Receipt::Duplicate => self.out.counters.drop(Drop::DuplicateDelivery),
-            Receipt::Refused => {
-                self.out.counters.drop(Drop::NoRoom);
-                return false;
+            Some(Receipt::Held) => return true,
+            Some(Receipt::Duplicate) => {
+                self.out.counters.drop(Drop::DuplicateDelivery);
+                return true;
             }
-        }
-        true
+            Some(Receipt::NoRoom) => Drop::EarlyFull,
+            Some(Receipt::Refused) | None => Drop::NoRoom,
+        };
+        self.out.counters.drop(refused);
+        false
     }
 
     /// Hands on the packets that waited for the one before them, as far as there is room.
@@ -196,16 +196,15 @@ impl Engine {
             let source = entry.link.peer();
             // It was parsed when it was held.
             let has_room = PacketView::from_raw(raw).is_ok_and(|packet| self.has_room(id, &packet));
-            let Some(entry) = self.out.links.get_mut(id) else {
-                return;
-            };
             if !has_room {
-                if !std::mem::replace(&mut entry.stalled, true) {
+                if let Some(entry) = self.out.links.get_mut(id)
+                    && !std::mem::replace(&mut entry.stalled, true)
+                {
                     self.stalled.push(id);
                 }
                 return;
             }
-            if let Some(raw) = entry.link.next_released()
+            if let Some(raw) = self.out.links.next_released(id)
                 && let Ok(packet) = PacketView::from_raw(&raw)
             {
                 self.handle_body(now, id, source, &packet);
@@ -448,8 +447,13 @@ impl Engine {
     }
 
     fn move_link(&mut self, id: LinkId, address: SocketAddr) {
-        if let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) {
-            entry.link.move_to(address);
+        let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
+            return;
+        };
+        let (from, to) = (entry.link.peer().ip().into(), address.ip().into());
+        match self.shared.hosts.move_to(Some(from), to, true) {
+            Ok(()) => entry.link.move_to(address),
+            Err(_) => self.out.counters.drop(Drop::TooManyOfHost),
         }
     }
 }

@@ -23,8 +23,11 @@ use crate::engine::ledger::Ledger;
 use crate::engine::load::Timed;
 use crate::engine::refusals::Refusals;
 use crate::keyed::Keyed;
-use crate::link::{Link, LinkConfig, LinkStats};
+use crate::link::{Link, LinkConfig, LinkStats, Receipt};
 use crate::link_id::{LinkId, SessionKey};
+use crate::prefix::Prefix;
+use crate::shares::{Held, Shares};
+use crate::wire::PacketView;
 pub use resting::Resting;
 
 /// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
@@ -60,6 +63,8 @@ pub struct Entry {
     pub holds: u32,
     /// Its publisher was told to send nothing more.
     pub is_held_back: bool,
+    /// What it holds of packets that came before their turn.
+    early: Held<Prefix>,
     id: LinkId,
     dirty: bool,
     /// Its entry among the timers; `Micros::MAX`: none.
@@ -94,6 +99,7 @@ impl Entry {
             stalled: false,
             holds: 0,
             is_held_back: false,
+            early: Held::default(),
             rests_from: 0,
             id,
             dirty: false,
@@ -202,6 +208,8 @@ pub struct Links {
     found: Cell<Option<LinkId>>,
     dirty: Vec<LinkId>,
     timers: BTreeSet<(Micros, LinkId)>,
+    /// What all links hold of packets that came before their turn (§3.3). What finds no room is not acknowledged, and so comes again.
+    early: Shares<Prefix>,
     /// The incarnation that the peer of a link had that this side opened, and that is gone.
     past: HashMap<SocketAddr, u64, Keyed>,
     /// No link that this side opened, and that is gone, had this number or a higher one.
@@ -211,8 +219,9 @@ pub struct Links {
 }
 
 impl Links {
-    /// `config`: what all links have in common, and the first number of the first that this side opens.
-    pub fn new(worker: u8, hasher: Keyed, config: LinkConfig) -> Self {
+    /// `config`: what all links have in common, and the first number of the first that this side opens. `early_bytes`: what they hold
+    /// together of packets that came before their turn.
+    pub fn new(worker: u8, hasher: Keyed, config: LinkConfig, early_bytes: usize) -> Self {
         Self {
             worker,
             hasher,
@@ -224,6 +233,7 @@ impl Links {
             past: HashMap::with_hasher(hasher),
             dirty: Vec::new(),
             timers: BTreeSet::new(),
+            early: Shares::new(early_bytes, hasher),
             first_number: config.first_number,
             ended: LinkStats::default(),
             config,
@@ -248,10 +258,11 @@ impl Links {
     /// Takes a link out.
     pub fn remove(&mut self, id: LinkId) -> Option<Box<Entry>> {
         self.get_mut(id)?;
-        let Place::Awake(entry) = self.entries.remove(id.slot()) else {
+        let Place::Awake(mut entry) = self.entries.remove(id.slot()) else {
             return None;
         };
         self.timers.remove(&(entry.scheduled, id));
+        self.early.free(std::mem::take(&mut entry.early));
         self.ended += entry.link.stats();
         if entry.inbound {
             self.by_session.remove(&entry.session);
@@ -261,6 +272,24 @@ impl Links {
             self.remember(&entry.link);
         }
         Some(entry)
+    }
+
+    /// Takes a reliable packet that came over a link, as [`Link::receive`], as far as all links have room. `None`: it is gone.
+    pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<Receipt> {
+        self.change_early(id, |link, early, held| {
+            let (&PacketView { delivery, after, raw, .. }, host) = (packet, link.peer().ip());
+            link.receive(delivery, after, raw, |more| early.fits_in(held, host.into(), more))
+        })
+    }
+
+    /// As [`Link::next_released`].
+    pub fn next_released(&mut self, id: LinkId) -> Option<Box<[u8]>> {
+        self.change_early(id, |link, _, _| link.next_released())?
+    }
+
+    /// Bytes that all links hold of packets that came before their turn, and what it costs to know which did.
+    pub fn early_bytes(&self) -> usize {
+        self.early.used()
     }
 
     pub fn by_session(&self, session: u64) -> Option<LinkId> {
@@ -415,6 +444,23 @@ impl Links {
     pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Place>> {
         let part = from..from + places;
         (from < self.entries.capacity()).then(|| part.filter_map(|slot| self.entries.get(slot)))
+    }
+
+    /// Changes what a link holds of packets that came before their turn.
+    fn change_early<R>(
+        &mut self,
+        id: LinkId,
+        change: impl FnOnce(&mut Link, &Shares<Prefix>, &Held<Prefix>) -> R,
+    ) -> Option<R> {
+        let Place::Awake(entry) = self.entries.get_mut(id.slot()).filter(|place| place.id() == id)? else {
+            return None;
+        };
+        let Entry { link, early, .. } = &mut **entry;
+        let changed = change(link, &self.early, early);
+        if link.held_bytes() != early.bytes() {
+            self.early.set(early, link.peer().ip().into(), link.held_bytes());
+        }
+        Some(changed)
     }
 
     fn remember(&mut self, link: &Link) {

@@ -17,6 +17,7 @@ use crate::engine::session_queue::{Bounds, Excess};
 use crate::link::{Chain, QueueFull, Queued};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
+use crate::prefix::Prefix;
 use crate::tables::groups::Fitness;
 use crate::wire::{MeantFor, PubAckView};
 
@@ -31,6 +32,15 @@ pub struct Loose {
     pub orphans: Vec<Parcel>,
     /// Publishers to be held back, or let go.
     pub holds: Vec<Hold>,
+}
+
+/// A session that ended.
+pub struct Ended {
+    pub id: u64,
+    /// `None`: it was away.
+    pub link: Option<LinkId>,
+    /// Where its client was, as [`Session::host`] says.
+    pub host: Option<Prefix>,
 }
 
 impl Loose {
@@ -165,7 +175,7 @@ impl Outlet {
     pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
         if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
             let before = session.waiting();
-            session.attach(now, link, entry.credit.granted());
+            session.attach(now, link, entry.link.peer().ip().into(), entry.credit.granted());
             entry.subscriber = Some(key);
             let after = session.waiting();
             self.sessions.recount(before, after);
@@ -175,19 +185,19 @@ impl Outlet {
         self.tell_standing(key);
     }
 
-    /// A session's link is gone, with so many unsent messages of `QoS` 0; the session stays.
-    pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize) {
+    /// A session's link, to this host, is gone, with so many unsent messages of `QoS` 0; the session stays.
+    pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize, host: Prefix) {
         if let Some(session) = self.sessions.get_mut(key) {
             let before = session.waiting();
-            session.park(unsent as u64, &mut self.loose.tickets);
+            session.park(unsent as u64, host, &mut self.loose.tickets);
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
             self.let_go(key);
         }
     }
 
-    /// Ends a session; its id and its link.
-    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<(u64, Option<LinkId>)> {
+    /// Ends a session: what is left of it beside its messages.
+    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
         let mut session = self.sessions.remove(key)?;
         self.let_go(key);
         self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
@@ -197,8 +207,9 @@ impl Outlet {
         self.counters.drop_many(why, session.accounts.dropped_as(why) - before);
         self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
         self.loose.orphans.extend(orphans);
+        let ended = Ended { id: session.id, link: session.link, host: session.host() };
         self.sessions.close(session.accounts);
-        Some((session.id, session.link))
+        Some(ended)
     }
 
     /// Takes a session's messages that go elsewhere, as [`Session::take`].
@@ -319,10 +330,10 @@ impl Outlet {
     fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
         let Self { sessions, counters, loose, .. } = self;
         let is_half_full = sessions.is_half_full();
-        let Some(is_ready) = sessions.get(key).map(Session::is_ready) else {
+        let Some(current) = sessions.get(key).map(Session::waiting) else {
             return;
         };
-        let most = sessions.most_bytes(before, is_ready);
+        let most = sessions.most_bytes(before, current);
         let Some(session) = sessions.get_mut(key) else {
             return;
         };

@@ -16,6 +16,7 @@ use crate::engine::parcel::{Consignment, Parcel};
 use crate::engine::progress::{FRONT, Front, STALL};
 use crate::engine::session_queue::{Bounds, SessionQueue};
 use crate::link_id::{LinkId, SessionKey};
+use crate::prefix::Prefix;
 use crate::tables::groups::Fitness;
 use crate::tables::match_set::Overflow;
 
@@ -30,6 +31,8 @@ pub struct Waiting {
     pub bytes: usize,
     /// It counts as connected.
     pub is_ready: bool,
+    /// Where its client is, or was last.
+    pub host: Option<Prefix>,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub struct Session {
     pub queue: SessionQueue,
     pub accounts: Accounts,
     key: SessionKey,
+    /// As [`Self::host`].
+    host: Option<Prefix>,
     is_stalled: bool,
     credit: Credit,
     /// What each delivery on its link stands for.
@@ -88,6 +93,7 @@ impl Session {
             queue: SessionQueue::new(bounds),
             accounts: Accounts::default(),
             key,
+            host: None,
             is_stalled: false,
             credit: Credit::default(),
             in_flight: Ledger::default(),
@@ -209,18 +215,18 @@ impl Session {
         self.credit.grant(messages.min(MOST_MESSAGES), bytes.min(MOST_BYTES));
     }
 
-    /// It has a link, whose peer takes so much.
-    pub fn attach(&mut self, now: Micros, link: LinkId, (messages, bytes): (u32, u64)) {
-        self.link = Some(link);
+    /// It has a link to this host, whose peer takes so much.
+    pub fn attach(&mut self, now: Micros, link: LinkId, host: Prefix, (messages, bytes): (u32, u64)) {
+        (self.link, self.host) = (Some(link), Some(host));
         self.begin(now);
         self.is_stalled = false;
         self.grant(messages, bytes);
     }
 
-    /// Its link is gone, with so many unsent messages of `QoS` 0, and the session waits for another: what was in flight will
+    /// Its link, to this host, is gone, with so many unsent messages of `QoS` 0, and the session waits for another: what was in flight will
     /// be sent again, and first.
-    pub fn park(&mut self, unsent: u64, released: &mut Tickets) {
-        self.link = None;
+    pub fn park(&mut self, unsent: u64, host: Prefix, released: &mut Tickets) {
+        (self.link, self.host) = (None, Some(host));
         self.is_stalled = false;
         self.credit = Credit::default();
         self.release_all(released);
@@ -293,6 +299,11 @@ impl Session {
         self.key
     }
 
+    /// Where its client was when its last link came up, or ended; `None`: it had none here.
+    pub fn host(&self) -> Option<Prefix> {
+        self.host
+    }
+
     /// Whether it counts as connected: it has a link, and answers.
     pub fn is_ready(&self) -> bool {
         self.link.is_some() && !self.is_stalled
@@ -317,7 +328,7 @@ impl Session {
 
     /// What waits, and whether it counts as connected.
     pub fn waiting(&self) -> Waiting {
-        Waiting { bytes: self.queue.bytes(), is_ready: self.is_ready() }
+        Waiting { bytes: self.queue.bytes(), is_ready: self.is_ready(), host: self.host }
     }
 
     /// Whether nothing waits and nothing is in flight.

@@ -12,6 +12,8 @@ use crate::engine::session::{Session, Waiting};
 use crate::engine::session_queue::Bounds;
 use crate::keyed::Keyed;
 use crate::link_id::{LinkId, SessionKey};
+use crate::prefix::Prefix;
+use crate::shares::Shares;
 
 /// How often those that wait for an answer are looked at.
 pub const LOOK: Micros = 250_000;
@@ -25,10 +27,11 @@ pub struct Sessions {
     /// Those for which something was waiting or in flight when they were last looked at, or since.
     watched: Vec<SessionKey>,
     next_look: Micros,
-    /// What waits in the queues of those that count as connected, and of the others; and how much may, of either.
+    /// What waits in the queues of those that count as connected, and how much may.
     ready_bytes: usize,
-    other_bytes: usize,
     most_bytes: usize,
+    /// What waits in those of the others. Each queue is a place of its client's host.
+    others: Shares<Prefix>,
     /// What was counted for sessions that are gone.
     ended: Accounts,
 }
@@ -44,8 +47,8 @@ impl Sessions {
             watched: Vec::new(),
             next_look: Micros::MAX,
             ready_bytes: 0,
-            other_bytes: 0,
             most_bytes: memory / 2,
+            others: Shares::new(memory - memory / 2, hasher),
             ended: Accounts::default(),
         }
     }
@@ -114,14 +117,21 @@ impl Sessions {
     /// What waited for a session is another thing now.
     pub fn recount(&mut self, before: Waiting, after: Waiting) {
         self.discount(before);
-        *self.bytes_of(after) += after.bytes;
+        match after.is_ready {
+            true => self.ready_bytes += after.bytes,
+            false => self.others.add(after.host, after.bytes),
+        }
     }
 
-    /// How many bytes a queue may have in which so many waited, by what all of its kind may hold together.
-    pub fn most_bytes(&self, before: Waiting, is_ready: bool) -> usize {
-        let all = if is_ready { self.ready_bytes } else { self.other_bytes };
-        let own = if before.is_ready == is_ready { before.bytes } else { 0 };
-        own.max(self.most_bytes.saturating_sub(all - own))
+    /// How many bytes a queue may have, in which `before` waited and now `now`, by what all of its kind may hold together. What it has
+    /// already stays, whatever others have.
+    pub fn most_bytes(&self, before: Waiting, now: Waiting) -> usize {
+        let is_as_before = (before.is_ready, before.host) == (now.is_ready, now.host);
+        let own = if is_as_before { before.bytes } else { 0 };
+        own.max(match now.is_ready {
+            true => self.most_bytes.saturating_sub(self.ready_bytes - own),
+            false => self.others.most_in_place(now.host, own),
+        })
     }
 
     /// More waits for those that count as connected than may: nothing more is taken over for them.
@@ -150,10 +160,6 @@ impl Sessions {
         self.sessions.iter().map(|(_, session)| session)
     }
 
-    pub fn len(&self) -> usize {
-        self.sessions.len()
-    }
-
     /// Those in so many places from one on; `None`: there are no more places.
     pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Session>> {
         let part = from..from + places;
@@ -162,15 +168,19 @@ impl Sessions {
 
     /// Bytes that wait in all queues, with the cost of keeping them.
     pub fn waiting_bytes(&self) -> usize {
-        self.ready_bytes + self.other_bytes
+        self.ready_bytes + self.others.used()
+    }
+
+    /// Of these what waits for sessions that do not count as connected.
+    pub fn away_bytes(&self) -> usize {
+        self.others.used()
     }
 
     fn discount(&mut self, before: Waiting) {
-        *self.bytes_of(before) -= before.bytes;
-    }
-
-    fn bytes_of(&mut self, waiting: Waiting) -> &mut usize {
-        if waiting.is_ready { &mut self.ready_bytes } else { &mut self.other_bytes }
+        match before.is_ready {
+            true => self.ready_bytes -= before.bytes,
+            false => self.others.remove(before.host, before.bytes),
+        }
     }
 
     /// What was counted for sessions that are gone.

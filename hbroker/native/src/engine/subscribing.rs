@@ -12,6 +12,7 @@ use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
 use crate::engine::links::Entry;
 use crate::engine::outlet::Handoff;
+use crate::engine::post::Ended;
 use crate::engine::session::{Session, Status};
 use crate::engine::session_queue::Bounds;
 use crate::link_id::{LinkId, SessionKey};
@@ -39,12 +40,14 @@ impl Engine {
             known.into_iter().for_each(|key| self.end_session(now, key, Drop::SessionEnded));
             return Opened::Refused;
         }
-        if known.is_none() && self.out.sessions.len() >= self.config.max_links {
-            return Opened::Refused;
-        }
         let home = self.shared.directory.claim(session, self.worker);
         if home != self.worker {
             return Opened::At(home);
+        }
+        if known.is_none() && link.is_none() && self.shared.hosts.enter(None, true).is_err() {
+            self.out.counters.drop(Drop::TooManyLinks);
+            self.shared.directory.remove(session, self.worker);
+            return Opened::Refused;
         }
         let bounds = self.bounds(bounds);
         let is_wish = bounds != self.own_bounds();
@@ -180,27 +183,34 @@ impl Engine {
         if self.workers > 1 && gone.publisher != 0 && self.node(knows) == Some(true) {
             self.shared.directory.leave(gone.session, self.worker, gone.publisher);
         }
+        let host = gone.link.peer().ip().into();
         let Some(session) = gone.subscriber.and_then(|key| self.out.sessions.get_mut(key)) else {
+            self.shared.hosts.leave(Some(host));
             return self.shared.directory.remove(gone.session, self.worker);
         };
         let key = session.key();
         // §3.6: the session goes on over the link that its client begins.
         session.persistent |= reason == DownReason::Restarted;
         if session.persistent {
-            self.out.park(now, key, unsent);
+            // It counts for its host as the link did.
+            self.out.park(now, key, unsent, host);
             self.tie_up(now);
         } else {
+            self.shared.hosts.leave(Some(host));
             self.close_session(now, key, unsent, Drop::SessionEnded);
         }
     }
 
     fn close_session(&mut self, now: Micros, key: SessionKey, unsent: usize, why: Drop) {
-        let Some((session, link)) = self.out.end(key, unsent, why) else {
+        let Some(Ended { id, link, host }) = self.out.end(key, unsent, why) else {
             return;
         };
         match link.and_then(|link| self.out.links.get_mut(link)) {
             Some(entry) => entry.subscriber = None,
-            None => self.shared.directory.remove(session, self.worker),
+            None => self.shared.directory.remove(id, self.worker),
+        }
+        if link.is_none() {
+            self.shared.hosts.leave(host);
         }
         self.forget_subscriptions(key);
         for worker in (0..self.workers).filter(|&worker| worker != self.worker) {

@@ -8,6 +8,7 @@ mod copies;
 mod credit;
 mod deliveries;
 mod delivery;
+mod early;
 mod flow;
 mod gathered;
 mod groups;

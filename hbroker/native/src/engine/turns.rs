@@ -15,13 +15,13 @@
 //! that its link slows it down; from outside of sessions it is dropped (§3.3).
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use crate::engine::event::Event;
 use crate::keyed::Keyed;
+use crate::prefix::Prefix;
 use crate::shrink::shrink;
 
 /// What events may hold before the queue is full, however few they are.
@@ -58,19 +58,6 @@ pub enum Class {
 
 impl Class {
     const COUNT: usize = 3;
-}
-
-/// The part of an address that tells hosts apart: of IPv6 the network, since a host chooses the rest as it likes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Prefix(u64);
-
-impl From<IpAddr> for Prefix {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self(u64::from(address.to_bits())),
-            IpAddr::V6(address) => Self((address.to_bits() >> 64) as u64),
-        }
-    }
 }
 
 /// Queues of events with an end, in number and in bytes. News of links and sessions is always taken: there is no more of it than of those.

@@ -4,6 +4,8 @@ use pyo3::prelude::*;
 
 use super::NativeError;
 
+/// Packets that came before their turn, of all links of one core (§9).
+const EARLY_BYTES: usize = 64 << 20;
 /// The largest payload there may be (§9).
 const MOST_MESSAGE_BYTES: usize = 1 << 28;
 
@@ -14,7 +16,7 @@ pub struct Config(pub crate::config::Config);
 impl Config {
     #[new]
     #[pyo3(signature = (
-        *, node, session, incarnation, token_keys, seed, max_links = 1_000_000, max_datagram = 8_952,
+        *, node, session, incarnation, token_keys, seed, max_links = 1_000_000, max_links_of_host = 1_000_000, max_datagram = 8_952,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
         retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
         persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, queue_messages = 10_000,
@@ -29,6 +31,7 @@ impl Config {
         token_keys: Vec<Vec<u8>>,
         seed: u64,
         max_links: usize,
+        max_links_of_host: usize,
         max_datagram: usize,
         link_queue_bytes: usize,
         event_queue: usize,
@@ -70,6 +73,7 @@ impl Config {
             token_keys: token_keys.into_iter().map(key).collect::<PyResult<_>>()?,
             seed,
             max_links,
+            max_links_of_host,
             max_datagram,
             link_queue_bytes,
             event_queue,
@@ -85,6 +89,7 @@ impl Config {
             queue_messages,
             queue_bytes,
             queue_memory: queue_memory_bytes,
+            early_bytes: EARLY_BYTES,
             stranger_rate,
             keep_alive: keep_alive_us,
             idle_timeout: idle_timeout_us,

@@ -4,12 +4,17 @@ mod absence;
 mod bounds;
 mod groups;
 mod lives;
+mod memory;
+mod places;
 mod restarts;
 
+use std::collections::HashMap;
+
 use super::network::{MILLISECOND, Network, message};
-use crate::engine::session::Status;
+use crate::engine::session::{Session, Status};
 use crate::engine::session_queue::Bounds;
 use crate::link_id::LinkId;
+use crate::prefix::Prefix;
 use crate::tables::match_set::Subscriber;
 use crate::wire;
 
@@ -86,15 +91,35 @@ pub fn publish_together(network: &mut Network, publisher: usize, count: u64, tog
 
 /// What must hold of a node's sessions at any time.
 pub fn check(network: &Network, node: usize) {
+    check_places(network, node);
     for engine in &network.hosts[node].engines {
         for session in engine.out.sessions.iter() {
             assert!(session.is_ready() || session.tickets() == 0, "who is away or stalled holds nobody up");
             let (messages, bytes) = session.credit_used();
             assert!(messages <= 65_536 && bytes <= 64 << 20);
         }
+        let waits = |session: &Session| if session.is_ready() { 0 } else { session.queue.bytes() };
+        let away: usize = engine.out.sessions.iter().map(waits).sum();
+        assert_eq!(engine.out.sessions.away_bytes(), away);
+        assert!(away <= engine.config.queue_memory / engine.workers as usize / 2 + 1);
         let (accounts, queued) = engine.balance();
         assert_eq!(accounts.open(), queued, "{accounts:?}");
     }
+}
+
+/// Every link that a client opened counts for its host, and so does every session that is away.
+fn check_places(network: &Network, node: usize) {
+    let engines = &network.hosts[node].engines;
+    let links = engines.iter().flat_map(|engine| engine.out.links.iter()).filter(|place| place.inbound());
+    let away = engines.iter().flat_map(|engine| engine.out.sessions.iter());
+    let away = away.filter(|session| session.link.is_none()).filter_map(Session::host);
+    let mut places: HashMap<Prefix, usize> = HashMap::new();
+    for host in links.map(|place| place.address().ip().into()).chain(away) {
+        *places.entry(host).or_default() += 1;
+    }
+    let hosts = &engines[0].shared.hosts;
+    assert_eq!(hosts.all(), places.values().sum::<usize>());
+    assert!(places.iter().all(|(&host, &count)| hosts.of(host) == count), "{places:?}");
 }
 
 /// What is left when repetitions are dropped.

@@ -1,6 +1,6 @@
 //! Whoever floods waits for himself.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

@@ -271,9 +271,9 @@ impl Pair {
             } else if self.inbox_is_full && end == 1 {
                 kept = false;
             } else {
-                match self.links[end].receive(packet.delivery, packet.after, packet.raw) {
+                match self.links[end].receive(packet.delivery, packet.after, packet.raw, |_| true) {
                     Receipt::Deliver => self.hand_on(end, packet.delivery, &packet.body),
-                    Receipt::Refused => kept = false,
+                    Receipt::Refused | Receipt::NoRoom => kept = false,
                     Receipt::Held | Receipt::Duplicate => {}
                 }
                 self.drain_released(end);

@@ -1,0 +1,251 @@
+//! Who may have how much of a memory that all have together: dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
+//! thresholds", 1998).
+//!
+//! Nobody takes so much that it has more than it leaves free. So one holder alone has half at most, *n* that come together and want all of it
+//! have 1/(n + 1) each, and of *n* that come one after the other each has half of what those before have left. Something stays free
+//! for whoever comes next, and who has most is the first to be refused. What a holder has is never taken from it for others.
+//!
+//! A holder may have several *places*. They share what it may have in the same way: none has more than all of them leave of that.
+
+use std::hash::Hash;
+
+use hashbrown::HashMap;
+
+use crate::keyed::Keyed;
+
+/// A memory, and what each holder has of it.
+pub struct Shares<K> {
+    total: usize,
+    used: usize,
+    held: HashMap<K, usize, Keyed>,
+}
+
+/// What one place has, whose holder may become another: it counts for the one that it had when it began to have something.
+#[derive(Debug)]
+pub struct Held<K> {
+    bytes: usize,
+    /// `None`: it has nothing.
+    holder: Option<K>,
+}
+
+impl<K> Default for Held<K> {
+    fn default() -> Self {
+        Self { bytes: 0, holder: None }
+    }
+}
+
+impl<K> Held<K> {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl<K: Copy + Eq + Hash> Shares<K> {
+    /// A memory of `total` bytes, of which nobody has any.
+    pub fn new(total: usize, hasher: Keyed) -> Self {
+        Self { total, used: 0, held: HashMap::with_hasher(hasher) }
+    }
+
+    /// Whether a holder may have so much more than it has.
+    pub fn fits(&self, holder: K, more: usize) -> bool {
+        // With it, it has no more than is free then.
+        2 * more + self.held(holder) <= self.total.saturating_sub(self.used)
+    }
+
+    /// How much may be in a place of a holder, in which are `own` bytes now. `None`: it is the only one of its holder.
+    pub fn most_in_place(&self, holder: Option<K>, own: usize) -> usize {
+        let elsewhere = holder.map_or(0, |holder| self.held(holder).saturating_sub(own));
+        let free = (self.total + own).saturating_sub(self.used);
+        // With it, it has no more than the holder leaves of what that may have: of as much as is free then.
+        free.saturating_sub(elsewhere) / 3
+    }
+
+    /// A holder, or none that is told from others, has so much more.
+    pub fn add(&mut self, holder: Option<K>, bytes: usize) {
+        self.used += bytes;
+        if let Some(holder) = holder.filter(|_| bytes > 0) {
+            *self.held.entry(holder).or_default() += bytes;
+        }
+    }
+
+    /// A holder, or none that is told from others, has so much less.
+    pub fn remove(&mut self, holder: Option<K>, bytes: usize) {
+        self.used -= bytes;
+        if let Some(holder) = holder.filter(|_| bytes > 0)
+            && let Some(held) = self.held.get_mut(&holder)
+        {
+            *held -= bytes;
+            if *held == 0 {
+                self.held.remove(&holder);
+            }
+        }
+    }
+
+    /// Whether a place of this holder may have so much more.
+    pub fn fits_in(&self, place: &Held<K>, holder: K, more: usize) -> bool {
+        self.fits(place.holder.unwrap_or(holder), more)
+    }
+
+    /// In a place of this holder is so much now.
+    pub fn set(&mut self, place: &mut Held<K>, holder: K, bytes: usize) {
+        let holder = place.holder.unwrap_or(holder);
+        self.remove(place.holder, place.bytes);
+        self.add(Some(holder), bytes);
+        *place = Held { bytes, holder: (bytes > 0).then_some(holder) };
+    }
+
+    /// A place is no more.
+    pub fn free(&mut self, place: Held<K>) {
+        self.remove(place.holder, place.bytes);
+    }
+
+    /// What all have.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    fn held(&self, holder: K) -> usize {
+        self.held.get(&holder).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    const TOTAL: usize = 1 << 20;
+
+    fn shares() -> Shares<u32> {
+        Shares::new(TOTAL, Keyed::new(1))
+    }
+
+    /// Has these take as much as they may, by turns.
+    fn fill(shares: &mut Shares<u32>, holders: std::ops::Range<u32>) {
+        let mut takes = true;
+        while takes {
+            takes = false;
+            for holder in holders.clone() {
+                if shares.fits(holder, 16) {
+                    shares.add(Some(holder), 16);
+                    takes = true;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn those_who_take_all_they_may_leave_as_much_as_each_has() {
+        for count in [1, 2, 7, 100] {
+            let mut shares = shares();
+            fill(&mut shares, 0..count);
+            let (free, equal) = (TOTAL - shares.used(), TOTAL / (count as usize + 1));
+            assert!(free >= equal, "{count}: {free} are free");
+            (0..count).for_each(|holder| assert!(shares.held(holder).abs_diff(equal) <= 32 * count as usize));
+            assert!(shares.fits(count, equal / 2), "{count}: one more gets half of that at once");
+        }
+    }
+
+    #[test]
+    fn each_that_comes_later_gets_half_of_what_is_left() {
+        let mut shares = shares();
+        for holder in 0..10 {
+            let free = TOTAL - shares.used();
+            fill(&mut shares, holder..holder + 1);
+            assert!(shares.held(holder).abs_diff(free / 2) <= 16);
+        }
+        shares.remove(Some(0), shares.held(0));
+        assert!(!shares.fits(0, TOTAL / 2) && shares.fits(0, TOTAL / 4));
+    }
+
+    #[test]
+    fn no_holder_takes_what_others_hold_and_all_together_never_have_more_than_there_is() {
+        for seed in 0..100 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut shares = shares();
+            let mut plain = [0; 20];
+            for _ in 0..2_000 {
+                let holder = random.random_range(0..plain.len());
+                let bytes = random.random_range(0..TOTAL / 8);
+                let key = Some(holder as u32);
+                if random.random_bool(0.6) {
+                    let free = TOTAL - shares.used();
+                    let fits = shares.fits(holder as u32, bytes);
+                    assert_eq!(fits, plain[holder] + 2 * bytes <= free, "seed {seed}");
+                    // Where one is refused, whoever has less, or takes less, may still be served.
+                    if fits {
+                        shares.add(key, bytes);
+                        plain[holder] += bytes;
+                    } else {
+                        let poorest = (0..plain.len()).min_by_key(|&other| plain[other]).unwrap_or(0);
+                        assert!(shares.fits(poorest as u32, free.saturating_sub(plain[poorest]) / 2));
+                    }
+                } else {
+                    let bytes = bytes.min(plain[holder]);
+                    shares.remove(key, bytes);
+                    plain[holder] -= bytes;
+                }
+                assert_eq!(shares.used(), plain.iter().sum::<usize>());
+                assert!(shares.used() <= TOTAL, "seed {seed}: more than there is");
+                assert!(shares.fits(99, (TOTAL - shares.used()) / 2), "a newcomer has half of what is free");
+                assert!(shares.held.values().all(|&held| held > 0), "what has nothing is forgotten");
+            }
+        }
+    }
+
+    #[test]
+    fn places_of_one_holder_leave_something_for_another_of_its_places_and_half_for_other_holders() {
+        for count in [1, 3, 150] {
+            let (mut shares, mut places) = (shares(), vec![0; count]);
+            let mut grows = true;
+            while grows {
+                grows = false;
+                for place in &mut places {
+                    if *place + 16 <= shares.most_in_place(Some(1), *place) {
+                        shares.add(Some(1), 16);
+                        *place += 16;
+                        grows = true;
+                    }
+                }
+            }
+            let equal = TOTAL / (2 * count + 1);
+            assert!(
+                places.iter().all(|place| place.abs_diff(equal) <= 64),
+                "{count}: {places:?}, not {equal}"
+            );
+            assert!(shares.held(1) <= TOTAL - shares.used(), "{count}: it has more than is free");
+            assert!(shares.most_in_place(Some(1), 0) >= equal / 3 - 64, "{count}: another of its places");
+            assert!(shares.most_in_place(Some(2), 0) >= TOTAL / 6, "{count}: another holder");
+        }
+    }
+
+    #[test]
+    fn what_is_held_in_one_place_counts_once() {
+        let mut shares = shares();
+        shares.add(Some(1), 1_000);
+        shares.add(Some(1), 500);
+        shares.add(None, 3_000);
+        assert_eq!(shares.most_in_place(Some(1), 1_000), (TOTAL - 3_500 - 500) / 3);
+        assert_eq!(shares.most_in_place(None, 3_000), (TOTAL - 1_500) / 3);
+        assert_eq!(shares.most_in_place(Some(2), 0), (TOTAL - 4_500) / 3);
+        shares.remove(None, 3_000);
+        shares.remove(Some(1), 1_500);
+        assert_eq!((shares.used(), shares.held.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_place_counts_for_the_holder_that_it_had_when_it_was_empty() {
+        let (mut shares, mut place) = (shares(), Held::default());
+        shares.set(&mut place, 1, TOTAL / 2);
+        assert!(shares.fits_in(&Held::default(), 2, TOTAL / 4) && !shares.fits_in(&place, 2, 16));
+        shares.set(&mut place, 2, TOTAL / 4);
+        assert_eq!((shares.held(1), shares.held(2), place.bytes()), (TOTAL / 4, 0, TOTAL / 4));
+        shares.set(&mut place, 2, 0);
+        shares.set(&mut place, 2, 8);
+        assert_eq!((shares.held(1), shares.held(2)), (0, 8));
+        shares.free(place);
+        assert_eq!(shares.used(), 0);
+    }
+}
