@@ -654,8 +654,8 @@ class ListenerSettings:
 
     `certificates`, `key`, `client_authorities`: contents of PEM files; empty: no TLS. `client_certificates`: "none", "optional" or
     "required". `websocket`: over WebSocket, with this path (empty: any). `proxy_protocol`: a balancer in front tells the client's address
-    (PROXY protocol 2). `connections`: at most; `connect_rate`: new ones a second; both are refused with CONNACK beyond it (0: any
-    number). `write_buffer`: bytes that may wait for a client that does not read. `handshake_bytes`, `handshake_us`: until CONNECT is
+    (PROXY protocol 2). `connections`: at most; `connections_of_host`: of one IPv4 address, or IPv6 network of 64 bits, but with
+    `proxy_protocol`; `connect_rate`: new ones a second; they are refused with CONNACK beyond it (0: any number). `write_buffer`: bytes that may wait for a client that does not read. `handshake_bytes`, `handshake_us`: until CONNECT is
     whole. `maximum_packet`: bytes. `rate`, `rate_bytes`: of messages from one client in a second, by not reading it (0: any
     number); `Accept.rate` takes the place of the first.
 
@@ -673,6 +673,7 @@ class ListenerSettings:
         websocket_path: str = "",
         proxy_protocol: bool = False,
         connections: int = 1_000_000,
+        connections_of_host: int = 1_000_000,
         connect_rate: int = 0,
         write_buffer: int = 1_048_576,
         handshake_bytes: int = 65_536,
@@ -853,8 +854,11 @@ class Gateway(Hive):
     connection that has ended do nothing.
     """
 
-    def __new__(cls, config: Config, listen: _Address, workers: int = 0) -> Gateway:
-        """`workers`: threads for MQTT; 0: one for each processor. Raises OSError."""
+    def __new__(
+        cls, config: Config, listen: _Address, workers: int = 0, unfinished_bytes: int = 536_870_912
+    ) -> Gateway:
+        """`workers`: threads for MQTT; 0: one for each processor. `unfinished_bytes`: of packets that are not whole yet, of all
+        clients. Raises OSError."""
 
     # Listeners
     def open_listener(self, number: int, address: _Address, settings: ListenerSettings) -> _Address:

@@ -88,7 +88,8 @@ class ListenerSettings:
 
     `websocket`: the path at which WebSocket is spoken; empty: plain MQTT. `proxy_protocol`: each connection
     begins with a header of the PROXY protocol. `gives_way`: where its port is taken it has another free one.
-    `connections`: at most. `connect_rate`: new ones a second; 0: any. `packet_bytes`: the largest packet.
+    `connections`: at most; `connections_per_address`: of one IPv4 address, or IPv6 network of 64 bits (not
+    with `proxy_protocol`). `connect_rate`: new ones a second; 0: any. `packet_bytes`: the largest packet.
     `is_distributed`: PUBACK waits until a message is distributed, and not only queued at its owner.
     """
 
@@ -98,6 +99,7 @@ class ListenerSettings:
     proxy_protocol: bool = False
     gives_way: bool = False
     connections: int = 100_000
+    connections_per_address: int = 50_000
     connect_rate: int = 0
     packet_bytes: int = 268_435_460
     is_distributed: bool = False
@@ -119,6 +121,8 @@ class GatewayLimits:
     queue_messages: int = 10_000
     """Messages that wait for one client, here, and at each owner while it is away."""
     queue_bytes: int = 16 * 1024 * 1024
+    unfinished_bytes: int = 512 * 1024 * 1024
+    """Bytes of packets that are not whole yet, of all clients together; one address has half at most."""
     rate: int = 0
     """Messages a second that are read from one client; 0: as many as come."""
     subscriptions: int = 10_000

@@ -29,6 +29,7 @@ _LIMITS = {
     "in_flight": "messages that one client has not answered at most",
     "queue_messages": "messages that wait for one client at most",
     "queue_bytes": "bytes that wait for one client at most",
+    "unfinished_bytes": "bytes of packets that are not whole yet, of all clients, at most",
     "rate": "messages a second that are read from one client",
     "subscriptions": "filters of one client at most",
     "session_expiry": "seconds for which a session is kept at most without its client",

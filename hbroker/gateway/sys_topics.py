@@ -45,6 +45,7 @@ _COUNTED: Final = {
     "shared_subscriptions/count": "shared_subscriptions",
     "heap/current": "rss_bytes",
     "sockets/turned_away": "turned_away",
+    "sockets/failed/unfinished": "unfinished_full",
     "sockets/failed/proxy": "proxy_failed",
     "sockets/failed/password": "refused_password",
     "sockets/failed/guesses/address": "refused_address",

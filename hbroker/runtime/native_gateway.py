@@ -38,7 +38,9 @@ class NativeShell:
     """
 
     def __init__(self, config: Config, listen: Address, *, workers: int, limits: GatewayLimits) -> None:
-        self._core = _native.Gateway(config, listen, workers=workers)
+        self._core = _native.Gateway(
+            config, listen, workers=workers, unfinished_bytes=limits.unfinished_bytes
+        )
         self._limits = limits
 
     def open_listener(self, number: int, listener: ListenerSettings) -> int:
@@ -85,6 +87,7 @@ def _native_listener(listener: ListenerSettings, limits: GatewayLimits) -> _nati
             websocket_path=listener.websocket,
             proxy_protocol=listener.proxy_protocol,
             connections=listener.connections,
+            connections_of_host=listener.connections_per_address,
             connect_rate=listener.connect_rate,
             maximum_packet=listener.packet_bytes,
             receive_maximum=limits.in_flight,

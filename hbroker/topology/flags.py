@@ -13,6 +13,7 @@ from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import (
     GATEWAY_LIMIT_RANGES,
+    LISTENER_RANGES,
     read_access,
     read_gateway,
     read_gateway_limits,
@@ -40,8 +41,8 @@ FILE_KEYS = (
     "policy",
     "join_key_file",
     "sessions",
-    "queue_bytes",
     "sessions_per_address",
+    "queue_bytes",
     "session_expiry",
     "subscriptions",
     "delegations",
@@ -61,9 +62,7 @@ GATEWAY_FILE_KEYS = (
 )
 """What a topology file says of a gateway that is named."""
 
-_NUMBERS = frozenset(
-    {"workers", "connections", "connect_rate", "packet_bytes", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES}
-)
+_NUMBERS = frozenset({"workers", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES, *LISTENER_RANGES})
 """Keys whose values are numbers. (A file tells by the quotes.)"""
 
 _TRUTHS = frozenset({"gives_way", "proxy_protocol", "names_user", "anonymous"})

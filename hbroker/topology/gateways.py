@@ -26,6 +26,7 @@ __all__ = [
     "GATEWAY_KEYS",
     "GATEWAY_LIMIT_RANGES",
     "LISTENER_KEYS",
+    "LISTENER_RANGES",
     "TLS_KEYS",
     "GatewayEntry",
     "read_access",
@@ -44,6 +45,7 @@ LISTENER_KEYS: Final = (
     "proxy_protocol",
     "acknowledge",
     "connections",
+    "connections_per_address",
     "connect_rate",
     "packet_bytes",
 )
@@ -54,6 +56,7 @@ GATEWAY_LIMIT_RANGES: Final = {
     "in_flight": (1, 65_535),
     "queue_messages": (1, 10_000_000),
     "queue_bytes": (1_024, 1 << 32),
+    "unfinished_bytes": (65_536, 1 << 40),
     "rate": (0, 10_000_000),
     "subscriptions": (1, 1_000_000),
     "session_expiry": (1, 0xFFFF_FFFF),
@@ -61,11 +64,13 @@ GATEWAY_LIMIT_RANGES: Final = {
 }
 """The fields of `GatewayLimits`, each with its least and its largest value."""
 
-_LISTENER_RANGES: Final = {
+LISTENER_RANGES: Final = {
     "connections": (1, 10_000_000),
+    "connections_per_address": (1, 10_000_000),
     "connect_rate": (0, 10_000_000),
     "packet_bytes": (256, 268_435_460),
 }
+"""The numbers of `ListenerSettings`, each with its least and its largest value."""
 _ACKNOWLEDGE: Final = ("queued", "distributed")
 _CLIENT_CERTIFICATE: Final = ("optional", "required")
 
@@ -124,7 +129,7 @@ def read_listener(
     websocket = _optional(values, "websocket", lambda value: _path_of_url(value, report))
     numbers = {
         key: report.integer(values[key], key, *limits)
-        for key, limits in _LISTENER_RANGES.items()
+        for key, limits in LISTENER_RANGES.items()
         if key in values
     }
     acknowledge = _optional(values, "acknowledge", lambda v: _choice(v, "acknowledge", _ACKNOWLEDGE, report))

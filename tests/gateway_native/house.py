@@ -224,12 +224,16 @@ class House:
 
 @contextmanager
 def house(
-    accepts: Callable[[ConnectEvent, int], Accept | int] | None = None, *, seed: int = 1, workers: int = 2
+    accepts: Callable[[ConnectEvent, int], Accept | int] | None = None,
+    *,
+    seed: int = 1,
+    workers: int = 2,
+    **limits: int,
 ) -> Iterator[House]:
-    """A house at work."""
+    """A house at work. `limits`: of the gateway."""
     node = Endpoint(config(node=True, seed=seed), ("127.0.0.1", 0))
     node.grant("", 1, True)
-    gateway = Gateway(config(node=False, seed=seed + 1), ("127.0.0.1", 0), workers=workers)
+    gateway = Gateway(config(node=False, seed=seed + 1), ("127.0.0.1", 0), workers=workers, **limits)
     gateway.install_acl(0, [_EVERYTHING])
     it = House(node, gateway, accepts or (lambda event, session: Accept(session, event.client_id)))
     it.join()

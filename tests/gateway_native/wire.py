@@ -62,11 +62,11 @@ def ack(kind: int, packet_id: int) -> bytes:
 
 
 class Raw:
-    """`level`: the protocol's, which says how packets are read."""
+    """`level`: the protocol's, which says how packets are read. `host`: the address that it comes from."""
 
-    def __init__(self, port: int, *, level: int = 5) -> None:
+    def __init__(self, port: int, *, level: int = 5, host: str = "127.0.0.1") -> None:
         self.level = level
-        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S, (host, 0))
 
     def __enter__(self) -> Raw:
         return self

@@ -54,6 +54,7 @@ pub mod session;
 pub mod settings;
 mod slate;
 mod throttle;
+mod unfinished;
 
 /// Names a PUBLISH of `QoS` 1 or 2 that the network is to answer; unique within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

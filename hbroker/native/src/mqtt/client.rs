@@ -9,6 +9,8 @@ use crate::mqtt::event::{Closed, Event, Taken, Upper};
 use crate::mqtt::network::{Network, Outgoing, Visit};
 use crate::mqtt::news::SessionHandle;
 use crate::mqtt::packets::Version;
+use crate::prefix::Prefix;
+use crate::shares::Held;
 
 /// Questions to Python that a client may have open; then it is not read until one is answered.
 const MOST_ASKED: u16 = 16;
@@ -34,6 +36,8 @@ pub struct Client {
     /// That of its CONNECT; `None`: Python does not know of the connection.
     pub version: Option<Version>,
     pub traffic: Traffic,
+    /// What it holds of a packet that is not whole.
+    pub unfinished: Held<Prefix>,
     /// How it ended.
     pub closed: Option<Closed>,
 }
@@ -67,6 +71,7 @@ impl Client {
             marks: Marks::default(),
             version: None,
             traffic: Traffic::default(),
+            unfinished: Held::default(),
             closed: None,
         }
     }

@@ -228,9 +228,17 @@ impl<N: Network> ClientTurn<'_, N> {
                 self.ask(connections, id, event);
             }
         }
-        let Some((_, client)) = connections.get(id) else {
+        let Some((connection, client)) = connections.get(id) else {
             return;
         };
+        let (source, held) = (connection.source().ip(), client.connection.held_bytes());
+        let waits = !client.connection.wants_bytes();
+        if !self.office.unfinished.set(&mut client.unfinished, source, held, waits) {
+            self.counters.unfinished_full += 1;
+            return self.with(connections, id, |connection, hand, above, _| {
+                connection.disconnect(hand, &Reason::QUOTA_EXCEEDED.into(), above);
+            });
+        }
         if client.connection.is_closed() {
             if let Some(client) = connections.close(id) {
                 self.conclude(id, client);
@@ -263,7 +271,7 @@ impl<N: Network> ClientTurn<'_, N> {
                         self.news.push(News::Connect(id, Box::new(arrival)));
                         return;
                     }
-                    Admission::Full => Reason::QUOTA_EXCEEDED,
+                    Admission::Full | Admission::HostFull => Reason::QUOTA_EXCEEDED,
                     Admission::TooFast => Reason::CONNECTION_RATE_EXCEEDED,
                 };
                 let farewell = Farewell::from(reason);
@@ -287,6 +295,7 @@ impl<N: Network> ClientTurn<'_, N> {
     /// A connection has ended: its session is to be parked, and Python told.
     fn conclude(&mut self, id: ConnectionId, mut client: Client) {
         let closed = client.closed.take().unwrap_or(LOST);
+        self.office.unfinished.free(std::mem::take(&mut client.unfinished));
         let mut nowhere = Output::default();
         let mut hand = Hand { now: self.now, out: &mut nowhere, counters: self.counters, load: None };
         match client.connection.take_session(&mut hand) {

@@ -151,6 +151,11 @@ impl Connection {
         }
     }
 
+    /// Bytes that were read and not handled.
+    pub fn held_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
     /// It is over: what is in the buffer goes out, then the stream is to be closed.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed

@@ -51,6 +51,8 @@ pub struct Counters {
     pub stalled: u64,
     /// Connections that broke the protocol.
     pub errors: u64,
+    /// Connections that ended because there was no room for a packet that was not whole.
+    pub unfinished_full: u64,
     pub drops: [u64; Drop::ALL.len()],
 }
 
@@ -70,6 +72,7 @@ impl Counters {
         with("mqtt.refused", self.refused);
         with("mqtt.stalled", self.stalled);
         with("mqtt.errors", self.errors);
+        with("mqtt.unfinished_full", self.unfinished_full);
         for why in Drop::ALL {
             with(&format!("mqtt.drop.{}", why.name()), self.drops[why as usize]);
         }

@@ -38,6 +38,7 @@ use crate::mqtt::reason::Reason;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
 use crate::mqtt::slate::Slates;
+use crate::mqtt::unfinished::Unfinished;
 use crate::wire::PublishView;
 
 /// How long who asks waits for each worker. None blocks, so this is for one that has ended.
@@ -54,13 +55,19 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway whose hive has the address `listen`, and whose first member has these settings. `workers`: of MQTT. `own`: where
-    /// messages for the gateway itself go.
+    /// messages for the gateway itself go. `unfinished`: bytes of packets that are not whole yet, of all clients.
     ///
     /// # Errors
     /// The address cannot be bound, or a thread not be started.
-    pub fn start(config: Config, listen: SocketAddr, workers: usize, own: &Mailbox) -> io::Result<Self> {
-        let office = Arc::new(Office::new());
+    pub fn start(
+        config: Config,
+        listen: SocketAddr,
+        workers: usize,
+        own: &Mailbox,
+        unfinished: usize,
+    ) -> io::Result<Self> {
         let seed = config.seed;
+        let office = Arc::new(Office::new(Unfinished::new(unfinished, seed)));
         let (publisher, telemetry) = (config.publisher(), config.telemetry);
         let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone(), publisher)) as _;
         let hive = Arc::new(HiveCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
@@ -241,6 +248,7 @@ impl Gateway {
             add(name, value);
         }
         add("dropped", dropped);
+        add("unfinished_bytes", self.office.unfinished.bytes() as u64);
         let (accepted, closed) = (sums.get("accepted").copied(), sums.get("closed").copied());
         let connections = accepted.unwrap_or(0).saturating_sub(closed.unwrap_or(0));
         sums.insert("connections".to_owned(), connections);

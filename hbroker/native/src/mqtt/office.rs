@@ -24,6 +24,7 @@ use crate::mqtt::series::Series;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::ListenerSettings;
 use crate::mqtt::slate::Weight;
+use crate::mqtt::unfinished::Unfinished;
 
 /// What may wait for one worker, in bytes, before messages of `QoS` 0 for it are dropped. (Others are bounded by the network's credit.)
 const MOST_WAITING: usize = 64 << 20;
@@ -59,6 +60,7 @@ pub struct Office {
     sessions: AtomicU64,
     /// Of messages of the network one in so many is timed; 0: none.
     pub timed: AtomicU32,
+    pub unfinished: Unfinished,
 }
 
 /// What the network's thread left with workers that it has not seen to.
@@ -77,7 +79,7 @@ struct Settling {
 }
 
 impl Office {
-    pub fn new() -> Self {
+    pub fn new(unfinished: Unfinished) -> Self {
         let releases = Arc::new(Releases::default());
         Self {
             news: NewsQueue::default(),
@@ -92,6 +94,7 @@ impl Office {
             settling: Mutex::default(),
             sessions: AtomicU64::new(1),
             timed: AtomicU32::new(0),
+            unfinished,
         }
     }
 

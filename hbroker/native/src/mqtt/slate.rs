@@ -139,6 +139,7 @@ fn add(report: &mut Report, counters: &Counters) {
     report.count("messages_in", counters.messages_in - counters.refused);
     report.count("messages_out", counters.messages_out);
     report.count("drop.refused", counters.refused);
+    report.count("drop.unfinished_full", counters.unfinished_full);
     for why in Drop::ALL {
         report.count(&format!("drop.{}", why.name()), counters.drops[why as usize]);
     }

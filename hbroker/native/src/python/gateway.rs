@@ -42,12 +42,13 @@ pub struct Gateway {
 #[pymethods]
 impl Gateway {
     #[new]
-    #[pyo3(signature = (config, listen, workers = 0))]
+    #[pyo3(signature = (config, listen, workers = 0, unfinished_bytes = 536_870_912))]
     fn new(
         py: Python<'_>,
         config: &Config,
         listen: Address,
         workers: usize,
+        unfinished_bytes: usize,
     ) -> PyResult<PyClassInitializer<Self>> {
         if workers > MOST_WORKERS || config.0.node {
             return Err(NativeError::new_err(format!(
@@ -59,7 +60,7 @@ impl Gateway {
         let mailbox = Mailbox::new(config.message_queue_bytes);
         let workers =
             if workers > 0 { workers } else { thread::available_parallelism().map_or(1, usize::from) };
-        let start = || gateway::Gateway::start(config, listen, workers, &mailbox);
+        let start = || gateway::Gateway::start(config, listen, workers, &mailbox, unfinished_bytes);
         let gateway = py.detach(start).map_err(PyOSError::new_err)?;
         let hive = Hive { core: Arc::clone(gateway.hive()), mailbox };
         Ok(PyClassInitializer::from(hive).add_subclass(Self { gateway }))

@@ -3,6 +3,8 @@
 //! One that is over a limit is let in for as long as it takes to tell it so (MQTT names a code for each case), and those that are
 //! being told are few: beyond that a connection is closed without a word, and what comes faster waits in the kernel.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,6 +12,8 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::engine::rate::RateLimit;
+use crate::host_counts::{Bounds, Full, HostCounts};
+use crate::prefix::Prefix;
 
 /// Connections that are being told of their refusal, at once.
 const REFUSING: usize = 256;
@@ -18,13 +22,15 @@ const REFUSING: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub connections: usize,
+    /// Of one host.
+    pub of_host: usize,
     /// New ones a second; 0: any number.
     pub connect_rate: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1_000_000, connect_rate: 0 }
+        Self { connections: 1_000_000, of_host: 1_000_000, connect_rate: 0 }
     }
 }
 
@@ -34,6 +40,8 @@ pub enum Admission {
     Welcome,
     /// There are as many as may be.
     Full,
+    /// There are as many of its host as may be.
+    HostFull,
     /// They come faster than they may.
     TooFast,
 }
@@ -41,51 +49,61 @@ pub enum Admission {
 /// Where the connections of a listener are counted.
 #[derive(Debug)]
 pub struct Gate {
-    open: AtomicUsize,
+    open: HostCounts,
     refusing: AtomicUsize,
     limits: Mutex<(Limits, RateLimit)>,
 }
 
 impl Gate {
     pub fn new(limits: Limits) -> Self {
-        Self { open: AtomicUsize::new(0), refusing: AtomicUsize::new(0), limits: Mutex::new(metered(limits)) }
+        Self {
+            open: HostCounts::new(bounds(limits), RandomState::new().build_hasher().finish()),
+            refusing: AtomicUsize::new(0),
+            limits: Mutex::new(metered(limits)),
+        }
     }
 
     /// Whoever is inside stays, also where there are now too many.
     pub fn set_limits(&self, limits: Limits) {
         *self.limits.lock() = metered(limits);
+        self.open.set_bounds(bounds(limits));
     }
 
     /// Connections that were welcome, and are there.
+    #[cfg(test)]
     pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.open.all()
     }
 
-    /// Counts a connection in; `None`: it is to be closed without a word.
-    pub fn admit(self: &Arc<Self>, now: Micros) -> Option<Pass> {
-        // Until it is counted nobody else is judged, or two would have the last place.
-        let (limits, rate) = &mut *self.limits.lock();
-        let admission = self.judge(*limits, rate, now);
-        let (count, most) = match admission {
-            Admission::Welcome => (&self.open, usize::MAX),
-            Admission::Full | Admission::TooFast => (&self.refusing, REFUSING),
-        };
-        if count.fetch_add(1, Ordering::Relaxed) >= most {
-            count.fetch_sub(1, Ordering::Relaxed);
+    /// Counts a connection from this address in; `None`: it is to be closed without a word.
+    pub fn admit(self: &Arc<Self>, now: Micros, client: IpAddr) -> Option<Pass> {
+        let host = client.into();
+        let admission = self.judge(now, host);
+        if admission != Admission::Welcome && self.refusing.fetch_add(1, Ordering::Relaxed) >= REFUSING {
+            self.refusing.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Pass { gate: Arc::clone(self), admission })
+        Some(Pass { gate: Arc::clone(self), admission, host })
     }
 
-    fn judge(&self, limits: Limits, rate: &mut RateLimit, now: Micros) -> Admission {
-        if self.open() >= limits.connections {
-            Admission::Full
-        } else if limits.connect_rate > 0 && !rate.take(now) {
-            Admission::TooFast
-        } else {
-            Admission::Welcome
+    /// It is counted where it is welcome.
+    fn judge(&self, now: Micros, host: Prefix) -> Admission {
+        match self.open.enter(Some(host), true) {
+            Err(Full::All) => return Admission::Full,
+            Err(Full::Host) => return Admission::HostFull,
+            Ok(()) => {}
         }
+        let (limits, rate) = &mut *self.limits.lock();
+        if limits.connect_rate == 0 || rate.take(now) {
+            return Admission::Welcome;
+        }
+        self.open.leave(Some(host));
+        Admission::TooFast
     }
+}
+
+fn bounds(limits: Limits) -> Bounds {
+    Bounds { all: limits.connections, of_host: limits.of_host }
 }
 
 /// A second's worth may come at once.
@@ -98,6 +116,7 @@ fn metered(limits: Limits) -> (Limits, RateLimit) {
 pub struct Pass {
     gate: Arc<Gate>,
     admission: Admission,
+    host: Prefix,
 }
 
 impl Pass {
@@ -112,11 +131,11 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let count = match self.admission {
-            Admission::Welcome => &self.gate.open,
-            Admission::Full | Admission::TooFast => &self.gate.refusing,
-        };
-        count.fetch_sub(1, Ordering::Relaxed);
+        if self.is_welcome() {
+            self.gate.open.leave(Some(self.host));
+        } else {
+            self.gate.refusing.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -124,27 +143,50 @@ impl Drop for Pass {
 mod tests {
     use super::*;
 
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn limits(connections: usize, of_host: usize, connect_rate: u32) -> Limits {
+        Limits { connections, of_host, connect_rate }
+    }
+
+    #[test]
+    fn a_host_has_its_bound_and_others_are_welcome() {
+        let gate = Arc::new(Gate::new(limits(4, 2, 0)));
+        let admit = |last| gate.admit(0, [192, 0, 2, last].into()).unwrap();
+        let mut inside = vec![admit(1), admit(1), admit(2)];
+        assert_eq!(admit(1).admission(), Admission::HostFull);
+        inside.push(admit(3));
+        assert_eq!(admit(1).admission(), Admission::Full);
+        inside.remove(0);
+        inside.push(admit(1));
+        assert!(inside.iter().all(Pass::is_welcome) && gate.open() == 4);
+        gate.set_limits(limits(10, 1, 0));
+        assert_eq!((admit(2).admission(), admit(4).admission()), (Admission::HostFull, Admission::Welcome));
+        drop(inside);
+        assert_eq!(gate.open(), 0);
+    }
+
     #[test]
     fn a_full_house_tells_a_few_and_then_nobody() {
-        let gate = Arc::new(Gate::new(Limits { connections: 3, connect_rate: 0 }));
-        let mut inside: Vec<Pass> = (0..3).map(|_| gate.admit(0).unwrap()).collect();
+        let gate = Arc::new(Gate::new(limits(3, 3, 0)));
+        let mut inside: Vec<Pass> = (0..3).map(|_| gate.admit(0, CLIENT).unwrap()).collect();
         assert!(inside.iter().all(|pass| pass.admission() == Admission::Welcome));
-        let told: Vec<Pass> = (0..10_000).map_while(|_| gate.admit(0)).collect();
+        let told: Vec<Pass> = (0..10_000).map_while(|_| gate.admit(0, CLIENT)).collect();
         assert_eq!(told.len(), REFUSING);
         assert!(told.iter().all(|pass| pass.admission() == Admission::Full));
         assert_eq!(gate.open(), 3);
         drop(told);
         inside.pop();
-        assert_eq!(gate.admit(0).unwrap().admission(), Admission::Welcome);
+        assert_eq!(gate.admit(0, CLIENT).unwrap().admission(), Admission::Welcome);
     }
 
     #[test]
     fn a_rate_is_kept_and_changed() {
-        let gate = Arc::new(Gate::new(Limits { connections: 100, connect_rate: 2 }));
-        let admitted = |now| gate.admit(now).unwrap().admission();
+        let gate = Arc::new(Gate::new(limits(100, 100, 2)));
+        let admitted = |now| gate.admit(now, CLIENT).unwrap().admission();
         assert_eq!([admitted(0), admitted(0), admitted(0)][2], Admission::TooFast);
         assert_eq!(admitted(500_000), Admission::Welcome);
-        gate.set_limits(Limits { connections: 100, connect_rate: 0 });
+        gate.set_limits(limits(100, 100, 0));
         assert!((0..50).all(|_| admitted(500_000) == Admission::Welcome));
     }
 }

@@ -99,11 +99,12 @@ impl Doors {
             for _ in 0..ACCEPTS {
                 match door.socket.accept() {
                     Ok((socket, source)) => {
-                        let pass = door.listener.gate.admit(now);
+                        let source = canonical(source);
+                        let pass = door.listener.gate.admit(now, source.ip());
                         let is_welcome = pass.as_ref().is_some_and(Pass::is_welcome);
                         if let Some(pass) = pass {
                             prepare(&socket);
-                            let is_in = take(&door.listener, socket, canonical(source), pass);
+                            let is_in = take(&door.listener, socket, source, pass);
                             add(if is_in { &counters.accepted } else { &counters.accept_errors }, 1);
                         }
                         add(&counters.turned_away, usize::from(!is_welcome));

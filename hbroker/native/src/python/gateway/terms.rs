@@ -27,7 +27,7 @@ impl ListenerSettings {
     #[pyo3(signature = (
         *, certificates = Vec::new(), key = Vec::new(), client_authorities = Vec::new(), client_certificates = "none",
         websocket = false, websocket_path = "", proxy_protocol = false,
-        connections = 1_000_000, connect_rate = 0, write_buffer = 1_048_576,
+        connections = 1_000_000, connections_of_host = 1_000_000, connect_rate = 0, write_buffer = 1_048_576,
         handshake_bytes = 65_536, handshake_us = 10_000_000, maximum_packet = 268_435_460, receive_maximum = 1_000,
         topic_alias_maximum = 64, topic_aliases = 64, maximum_qos = 2, retain_available = true, rate = 0, rate_bytes = 0,
     ))]
@@ -41,6 +41,7 @@ impl ListenerSettings {
         websocket_path: &str,
         proxy_protocol: bool,
         connections: usize,
+        connections_of_host: usize,
         connect_rate: u32,
         write_buffer: usize,
         handshake_bytes: usize,
@@ -65,7 +66,10 @@ impl ListenerSettings {
         let tls = is_secure.then(|| tls.build()).transpose().map_err(|bad| NativeError::new_err(bad.0))?;
         let websocket = websocket.then(|| websocket_path.into());
         let layers = Layers { proxy_protocol, tls, websocket };
-        let io = Settings { layers, limits: Limits { connections, connect_rate }, write_buffer };
+        // Behind a balancer all have its address until it has told theirs.
+        let of_host = if proxy_protocol { usize::MAX } else { connections_of_host };
+        let limits = Limits { connections, of_host, connect_rate };
+        let io = Settings { layers, limits, write_buffer };
         let mqtt = Mqtt {
             handshake_bytes,
             handshake_time: handshake_us,

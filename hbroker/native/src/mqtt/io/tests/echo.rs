@@ -132,6 +132,7 @@ impl<'t> Turn<'t, Conversation, Command> for &'t mut Echo {
         match admission {
             Admission::Welcome => output.extend_from_slice(bytes),
             Admission::Full => output.extend_from_slice(b"full"),
+            Admission::HostFull => output.extend_from_slice(b"host full"),
             Admission::TooFast => output.extend_from_slice(b"too fast"),
         }
         if admission != Admission::Welcome {

@@ -9,7 +9,7 @@ use crate::mqtt::io::listener::Settings;
 
 #[test]
 fn who_finds_it_full_is_told_and_others_stay() {
-    let settings = Settings { limits: Limits { connections: 2, connect_rate: 0 }, ..Settings::default() };
+    let settings = Settings { limits: Limits { connections: 2, ..Limits::default() }, ..Settings::default() };
     let bench = Bench::new(settings.clone());
     let (mut first, mut second) = (bench.connect(), bench.connect());
     exchange(&mut first, b"in");
@@ -18,14 +18,14 @@ fn who_finds_it_full_is_told_and_others_stay() {
     third.write_all(b"in").unwrap();
     expect(&mut third, b"full");
     expect_end(&mut third);
-    bench.listener.set(Settings { limits: Limits { connections: 3, connect_rate: 0 }, ..settings });
+    bench.listener.set(Settings { limits: Limits { connections: 3, ..Limits::default() }, ..settings });
     exchange(&mut bench.connect(), b"in now");
     exchange(&mut first, b"still in");
 }
 
 #[test]
 fn who_comes_too_fast_is_told() {
-    let limits = Limits { connections: 100, connect_rate: 3 };
+    let limits = Limits { connections: 100, connect_rate: 3, ..Limits::default() };
     let bench = Bench::new(Settings { limits, ..Settings::default() });
     let mut told = 0;
     for _ in 0..20 {
@@ -41,7 +41,7 @@ fn who_comes_too_fast_is_told() {
 
 #[test]
 fn a_crowd_at_a_closed_door_costs_nothing_lasting() {
-    let limits = Limits { connections: 0, connect_rate: 0 };
+    let limits = Limits { connections: 0, ..Limits::default() };
     let bench = Bench::new(Settings { limits, ..Settings::default() });
     let crowd: Vec<_> = (0..600).map(|_| bench.connect()).collect();
     let deadline = std::time::Instant::now() + super::echo::PATIENCE;

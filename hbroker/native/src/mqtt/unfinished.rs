@@ -1,0 +1,98 @@
+//! Packets of clients that are not whole yet: what connections hold of them, all together, has a bound, within which hosts have
+//! [shares](crate::shares).
+//!
+//! Whoever announces a large packet has not sent it: only what has come takes memory. What has come is worth nothing before the rest, so a
+//! packet that finds no room ends its connection, and who holds most is the first to find none. It is looked at after each read: what a
+//! connection reads at once comes on top. What is whole, and waits until the network takes more, counts and is not refused: nothing more is
+//! read meanwhile.
+
+use std::net::IpAddr;
+
+use parking_lot::Mutex;
+
+use crate::keyed::Keyed;
+use crate::prefix::Prefix;
+use crate::shares::{Held, Shares};
+
+/// It is counted in steps. A connection costs more than one of them beside.
+const STEP: usize = 4_096;
+
+/// Those of all workers.
+pub struct Unfinished {
+    shares: Mutex<Shares<Prefix>>,
+}
+
+impl Unfinished {
+    /// `most`: bytes together. `seed`: random and secret.
+    pub fn new(most: usize, seed: u64) -> Self {
+        Self { shares: Mutex::new(Shares::new(most, Keyed::new(seed))) }
+    }
+
+    /// A connection of a client there holds so many bytes now. `waits`: it is not read. False: there is no room for them.
+    #[must_use]
+    pub fn set(&self, place: &mut Held<Prefix>, client: IpAddr, bytes: usize, waits: bool) -> bool {
+        let bytes = bytes / STEP * STEP;
+        if bytes == place.bytes() {
+            return true;
+        }
+        let (mut shares, host) = (self.shares.lock(), client.into());
+        let fits = waits || bytes < place.bytes() || shares.fits_in(place, host, bytes - place.bytes());
+        if fits {
+            shares.set(place, host, bytes);
+        }
+        fits
+    }
+
+    /// A connection has ended.
+    pub fn free(&self, place: Held<Prefix>) {
+        if place.bytes() > 0 {
+            self.shares.lock().free(place);
+        }
+    }
+
+    /// Bytes that all hold.
+    pub fn bytes(&self) -> usize {
+        self.shares.lock().used()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 100 * STEP;
+
+    #[test]
+    fn one_address_leaves_as_much_as_it_has_to_others() {
+        let unfinished = Unfinished::new(MOST, 1);
+        let [one, other] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+        let mut places: Vec<Held<Prefix>> = (0..10).map(|_| Held::default()).collect();
+        let mut held = 0;
+        for bytes in (STEP..=MOST).step_by(STEP) {
+            held += places
+                .iter_mut()
+                .map(|place| usize::from(!unfinished.set(place, one, bytes, false)))
+                .sum::<usize>();
+        }
+        assert!(held > 0 && unfinished.bytes() == MOST / 2, "{}", unfinished.bytes());
+        let mut late = Held::default();
+        assert!(
+            unfinished.set(&mut late, other, MOST / 4, false)
+                && !unfinished.set(&mut late, other, MOST / 2, false)
+        );
+        assert!(unfinished.set(&mut late, other, MOST / 2, true), "it waits");
+        assert!(unfinished.set(&mut late, other, STEP - 1, false), "it was whole, and the next has begun");
+        assert_eq!((late.bytes(), unfinished.bytes()), (0, MOST / 2));
+        places.into_iter().for_each(|place| unfinished.free(place));
+        assert_eq!(unfinished.bytes(), 0);
+    }
+
+    #[test]
+    fn the_largest_packet_comes_where_twice_as_much_is_free() {
+        let largest = 268_435_460;
+        let unfinished = Unfinished::new(512 << 20, 1);
+        let (mut place, client) = (Held::default(), IpAddr::from([192, 0, 2, 1]));
+        assert!((0..largest).step_by(10_000).all(|bytes| unfinished.set(&mut place, client, bytes, false)));
+        assert!(unfinished.set(&mut place, client, largest - 1, false));
+    }
+}
