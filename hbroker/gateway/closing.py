@@ -205,31 +205,34 @@ class Closing:
 
     # Sessions without a connection
 
-    def claimed(self, now: int, record: Record, *, ends_session: bool) -> None:
+    def claimed(self, now: int, record: Record, *, ends_session: bool, done: Done | None = None) -> None:
         """Somebody connects the client of a session that is away: its will is withdrawn, or due with its
-        end."""
+        end, and then nobody publishes it again, though the client does not get in. `done`: told when every
+        gateway knows."""
         records = self._common.records
+        is_due = record.will is not None and (ends_session or records.is_will_due(now, record))
+        if is_due and records.is_mine(record):
+            self._publish_delayed(now, record, done)
+        elif done is not None:
+            done(now, True)
         records.claimed(now, record.client)
-        if record.will is None or not records.is_mine(record):
-            return
-        is_due = record.will.due_us <= self._common.clock.unix_us(now)
-        if ends_session or is_due:
-            self._common.outbox.post(now, Letter(record.will.message))
 
     def handle_timeout(self, now: int) -> None:
         """Publishes wills whose delay is over; ends sessions that have been away for too long."""
         records = self._common.records
         for record in list(records.due(now)):
-            if record.will is not None:
-                self._common.outbox.post(now, Letter(record.will.message))
-            if record.away_since_us is None or records.has_ended(now, record):
+            if records.has_ended(now, record):
+                if record.will is not None:
+                    self._common.outbox.post(now, Letter(record.will.message))
                 self._keeping.ended(now, record.client)
                 self._common.count("sessions_expired")
-            else:
-                own = replace(
-                    record,
-                    will=None,
-                    gateway=self._common.settings.name,
-                    run=self._common.clock.run,
-                )
-                self._keeping.write(now, own, is_here=False)
+            elif records.is_will_due(now, record):
+                self._publish_delayed(now, record, None)
+
+    def _publish_delayed(self, now: int, record: Record, done: Done | None) -> None:
+        """Publishes the will of a session that goes on, for now: it has none any more."""
+        assert record.will is not None, "it is due"
+        self._common.outbox.post(now, Letter(record.will.message))
+        settings, clock = self._common.settings, self._common.clock
+        own = replace(record, will=None, gateway=settings.name, run=clock.run)
+        self._keeping.write(now, own, is_here=False, done=done)

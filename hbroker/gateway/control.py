@@ -364,7 +364,7 @@ class Gateway:
             self._named_alike(now, presence)
             return
         self._common.gateways.take(presence)
-        self._common.records.orphaned(now, presence.name)
+        self._common.records.gateway_changed(now, presence.name)
 
     def _named_alike(self, now: int, presence: Presence) -> None:
         """An earlier run of this gateway, or its will, which came late or is said again. Another gateway that

@@ -189,7 +189,11 @@ def _in_flight(entry: list[Any]) -> InFlight:
 
 @dataclass(slots=True)
 class _Kept:
-    """A record as it came, and what of it is asked often. `is_here`: this gateway has the client."""
+    """A record as it came, and what of it is asked often.
+
+    `is_here`: this gateway has the client. `lost_since_us`: when it was learned that the gateway which had
+    the client is gone, since the Unix epoch; None: it is there, or the client had gone before.
+    """
 
     payload: bytes
     stamp: Stamp
@@ -198,6 +202,7 @@ class _Kept:
     expiry_s: int
     is_away: bool
     is_here: bool
+    lost_since_us: int | None = None
 
 
 class Records:
@@ -250,40 +255,39 @@ class Records:
         if hash not in self._kept and len(self._kept) >= MOST_RECORDS:
             self.refused += 1
             return
-        away = record.away_since_us
+        is_away = record.away_since_us is not None
         self._ended.pop(hash, None)
-        self._kept[hash] = _Kept(
-            payload, record.stamp, record.gateway, record.run, record.expiry_s, away is not None, is_here
+        kept = self._kept[hash] = _Kept(
+            payload, record.stamp, record.gateway, record.run, record.expiry_s, is_away, is_here
         )
         self._due.cancel(hash)
-        if not is_here:
+        if is_away:
             self._plan(now, hash, record)
+        elif not is_here:
+            self._look_for_gateway(now, hash, kept)
 
     def claimed(self, now: int, client: str) -> None:
-        """Somebody connects the client: nothing of its session is due while that may come to a later
-        record."""
+        """Somebody connects the client: nothing of its session is due while that may come to a later record,
+        and nothing earlier than without that."""
         hash = client_hash(client)
-        if hash in self._due:
-            self._due.set(hash, now + _AGAIN)
+        due = self._due.at(hash)
+        if due is not None:
+            self._due.set(hash, max(due, now + _AGAIN))
 
-    def orphaned(self, now: int, gateway: str) -> None:
-        """A run of a gateway is gone: the clients that it had are away from now on."""
+    def gateway_changed(self, now: int, gateway: str) -> None:
+        """A run of a gateway has come, or is gone: the clients that one had which is gone are away from now
+        on."""
         for hash, kept in self._kept.items():
-            if kept.gateway != gateway or kept.is_here or self._gateways.is_alive(kept.gateway, kept.run):
-                continue
-            record = self._parse(SESSIONS + hash, kept.payload)
-            if record is not None:
-                self._plan(now, hash, record)
+            if kept.gateway == gateway and not kept.is_here and not kept.is_away:
+                self._look_for_gateway(now, hash, kept)
 
     def due(self, now: int) -> Iterator[Record]:
         """One after the other of the sessions that have ended, or whose wills are to be published, as far
-        as this gateway is the one to see to it."""
+        as this gateway is the one to see to it. `keep`, or `bury`, is to follow for each."""
         for hash in self._due.due(now):
             record = self._parse(SESSIONS + hash, self._kept[hash].payload)
             if record is None:
                 continue
-            if record.away_since_us is None and self._gateways.is_alive(record.gateway, record.run):
-                continue  # `orphaned` plans it, if that gateway dies.
             if self.is_mine(record):
                 yield record
             else:
@@ -347,10 +351,12 @@ class Records:
 
     def has_ended(self, now: int, record: Record) -> bool:
         """Whether a session has been away for its expiry."""
-        if record.away_since_us is None:
-            return False
-        ends_at_us = record.ends_at_us(record.away_since_us)
+        ends_at_us = self._ends_at_us(client_hash(record.client), record)
         return ends_at_us is not None and ends_at_us <= now + self._unix_offset_us
+
+    def is_will_due(self, now: int, record: Record) -> bool:
+        """Whether the delay of its will is over."""
+        return record.will is not None and record.will.due_us <= now + self._unix_offset_us
 
     def mine(self) -> Iterator[tuple[str, bytes]]:
         """Topic and payload of all records that this gateway sees to."""
@@ -381,14 +387,32 @@ class Records:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def _look_for_gateway(self, now: int, hash: str, kept: _Kept) -> None:
+        """A client that is at another gateway is away from the time on when it was learned that this is
+        gone."""
+        if self._gateways.is_alive(kept.gateway, kept.run):
+            kept.lost_since_us = None
+            self._due.cancel(hash)
+        elif kept.lost_since_us is None:
+            kept.lost_since_us = now + self._unix_offset_us
+            record = self._parse(SESSIONS + hash, kept.payload)
+            if record is not None:
+                self._plan(now, hash, record)
+
     def _plan(self, now: int, hash: str, record: Record) -> None:
-        """A client that was connected to a gateway which is gone went away when that was learned: now."""
-        now_us = now + self._unix_offset_us
-        away_since_us = now_us if record.away_since_us is None else record.away_since_us
-        due_us = [record.ends_at_us(away_since_us), record.will.due_us if record.will else None]
+        """Looks at a session without a client again when its will is due, or its expiry over."""
+        due_us = [self._ends_at_us(hash, record), record.will.due_us if record.will else None]
         first_us = min((at for at in due_us if at is not None), default=None)
         if first_us is not None:
             self._due.set(hash, max(now, first_us - self._unix_offset_us))
+
+    def _ends_at_us(self, hash: str, record: Record) -> int | None:
+        """When a session ends; None: never, or while its client is at its gateway."""
+        kept = self._kept.get(hash)
+        since_us = record.away_since_us
+        if since_us is None and kept is not None and kept.stamp == record.stamp:
+            since_us = kept.lost_since_us
+        return None if since_us is None else record.ends_at_us(since_us)
 
     def _read(self, topic: str, payload: bytes) -> Record | Ending | None:
         body = unseal(self._key, topic, payload)

@@ -71,7 +71,8 @@ class Yielding:
             self._closing.await_end(claim.client, barrier)
             record = self._common.records.of(claim.client)
             if record is not None and record.stamp < claim.stamp:  # Or it is said again.
-                self._closing.claimed(now, record, ends_session=claim.ends_session)
+                done = barrier.one_more()
+                self._closing.claimed(now, record, ends_session=claim.ends_session, done=done)
         elif connection.stamp < claim.stamp:
             self._common.count("taken_over")
             connection.on_end.append(barrier.one_more())

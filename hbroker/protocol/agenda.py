@@ -71,6 +71,11 @@ class Agenda(Generic[KeyT]):
                 return at
             heappop(self._heap)
 
+    def at(self, key: KeyT) -> int | None:
+        """When `key` is due; None: it is not."""
+        found = None if self._deadlines is None else self._deadlines.get(key)
+        return None if found is None else found[0]
+
     def __contains__(self, key: object) -> bool:
         return self._deadlines is not None and key in self._deadlines
 

@@ -92,6 +92,23 @@ class FakeGateway:
         assert connected.is_accepted, connected.refused
         return connected
 
+    def come_and_give_up(self, client: str, witness: FakeGateway, **fields: Any) -> None:
+        """A CONNECT, whose client is gone when another gateway has heard the claim, and before CONNACK."""
+        records, heard = witness.control._common.records, list[str]()
+        claimed = records.claimed
+
+        def listen(now: int, client: str) -> None:
+            heard.append(client)
+            claimed(now, client)
+
+        records.claimed = listen  # type: ignore[method-assign]
+        trying = self.begin(client, **fields)
+        self.world.run_until(lambda: bool(heard) or trying.is_answered)
+        records.claimed = claimed  # type: ignore[method-assign]
+        assert heard == [client]
+        assert not trying.is_answered
+        trying.drop()
+
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
         """As one of its clients would."""
         sequence = self.border.member(0).publish(topic, payload, qos, retain)

@@ -258,6 +258,48 @@ def test_a_session_that_is_connected_elsewhere_does_not_expire() -> None:
     tree.world.run_until(lambda: again.taken == [("home/x", b"1")])
 
 
+@pytest.mark.parametrize("gives_up", [False, True])
+@pytest.mark.parametrize("name", ["a", "b", "c", "d"])
+def test_a_session_of_a_dead_gateway_lives_on_though_its_client_gives_up_before_connack(
+    name: str, gives_up: bool
+) -> None:
+    """By the name it is the second or the third gateway that sees to the session."""
+    tree, one, two = two_gateways()
+    three = FakeGateway(tree, "three").ready()
+    terms = {"clean_start": False, "session_expiry_s": 3_600}
+    client = one.connect(name, **terms)
+    client.subscribe("home/#")
+    tree.world.run(SECOND)
+    one.kill()
+    tree.world.run(30 * SECOND)
+    if gives_up:
+        two.come_and_give_up(name, three, **terms)
+    tree.world.run(5 * SECOND)
+    two.publish("home/x", b"kept")
+    tree.world.run(100 * SECOND)
+    again = two.connect(name, **terms)
+    tree.world.run(5 * SECOND)
+    assert three.control.counters().get("sessions_expired", 0) == 0
+    assert (again.is_present, again.taken) == (True, [("home/x", b"kept")])
+
+
+@pytest.mark.parametrize("name", ["b", "c", "d"])
+def test_a_session_whose_client_gave_up_before_connack_ends_in_time(name: str) -> None:
+    """Its client has 100 s from when its gateway is known to be gone, and gives up shortly before that is
+    over. By these names it is the third gateway that sees to the session."""
+    tree, one, two = two_gateways()
+    three = FakeGateway(tree, "three").ready()
+    one.connect(name, **KEPT).subscribe("home/#")
+    tree.world.run(SECOND)
+    one.kill()
+    tree.world.run(80 * SECOND)
+    two.come_and_give_up(name, three, **KEPT)
+    tree.world.run(50 * SECOND)
+    assert records(three) == 1, "somebody connects its client, as far as is known"
+    tree.world.run(30 * SECOND)
+    assert (records(two), records(three)) == (0, 0)
+
+
 @pytest.mark.parametrize(("changed", "lives"), [(0, 0), (30, 30), (500, 500), (None, 100)])
 def test_disconnect_changes_the_expiry(changed: int | None, lives: int) -> None:
     tree, one, two = two_gateways()

@@ -166,6 +166,47 @@ def test_no_will_when_the_gateway_died_and_the_client_is_back_in_time() -> None:
     assert watched.run(200) == 0
 
 
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("gives_up", [False, True])
+@pytest.mark.parametrize("name", ["b", "c"])
+def test_a_delay_goes_on_though_the_client_gives_up_before_connack(
+    name: str, gives_up: bool, kills: bool
+) -> None:
+    """MQTT 5 §3.1.3.2.2: before the delay is over only the end of the session publishes it."""
+    watched = Watched()
+    tree, one, two = watched.tree, watched.one, watched.two
+    three = FakeGateway(tree, "three").ready()
+    terms = {"clean_start": False, "session_expiry_s": 3_600}
+    one.connect(name, will=later(200), **terms).drop()
+    assert watched.run(2) == 0
+    if kills:
+        one.kill()
+    assert watched.run(30) == 0
+    if gives_up:
+        two.come_and_give_up(name, three if kills else one, **terms)
+    assert watched.run(160) == 0
+    assert watched.run(20) == 1
+    assert watched.run(100) == 1
+
+
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("name", ["b", "c"])
+def test_a_will_that_a_clean_start_published_is_not_published_again_if_its_client_gives_up(
+    name: str, kills: bool
+) -> None:
+    watched = Watched()
+    tree, one, two = watched.tree, watched.one, watched.two
+    three = FakeGateway(tree, "three").ready()
+    one.connect(name, will=later(100), **KEPT).drop()
+    assert watched.run(2) == 0
+    if kills:
+        one.kill()
+    assert watched.run(30) == 0
+    two.come_and_give_up(name, three if kills else one, clean_start=True)
+    assert watched.run(5) == 1
+    assert watched.run(200) == 1
+
+
 def test_a_stopping_gateway_says_so_and_publishes_wills() -> None:
     watched = Watched()
     client = watched.one.connect("a", will=WILL, **KEPT)
