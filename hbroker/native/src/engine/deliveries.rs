@@ -164,6 +164,7 @@ fn keep(run: &Run<'_, '_>, notes: &Notes, source: LinkId, held: Option<Span>) ->
             ticket: held.map(|held| held.part(place as u16, count as u16).first),
             docket,
             expires: Micros::MAX,
+            number: 0,
         };
         place += count;
         Consignment { parcel, count, timed }

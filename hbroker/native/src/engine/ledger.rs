@@ -126,16 +126,6 @@ impl Places {
         self.0 == 0
     }
 
-    /// The first place, where there is one.
-    fn first(self) -> u32 {
-        self.0.trailing_zeros()
-    }
-
-    /// The last place, where there is one.
-    fn last(self) -> u32 {
-        u64::BITS - 1 - self.0.leading_zeros()
-    }
-
     /// The place behind so many.
     fn nth(self, before: usize) -> Option<u32> {
         (0..u64::BITS).filter(|&place| self.contains(place)).nth(before)
@@ -254,23 +244,17 @@ impl<T> Ledger<T> {
         self.entries.iter_mut().filter_map(|entry| Some((entry.value.as_mut()?, entry.open)))
     }
 
-    /// The oldest that is open.
-    pub fn oldest(&self) -> Option<u64> {
-        self.entries.front().map(|entry| entry.first + u64::from(entry.open.first()))
-    }
-
-    /// The last of the `count` oldest that are open, or of all, if they are fewer.
-    pub fn last_of(&self, count: usize) -> Option<u64> {
-        let mut left = count;
+    /// What the open delivery behind so many older ones stands for, and its place there.
+    pub fn nth(&self, before: usize) -> Option<(&T, u32)> {
+        let mut before = before;
         for entry in &self.entries {
             let here = entry.open.len() as usize;
-            if here >= left {
-                return entry.open.nth(left.checked_sub(1)?).map(|place| entry.first + u64::from(place));
+            if before < here {
+                return entry.value.as_ref().zip(entry.open.nth(before));
             }
-            left -= here;
+            before -= here;
         }
-        let newest = self.entries.iter().rev().find(|entry| !entry.open.is_empty())?;
-        Some(newest.first + u64::from(newest.open.last()))
+        None
     }
 
     /// Open deliveries.
@@ -369,10 +353,10 @@ mod tests {
                     assert!(taken.eq(meant));
                 }
                 assert_eq!(ours.len(), plain.len());
-                assert_eq!(ours.oldest(), plain.keys().next().copied());
-                let count = rng.random_range(1..100);
-                let last = plain.keys().take(count).next_back().copied();
-                assert_eq!(ours.last_of(count), last, "the last of {count}");
+                for before in [0, rng.random_range(1..100)] {
+                    let found = ours.nth(before).map(|(first, place)| first + u64::from(place));
+                    assert_eq!(found, plain.keys().nth(before).copied(), "behind {before}");
+                }
                 assert!(ours.entries.len() <= 2 * plain.len() + FEW_GAPS);
                 assert!(ours.entries.front().is_none_or(|entry| entry.value.is_some()));
             }

@@ -36,6 +36,8 @@ pub struct Parcel {
     pub docket: Docket,
     /// From then on it is worth nothing; `Micros::MAX`: it never expires.
     pub expires: Micros,
+    /// Its session took it as its so-manieth message, from 1: those that a session has ascend. 0: none has.
+    pub number: u64,
 }
 
 impl Parcel {
@@ -53,6 +55,7 @@ impl Parcel {
             ticket: None,
             docket: Docket::of(publish),
             expires: publish.expires(),
+            number: 0,
         }
     }
 
@@ -87,7 +90,7 @@ pub struct Passage {
 /// Parcels that differ in their messages alone, and in what belongs to these: a ticket each, one after the other, and a docket.
 #[derive(Clone, Debug)]
 pub struct Consignment {
-    /// The first, with the messages of all end to end. Where they are several its docket is that of all.
+    /// The first, with the messages of all end to end; their numbers follow its. Where they are several its docket is that of all.
     pub parcel: Parcel,
     pub count: u32,
     /// Which of several are timed, by their places.
@@ -147,7 +150,8 @@ impl Consignment {
             let field = rest.split_to(wire::first_field(&rest, &[]).len());
             let sample = timed.iter().find(|(at, _)| *at == place).map(|(_, sample)| Arc::clone(sample));
             let ticket = tickets.map(|tickets| tickets.part(place as u16, 1).first);
-            (place, Parcel { docket: parcel.docket.of_one(&field, sample), field, ticket, ..parcel.clone() })
+            let (docket, number) = (parcel.docket.of_one(&field, sample), parcel.number + u64::from(place));
+            (place, Parcel { docket, field, ticket, number, ..parcel.clone() })
         });
         parcels.filter_map(|(place, parcel)| places.contains(place).then_some(parcel)).collect()
     }

@@ -95,7 +95,7 @@ impl Outlet {
             counters.drop(Drop::SessionEnded);
             return false;
         };
-        session.accept(now, 1, &mut parcel.ticket);
+        session.accept(now, 1, &mut parcel);
         let is_held = parcel.ticket.is_some();
         let is_watched = session.is_watched;
         let bytes = parcel.field.len();
@@ -132,7 +132,7 @@ impl Outlet {
         let link = session.link.filter(|_| takes_all)?;
         let entry = links.get_mut(link).filter(|entry| entry.link.has_room_for_all(bytes))?;
         let mut parcel = parcel.clone().addressed(target.clone());
-        session.accept(now, count, &mut parcel.ticket);
+        session.accept(now, count, &mut parcel);
         let (is_held, is_watched) = (parcel.ticket.is_some(), session.is_watched);
         let given = Consignment { parcel, count, timed: timed.clone() };
         give(session, entry, given, (counters, load), &mut loose.tickets);

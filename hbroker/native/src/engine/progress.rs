@@ -1,9 +1,12 @@
 //! Whether a session gets on with what it was sent, or is too slow to be waited for (§7.3).
 //!
-//! What counts is the *front*: the oldest messages without an answer, sixteen of them where there are so many. It is marked; when what of
-//! it was in flight is answered, and as many messages as were marked, the next front is. A session whose front stands for two seconds is
-//! too slow. So neither a message that is left out nor a trickle of answers holds publishers up for longer, and one that
-//! answers eight a second or more is waited for as long as it does. No message costs anything for this: a front is marked when somebody looks.
+//! What counts is the *front*: the oldest messages without an answer, sixteen of them where there are so many. The owner marks it each
+//! time it looks. A front is passed when the session has none of its messages any more, whether they are in flight or wait. A session that
+//! has not passed a front two seconds after it was marked is too slow. So neither a message that is left out nor a trickle of answers holds
+//! publishers up for longer, and a session that answers eight messages a second or more, in order, is waited for as long as it does. No
+//! message costs anything for this.
+
+use std::collections::VecDeque;
 
 use crate::Micros;
 
@@ -11,32 +14,68 @@ use crate::Micros;
 pub const FRONT: usize = 16;
 /// … in so long is stalled (§9).
 pub const STALL: Micros = 2_000_000;
+/// Fronts that are remembered of one session: the owner looks eight times in `STALL`.
+const MOST_FRONTS: usize = 12;
 
 /// A front that was marked.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Front {
-    /// The deliveries up to this one are to be answered.
-    pub through: u64,
-    /// So many messages are to have been answered by then, in all.
-    pub due: u64,
+#[derive(Clone, Copy, Debug)]
+struct Front {
+    marked_at: Micros,
+    /// The number of its newest message.
+    through: u64,
 }
 
-impl Front {
-    /// Whether it was passed. `oldest`: the oldest delivery without an answer. `answered`: how many have one.
-    pub fn is_behind(&self, oldest: Option<u64>, answered: u64) -> bool {
-        answered >= self.due && oldest.is_none_or(|oldest| oldest > self.through)
+/// The fronts of one session that are not passed, the oldest first.
+#[derive(Debug, Default)]
+pub struct Fronts(VecDeque<Front>);
+
+impl Fronts {
+    /// Adds a front, unless it is the last one still. `through`: the number of its newest message.
+    pub fn mark(&mut self, marked_at: Micros, through: u64) {
+        if self.0.len() < MOST_FRONTS && self.0.back().is_none_or(|last| last.through < through) {
+            self.0.push_back(Front { marked_at, through });
+        }
+    }
+
+    /// Forgets those that were passed: true if there is no other. `oldest`: the number of the oldest message that the session has.
+    pub fn pass(&mut self, oldest: u64) -> bool {
+        while self.0.front().is_some_and(|front| front.through < oldest) {
+            self.0.pop_front();
+        }
+        self.0.is_empty()
+    }
+
+    /// Whether the oldest was marked too long ago.
+    pub fn is_overdue(&self, now: Micros) -> bool {
+        self.0.front().is_some_and(|front| now > front.marked_at + STALL)
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Front;
+    use super::{Fronts, STALL};
 
     #[test]
-    fn a_front_is_passed_when_none_of_it_was_left_out_and_as_many_were_answered() {
-        let front = Front { through: 20, due: 116 };
-        assert!(!front.is_behind(Some(21), 115), "too few");
-        assert!(!front.is_behind(Some(20), 200), "one is left out");
-        assert!(front.is_behind(Some(21), 116) && front.is_behind(None, 116));
+    fn a_front_is_passed_when_none_of_it_is_left() {
+        let mut fronts = Fronts::default();
+        fronts.mark(0, 20);
+        assert!(!fronts.pass(20) && fronts.pass(21));
+    }
+
+    #[test]
+    fn a_front_that_was_marked_behind_another_has_its_own_time() {
+        let mut fronts = Fronts::default();
+        fronts.mark(0, 2);
+        fronts.mark(250_000, 18);
+        fronts.mark(500_000, 18);
+        assert!(!fronts.pass(3), "the first is passed");
+        assert!(!fronts.is_overdue(250_000 + STALL));
+        assert!(fronts.is_overdue(250_001 + STALL), "the second waits since it was marked first");
+        assert!(fronts.pass(19) && !fronts.is_overdue(u64::MAX));
     }
 }

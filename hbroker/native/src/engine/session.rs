@@ -13,7 +13,7 @@ use crate::engine::counters::Drop;
 use crate::engine::credit::Credit;
 use crate::engine::ledger::{Ledger, Ticket, Tickets};
 use crate::engine::parcel::{Consignment, Parcel};
-use crate::engine::progress::{FRONT, Front, STALL};
+use crate::engine::progress::{FRONT, Fronts};
 use crate::engine::session_queue::{Bounds, SessionQueue};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
@@ -58,10 +58,10 @@ pub struct Session {
     in_flight: Ledger<Consignment>,
     /// How many tickets are held by what waits and what is in flight.
     tickets: usize,
-    /// Since when what is marked waits, or what came first since nothing did.
-    front_since: Micros,
-    /// The oldest messages without an answer, when somebody looked last; `None`: nobody did since nothing waited.
-    front: Option<Box<Front>>,
+    /// Since when something waits, or the last answer before the owner looked.
+    waits_since: Micros,
+    /// `None`: the owner has not looked since nothing waited.
+    fronts: Option<Box<Fronts>>,
     /// Messages of `QoS` 0 queued on the link. Those that it still has are not delivered yet.
     copies: u64,
     /// What the other workers were told last of how fit it is.
@@ -98,17 +98,20 @@ impl Session {
             credit: Credit::default(),
             in_flight: Ledger::default(),
             tickets: 0,
-            front_since: 0,
-            front: None,
+            waits_since: 0,
+            fronts: None,
             copies: 0,
         }
     }
 
     // Change
 
-    /// So many messages are for this session, which keep the tickets that they hold only where it counts as connected. `ticket`: of the first.
-    pub fn accept(&mut self, now: Micros, count: u32, ticket: &mut Option<Ticket>) {
+    /// So many messages are for this session, which keep the tickets that they hold only where it counts as connected. `first`: the first of
+    /// them, with its number from now on.
+    pub fn accept(&mut self, now: Micros, count: u32, first: &mut Parcel) {
+        first.number = self.accounts.accepted + 1;
         self.accounts.accepted += u64::from(count);
+        let ticket = &mut first.ticket;
         if self.is_idle() {
             self.begin(now);
         }
@@ -155,7 +158,7 @@ impl Session {
             return;
         }
         self.accounts.delivered += answered;
-        if self.front.is_none() || Defect::TakesAnyAnswer.is_present() {
+        if self.fronts.is_none() || Defect::TakesAnyAnswer.is_present() {
             self.begin(now);
         }
         if self.is_stalled {
@@ -172,11 +175,9 @@ impl Session {
         if self.is_idle() {
             return false;
         }
-        if self.front.is_none() {
-            self.mark(self.front_since);
-        } else if self.is_advanced() {
-            self.mark(now);
-        }
+        let since = if self.fronts.is_none() { self.waits_since } else { now };
+        self.pass();
+        self.mark(since);
         self.is_ready() && self.is_overdue(now)
     }
 
@@ -266,14 +267,12 @@ impl Session {
         taken.extend(self.queue.extract(is_meant));
         self.accounts.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
-        // What was marked may be among them.
-        self.front.iter_mut().filter(|_| !taken.is_empty()).for_each(|front| **front = Front::default());
         taken
     }
 
     /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
     pub fn rest(&mut self) {
-        self.front = None;
+        self.fronts = None;
         self.in_flight.rest();
         self.queue.rest();
     }
@@ -398,40 +397,49 @@ impl Session {
         }
     }
 
-    /// A stalled one counts as connected again when it gets on as one that is not must, and when a queue that was full came down
-    /// some way; else it would be stalled with the next message.
+    /// A stalled one counts as connected again when it passes a front in the time that it has. Where its client chose the bounds of its
+    /// queue that has to have come down some way, too; else it would be stalled with the next message.
     fn recover(&mut self, now: Micros) {
-        let (is_made, is_overdue) = (self.is_advanced(), self.is_overdue(now));
-        if self.is_idle() || is_made && !is_overdue && !self.queue.is_half_full() {
+        let (has_passed, is_overdue) = (self.pass(), self.is_overdue(now));
+        if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_half_full()) {
             self.is_stalled = false;
         }
-        if is_made || is_overdue {
+        if has_passed || is_overdue || self.fronts.is_none() {
+            self.fronts.iter_mut().for_each(|fronts| fronts.clear());
             self.mark(now);
         }
     }
 
     /// Something waits for an answer from now on.
     fn begin(&mut self, now: Micros) {
-        self.front_since = now;
-        self.front = None;
+        self.waits_since = now;
+        self.fronts = None;
     }
 
     /// Marks the oldest messages without an answer.
-    fn mark(&mut self, since: Micros) {
-        let through = self.in_flight.last_of(FRONT).unwrap_or(0);
-        let count = FRONT.min(self.in_flight.len() + self.queue.len()) as u64;
-        self.front_since = since;
-        **self.front.get_or_insert_default() = Front { through, due: self.accounts.delivered + count };
+    fn mark(&mut self, marked_at: Micros) {
+        let count = FRONT.min(self.in_flight.len() + self.queue.len());
+        if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
+            self.fronts.get_or_insert_default().mark(marked_at, through);
+        }
     }
 
-    /// Whether all that is marked is answered.
-    fn is_advanced(&self) -> bool {
-        let is_behind = |front: &Front| front.is_behind(self.in_flight.oldest(), self.accounts.delivered);
-        self.front.as_deref().is_some_and(is_behind)
+    /// Forgets the fronts that are passed. Whether no other was marked.
+    fn pass(&mut self) -> bool {
+        let oldest = self.number_of(0).unwrap_or(u64::MAX);
+        self.fronts.as_mut().is_some_and(|fronts| fronts.pass(oldest))
+    }
+
+    /// The number of the message behind so many older ones.
+    fn number_of(&self, before: usize) -> Option<u64> {
+        match before.checked_sub(self.in_flight.len()) {
+            None => self.in_flight.nth(before).map(|(flying, place)| flying.parcel.number + u64::from(place)),
+            Some(before) => self.queue.nth(before).map(|parcel| parcel.number),
+        }
     }
 
     fn is_overdue(&self, now: Micros) -> bool {
-        now > self.front_since + STALL
+        self.fronts.as_ref().is_some_and(|fronts| fronts.is_overdue(now))
     }
 
     fn settle_copies(&mut self, unsent: u64, why: Drop) {

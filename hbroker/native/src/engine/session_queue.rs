@@ -75,6 +75,11 @@ impl SessionQueue {
         self.parcels.front()
     }
 
+    /// The message behind so many older ones.
+    pub fn nth(&self, before: usize) -> Option<&Parcel> {
+        self.parcels.get(before)
+    }
+
     pub fn pop(&mut self) -> Option<Parcel> {
         let parcel = self.parcels.pop_front();
         self.discount(parcel)

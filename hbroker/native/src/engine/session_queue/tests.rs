@@ -23,6 +23,7 @@ fn parcel(number: u64, length: usize, overflow: Overflow, expires: Micros) -> Pa
         ticket: None,
         docket: Docket::default(),
         expires,
+        number: 0,
     }
 }
 

@@ -185,6 +185,106 @@ fn one_message_that_is_left_out_holds_publishers_for_two_seconds_and_no_longer()
     network.run_until_drained();
 }
 
+/// A message that is among the oldest when another front is marked has its own two seconds, and not those of both.
+#[test]
+fn a_message_behind_one_that_is_answered_late_holds_publishers_no_longer() {
+    let mut network = Network::new(1, Faults::default());
+    let node = add_node(&mut network, 1);
+    let subscriber = network.add_client_with(|config| config.hold = true);
+    network.hosts[subscriber].engines[0].listen(network.now, 1, "a/#", 1, false);
+    network.connect(subscriber, node);
+    network.subscribe(subscriber, node, "a/#", 1, false);
+    let publisher = network.add_client();
+    let id = network.hosts[publisher].publisher;
+    let late = network.publish(publisher, &message("a/b", b"late", 1));
+    network.run(400 * MILLISECOND);
+    let (never, start) = (network.publish(publisher, &message("a/b", b"never", 1)), network.now);
+    network.run(1_500 * MILLISECOND);
+    network.hosts[subscriber].engines[0].handled(&[(id, late)]);
+    while !network.hosts[publisher].published.contains_key(&never) && network.now < start + 20 * SECOND {
+        network.run(50 * MILLISECOND);
+    }
+    let waited = (network.now - start) / MILLISECOND;
+    assert!((2_000..=2_600).contains(&waited), "{waited} ms");
+}
+
+/// The oldest message is in the queue when the front is marked, for the subscriber takes nothing; then it takes all, and answers for all but that one.
+#[test]
+fn a_message_that_waited_when_the_front_was_marked_may_not_be_left_out_either() {
+    let mut network = Network::new(6, Faults::default());
+    let node = add_node(&mut network, 1);
+    let picky = network.add_client_with(|config| config.hold = true);
+    network.hosts[picky].engines[0].listen(network.now, 1, "a/#", 1, false);
+    network.connect(picky, node);
+    network.subscribe(picky, node, "a/#", 1, false);
+    grant(&mut network, picky, node, 0);
+    network.run(50 * MILLISECOND);
+    let publisher = network.add_client();
+    let (start, id) = (network.now, network.hosts[publisher].publisher);
+    let left_out = network.publish(publisher, &message("a/b", b"x", 1));
+    let sent: Vec<_> = (0..30).map(|_| (id, network.publish(publisher, &message("a/b", b"y", 1)))).collect();
+    network.run(1_500 * MILLISECOND);
+    grant(&mut network, picky, node, 100);
+    network.run(50 * MILLISECOND);
+    network.hosts[picky].engines[0].handled(&sent);
+    while !network.hosts[publisher].published.contains_key(&left_out) && network.now < start + 20 * SECOND {
+        network.run(50 * MILLISECOND);
+    }
+    let waited = (network.now - start) / MILLISECOND;
+    assert!(waited <= 2_600, "{waited} ms");
+}
+
+/// It answers nothing of its own subscription, but joins and leaves a shared group again and again, whose messages it leaves unanswered, too.
+#[test]
+fn one_that_leaves_a_group_now_and_then_does_not_set_its_clock_back() {
+    let mut network = Network::new(1, Faults::default());
+    let node = add_node(&mut network, 1);
+    let silent = network.add_subscriber(node, "a/#", 1);
+    let second = network.add_member(node, "g/t", "g", 1);
+    let (victim, helper) = (network.add_client(), network.add_client());
+    network.hosts[silent].reads = false;
+    network.hosts[silent].engines[0].listen_in(network.now, 2, ("g", "g/t"), 1, false);
+    network.publish(victim, &message("a/b", b"x", 1));
+    let (key, start) = (network.session(silent, node), network.now);
+    while network.hosts[victim].published.is_empty() && network.now < start + 20 * SECOND {
+        network.subscribe_in(silent, node, "g/t", "g", 1, false);
+        (0..16).for_each(|_| _ = network.publish(helper, &message("g/t", b"y", 1)));
+        network.run(400 * MILLISECOND);
+        let now = network.now;
+        assert!(network.hosts[node].engines[0].unsubscribe(now, "g/t", "g", key));
+        network.run(200 * MILLISECOND);
+    }
+    assert!(!network.hosts[second].read.is_empty());
+    let waited = (network.now - start) / MILLISECOND;
+    assert!(waited <= 3_000, "{waited} ms");
+}
+
+/// One pause of three seconds, and then it answers eight thousand messages a second, which is less than its publishers could send.
+#[test]
+fn one_that_paused_is_waited_for_again_when_it_goes_on_though_its_queue_is_full() {
+    let mut network = Network::new(8, Faults::default());
+    let node = add_node(&mut network, 1);
+    let subscriber = network.add_subscriber(node, "a/#", 1);
+    grant(&mut network, subscriber, node, 64);
+    network.hosts[subscriber].reads = false;
+    let mut flood = Flood::new(&mut network, 8, usize::MAX, 20);
+    let mut lost = 0;
+    for round in 0..1_600 {
+        flood.send(&mut network, &message("a/b", b"x", 1));
+        network.run(5 * MILLISECOND);
+        if round > 600 {
+            let now = network.now;
+            network.hosts[subscriber].engines[0].take_messages(now, 40);
+        }
+        if round == 1_200 {
+            lost = dropped(&status(&network, node, subscriber), "queue_full");
+        }
+    }
+    let told = status(&network, node, subscriber);
+    assert!(!told.is_stalled && lost > 0, "{told:?}");
+    assert_eq!(dropped(&told, "queue_full"), lost, "nothing more");
+}
+
 #[test]
 fn a_handover_of_what_a_session_has_nothing_of_does_not_set_its_clock_back() {
     let mut network = Network::new(6, Faults::default());
