@@ -62,7 +62,7 @@ class FilterIndex:
         if not subtree:
             return [buckets.values() for buckets in self._buckets.values()]
         first, second = _levels_of(subtree)
-        near = [self._buckets.get(level, {}) for level in (_ANY, first)]
+        near = [self._buckets.get(level, {}) for level in dict.fromkeys((_ANY, first))]
         return [each.values() if second == _ANY else _picked(each, _ANY, second) for each in near]
 
 

@@ -19,6 +19,7 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.cuts import CutTree
 from hbroker.protocol.packets import Address, Cut, cut_of
 from hbroker.protocol.timers import LEASE_DRIFT
+from hbroker.protocol.touched import TouchedCuts
 from hbroker.subtree import depth, is_within, prefixes
 
 __all__ = ["Delegation", "Grant", "Jurisdiction"]
@@ -26,10 +27,6 @@ __all__ = ["Delegation", "Grant", "Jurisdiction"]
 MOST_CUTS_TOLD: Final = 16
 MOST_CUT_BYTES: Final = 600
 """A zone that would tell more cuts than this, or longer ones, is narrowed (§5.3)."""
-MOST_ANSWERS: Final = 1_024
-MOST_CUTS_CACHED: Final = 200_000
-LONGEST_CACHED: Final = 256
-"""Filters whose cuts are remembered, how many cuts these have in all, and how long such a filter is."""
 
 
 @dataclass(slots=True)
@@ -93,9 +90,7 @@ class Jurisdiction:
         self._deepest = 0
         self.is_in_doubt = False
         """It may have delegated what it does not know of, so it serves nothing (§5.9)."""
-        self._touched: dict[tuple[str, int | None], tuple[Delegation, ...]] = {}
-        """What was answered of a filter and a parent link, until something changes."""
-        self._touched_cuts = 0
+        self._touched: TouchedCuts[Delegation] = TouchedCuts()
         self._deciders: dict[str, Grant | Delegation | None] = {}
         """Who decides about what is around a cut, until something changes."""
 
@@ -303,10 +298,10 @@ class Jurisdiction:
         holds more around that: whoever has the subtree now knows of it.
         """
         filter = self._cuts.gist(filter)
-        known = self._touched.get((filter, parent_link))
+        known = self._touched.of((filter, parent_link))
         if known is None:
-            known = tuple(d for d in self._cuts.touched(filter) if self._is_told(d, parent_link))
-            self._cache(filter, parent_link, known)
+            cuts = (d for d in self._cuts.touched(filter) if self._is_told(d, parent_link))
+            known = self._touched.keep((filter, parent_link), cuts)
         return known
 
     def served(self, filter: str) -> list[str]:
@@ -333,15 +328,6 @@ class Jurisdiction:
             self._deciders[around] = self.lookup(around)
         decider = self._deciders[around]
         return isinstance(decider, Grant) and (parent_link is None or decider.link == parent_link)
-
-    def _cache(self, filter: str, parent_link: int | None, touched: tuple[Delegation, ...]) -> None:
-        if len(filter) > LONGEST_CACHED:
-            return
-        if len(self._touched) >= MOST_ANSWERS or self._touched_cuts > MOST_CUTS_CACHED:
-            self._touched.clear()
-            self._touched_cuts = 0
-        self._touched[filter, parent_link] = touched
-        self._touched_cuts += len(touched)
 
     def _is_apart(self, subtree: str, around: str) -> bool:
         between = (p for p in prefixes(subtree, depth(subtree) - 1) if p != around and is_within(p, around))
@@ -395,7 +381,6 @@ class Jurisdiction:
         """A grant or a cut came, or went."""
         self._deepest = max([self._cuts.deepest, *map(depth, self._grants)])
         self._touched.clear()
-        self._touched_cuts = 0
         self._deciders.clear()
 
 

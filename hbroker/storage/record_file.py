@@ -36,7 +36,7 @@ MOST_KEPT: Final = 8
 @dataclass(frozen=True, slots=True)
 class Damage:
     """What was wrong with a file. `offset`, `length`: where in it; both 0: all of it, or it is missing.
-    `kept`: under which name it is now; None: there was nothing to keep."""
+    `kept`: under which name it is now; None: there was nothing to keep, or no room for it."""
 
     path: Path
     offset: int
@@ -212,11 +212,15 @@ class RecordFile:
             self._header = Header(self._kind, 0, True)
 
     def _keep(self) -> Path | None:
-        """Gives the file a second name, under which it stays when it is replaced."""
+        """Gives the file a second name, under which it stays when it is replaced; a copy gets that name where
+        a file can have one alone. None: neither was possible."""
         names = [self.path.with_name(f"{self.path.name}.damaged-{n}") for n in range(1, MOST_KEPT + 1)]
         try:
             kept = next((name for name in names if not self._exists(name)), names[-1])
-            self._disk.link(self.path, kept)
+            try:
+                self._disk.link(self.path, kept)
+            except OSError:
+                replace(kept, [self._disk.read(self.path)], self._disk)
         except OSError:
             return None
         return kept

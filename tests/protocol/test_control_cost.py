@@ -5,7 +5,10 @@ Costs are counted in packets and in calls of the native core, not in time.
 
 from __future__ import annotations
 
+from itertools import cycle, islice, product
 from random import Random
+
+import pytest
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
@@ -22,14 +25,14 @@ from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore, SoleNo
 CHILDREN = 1_000
 
 
-def parent() -> tuple[ScriptedCore, Node]:
+def parent(above: str = "farm", children: int = CHILDREN) -> tuple[ScriptedCore, Node]:
     """A root with so many children, each with a link of its own."""
     core = ScriptedCore()
     node = Node(NodeSettings("root", "", HOME), core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)
     node.start(0)
-    for number in range(CHILDREN):
+    for number in range(children):
         delegation = Delegation(
-            f"farm/{number}", f"n{number}", HERE, 1, 8, LeasePolicy.FENCE, 10_000 + number, SECOND
+            f"{above}/{number}", f"n{number}", HERE, 1, 8, LeasePolicy.FENCE, 10_000 + number, SECOND
         )
         node.jurisdiction.delegate(delegation)
     return core, node
@@ -54,6 +57,26 @@ def test_an_answer_to_many_is_serialised_once() -> None:
         for n, answer in enumerate(answers, 1)
         for unpacked in (pb.Packet.FromString(packet).suback for packet in answer)
     )
+
+
+def test_filters_of_a_deep_tree_are_answered_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger asks in turn for 48 filters, each of which touches all of 10,000 cuts below four levels."""
+    above = ("site", "block", "floor", "room")
+    _, node = parent("/".join(above), 10_000)
+    heads = ["/".join(levels) for levels in product(*((level, "+") for level in above))]
+    filters = [f"{head}/{tail}" for head in heads for tail in ("+", "#", "+/#")]
+    cuts, walked = node.jurisdiction._cuts, list[int]()
+    touched = cuts.touched
+
+    def counted(filter: str) -> list[Delegation]:
+        found = touched(filter)
+        walked.append(len(found))
+        return found
+
+    monkeypatch.setattr(cuts, "touched", counted)
+    for number, filter in enumerate(islice(cycle(filters), 4 * len(filters))):
+        ask(node, number, filter, ("10.9.9.9", 5_000))
+    assert walked == [10_000] * len(filters), "each is worked out once"
 
 
 def test_one_host_cannot_have_more_passed_down_than_its_allowance() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hbroker._native import filter_touches, topic_matches
 from hbroker.config import LeasePolicy
 from hbroker.protocol.cuts import CutTree
-from hbroker.protocol.jurisdiction import LONGEST_CACHED, MOST_ANSWERS, Delegation, Grant, Jurisdiction
+from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.touched import LONGEST_FILTER, MOST_ANSWERS
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
@@ -86,10 +87,10 @@ def test_what_a_filter_touches_is_worked_out_once_until_something_changes() -> N
     assert held.children("#") == first
     for number in range(5_000):
         held.children(f"+/{number}")
-    assert len(held._touched) <= MOST_ANSWERS
-    long = "+/" * LONGEST_CACHED + "#"
+    assert len(held._touched.questions) <= MOST_ANSWERS
+    long = "+/" * LONGEST_FILTER + "#"
     assert len(held.children(long)) == 1_000
-    assert held._touched.keys() <= {
+    assert set(held._touched.questions) <= {
         ("#", None),
         ("+/+/#", None),
         *((f"+/{n}", None) for n in range(1_000)),
@@ -102,10 +103,10 @@ def test_filters_that_differ_in_names_that_nobody_has_are_worked_out_once() -> N
     assert len(answers) == 1
     assert len(held.children("+/x")) == 1_000
     assert {id(held.children(f"no{number}/#")) for number in range(5_000)} == {id(held.children("no/#"))}
-    deep = "/".join("abcdefgh" * LONGEST_CACHED)
+    deep = "/".join("abcdefgh" * LONGEST_FILTER)
     held.delegate(delegation(deep))
     held.children(deep)
-    assert (deep, None) not in held._touched, "what is long is not kept"
+    assert (deep, None) not in held._touched.questions, "what is long is not kept"
 
 
 def tree(*subtrees: str) -> CutTree[Delegation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from contextlib import suppress
 from itertools import count
@@ -86,6 +87,23 @@ def test_no_damage_goes_unnoticed() -> None:
         assert a_file(disk).open(lambda _: len(whole)).is_incomplete
     disk.remove(PATH)
     assert a_file(disk).open(lambda _: len(whole)).is_incomplete
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOTSUP, errno.EMLINK])
+def test_a_damaged_file_is_kept_where_hard_links_are_not_possible(error: int) -> None:
+    class NoLinks(SimulatedDisk):
+        def link(self, source: Path, target: Path) -> None:
+            raise OSError(error, os.strerror(error))
+
+    disk = NoLinks(Random(1))
+    three_records(disk)
+    spoilt = b"\0" + disk.read(PATH)[1:]
+    for number in range(1, 4):
+        disk.damage(PATH, spoilt)
+        (damage,) = a_file(disk).open().damage
+        assert damage.kept == PATH.with_name(f"{PATH.name}.damaged-{number}")
+        disk.crash()
+        assert disk.read(damage.kept) == spoilt
 
 
 def test_what_was_lost_is_forgotten_once_it_matters_no_longer() -> None:

@@ -1,0 +1,70 @@
+"""What is remembered of filters and cuts: bounded, and each set of cuts once."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from hbroker.protocol import touched
+from hbroker.protocol.touched import LONGEST_FILTER, MOST_ANSWERS, TouchedCuts
+
+CUTS = [object() for _ in range(100)]
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(touched, "MOST_CUTS", 100)
+
+
+def test_filters_of_the_same_cuts_share_them() -> None:
+    known: TouchedCuts[object] = TouchedCuts()
+    first = known.keep(("a", None), CUTS)
+    assert all(known.keep((f"a{n}", None), list(CUTS)) is first for n in range(3 * MOST_ANSWERS))
+    assert len(known) == len(CUTS)
+    assert len(known.questions) == MOST_ANSWERS
+    assert known.of(("a", None)) is None
+    assert known.of((f"a{3 * MOST_ANSWERS - 1}", None)) is first
+    assert known.keep(("a", 7), CUTS[:5]) == tuple(CUTS[:5])
+
+
+def test_what_was_not_asked_for_the_longest_is_forgotten() -> None:
+    known: TouchedCuts[object] = TouchedCuts()
+    for n in range(10):
+        known.keep((str(n), None), CUTS[n * 10 : n * 10 + 10])
+    assert known.of(("0", None)) == tuple(CUTS[:10])
+    known.keep(("more", None), CUTS[5:20])
+    assert [question for question, _ in known.questions] == [*"3456789", "0", "more"]
+    assert len(known) == 95
+
+
+def test_a_set_that_is_larger_than_all_may_be_is_kept_by_itself() -> None:
+    known: TouchedCuts[object] = TouchedCuts()
+    known.keep(("a", None), CUTS[:3])
+    many = known.keep(("#", None), CUTS * 2)
+    assert known.of(("#", None)) is many
+    assert known.of(("a", None)) is None
+    known.keep(("a", None), CUTS[:3])
+    assert len(known) == 3
+
+
+def test_what_is_long_is_not_remembered() -> None:
+    known: TouchedCuts[object] = TouchedCuts()
+    assert known.keep(("x" * (LONGEST_FILTER + 1), None), CUTS) == tuple(CUTS)
+    assert len(known) == 0
+
+
+def test_whatever_is_asked_the_answers_are_right_and_the_cuts_are_counted() -> None:
+    random, known = Random(1), TouchedCuts[object]()
+    truth = {
+        (str(n), random.choice((None, 1))): tuple(random.sample(CUTS, random.randrange(60)))
+        for n in range(40)
+    }
+    for _ in range(5_000):
+        question = random.choice(list(truth))
+        found = known.of(question)
+        assert (known.keep(question, truth[question]) if found is None else found) == truth[question]
+        sets = {truth[question] for question in known.questions}
+        assert len(known) == sum(map(len, sets)) <= 100
+        if random.random() < 0.001:
+            known.clear()
