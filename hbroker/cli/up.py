@@ -119,17 +119,16 @@ def _with_key(network: Topology, directory: RunDirectory) -> Topology:
 
 
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
-    """No node of the last run is left: what was delegated to one need not wait for its lease to end.
-
-    What a node delegated to others, which were started elsewhere, it goes on knowing. What orders moved in
-    the last run is forgotten: a network begins as its file says.
-    """
+    """No node of the last run is left. What orders moved in that run is forgotten, too: a network begins as
+    its file says."""
+    from hbroker.runtime.forgetting import forget_the_dead
     from hbroker.runtime.memory import NodeMemory
 
-    for node in network.nodes:
-        memory = NodeMemory(directory.memory_file(node.name), node.subtrees)
-        for damage in memory.forget_the_dead(lambda cut: network.node(cut.node) is not None):
-            print(f"hbroker: {damage}", file=sys.stderr)
+    memories = {
+        node.name: NodeMemory(directory.memory_file(node.name), node.subtrees) for node in network.nodes
+    }
+    for damage in forget_the_dead(memories):
+        print(f"hbroker: {damage}", file=sys.stderr)
 
 
 def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:

@@ -121,18 +121,23 @@ class NodeMemory:
         self._store.touch()
         return recalled
 
-    def forget_the_dead(self, is_dead: Callable[[Delegation], bool]) -> list[Damage]:
-        """Before a network begins: what orders changed counts no more, nor what was delegated to nodes that
-        are dead. What was found damaged. Raises OSError."""
+    def review(self) -> Recalled:
+        """What the last run knew, while this one has not begun. Raises OSError."""
+        recalled, _ = self._read()
+        self._store.close()
+        return recalled
+
+    def begin_anew(self, is_over: Callable[[Delegation], bool]) -> None:
+        """Before a network begins: what orders changed counts no more, nor the delegations that are over.
+        Raises OSError."""
         recalled, _ = self._read()
         if recalled.claims is not None:
             self._files[CLAIMS].replace([])
-        living = [delegation for delegation in recalled.delegations if not is_dead(delegation)]
-        if len(living) < len(recalled.delegations):
-            entries = [_delegation_entry(delegation, ended=False) for delegation in living]
+        kept = [delegation for delegation in recalled.delegations if not is_over(delegation)]
+        if len(kept) < len(recalled.delegations):
+            entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
             self._files[DELEGATIONS].replace(entries, is_incomplete=recalled.forgets_delegations)
         self._store.close()
-        return recalled.damage
 
     def note_delegation(self, delegation: Delegation, ended: bool) -> None:
         """A delegation is about to be made or changed, or has ended."""

@@ -141,7 +141,8 @@ def test_a_network_that_begins_knows_only_the_nodes_of_others() -> None:
         memory.note_delegation(cut, False)
     memory.note_claims(["home/bedroom"])
     memory.flush()
-    assert a_memory(disk).forget_the_dead(lambda cut: cut.node == "k") == []
+    assert a_memory(disk).review() == Recalled([KITCHEN, other], ["home/bedroom"])
+    a_memory(disk).begin_anew(lambda cut: cut.node == "k")
     recalled = a_memory(disk).recall()
     assert (recalled.delegations, recalled.claims) == ([other], None)
 
