@@ -243,7 +243,7 @@ class _Core:
         what did not go on. Of messages for sessions: `accepted`, `delivered`, `expired` (as in `SessionStatus`).
         Gauges: `links`, `sessions` (links that peers opened), `sessions_away`, `publishers` (links that a message came over),
         `queued_messages` (for sessions), `queued_bytes` (on links and in the queues of sessions), `inflight` (messages not yet acknowledged), `waiting` (a client's, for their owner),
-        `subscriptions`, `retained`. `socket.*` and some drops are an `Endpoint`'s alone.
+        `subscriptions`, `retained`, `replays` (subscriptions for which retained messages are still to be sent). `socket.*` and some drops are an `Endpoint`'s alone.
         """
 
     def take_load(self) -> Load | None:
@@ -330,8 +330,15 @@ class _Core:
         An `Endpoint` returns once every worker has it.
         """
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool: ...
-    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
-        """Sends the retained messages that match, for one of the client's listeners, or (0) for all; returns how many (§7.6)."""
+    def send_retained(
+        self, session: int, filter: str, qos: int, listener: int, subtree: str = "", first: str = ""
+    ) -> bool:
+        """Begins to send the retained messages that match, for one of the client's listeners, or (0) for all (§7.6). `subtree`, `first`: those
+        alone that lie there, and do not come before this topic. False: it stopped, since too many sessions wait for theirs, or this one for
+        too many.
+        """
+    def replays(self, subtree: str) -> list[tuple[int, str, int, int, str]]:
+        """What is still to be sent of a subtree: (session, filter, qos, listener, first), as `send_retained` takes it, for handover."""
     def retained(self, subtree: str, less: Sequence[str]) -> list[bytes]:
         """The retained messages at and below a subtree, each a serialised Publish, for handover.
 

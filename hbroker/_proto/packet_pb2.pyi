@@ -693,6 +693,20 @@ class QueuedRecord(_message.Message):
     shared_for: int
     def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., launched: _Optional[bool] = ..., shared_for: _Optional[int] = ...) -> None: ...
 
+class ReplayRecord(_message.Message):
+    __slots__ = ("session", "filter", "qos", "listener", "first")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    filter: str
+    qos: Qos
+    listener: int
+    first: str
+    def __init__(self, session: _Optional[int] = ..., filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., listener: _Optional[int] = ..., first: _Optional[str] = ...) -> None: ...
+
 class SeenRecord(_message.Message):
     __slots__ = ("publisher", "floor", "words")
     PUBLISHER_FIELD_NUMBER: _ClassVar[int]
@@ -736,7 +750,7 @@ class GatheringRecord(_message.Message):
     def __init__(self, subtree: _Optional[str] = ..., remaining_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Transfer(_message.Message):
-    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering")
+    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering", "replays")
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -749,6 +763,7 @@ class Transfer(_message.Message):
     CUTS_FIELD_NUMBER: _ClassVar[int]
     WILLS_FIELD_NUMBER: _ClassVar[int]
     GATHERING_FIELD_NUMBER: _ClassVar[int]
+    REPLAYS_FIELD_NUMBER: _ClassVar[int]
     subtree: str
     epoch: int
     phase: TransferPhase
@@ -761,4 +776,5 @@ class Transfer(_message.Message):
     cuts: _containers.RepeatedCompositeFieldContainer[CutRecord]
     wills: _containers.RepeatedCompositeFieldContainer[WillRecord]
     gathering: _containers.RepeatedCompositeFieldContainer[GatheringRecord]
-    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ..., gathering: _Optional[_Iterable[_Union[GatheringRecord, _Mapping[str, object]]]] = ...) -> None: ...
+    replays: _containers.RepeatedCompositeFieldContainer[ReplayRecord]
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ..., gathering: _Optional[_Iterable[_Union[GatheringRecord, _Mapping[str, object]]]] = ..., replays: _Optional[_Iterable[_Union[ReplayRecord, _Mapping[str, object]]]] = ...) -> None: ...

@@ -18,7 +18,7 @@ from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.records import Inheritance, Keeper, Record, cut_record
-from hbroker.protocol.subscribers import Subscription, record_of
+from hbroker.protocol.subscribers import MOST_QOS, Subscription, record_of
 from hbroker.protocol.subscribing import Subscribing
 
 __all__ = ["Estate", "ended"]
@@ -75,6 +75,13 @@ class Estate:
             found["gathering", part.subtree] = part
         return found
 
+    def replays(self, subtree: str) -> Iterator[pb.ReplayRecord]:
+        """What sessions are still to be sent of what is retained in the subtree."""
+        for session, filter, qos, listener, first in self._core.replays(subtree):
+            yield pb.ReplayRecord(
+                session=session, filter=filter, qos=pb.Qos.Name(qos), listener=listener, first=first
+            )
+
     def held_below(self, subtree: str) -> list[str]:
         """What is no part of a subtree that moves: smaller ones, which this node has from others."""
         return self._jurisdiction.held_below(subtree)
@@ -107,6 +114,11 @@ class Estate:
         self._subscribing.take_over(subtree, list(inheritance.subscriptions.values()))
         if inheritance.queued or inheritance.seen:
             self._core.import_records(inheritance.queued, inheritance.seen)
+        for replay in inheritance.replays.values():
+            qos = min(replay.qos, MOST_QOS)
+            self._core.send_retained(
+                replay.session, replay.filter, qos, replay.listener, subtree, replay.first
+            )
 
     def sweep(self, given: Sequence[str]) -> None:
         """A grant is gone without a handover: what concerns nothing that is left is dropped. `given`: the

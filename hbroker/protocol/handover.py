@@ -294,6 +294,7 @@ class Giving:
         retained = dict.fromkeys(self._core.retained(self._subtree, self._less))
         changed += [message for message in retained if message not in self._sent_retained]
         changed += _cleared(self._sent_retained, retained)
+        changed += self._estate.replays(self._subtree)
         queued, seen = self._core.export_subtree(self._subtree, self._less)
         self.exported += map(pb.QueuedRecord.FromString, queued)
         self.exported += map(pb.SeenRecord.FromString, seen)

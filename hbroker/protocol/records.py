@@ -1,8 +1,8 @@
 """What moves with a subtree, as the packets that carry it and as the new owner collects it (§5.4).
 
 A record names one thing that there is: a subscription, a session, a retained message, a message that waits,
-which messages were seen, a cut, a will, a part that is gathering. A later record of the same thing replaces
-the one before; one without its substance (an address, a payload) takes it back.
+which messages were seen, a cut, a will, a part that is gathering, what is left of a replay. A later record
+of the same thing replaces the one before; one without its substance (an address, a payload) takes it back.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ Record: TypeAlias = (
     | pb.CutRecord
     | pb.WillRecord
     | pb.GatheringRecord
+    | pb.ReplayRecord
 )
 """One thing that moves; bytes: a retained message, as a serialised `Publish`."""
 
@@ -53,6 +54,7 @@ _FIELD_OF: Final[dict[type, str]] = {
     pb.CutRecord: "cuts",
     pb.WillRecord: "wills",
     pb.GatheringRecord: "gathering",
+    pb.ReplayRecord: "replays",
 }
 
 
@@ -86,6 +88,8 @@ class Inheritance:
     """By subtree."""
     gathering: dict[str, pb.GatheringRecord] = field(default_factory=dict)
     """By subtree."""
+    replays: dict[tuple[int, str, int], pb.ReplayRecord] = field(default_factory=dict)
+    """By session, filter and listener."""
     queued: list[bytes] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
     most: int = MOST_RECORDS
@@ -104,6 +108,9 @@ class Inheritance:
             self._replace(self.cuts, cut.cut.subtree, cut, cut.cut.HasField("address"))
         for part in transfer.gathering:
             self._replace(self.gathering, part.subtree, part, bool(part.remaining_us))
+        for replay in transfer.replays:
+            key = replay.session, replay.filter, replay.listener
+            self._replace(self.replays, key, replay, filter_is_valid(replay.filter))
         self._append(self.queued, transfer.queued)
         self._append(self.seen, transfer.seen)
 

@@ -274,9 +274,20 @@ class Subscribing:
         """SUBACK within a session, and what was retained."""
         for packet in self._with_children(ack):
             self._core.send(link, packet)
+        is_there = ack.active and self._subscribers.get(session, (request.group, request.filter)) is not None
         # §6.5: nobody knows which member of a group is to have what was retained.
-        if ack.active and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
-            self._core.send_retained(session, request.filter, request.qos, request.listener)
+        if is_there and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
+            is_taken = self._core.send_retained(session, request.filter, request.qos, request.listener)
+            if not is_taken:
+                self._refuse(session, link, request)
+
+    def _refuse(self, session: int, link: int, request: pb.Subscribe) -> None:
+        """§7.6: too much that is retained waits already. The subscription ends, and its client is told."""
+        key = request.group, request.filter
+        self._remove(session, key)
+        ack = self._ack(0, key, request.qos)
+        ack.reason = Reason.REASON_QUOTA_EXCEEDED
+        self._core.send(link, pack(ack))
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter

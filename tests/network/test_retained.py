@@ -9,7 +9,7 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.outcome import Published, Subscribed
 from hbroker.protocol.terms import SessionTerms
-from hbroker.sim.network import ClientHost
+from hbroker.sim.network import ClientHost, NodeHost
 from hbroker.sim.network.paths import Faults
 from tests.network.networks import HOME, Tree
 
@@ -168,3 +168,72 @@ def test_a_node_that_hands_back_a_part_of_what_it_owns_keeps_what_is_retained_th
     reader = tree.client("reader")
     complete(tree, reader, reader.subscribe("home/bedroom/+", qos=1))
     assert [message.payload for message in reader.messages] == [b"kept"]
+
+
+def with_many(seed: int, rooms: tuple[str, ...], each: int) -> tuple[Tree, ClientHost, list[str]]:
+    """A node that keeps so many messages for each room of the house, a client, and the topics."""
+    tree = Tree.grow(seed, ["home"])
+    topics = [f"home/{room}/{number}" for room in rooms for number in range(each)]
+    messages = [
+        pb.Publish(
+            topic=topic,
+            payload=b"kept" * 150,
+            publisher=1,
+            sequence=number,
+            qos="QOS_AT_LEAST_ONCE",
+            retain=True,
+        )
+        for number, topic in enumerate(topics, start=1)
+    ]
+    assert tree.nodes["home"].engine.take_retained([message.SerializeToString() for message in messages]) == 0
+    return tree, tree.client("reader", SessionTerms("reader", expiry_s=600)), topics
+
+
+def stop_within(tree: Tree, client: ClientHost, node: NodeHost) -> None:
+    """Stops a client when a part of what is retained is on its way to it."""
+    tree.world.run_until(lambda: node.engine.counters()["replays"] == 1)
+    client.stop()
+    tree.world.run(SECOND // 10)
+    assert node.engine.counters()["replays"] == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_is_left_of_a_replay_goes_where_its_subtree_goes(qos: int) -> None:
+    tree, client, topics = with_many(41, ("bedroom", "kitchen", "porch"), 6_000)
+    home = tree.nodes["home"]
+    wanted = client.subscribe("home/#", qos=qos)
+    stop_within(tree, client, home)
+    kitchen = tree.join("home/kitchen")
+    assert (home.engine.counters()["replays"], kitchen.engine.counters()["replays"]) == (1, 1)
+    client.go_on()
+    complete(tree, client, wanted)
+    tree.world.run(5 * SECOND)
+    assert taken(client) == once(wanted, topics=tuple(topics))
+    assert sum(node.engine.counters()["replays"] for node in (home, kitchen)) == 0
+
+
+def test_what_is_left_of_a_replay_comes_back_with_its_subtree() -> None:
+    tree, client, topics = with_many(42, ("bedroom", "kitchen", "porch"), 6_000)
+    home = tree.nodes["home"]
+    wanted = client.subscribe("home/#", qos=1)
+    stop_within(tree, client, home)
+    kitchen = tree.join("home/kitchen")
+    tree.leave(kitchen)
+    assert home.engine.counters()["replays"] == 2, "of all, and of what came back"
+    client.go_on()
+    complete(tree, client, wanted)
+    tree.world.run(5 * SECOND)
+    assert taken(client) == once(wanted, topics=tuple(topics))
+    assert home.engine.counters()["replays"] == 0
+
+
+def test_a_replay_ends_where_its_subscription_does() -> None:
+    tree, client, topics = with_many(43, ("bedroom",), 12_000)
+    home = tree.nodes["home"]
+    wanted = client.subscribe("home/#", qos=1)
+    stop_within(tree, client, home)
+    client.go_on()
+    client.unsubscribe(wanted)
+    tree.world.run_until(lambda: home.engine.counters()["replays"] == 0)
+    tree.world.run(SECOND)
+    assert len(client.messages) < len(topics)

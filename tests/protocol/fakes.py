@@ -40,6 +40,9 @@ class FakeCore:
         self.subscriptions: dict[tuple[int, str], int] = {}
         self.messages: dict[str, bytes] = {}
         self.retained_sent: list[tuple[int, str, int]] = []
+        self.retained_parts: list[tuple[str, str]] = []
+        """For each: the subtree and the first topic that were asked for."""
+        self.left_to_replay: list[tuple[int, str, int, int, str]] = []
         self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
         """Serialised QueuedRecords and SeenRecords."""
         self.open_messages = 0
@@ -160,9 +163,15 @@ class FakeCore:
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
         return self.subscriptions.pop((session, filter), None) is not None
 
-    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
+    def send_retained(
+        self, session: int, filter: str, qos: int, listener: int, subtree: str = "", first: str = ""
+    ) -> bool:
         self.retained_sent.append((session, filter, listener))
-        return sum(topic_matches(filter, topic) for topic in self.messages)
+        self.retained_parts.append((subtree, first))
+        return True
+
+    def replays(self, subtree: str) -> list[tuple[int, str, int, int, str]]:
+        return self.left_to_replay
 
     def retained(self, subtree: str, less: Sequence[str]) -> list[bytes]:
         return [m for topic, m in self.messages.items() if _is_of(topic, subtree, less)]

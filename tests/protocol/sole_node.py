@@ -32,6 +32,7 @@ class ScriptedCore:
         self.ended: list[tuple[int, str]] = []
         self.subscriptions: dict[tuple[int, str, str], dict[str, Any]] = {}
         self.retained_sent: list[tuple[int, str, int]] = []
+        self.takes_replays = True
         self.adopted: list[tuple[int, Address]] = []
         self.closed: list[int] = []
         self.one_sided: set[int] = set()
@@ -90,9 +91,14 @@ class ScriptedCore:
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool:
         return self.subscriptions.pop((session, group, filter), None) is not None
 
-    def send_retained(self, session: int, filter: str, qos: int, listener: int) -> int:
+    def send_retained(
+        self, session: int, filter: str, qos: int, listener: int, subtree: str = "", first: str = ""
+    ) -> bool:
         self.retained_sent.append((session, filter, listener))
-        return 0
+        return self.takes_replays
+
+    def replays(self, subtree: str) -> list[tuple[int, str, int, int, str]]:
+        return []
 
     def sessions(self, most: int) -> list[Any]:
         return self.accounts[:most]

@@ -78,6 +78,12 @@ def test_suback_waits_until_the_subscription_is_on_the_disk() -> None:
     notes.durable = 1
     sole.pass_time(0.001)
     assert [body.request for _, body in sole.core.sent if isinstance(body, pb.SubAck)] == [1, 2]
+    assert not sole.core.retained_sent, "it has ended meanwhile"
+    notes.written = 2
+    assert sole.tell(link, pb.Subscribe(request=3, filter="a/#")) is None
+    assert not sole.core.retained_sent
+    notes.durable = 2
+    sole.pass_time(0.001)
     assert sole.core.retained_sent == [(7, "a/#", 0)]
 
 

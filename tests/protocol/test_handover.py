@@ -55,6 +55,7 @@ class Things(Estate):
         self.subscriptions: list[Subscription] = []
         self.cuts: dict[str, Delegation] = {}
         self.held: list[str] = []
+        self.replaying: list[pb.ReplayRecord] = []
 
     def slow(self, subtree: str) -> Iterator[Record]:
         return map(record_of, self.subscriptions)
@@ -65,6 +66,9 @@ class Things(Estate):
 
     def held_below(self, subtree: str) -> list[str]:
         return self.held
+
+    def replays(self, subtree: str) -> Iterator[pb.ReplayRecord]:
+        return iter(self.replaying)
 
     def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
         return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
@@ -136,6 +140,19 @@ def cut(subtree: str, node: str, epoch: int = 1) -> Delegation:
 def queued(number: int) -> bytes:
     publish = pb.Publish(topic="a/x", publisher=1, sequence=number, payload=b"p" * 100).SerializeToString()
     return pb.QueuedRecord(session=1, publish=publish, qos="QOS_AT_LEAST_ONCE").SerializeToString()
+
+
+def test_what_is_left_of_a_replay_arrives_before_the_right_to_serve() -> None:
+    ends = Ends()
+    ends.begin()
+    ends.things.replaying = [
+        pb.ReplayRecord(session=1, filter="a/#", qos="QOS_AT_LEAST_ONCE", listener=2, first="a/m"),
+        pb.ReplayRecord(session=1, filter="a/#", listener=3),
+        pb.ReplayRecord(session=1, filter="a/#/b", listener=3),
+    ]
+    ends.stop_serving()
+    ends.commit()
+    assert list(ends.taking.inheritance.replays.values()) == ends.things.replaying[:2]
 
 
 def test_what_changes_during_the_handover_arrives_before_the_right_to_serve() -> None:

@@ -187,6 +187,22 @@ def test_a_session_whose_queue_overflowed_is_gone_and_its_client_is_told() -> No
     assert not node.subscribe(link, "a", session_expiry_s=60).resumed, "it begins anew"
 
 
+def test_a_subscription_for_which_too_much_that_is_retained_waits_ends_and_its_client_is_told() -> None:
+    node = SoleNode()
+    link = node.link_up(S)
+    node.subscribe(link, "home/+")
+    node.core.takes_replays = False
+    node.core.sent.clear()
+    node.tell(link, pb.Subscribe(request=5, filter="home/#", qos="QOS_AT_LEAST_ONCE"))
+    acks = [body for at, body in node.core.sent if at == link and isinstance(body, pb.SubAck)]
+    assert [(ack.request, ack.active, ack.reason) for ack in acks] == [
+        (5, True, Reason.REASON_SUCCESS),
+        (0, False, Reason.REASON_QUOTA_EXCEEDED),
+    ]
+    assert {s.filter for s in node.node.subscribers} == {"home/+"}
+    assert (S, "", "home/#") not in node.core.subscriptions
+
+
 def test_a_session_for_which_there_is_no_room_is_refused() -> None:
     node = SoleNode()
     link = node.link_up(S)

@@ -22,6 +22,7 @@ use crate::engine::counters::Drop;
 use crate::engine::event::{Event, Message};
 use crate::engine::forward::retain;
 use crate::engine::outlet::Handoff;
+use crate::engine::replay::Request;
 use crate::engine::session::Status;
 use crate::engine::session_queue::Bounds;
 use crate::engine::subscribing::Opened;
@@ -31,6 +32,7 @@ use crate::link_id::{LinkId, MemberId, SessionKey};
 use crate::load::Taker;
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
+use crate::tables::retained::{Wanted, runs};
 use crate::tables::trie::Subscriber;
 use crate::topic::Region;
 use crate::wire::{self, Body, PacketView, QueuedRecord};
@@ -260,27 +262,41 @@ impl Core {
         self.on(key.worker(), |engine, now| engine.unsubscribe(now, filter, group, key))
     }
 
-    /// Sends the retained messages that match; how many there were.
-    pub fn send_retained(&self, session: u64, filter: &str, qos: u8, listener: u64) -> usize {
-        self.session_key(session).map_or(0, |key| {
-            self.on(key.worker(), |engine, now| engine.send_retained(now, key, filter, qos, listener))
-        })
+    /// Begins to send a session the retained messages that match. False: it stopped, since too many wait for theirs already.
+    pub fn send_retained(&self, session: u64, request: Request<'_>) -> bool {
+        self.session_key(session)
+            .is_none_or(|key| self.on(key.worker(), |engine, now| engine.send_retained(now, key, request)))
     }
 
-    /// The retained messages of a region, each part a serialised `Publish`.
+    /// Calls `with` for each session that is still to get retained messages of a subtree, with what is left to be asked for.
+    pub fn replays(&self, subtree: &str, mut with: impl FnMut(u64, Request<'_>)) {
+        self.each(|engine, _| engine.replays(subtree, &mut with));
+    }
+
+    /// The retained messages of a region, each part a serialised `Publish`. Those that are kept or cleared meanwhile may be missing or not.
     pub fn retained(&self, region: Region<'_>) -> Vec<Vec<u8>> {
-        let now = self.now();
-        let mut retained = self.shared.retained.lock();
-        retained.expire(now);
-        retained.within(region).flat_map(|(_, parts)| parts).map(|field| wire::message_of(field)).collect()
+        let (now, wanted) = (self.now(), Wanted::Region(region));
+        let mut messages = Vec::new();
+        let mut next = Some(wanted.first());
+        while let Some(place) = next {
+            let batch = {
+                let mut retained = self.shared.retained.lock();
+                retained.set_time(now);
+                retained.read(wanted, u64::MAX, &place)
+            };
+            messages.extend(batch.pieces.iter().map(|piece| wire::message_of(&piece.field)));
+            next = batch.rest;
+        }
+        messages
     }
 
     /// Takes retained messages over; how many there was no room for.
     pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
         let now = self.now();
-        let mut retained = self.shared.retained.lock();
-        let mut kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
-            Ok(PacketView { body: Body::Publish(publish), .. }) => retain(now, &mut retained, &publish),
+        let kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
+            Ok(PacketView { body: Body::Publish(publish), .. }) => {
+                retain(now, &mut self.shared.retained.lock(), &publish)
+            }
             _ => false,
         };
         messages.iter().filter(|message| !kept(message)).count()
@@ -288,7 +304,11 @@ impl Core {
 
     /// Drops the retained messages of a region.
     pub fn drop_retained(&self, region: Region<'_>) {
-        self.shared.retained.lock().drop_within(region);
+        self.shared.retained.lock().drop_unfinished(region);
+        for (from, to) in runs(region) {
+            self.shared.retained.lock().drop_run(&from, to.as_deref());
+        }
+        self.on(0, Engine::tidy_retained);
     }
 
     /// How many messages of a region have a publisher that waits for its PUBACK, or are with a connected subscriber that did not answer yet.

@@ -43,6 +43,7 @@ pub mod progress;
 pub mod publisher;
 pub mod rate;
 mod refusals;
+pub mod replay;
 pub mod routes;
 mod run;
 mod sending;
@@ -125,7 +126,7 @@ impl Shared {
         let directory = if workers > 1 { Directory::new(config.seed) } else { Directory::of_one() };
         Self {
             directory: Arc::new(directory),
-            retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes))),
+            retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes, config.seed))),
             standings: Arc::new(Standings::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
             opened: Arc::default(),
@@ -245,6 +246,7 @@ impl Engine {
         }
         self.resume_paused(now);
         self.expire_waiting(now);
+        self.tend_retained(now);
         if now >= self.out.sessions.next_look() {
             self.look(now);
         }
@@ -266,10 +268,15 @@ impl Engine {
             buffer.extend_from_slice(&datagram);
             counted.commit(&destination, start);
         }
-        let departed = &mut self.departed;
+        let (departed, side) = (&mut self.departed, &mut self.side);
         links.drain_touched(now, |entry| {
             let is_left = entry.link.poll_transmit(now, &mut counted);
             entry.timed.take_departed(&entry.link, departed);
+            if std::mem::take(&mut entry.awaits_room)
+                && let (Side::Node(forwarder), Some(session)) = (&mut *side, entry.subscriber)
+            {
+                forwarder.replays.resume(now, session);
+            }
             is_left
         });
     }
@@ -279,7 +286,7 @@ impl Engine {
         let links = self.out.links.next_timeout().unwrap_or(Micros::MAX);
         let waiting = match &self.side {
             Side::Client(client) => client.next_timeout(),
-            Side::Node(_) => Micros::MAX,
+            Side::Node(forwarder) => forwarder.next_timeout(),
         };
         let deadline = links.min(self.housekeeping).min(self.out.sessions.next_look()).min(waiting);
         (deadline != Micros::MAX).then_some(deadline)
@@ -342,7 +349,9 @@ impl Engine {
         let mut left =
             vec![("loose", self.loose.len()), ("handoffs", self.out.handoffs.len()), ("links", links)];
         match &self.side {
-            Side::Node(forwarder) => left.push(("open", forwarder.open_messages())),
+            Side::Node(forwarder) => {
+                left.extend([("open", forwarder.open_messages()), ("replays", forwarder.replays.len())]);
+            }
             Side::Client(client) => {
                 left.extend([("waiting", client.waiting()), ("in flight", client.publisher.in_flight())]);
             }
@@ -356,7 +365,9 @@ impl Engine {
             && self.out.handoffs.is_empty()
             && self.out.links.iter().filter_map(Place::link).all(Link::is_drained)
             && match &self.side {
-                Side::Node(forwarder) => forwarder.open_messages() == 0,
+                Side::Node(forwarder) => {
+                    forwarder.open_messages() == 0 && forwarder.replays.due() == Micros::MAX
+                }
                 Side::Client(client) => client.beaten.gathered() == 0 && client.publisher.is_drained(),
             }
     }

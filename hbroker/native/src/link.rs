@@ -354,6 +354,12 @@ impl Link {
         Ok(())
     }
 
+    /// Whether a message to be sent once finds room, and leaves most of it to others.
+    pub fn has_room_for_copy(&self, bytes: usize) -> bool {
+        let queued = self.queued_bytes();
+        queued == 0 || 4 * (queued + bytes) <= self.config.queue_bytes
+    }
+
     /// Whether a message to be delivered finds room.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.deliveries.is_empty() || self.deliveries.bytes() + bytes <= self.config.queue_bytes

@@ -531,6 +531,17 @@ pub mod queued_record {
     pub const CHECKS: Checks = &[(GROUP, Check::Utf8)];
 }
 
+pub mod replay_record {
+    use super::{Check, Checks};
+
+    pub const SESSION: u32 = 0x09;
+    pub const FILTER: u32 = 0x12;
+    pub const QOS: u32 = 0x18;
+    pub const LISTENER: u32 = 0x20;
+    pub const FIRST: u32 = 0x2a;
+    pub const CHECKS: Checks = &[(FILTER, Check::Utf8), (FIRST, Check::Utf8)];
+}
+
 pub mod seen_record {
     use super::{Check, Checks};
 
@@ -584,6 +595,7 @@ pub mod transfer {
     pub const CUTS: u32 = 0x52;
     pub const WILLS: u32 = 0x5a;
     pub const GATHERING: u32 = 0x82;
+    pub const REPLAYS: u32 = 0x92;
     pub const CHECKS: Checks = &[
         (SUBTREE, Check::Utf8),
         (SUBSCRIPTIONS, Check::Message(super::subscription_record::CHECKS)),
@@ -593,5 +605,6 @@ pub mod transfer {
         (CUTS, Check::Message(super::cut_record::CHECKS)),
         (WILLS, Check::Message(super::will_record::CHECKS)),
         (GATHERING, Check::Message(super::gathering_record::CHECKS)),
+        (REPLAYS, Check::Message(super::replay_record::CHECKS)),
     ];
 }

@@ -71,6 +71,18 @@ pub fn filter_touches(filter: &str, subtree: &str) -> bool {
     true
 }
 
+/// What matches of a subtree, which the filter touches: as a filter.
+pub fn filter_within(filter: &str, subtree: &str) -> String {
+    if subtree.is_empty() {
+        return filter.to_owned();
+    }
+    let mut wanted = filter.split('/');
+    if subtree.split('/').any(|_| wanted.next() == Some("#")) {
+        return format!("{subtree}/#");
+    }
+    wanted.fold(subtree.to_owned(), |path, level| format!("{path}/{level}"))
+}
+
 /// Whether a topic, or a subtree, lies at or below `subtree`.
 pub fn is_within(path: &str, subtree: &str) -> bool {
     match path.as_bytes().strip_prefix(subtree.as_bytes()) {

@@ -218,6 +218,7 @@ impl Engine {
             Side::Node(node) => {
                 with("inflight", node.open_messages() as u64);
                 with("holds", self.out.holds.len() as u64);
+                with("replays", node.replays.len() as u64);
             }
             Side::Client(client) => {
                 with("inflight", client.publisher.in_flight() as u64);

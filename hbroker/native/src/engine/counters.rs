@@ -56,6 +56,8 @@ pub enum Drop {
     InvalidRecord,
     /// A retained message that the store had no room for.
     RetainedFull,
+    /// What was left of the retained messages for a subscription whose session waits for too many already (§7.6).
+    ReplaysFull,
     /// A message that nobody read in time at this client.
     InboxFull,
     /// A part of a message whose other parts never came, or had no room.
@@ -78,7 +80,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 34] = [
+const DROPS: [&str; 35] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -103,6 +105,7 @@ const DROPS: [&str; 34] = [
     "regrouped",
     "invalid_record",
     "retained_full",
+    "replays_full",
     "inbox_full",
     "incomplete",
     "expired",

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -17,6 +16,7 @@ use crate::engine::ledger::Span;
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Handoff, Outlet, Target, Targets};
 use crate::engine::parcel::{Consignment, Parcel, Passage, publish_of};
+use crate::engine::replay::Replays;
 use crate::engine::routes::{Refusal, Routes};
 use crate::engine::sharing::Sharing;
 use crate::keyed::Keyed;
@@ -26,7 +26,7 @@ use crate::tables::jurisdiction::Decision;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
-use crate::wire::{Body, MeantFor, PacketView, PublishView};
+use crate::wire::{MeantFor, PublishView};
 
 /// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 65_536;
@@ -38,6 +38,9 @@ pub struct Forwarder {
     worker: u8,
     pub routes: Routes,
     pub retained: Arc<Mutex<RetainedStore>>,
+    pub replays: Replays,
+    /// Since when something in the store waits to be freed, as far as this worker knows; `Micros::MAX`: nothing does.
+    untidy_since: Micros,
     pub window: DuplicateWindow,
     pub distribution: Distribution,
     sharing: Sharing,
@@ -51,6 +54,8 @@ impl Forwarder {
             worker,
             routes: Routes::new(seed),
             retained,
+            replays: Replays::default(),
+            untidy_since: Micros::MAX,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker),
             sharing: Sharing::new(Keyed::new(seed)),
@@ -77,7 +82,7 @@ impl Forwarder {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, window, distribution, sharing, .. } = self;
+        let Self { routes, retained, untidy_since, window, distribution, sharing, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
@@ -103,8 +108,14 @@ impl Forwarder {
         }
         out.counters.messages_in += 1;
         let docket = Docket::arrives(&mut out.load, now, publish, route.mark);
-        if publish.retain && !retain(now, &mut retained.lock(), publish) {
-            out.counters.drop(Drop::RetainedFull);
+        if publish.retain {
+            let mut retained = retained.lock();
+            if !retain(now, &mut retained, publish) {
+                out.counters.drop(Drop::RetainedFull);
+            }
+            if retained.is_untidy() {
+                *untidy_since = now.min(*untidy_since);
+            }
         }
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
@@ -240,26 +251,16 @@ impl Forwarder {
         }
     }
 
-    /// Sends what is retained and matches, and says how many messages that was.
-    pub fn send_retained(
-        &mut self,
-        now: Micros,
-        session: SessionKey,
-        filter: &str,
-        qos: u8,
-        listener: u64,
-        out: &mut Outlet,
-    ) -> usize {
-        let mut sent = 0;
+    /// Frees some of what the store keeps no more.
+    pub fn tidy_retained(&mut self, now: Micros) {
         let mut retained = self.retained.lock();
-        retained.expire(now);
-        retained.for_each_match(filter, |_, parts| {
-            sent += 1;
-            for field in parts {
-                send_retained_part(now, session, field, qos, listener, out);
-            }
-        });
-        sent
+        retained.set_time(now);
+        self.untidy_since = if retained.tidy() { now } else { Micros::MAX };
+    }
+
+    /// When its replays go on, or the store is to be tidied; `Micros::MAX`: nothing is left to do.
+    pub fn next_timeout(&self) -> Micros {
+        self.replays.due().min(self.untidy_since)
     }
 
     /// Messages taken over and not yet acknowledged.
@@ -275,7 +276,7 @@ pub fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
 
 /// Keeps a message as its topic's retained one; false where there is no room.
 pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
-    retained.expire(now);
+    retained.set_time(now);
     let clears = publish.payload.is_empty() && publish.fragment.is_none();
     let part = RetainedPart {
         topic: publish.topic,
@@ -287,25 +288,4 @@ pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
     !matches!(retained.offer(part), Offer::Refused)
-}
-
-fn send_retained_part(
-    now: Micros,
-    session: SessionKey,
-    field: &[u8],
-    qos: u8,
-    listener: u64,
-    out: &mut Outlet,
-) {
-    // A field was checked when it came in; what does not parse any more cannot have been stored.
-    let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(field) else {
-        return;
-    };
-    let qos = qos.min(publish.qos);
-    if qos == 0 {
-        out.offer_copy(session, field, Some(MeantFor::Listener(listener)), &Docket::of(&publish));
-    } else {
-        let parcel = Parcel::new(&publish, Bytes::copy_from_slice(field));
-        out.offer(now, session, Parcel { qos, meant_for: Some(MeantFor::Listener(listener)), ..parcel });
-    }
 }

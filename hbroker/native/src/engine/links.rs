@@ -59,6 +59,8 @@ pub struct Entry {
     pub timed: Timed,
     /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
     pub stalled: bool,
+    /// Its session's replays pause until there is room (§7.6).
+    pub awaits_room: bool,
     /// How many sessions hold its publisher back (§7.7).
     pub holds: u32,
     /// Its publisher was told to send nothing more.
@@ -97,6 +99,7 @@ impl Entry {
             subscriber: None,
             timed: Timed::default(),
             stalled: false,
+            awaits_room: false,
             holds: 0,
             is_held_back: false,
             early: Held::default(),

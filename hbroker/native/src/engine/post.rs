@@ -8,7 +8,7 @@ use crate::broken::Defect;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::holds::Hold;
 use crate::engine::ledger::Tickets;
-use crate::engine::links::Entry;
+use crate::engine::links::{Entry, Place};
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Outlet, Target};
 use crate::engine::parcel::{Consignment, Parcel};
@@ -20,6 +20,9 @@ use crate::load::Load;
 use crate::prefix::Prefix;
 use crate::tables::groups::Fitness;
 use crate::wire::{MeantFor, PubAckView};
+
+/// Retained messages wait only in this part of a session's queue.
+const RETAINED_SHARE: usize = 16;
 
 /// What came of messages on their way, to be settled.
 #[derive(Default)]
@@ -141,6 +144,31 @@ impl Outlet {
             sessions.watch(now, target.session);
         }
         Some(is_held)
+    }
+
+    /// Whether a session takes a retained message of so many bytes now: beside what it takes at once no more of them wait than a small part of
+    /// its queue (§7.6).
+    pub fn has_room_for_retained(&self, key: SessionKey, qos: u8, bytes: usize) -> bool {
+        let Some(session) = self.sessions.get(key).filter(|session| session.is_ready()) else {
+            return false;
+        };
+        // A link at rest has nothing queued.
+        let link = session.link.and_then(|link| self.links.get(link)).and_then(Place::link);
+        if qos == 0 {
+            return link.is_none_or(|link| link.has_room_for_copy(bytes));
+        }
+        let goes_at_once = session.queue.is_empty()
+            && session.has_credit(bytes)
+            && link.is_none_or(|link| link.has_room(bytes));
+        goes_at_once || !session.queue.is_fuller_than(RETAINED_SHARE) && !self.sessions.is_half_full()
+    }
+
+    /// A session's replays go on when its link has been looked at, or there is another one.
+    pub fn await_room(&mut self, key: SessionKey) {
+        let link = self.sessions.get(key).and_then(|session| session.link);
+        if let Some(entry) = link.and_then(|link| self.links.get_mut(link)) {
+            entry.awaits_room = true;
+        }
     }
 
     /// A message for a session outlived its expiry before it came here.

@@ -180,7 +180,8 @@ impl SessionQueue {
         parcel
     }
 
-    fn is_fuller_than(&self, parts: usize) -> bool {
+    /// Whether more than this part of its bounds waits.
+    pub fn is_fuller_than(&self, parts: usize) -> bool {
         parts * self.parcels.len() > self.bounds.messages || parts * self.bytes > self.bounds.bytes
     }
 }

@@ -13,6 +13,7 @@ use crate::engine::forward::Forwarder;
 use crate::engine::links::Entry;
 use crate::engine::outlet::Handoff;
 use crate::engine::post::Ended;
+use crate::engine::replay::Request;
 use crate::engine::session::{Session, Status};
 use crate::engine::session_queue::Bounds;
 use crate::link_id::{LinkId, SessionKey};
@@ -111,6 +112,9 @@ impl Engine {
             return false;
         };
         let was_there = forwarder.routes.unsubscribe(filter, group, session);
+        if group.is_empty() {
+            forwarder.replays.forget(session, filter, None);
+        }
         if was_there && !group.is_empty() {
             let id = shared_id(group, filter);
             let left = self.out.take(session, Drop::Regrouped, |parcel| {
@@ -128,21 +132,41 @@ impl Engine {
         self.node(|node| node.routes.forget_session(session));
     }
 
-    /// Sends the retained messages that match, for one of the subscriber's listeners or (0) for all; how many there were.
-    pub fn send_retained(
-        &mut self,
-        now: Micros,
-        session: SessionKey,
-        filter: &str,
-        qos: u8,
-        listener: u64,
-    ) -> usize {
+    /// Begins to send a session the retained messages that it asks for. False: it stopped, since too many wait for theirs already.
+    pub fn send_retained(&mut self, now: Micros, session: SessionKey, request: Request<'_>) -> bool {
         let Side::Node(forwarder) = &mut self.side else {
-            return 0;
+            return true;
         };
-        let sent = forwarder.send_retained(now, session, filter, qos, listener, &mut self.out);
+        let is_taken = forwarder.replay(now, session, request, &mut self.out);
         self.tie_up(now);
-        sent
+        is_taken
+    }
+
+    /// Takes a step of what the store of retained messages is to do: of a replay, and of tidying.
+    pub(super) fn tend_retained(&mut self, now: Micros) {
+        let Side::Node(forwarder) = &mut self.side else {
+            return;
+        };
+        if forwarder.replays.due() <= now {
+            forwarder.step_replays(now, &mut self.out);
+        } else if forwarder.next_timeout() <= now {
+            forwarder.tidy_retained(now);
+        }
+        self.tie_up(now);
+    }
+
+    /// The store has something to free.
+    pub fn tidy_retained(&mut self, now: Micros) {
+        self.node(|node| node.tidy_retained(now));
+    }
+
+    /// Calls `with` for each session that is still to get retained messages of a subtree, with what is left to be asked for.
+    pub fn replays(&self, subtree: &str, mut with: impl FnMut(u64, Request<'_>)) {
+        if let Side::Node(forwarder) = &self.side {
+            for (key, request) in forwarder.replays.within(subtree) {
+                self.out.sessions.get(key).into_iter().for_each(|session| with(session.id, request));
+            }
+        }
     }
 
     /// How the sessions are, those for which most is held first; `most` of them.
@@ -163,6 +187,12 @@ impl Engine {
         (sum, queued)
     }
 
+    /// How many messages were accepted for a session.
+    #[cfg(test)]
+    pub fn accepted(&self, key: SessionKey) -> u64 {
+        self.out.sessions.get(key).map_or(0, |session| session.accounts.accepted)
+    }
+
     pub(super) fn unsent(&self, session: &Session) -> u64 {
         let entry = session.link.and_then(|link| self.out.links.awake(link));
         entry.map_or(0, |entry| entry.link.unsent() as u64)
@@ -172,6 +202,7 @@ impl Engine {
     pub(super) fn attach(&mut self, now: Micros, session: u64, link: LinkId) {
         if let Some(key) = self.out.sessions.by_id(session) {
             self.out.attach(now, key, link);
+            self.node(|node| node.replays.resume(now, key));
             self.tie_up(now);
         }
     }
@@ -213,6 +244,7 @@ impl Engine {
             self.shared.hosts.leave(host);
         }
         self.forget_subscriptions(key);
+        self.node(|node| node.replays.forget_session(key));
         for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
             self.out.handoffs.push_back((worker, Handoff::Gone { session: key }));
         }

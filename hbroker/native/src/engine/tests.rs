@@ -19,6 +19,7 @@ mod load;
 pub mod network;
 mod publisher_ids;
 mod redirect;
+mod replays;
 mod rest;
 mod retained;
 mod run;

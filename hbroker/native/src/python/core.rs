@@ -15,6 +15,7 @@ use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
 use crate::Micros;
 use crate::core;
 use crate::engine::counters::Drop;
+use crate::engine::replay::Request;
 use crate::engine::session_queue::Bounds;
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Grant;
@@ -193,6 +194,8 @@ impl Core {
         py.detach(|| self.core.unsubscribe(session, filter, group))
     }
 
+    #[pyo3(signature = (session, filter, qos, listener, subtree = "", first = ""))]
+    #[expect(clippy::too_many_arguments, reason = "what may be asked for")]
     fn send_retained(
         &self,
         py: Python<'_>,
@@ -200,9 +203,22 @@ impl Core {
         filter: &str,
         qos: u8,
         listener: u64,
-    ) -> PyResult<usize> {
+        subtree: &str,
+        first: &str,
+    ) -> PyResult<bool> {
         check_filter(filter, qos)?;
-        Ok(py.detach(|| self.core.send_retained(session, filter, qos, listener)))
+        let request = Request { filter, qos, listener, subtree, first };
+        Ok(py.detach(|| self.core.send_retained(session, request)))
+    }
+
+    fn replays(&self, py: Python<'_>, subtree: &str) -> Vec<(u64, String, u8, u64, String)> {
+        let mut replays = Vec::new();
+        let mut add = |session, request: Request<'_>| {
+            let Request { filter, qos, listener, first, .. } = request;
+            replays.push((session, filter.to_owned(), qos, listener, first.to_owned()));
+        };
+        py.detach(|| self.core.replays(subtree, &mut add));
+        replays
     }
 
     fn retained<'py>(&self, py: Python<'py>, subtree: &str, less: Vec<String>) -> Vec<Bound<'py, PyBytes>> {

@@ -1,23 +1,43 @@
 //! Retained messages (§7.6): the last message with `retain` of each topic, as the bytes in which it came.
 //!
-//! Topics are kept in the order of their bytes, so that a subtree is one topic and one run behind it, and
-//! a filter is searched for only within the subtree that its first levels name. A large message (§7.5)
-//! takes the place of the one before once all its parts have come; until then it waits beside it, and
-//! gives way when room is short. What outlives its expiry is removed by whoever looks next.
+//! All workers share one store, under one lock, which every message with `retain` needs. So no call does more than a bounded amount of
+//! work, however much is kept: what matches is read by [`RetainedStore::read`] a part at a time; a region that leaves is detached at once,
+//! and freed step by step (`tidy`); what has expired is passed over until a step removes it. What waits to be freed still counts against the
+//! bound in bytes. A message that needs room frees so much as it needs: every step frees at least [`OVERHEAD`] bytes, so that is bounded, too, and
+//! nothing is refused for which freeing all would make room.
+//!
+//! A large message (§7.5) takes the place of the one before once all its parts have come; until then it waits beside it, and
+//! gives way when room is short.
 
 mod cleared;
+mod freeing;
+mod seek;
+mod tree;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 
 use self::cleared::Cleared;
+use self::freeing::Torn;
+use self::seek::Step;
+pub use self::seek::{Wanted, runs};
+use self::tree::{Detached, Tree};
 use crate::Micros;
-use crate::topic::{self, Region};
+use crate::topic::Region;
 
 /// What keeping one topic or one part costs beyond its bytes, about.
 const OVERHEAD: usize = 96;
 /// Large messages that may wait for parts at once.
 const MAX_WAITING: usize = 256;
+/// Steps of tidying with each offer, whether it needs room or not.
+const STEPS_EACH: usize = 8;
+/// Steps of tidying in one call of [`RetainedStore::tidy`].
+const STEPS: usize = 64;
+/// What one call of [`RetainedStore::read`] looks at, in nodes of the tree, and gives, in parts and bytes. (One part may be larger.)
+const MOST_LOOKS: usize = 512;
+const MOST_PARTS: usize = 128;
+const MOST_BYTES: usize = 64 << 10;
 
 /// A PUBLISH with `retain`, or one part of it, as it came.
 #[derive(Clone, Copy, Debug)]
@@ -53,15 +73,53 @@ pub enum Offer {
     Refused,
 }
 
+/// Where somebody is who reads a part at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The next topic, or one before it.
+    pub topic: Box<str>,
+    /// The message of this topic of which parts were read, and how many.
+    pub serial: u64,
+    pub parts: u32,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub pieces: Vec<Piece>,
+    /// Where to go on; `None`: that was all.
+    pub rest: Option<Place>,
+    bytes: usize,
+}
+
+/// A retained message, or a part of one.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The field `publish` of the Packet.
+    pub field: Bytes,
+    /// The message that it is of, and which part.
+    pub serial: u64,
+    pub index: u32,
+}
+
 /// The retained messages of a node.
 pub struct RetainedStore {
     max_bytes: usize,
+    /// Of all that is here, what waits to be freed included.
     bytes: usize,
-    kept: BTreeMap<Box<str>, Kept>,
-    /// The topics of those that expire, the first to do so first.
-    mortal: BTreeSet<(Micros, Box<str>)>,
+    now: Micros,
+    /// Of the message that was kept last.
+    serial: u64,
+    kept: Tree<Kept>,
+    /// Those that expire, by when and which: the topic.
+    mortal: BTreeMap<(Micros, u64), Box<str>>,
     waiting: Vec<Waiting>,
     cleared: Cleared,
+    /// What is kept no more, and waits to be freed: runs of topics, and large messages.
+    detached: Detached<Kept>,
+    torn: Vec<Torn>,
+    /// Steps of tidying so far.
+    steps: usize,
 }
 
 struct Kept {
@@ -69,7 +127,15 @@ struct Kept {
     publisher: u64,
     /// Of part 0.
     sequence: u64,
-    parts: Box<[Box<[u8]>]>,
+    /// Which of all that was ever kept.
+    serial: u64,
+    cost: usize,
+    parts: Parts,
+}
+
+enum Parts {
+    One(Bytes),
+    Many(BTreeMap<u32, Bytes>),
 }
 
 /// A large message of which parts are missing.
@@ -79,36 +145,40 @@ struct Waiting {
     /// Of part 0.
     sequence: u64,
     count: u32,
-    parts: BTreeMap<u32, Box<[u8]>>,
+    parts: BTreeMap<u32, Bytes>,
     cost: usize,
 }
 
 impl RetainedStore {
     /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead
-    /// included.
-    pub fn new(max_bytes: usize) -> Self {
+    /// included. `seed`: random and secret.
+    pub fn new(max_bytes: usize, seed: u64) -> Self {
         Self {
             max_bytes,
             bytes: 0,
-            kept: BTreeMap::new(),
-            mortal: BTreeSet::new(),
+            now: 0,
+            serial: 0,
+            kept: Tree::new(seed),
+            mortal: BTreeMap::new(),
             waiting: Vec::new(),
             cleared: Cleared::default(),
+            detached: Detached::default(),
+            torn: Vec::new(),
+            steps: 0,
         }
     }
 
-    /// Removes what has outlived its expiry. To be called before the store is read or changed.
-    pub fn expire(&mut self, now: Micros) {
-        self.cleared.expire(now);
-        while self.mortal.first().is_some_and(|(expires, _)| *expires <= now)
-            && let Some((_, topic)) = self.mortal.pop_first()
-        {
-            self.remove(&topic);
-        }
+    /// What expires by then is there no more. To be called before the store is read or changed.
+    pub fn set_time(&mut self, now: Micros) {
+        self.now = now;
     }
+
+    // Change
 
     /// Takes a message that was published with `retain`.
     pub fn offer(&mut self, part: RetainedPart<'_>) -> Offer {
+        self.tidy_by(STEPS_EACH);
+        self.steps += self.cleared.expire(self.now, STEPS_EACH);
         let (index, count) = part.fragment.unwrap_or((0, 1));
         let sequence = part.sequence.wrapping_sub(u64::from(index));
         if index >= count || self.is_stale(&part, sequence) {
@@ -121,66 +191,97 @@ impl RetainedStore {
         self.drop_waiting(|waiting| waiting.is_of(part.topic, part.publisher) && waiting.sequence < sequence);
         if part.payload_is_empty {
             self.remove(part.topic);
-            self.cleared.note(part.topic, part.publisher, sequence, part.expires);
+            self.steps += self.cleared.note(part.topic, part.publisher, sequence, part.expires);
             return Offer::Cleared;
         }
-        self.keep(
-            part.topic,
-            Kept {
-                expires: part.expires,
-                publisher: part.publisher,
-                sequence,
-                parts: Box::new([part.field.into()]),
-            },
-        )
+        self.offer_whole(&part)
     }
 
-    /// Visits each message whose topic matches: the topic, and the fields `publish` of its parts, in order.
-    pub fn for_each_match<'a>(&'a self, filter: &str, mut visit: impl FnMut(&'a str, &'a [Box<[u8]>])) {
-        let named = match filter.find(['+', '#']) {
-            Some(wildcard) => filter[..wildcard].strip_suffix('/').unwrap_or_default(),
-            None => {
-                return self
-                    .kept
-                    .get_key_value(filter)
-                    .into_iter()
-                    .for_each(|(topic, kept)| visit(topic, &kept.parts));
-            }
-        };
-        for (topic, parts) in self.below(named) {
-            if topic::matches(filter, topic) {
-                visit(topic, parts);
-            }
-        }
+    /// Drops the messages from one topic on up to another, and not with it; `None`: up to the end.
+    pub fn drop_run(&mut self, from: &str, to: Option<&str>) {
+        self.kept.take_run(from, to, &mut self.detached);
     }
 
-    /// The messages at and below a subtree.
-    fn below<'a>(&'a self, subtree: &str) -> impl Iterator<Item = (&'a str, &'a [Box<[u8]>])> {
-        let at = if subtree.is_empty() { None } else { self.kept.get_key_value(subtree) };
-        let (from, to) = run_below(subtree);
-        let below =
-            self.kept.range::<str, _>((from.as_ref().map(String::as_str), to.as_ref().map(String::as_str)));
-        at.into_iter().chain(below).map(|(topic, kept)| (&**topic, &*kept.parts))
-    }
-
-    /// The messages of a region.
-    pub fn within<'a>(&'a self, region: Region<'a>) -> impl Iterator<Item = (&'a str, &'a [Box<[u8]>])> {
-        self.below(region.subtree).filter(move |(topic, _)| region.holds(topic))
-    }
-
-    /// Drops the messages of a region; returns how many there were.
-    pub fn drop_within(&mut self, region: Region<'_>) -> usize {
+    /// Drops the unfinished messages of a region.
+    pub fn drop_unfinished(&mut self, region: Region<'_>) {
         self.drop_waiting(|waiting| region.holds(&waiting.topic));
-        let topics: Vec<Box<str>> = self.within(region).map(|(topic, _)| topic.into()).collect();
-        for topic in &topics {
-            self.remove(topic);
-        }
-        topics.len()
     }
 
-    /// Topics that have a retained message.
+    /// Frees some of what is kept no more, or has expired. Whether more is left.
+    pub fn tidy(&mut self) -> bool {
+        self.tidy_by(STEPS)
+    }
+
+    // Read
+
+    /// Reads some of what is wanted and was kept under a serial number up to `newest`, in the order of topics, from a place on.
+    pub fn read(&self, wanted: Wanted<'_>, newest: u64, from: &Place) -> Batch {
+        let mut batch = Batch::default();
+        let most = self.kept.looks() + MOST_LOOKS;
+        let mut walk = self.kept.walk(&from.topic);
+        while let Some((topic, kept)) = walk.next() {
+            if batch.is_full() || self.kept.looks() > most {
+                batch.rest = Some(Place { topic: topic.into(), ..Place::default() });
+                break;
+            }
+            match wanted.step(topic) {
+                Step::Found if kept.serial <= newest && kept.expires > self.now => {
+                    let first = if kept.serial == from.serial { from.parts } else { 0 };
+                    if let Some(parts) = batch.take(kept, first) {
+                        batch.rest = Some(Place { topic: topic.into(), serial: kept.serial, parts });
+                        break;
+                    }
+                }
+                Step::Found | Step::Next => {}
+                Step::Seek(target) => walk.seek(&target),
+                Step::End => break,
+            }
+            batch.bytes += topic.len();
+        }
+        batch
+    }
+
+    /// The serial number of what was kept last.
+    pub fn newest(&self) -> u64 {
+        self.serial
+    }
+
+    /// Topics that have a retained message, those included that expired and were not removed yet.
     pub fn len(&self) -> usize {
         self.kept.len()
+    }
+
+    /// Whether something waits to be freed.
+    pub fn is_untidy(&self) -> bool {
+        !self.torn.is_empty() || !self.detached.is_empty() || self.next_expired().is_some()
+    }
+
+    /// What matches a filter: the topic, and the fields of its parts end to end.
+    #[cfg(test)]
+    pub fn found(&self, filter: &str) -> Vec<(String, Vec<u8>)> {
+        let wanted = Wanted::Filter(filter);
+        let (mut found, mut next): (Vec<(String, Vec<u8>)>, _) = (Vec::new(), Some(wanted.first()));
+        let mut last = 0;
+        while let Some(place) = next {
+            let batch = self.read(wanted, u64::MAX, &place);
+            for piece in batch.pieces {
+                if piece.serial != last {
+                    let is_it = |kept: &Kept| kept.serial == piece.serial;
+                    let topic = self.kept.walk("").find(|(_, kept)| is_it(kept)).map(|(topic, _)| topic);
+                    found.push((topic.unwrap_or_default().to_owned(), Vec::new()));
+                    last = piece.serial;
+                }
+                found.last_mut().expect("there is one").1.extend_from_slice(&piece.field);
+            }
+            next = batch.rest;
+        }
+        found
+    }
+
+    /// What was done so far: nodes looked at, things freed.
+    #[cfg(test)]
+    pub fn work(&self) -> usize {
+        self.kept.looks() + self.steps
     }
 
     /// Bytes of messages held, with the cost of keeping them.
@@ -189,104 +290,143 @@ impl RetainedStore {
         self.bytes
     }
 
+    // Keep
+
     fn is_stale(&self, part: &RetainedPart<'_>, sequence: u64) -> bool {
-        let kept = self.kept.get(part.topic);
+        let kept = self.kept.get(part.topic).filter(|kept| kept.expires > self.now);
         kept.is_some_and(|kept| kept.publisher == part.publisher && sequence <= kept.sequence)
-            || self.cleared.is_after(part.topic, part.publisher, sequence)
+            || self.cleared.is_after(self.now, part.topic, part.publisher, sequence)
     }
 
-    fn keep(&mut self, topic: &str, kept: Kept) -> Offer {
-        let replaced = self.kept.get(topic).map_or(0, |old| old.cost(topic));
-        let cost = kept.cost(topic);
-        if !self.make_room(cost, replaced) {
-            return Offer::Refused;
+    /// Makes this its topic's message. There is no room: gives it back.
+    fn keep(&mut self, topic: &str, kept: Kept) -> Result<(), Kept> {
+        let old = self.kept.get(topic);
+        let (replaced, has_expired) = old.map_or((0, false), |old| (old.cost, old.expires <= self.now));
+        if has_expired {
+            self.remove(topic);
+        }
+        if !self.make_room(kept.cost, if has_expired { 0 } else { replaced }) {
+            return Err(kept);
         }
         self.remove(topic);
-        self.bytes += cost;
+        // What was there before may be freed part by part.
+        while self.bytes + kept.cost > self.max_bytes && self.tidy_one() {}
+        self.bytes += kept.cost;
+        self.serial += 1;
+        let serial = self.serial;
         if kept.expires < Micros::MAX {
-            self.mortal.insert((kept.expires, topic.into()));
+            self.mortal.insert((kept.expires, serial), topic.into());
         }
-        self.kept.insert(topic.into(), kept);
-        Offer::Kept
+        self.kept.insert(topic.into(), Kept { serial, ..kept });
+        Ok(())
     }
 
     fn remove(&mut self, topic: &str) {
-        if let Some((topic, kept)) = self.kept.remove_entry(topic) {
-            self.bytes -= kept.cost(&topic);
-            if kept.expires < Micros::MAX {
-                self.mortal.remove(&(kept.expires, topic));
-            }
+        if let Some((topic, kept)) = self.kept.remove(topic) {
+            self.free(&topic, kept);
         }
+    }
+
+    fn offer_whole(&mut self, part: &RetainedPart<'_>) -> Offer {
+        let kept =
+            Kept::new(part, part.sequence, Parts::One(Bytes::copy_from_slice(part.field)), part.cost());
+        self.keep(part.topic, kept).map_or(Offer::Refused, |()| Offer::Kept)
     }
 
     fn offer_part(&mut self, part: &RetainedPart<'_>, sequence: u64, index: u32, count: u32) -> Offer {
         let is_it =
             |waiting: &Waiting| waiting.is_of(part.topic, part.publisher) && waiting.sequence == sequence;
-        let mut waiting = match self.waiting.iter().position(is_it) {
-            Some(at) => self.take_waiting(at),
-            None => Waiting::new(part, sequence, count),
-        };
-        let is_new = waiting.count == count && !waiting.parts.contains_key(&index);
-        if is_new {
-            waiting.parts.insert(index, part.field.into());
-            waiting.cost += part.field.len() + OVERHEAD;
+        let known = self.waiting.iter().position(is_it).map(|at| self.waiting.remove(at));
+        let is_known = known.is_some();
+        let mut waiting = known.unwrap_or_else(|| Waiting::new(part, sequence, count));
+        if waiting.count != count || waiting.parts.contains_key(&index) {
+            self.waiting.push(waiting);
+            return Offer::Ignored;
         }
-        if waiting.parts.len() == waiting.count as usize {
-            let parts = waiting.parts.into_values().collect();
-            let RetainedPart { topic, publisher, expires, .. } = *part;
-            return self.keep(topic, Kept { expires, publisher, sequence, parts });
+        if waiting.parts.len() + 1 == waiting.count as usize {
+            return self.complete(part, waiting, index);
         }
+        let added = part.cost() + if is_known { 0 } else { waiting.cost };
         if self.waiting.len() >= MAX_WAITING {
-            self.take_waiting(0);
+            self.tear_first_waiting();
         }
-        if !self.make_room(waiting.cost, 0) {
+        if !self.make_room(added, 0) {
+            self.torn.extend(Some(waiting).filter(|_| is_known).map(Torn::from));
             return Offer::Refused;
         }
-        self.bytes += waiting.cost;
+        self.bytes += added;
+        waiting.cost += part.cost();
+        waiting.parts.insert(index, Bytes::copy_from_slice(part.field));
         self.waiting.push(waiting);
-        if is_new { Offer::Incomplete } else { Offer::Ignored }
+        Offer::Incomplete
     }
 
-    /// Makes room for `cost` where `replaced` goes; unfinished messages give way, the one longest without
-    /// a new part first.
-    fn make_room(&mut self, cost: usize, replaced: usize) -> bool {
-        while self.bytes - replaced + cost > self.max_bytes {
-            if self.waiting.is_empty() {
-                return false;
-            }
-            self.take_waiting(0);
+    /// Its last part has come.
+    fn complete(&mut self, part: &RetainedPart<'_>, waiting: Waiting, index: u32) -> Offer {
+        let Waiting { topic, publisher, sequence, count, mut parts, cost } = waiting;
+        self.bytes -= cost;
+        let cost_of_parts = cost - cost_of(&topic) + part.cost();
+        parts.insert(index, Bytes::copy_from_slice(part.field));
+        let Err(kept) = self.keep(&topic, Kept::new(part, sequence, Parts::Many(parts), cost_of_parts))
+        else {
+            return Offer::Kept;
+        };
+        if let Parts::Many(mut parts) = kept.parts {
+            parts.remove(&index);
+            self.bytes += cost;
+            self.torn.push(Waiting { topic, publisher, sequence, count, parts, cost }.into());
         }
-        true
+        Offer::Refused
+    }
+}
+
+impl RetainedPart<'_> {
+    /// Of the part alone.
+    fn cost(&self) -> usize {
+        self.field.len() + OVERHEAD
+    }
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.pieces.len() >= MOST_PARTS || self.bytes >= MOST_BYTES
     }
 
-    fn take_waiting(&mut self, at: usize) -> Waiting {
-        let waiting = self.waiting.remove(at);
-        self.bytes -= waiting.cost;
-        waiting
-    }
-
-    fn drop_waiting(&mut self, may_go: impl Fn(&Waiting) -> bool) {
-        self.waiting.retain(|waiting| {
-            let goes = may_go(waiting);
-            if goes {
-                self.bytes -= waiting.cost;
+    /// Takes a message from a part on; how many of its parts were read, where that is not all.
+    fn take(&mut self, kept: &Kept, first: u32) -> Option<u32> {
+        match &kept.parts {
+            Parts::One(field) => self.add(kept.serial, 0, field),
+            Parts::Many(parts) => {
+                for (&index, field) in parts.range(first..) {
+                    if index > first && self.is_full() {
+                        return Some(index);
+                    }
+                    self.add(kept.serial, index, field);
+                }
             }
-            !goes
-        });
+        }
+        None
+    }
+
+    fn add(&mut self, serial: u64, index: u32, field: &Bytes) {
+        self.bytes += field.len();
+        self.pieces.push(Piece { field: field.clone(), serial, index });
     }
 }
 
 impl Kept {
-    fn cost(&self, topic: &str) -> usize {
-        let clock = if self.expires < Micros::MAX { topic.len() + OVERHEAD } else { 0 };
-        clock + topic.len() + OVERHEAD + self.parts.iter().map(|part| part.len() + OVERHEAD).sum::<usize>()
+    /// Not counted yet.
+    fn new(part: &RetainedPart<'_>, sequence: u64, parts: Parts, cost_of_parts: usize) -> Self {
+        let &RetainedPart { topic, expires, publisher, .. } = part;
+        let cost = cost_of_topic(topic, expires) + cost_of_parts;
+        Self { expires, publisher, sequence, serial: 0, cost, parts }
     }
 }
 
 impl Waiting {
     fn new(part: &RetainedPart<'_>, sequence: u64, count: u32) -> Self {
-        let (topic, publisher, cost) = (part.topic.into(), part.publisher, part.topic.len() + OVERHEAD);
-        Self { topic, publisher, sequence, count, parts: BTreeMap::new(), cost }
+        let &RetainedPart { topic, publisher, .. } = part;
+        Self { topic: topic.into(), publisher, sequence, count, parts: BTreeMap::new(), cost: cost_of(topic) }
     }
 
     fn is_of(&self, topic: &str, publisher: u64) -> bool {
@@ -294,12 +434,13 @@ impl Waiting {
     }
 }
 
-/// The bounds of the topics that begin with the subtree and `/`. (`0` is the byte after `/`.)
-fn run_below(subtree: &str) -> (Bound<String>, Bound<String>) {
-    if subtree.is_empty() {
-        return (Bound::Unbounded, Bound::Unbounded);
-    }
-    (Bound::Included(format!("{subtree}/")), Bound::Excluded(format!("{subtree}0")))
+fn cost_of(topic: &str) -> usize {
+    topic.len() + OVERHEAD
+}
+
+/// Of what is kept for a topic beside its parts.
+fn cost_of_topic(topic: &str, expires: Micros) -> usize {
+    cost_of(topic) * if expires < Micros::MAX { 2 } else { 1 }
 }
 
 #[cfg(test)]

@@ -55,6 +55,7 @@ impl Entry {
         self.inbound
             && self.announced
             && !self.stalled
+            && !self.awaits_room
             && self.holds == 0
             && !self.is_held_back
             && now >= self.challenge_from

@@ -90,12 +90,10 @@ fn send_last_of_all(network: &mut Network, node: usize, publisher: impl FnOnce(u
 }
 
 fn retained(network: &Network, node: usize) -> String {
-    let mut kept = String::new();
-    network.hosts[node].engines[0].shared.retained.lock().for_each_match("home/mode", |_, parts| {
-        let whole = crate::engine::parcel::publish_of(&parts[0]).expect("it was valid");
-        kept.push_str(&String::from_utf8_lossy(whole.payload));
-    });
-    kept
+    let found = network.hosts[node].engines[0].shared.retained.lock().found("home/mode");
+    let payload = |field: &[u8]| crate::engine::parcel::publish_of(field).map(|whole| whole.payload.to_vec());
+    let payloads = found.iter().flat_map(|(_, field)| payload(field).expect("it was valid"));
+    String::from_utf8_lossy(&payloads.collect::<Vec<_>>()).into_owned()
 }
 
 #[test]

@@ -27,31 +27,40 @@ struct Mark {
 }
 
 impl Cleared {
-    /// This message cleared the topic.
-    pub fn note(&mut self, topic: &str, publisher: u64, sequence: u64, until: Micros) {
+    /// This message cleared the topic. Returns how many others were forgotten for want of room.
+    pub fn note(&mut self, topic: &str, publisher: u64, sequence: u64, until: Micros) -> usize {
         self.forget(topic);
         self.bytes += cost(topic);
         self.order.insert((until, topic.into()));
         self.latest.insert(topic.into(), Mark { until, publisher, sequence });
+        let mut forgotten = 0;
         while self.bytes > MAX_BYTES
             && let Some((_, oldest)) = self.order.pop_first()
         {
             self.forget(&oldest);
+            forgotten += 1;
         }
+        forgotten
     }
 
-    /// Forgets what has had its time.
-    pub fn expire(&mut self, now: Micros) {
-        while self.order.first().is_some_and(|(until, _)| *until <= now)
+    /// Forgets so many of those that have had their time. Returns how many it forgot.
+    pub fn expire(&mut self, now: Micros, most: usize) -> usize {
+        let mut forgotten = 0;
+        while forgotten < most
+            && self.order.first().is_some_and(|(until, _)| *until <= now)
             && let Some((_, topic)) = self.order.pop_first()
         {
             self.forget(&topic);
+            forgotten += 1;
         }
+        forgotten
     }
 
     /// Whether a message was published before its own publisher cleared the topic.
-    pub fn is_after(&self, topic: &str, publisher: u64, sequence: u64) -> bool {
-        self.latest.get(topic).is_some_and(|mark| mark.publisher == publisher && sequence <= mark.sequence)
+    pub fn is_after(&self, now: Micros, topic: &str, publisher: u64, sequence: u64) -> bool {
+        let is_after =
+            |mark: &Mark| mark.until > now && mark.publisher == publisher && sequence <= mark.sequence;
+        self.latest.get(topic).is_some_and(is_after)
     }
 
     fn forget(&mut self, topic: &str) {
@@ -76,11 +85,12 @@ mod tests {
         cleared.note("a", 1, 5, 100);
         cleared.note("a", 1, 7, 200);
         cleared.note("b", 2, 9, 150);
-        assert!(cleared.is_after("a", 1, 7) && !cleared.is_after("a", 1, 8));
-        assert!(!cleared.is_after("a", 2, 1) && !cleared.is_after("c", 1, 1));
-        cleared.expire(150);
-        assert!(cleared.is_after("a", 1, 6) && !cleared.is_after("b", 2, 1));
-        cleared.expire(200);
+        assert!(cleared.is_after(99, "a", 1, 7) && !cleared.is_after(99, "a", 1, 8));
+        assert!(!cleared.is_after(99, "a", 2, 1) && !cleared.is_after(99, "c", 1, 1));
+        assert!(cleared.is_after(149, "b", 2, 9) && !cleared.is_after(150, "b", 2, 9), "though it is there");
+        assert_eq!(cleared.expire(150, 8), 1);
+        assert!(cleared.is_after(150, "a", 1, 6) && !cleared.is_after(150, "b", 2, 1));
+        assert_eq!(cleared.expire(200, 8), 1);
         assert_eq!((cleared.bytes, cleared.latest.len(), cleared.order.len()), (0, 0, 0));
     }
 
@@ -88,9 +98,10 @@ mod tests {
     fn the_oldest_give_way() {
         let mut cleared = Cleared::default();
         for number in 0..100_000 {
-            cleared.note(&number.to_string(), 1, number, number);
+            assert!(cleared.note(&number.to_string(), 1, number, number + 1) <= 2);
         }
         assert!(cleared.bytes <= MAX_BYTES && cleared.latest.len() == cleared.order.len());
-        assert!(cleared.is_after("99999", 1, 1) && !cleared.is_after("0", 1, 0));
+        assert!(cleared.is_after(0, "99999", 1, 1) && !cleared.is_after(0, "0", 1, 0));
+        assert_eq!(cleared.expire(Micros::MAX, 8), 8, "no more at once");
     }
 }
