@@ -109,13 +109,15 @@ impl Forwarder {
         out.counters.messages_in += 1;
         let docket = Docket::arrives(&mut out.load, now, publish, route.mark);
         if publish.retain {
-            let mut retained = retained.lock();
-            if !retain(now, &mut retained, publish) {
+            let mut store = retained.lock();
+            if !retain(now, &mut store, publish) {
                 out.counters.drop(Drop::RetainedFull);
             }
-            if retained.is_untidy() {
+            if store.is_untidy() {
                 *untidy_since = now.min(*untidy_since);
             }
+            let freed = store.take_freed();
+            drop((store, freed)); // In this order.
         }
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
@@ -256,6 +258,8 @@ impl Forwarder {
         let mut retained = self.retained.lock();
         retained.set_time(now);
         self.untidy_since = if retained.tidy() { now } else { Micros::MAX };
+        let freed = retained.take_freed();
+        drop((retained, freed)); // In this order.
     }
 
     /// When its replays go on, or the store is to be tidied; `Micros::MAX`: nothing is left to do.

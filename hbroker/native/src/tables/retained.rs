@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use self::cleared::Cleared;
+pub use self::freeing::Freed;
 use self::freeing::Torn;
 use self::seek::Step;
 pub use self::seek::{Wanted, runs};
@@ -118,6 +119,7 @@ pub struct RetainedStore {
     /// What is kept no more, and waits to be freed: runs of topics, and large messages.
     detached: Detached<Kept>,
     torn: Vec<Torn>,
+    freed: Freed,
     /// Steps of tidying so far.
     steps: usize,
 }
@@ -164,6 +166,7 @@ impl RetainedStore {
             cleared: Cleared::default(),
             detached: Detached::default(),
             torn: Vec::new(),
+            freed: Freed::default(),
             steps: 0,
         }
     }
@@ -177,6 +180,7 @@ impl RetainedStore {
 
     /// Takes a message that was published with `retain`.
     pub fn offer(&mut self, part: RetainedPart<'_>) -> Offer {
+        drop(self.take_freed());
         self.tidy_by(STEPS_EACH);
         self.steps += self.cleared.expire(self.now, STEPS_EACH);
         let (index, count) = part.fragment.unwrap_or((0, 1));
@@ -322,8 +326,8 @@ impl RetainedStore {
     }
 
     fn remove(&mut self, topic: &str) {
-        if let Some((topic, kept)) = self.kept.remove(topic) {
-            self.free(&topic, kept);
+        if let Some(message) = self.kept.remove(topic) {
+            self.free(message);
         }
     }
 

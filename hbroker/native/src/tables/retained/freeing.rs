@@ -1,13 +1,27 @@
 //! Room for what is kept, and what gives it: what is kept no more, what has expired, and what was never whole.
 //!
-//! Each step frees one part, or one message of one part, with its topic.
+//! Each step frees one part, or one message of one part, with its topic. The memory itself goes back once the lock is released: an allocator gives
+//! much of it to the system at once, now and then, and that takes a millisecond.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::tree::Node;
 use super::{Kept, OVERHEAD, Parts, RetainedStore, Waiting, cost_of, cost_of_topic};
 use crate::Micros;
+
+/// What was freed, to be dropped without the lock.
+#[derive(Default)]
+pub struct Freed(Vec<Remains>);
+
+/// What is left of a message.
+#[expect(dead_code, reason = "it is only dropped")]
+enum Remains {
+    Message(Box<Node<Kept>>),
+    Part(Bytes),
+    Topic(Box<str>),
+}
 
 /// The parts of a large message that waits to be freed, and what it costs beside them.
 pub(super) struct Torn {
@@ -45,13 +59,17 @@ impl RetainedStore {
         self.steps += 1;
         if let Some(torn) = self.torn.last_mut() {
             match torn.parts.pop_first() {
-                Some((_, part)) => self.bytes -= part.len() + OVERHEAD,
+                Some((_, part)) => {
+                    self.bytes -= part.len() + OVERHEAD;
+                    self.freed.0.push(Remains::Part(part));
+                }
                 None => self.bytes -= self.torn.pop().map_or(0, |torn| torn.cost),
             }
-        } else if let Some((topic, kept)) = self.detached.pop() {
-            self.free(&topic, kept);
+        } else if let Some(message) = self.detached.pop() {
+            self.free(message);
         } else if let Some((_, topic)) = self.next_expired().and_then(|_| self.mortal.pop_first()) {
             self.remove(&topic);
+            self.freed.0.push(Remains::Topic(topic));
         } else {
             return false;
         }
@@ -67,14 +85,24 @@ impl RetainedStore {
     }
 
     /// A message is kept no more: frees it, or lets it wait for that where it has many parts.
-    pub(super) fn free(&mut self, topic: &str, kept: Kept) {
-        if kept.expires < Micros::MAX {
-            self.mortal.remove(&(kept.expires, kept.serial));
+    pub(super) fn free(&mut self, mut message: Box<Node<Kept>>) {
+        let Kept { expires, serial, cost, ref mut parts, .. } = message.value;
+        if expires < Micros::MAX {
+            self.freed.0.extend(self.mortal.remove(&(expires, serial)).map(Remains::Topic));
         }
-        match kept.parts {
-            Parts::One(_) => self.bytes -= kept.cost,
-            Parts::Many(parts) => self.torn.push(Torn { parts, cost: cost_of_topic(topic, kept.expires) }),
+        match parts {
+            Parts::One(_) => self.bytes -= cost,
+            Parts::Many(parts) => {
+                let (parts, cost) = (std::mem::take(parts), cost_of_topic(&message.topic, expires));
+                self.torn.push(Torn { parts, cost });
+            }
         }
+        self.freed.0.push(Remains::Message(message));
+    }
+
+    /// What was freed since this was last asked. It is dropped with the next offer where nobody asks.
+    pub fn take_freed(&mut self) -> Freed {
+        std::mem::take(&mut self.freed)
     }
 
     pub(super) fn tear_first_waiting(&mut self) {

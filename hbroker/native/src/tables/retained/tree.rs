@@ -19,9 +19,9 @@ pub struct Tree<V> {
 
 type Link<V> = Option<Box<Node<V>>>;
 
-struct Node<V> {
-    topic: Box<str>,
-    value: V,
+pub struct Node<V> {
+    pub topic: Box<str>,
+    pub value: V,
     priority: u32,
     /// How many are in the tree below and including this one.
     count: u32,
@@ -56,9 +56,8 @@ impl<V> Tree<V> {
         None
     }
 
-    pub fn remove(&mut self, topic: &str) -> Option<(Box<str>, V)> {
-        let node = take_out(&mut self.root, topic, &self.looks)?;
-        Some((node.topic, node.value))
+    pub fn remove(&mut self, topic: &str) -> Option<Box<Node<V>>> {
+        take_out(&mut self.root, topic, &self.looks)
     }
 
     /// Takes out the topics from `from` on that come before `to`; `None`: all that come after it.
@@ -127,10 +126,10 @@ impl<V> Default for Detached<V> {
 
 impl<V> Detached<V> {
     /// One of those that are left. It takes the same time however many there are.
-    pub fn pop(&mut self) -> Option<(Box<str>, V)> {
-        let Node { topic, value, left, right, .. } = *self.0.pop()?;
-        self.0.extend([left, right].into_iter().flatten());
-        Some((topic, value))
+    pub fn pop(&mut self) -> Option<Box<Node<V>>> {
+        let mut node = self.0.pop()?;
+        self.0.extend([node.left.take(), node.right.take()].into_iter().flatten());
+        Some(node)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -278,7 +277,7 @@ mod tests {
             match random.random_range(0..10) {
                 0..6 => assert_eq!(tree.insert(topic.clone().into(), turn), map.insert(topic, turn)),
                 6..9 => {
-                    assert_eq!(tree.remove(&topic).map(|(_, value)| value), map.remove(&topic));
+                    assert_eq!(tree.remove(&topic).map(|node| node.value), map.remove(&topic));
                 }
                 _ if random.random_range(0..10) == 0 => {
                     let to = random.random_range(0..500_u32).to_string();
@@ -286,7 +285,7 @@ mod tests {
                     tree.take_run(&topic, to.as_deref(), &mut detached);
                     let is_in = |known: &String| *known >= topic && to.as_ref().is_none_or(|to| known < to);
                     let mut taken: Vec<_> =
-                        std::iter::from_fn(|| detached.pop()).map(|(topic, _)| topic.into_string()).collect();
+                        std::iter::from_fn(|| detached.pop()).map(|node| node.topic.into_string()).collect();
                     taken.sort();
                     assert_eq!(taken, map.keys().filter(|known| is_in(known)).cloned().collect::<Vec<_>>());
                     map.retain(|known, _| !is_in(known));

@@ -27,6 +27,7 @@ fn holding<R>(
     let before = store.work();
     let result = act(store);
     let work = store.work() - before;
+    drop(store.take_freed());
     assert!(work <= most, "{what}: {work}");
     result
 }

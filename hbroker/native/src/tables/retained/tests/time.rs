@@ -26,7 +26,9 @@ impl Holds {
         let mut held = store.lock();
         let start = worked();
         let result = act(&mut held);
+        let freed = held.take_freed();
         self.0.push(worked() - start);
+        drop((held, freed));
         result
     }
 
