@@ -52,6 +52,8 @@ pub enum Drop {
     Moved,
     /// A message that went to another member of its shared group (§6.5): no loss.
     Regrouped,
+    /// A copy's answer to a message that waits for none: a defect of this program.
+    UnknownTicket,
     /// A record of a handover that makes no sense, or is for a session that is not here (§5.4).
     InvalidRecord,
     /// A retained message that the store had no room for.
@@ -80,7 +82,7 @@ pub enum Drop {
     EgressFull,
 }
 
-const DROPS: [&str; 35] = [
+const DROPS: [&str; 36] = [
     "malformed",
     "unknown_session",
     "address_unproven",
@@ -103,6 +105,7 @@ const DROPS: [&str; 35] = [
     "away",
     "moved",
     "regrouped",
+    "unknown_ticket",
     "invalid_record",
     "retained_full",
     "replays_full",

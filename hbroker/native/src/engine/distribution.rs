@@ -177,19 +177,25 @@ impl Distribution {
         taken
     }
 
-    /// Returns tickets of this worker. `done`: is given each run of messages of which those were the last, by the origin of the first, and how
-    /// many they are.
-    pub fn settle(&mut self, Span { first, count }: Span, mut done: impl FnMut(Origin, u64)) {
+    /// Returns tickets of this worker, and says how many of them were not out. `done`: is given each run of messages of which those were the
+    /// last, by the origin of the first, and how many they are.
+    pub fn settle(&mut self, Span { first, count }: Span, mut done: impl FnMut(Origin, u64)) -> u64 {
         debug_assert_eq!(first.worker, self.worker);
         let Self { pending, open, by_id, .. } = self;
         let key = first.key as usize;
-        let record = &mut pending[key];
-        let (start, mut run) = (usize::from(first.place), 0);
+        let Some(record) = pending.get_mut(key) else {
+            return count.into();
+        };
+        let (start, mut run, mut unknown) = (usize::from(first.place), 0, 0);
         let end = start + usize::from(count);
         for place in start..end {
-            let copies = &mut record.copies[place];
-            *copies -= 1;
-            if *copies == 0 {
+            let copies = record.copies.get_mut(place).filter(|copies| **copies > 0);
+            let left = copies.map(|copies| {
+                *copies -= 1;
+                *copies
+            });
+            unknown += u64::from(left.is_none());
+            if left == Some(0) {
                 run += 1;
             } else if run > 0 {
                 record.tell(place - run, run, &mut done);
@@ -202,6 +208,7 @@ impl Distribution {
             record.id.inspect(|id| _ = by_id.remove(id));
             pending.remove(key);
         }
+        unknown
     }
 
     /// Messages that are open.
@@ -365,5 +372,21 @@ mod tests {
         assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 2)]);
         assert_eq!((settled(&mut distribution, below), settled(&mut distribution, below)), (vec![], vec![]));
         assert_eq!((settled(&mut distribution, beside), distribution.len()), (vec![(origin(2), 1)], 0));
+    }
+
+    #[test]
+    fn tickets_that_are_not_out_change_nothing_and_are_counted() {
+        let mut distribution = Distribution::new(0);
+        let all = distribution.open_run(origin(40), 3, None, "a");
+        let settle = |distribution: &mut Distribution, tickets| {
+            let mut done = Vec::new();
+            let unknown = distribution.settle(tickets, |origin, count| done.push((origin, count)));
+            (unknown, done)
+        };
+        assert_eq!(settle(&mut distribution, all.part(1, 1)), (0, vec![(origin(41), 1)]));
+        let beyond = Span { first: all.first, count: 5 };
+        assert_eq!(settle(&mut distribution, beyond), (3, vec![(origin(40), 1), (origin(42), 1)]));
+        assert_eq!(settle(&mut distribution, all), (3, vec![]), "its record is gone");
+        assert_eq!((distribution.len(), distribution.pending.is_empty()), (0, true));
     }
 }

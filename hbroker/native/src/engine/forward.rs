@@ -147,8 +147,9 @@ impl Forwarder {
         if worker != self.worker {
             out.handoffs.push_back((worker, Handoff::Settled { tickets }));
         } else {
-            self.distribution
-                .settle(tickets, |origin, count| out.acknowledge_run(origin, count, Success::Done));
+            let acknowledge = |origin, count| out.acknowledge_run(origin, count, Success::Done);
+            let unknown = self.distribution.settle(tickets, acknowledge);
+            out.counters.drop_many(Drop::UnknownTicket, unknown);
         }
     }
 

@@ -69,11 +69,12 @@ impl Parcel {
         publish_of(&self.field).map(|publish| publish.topic)
     }
 
-    /// For this target.
+    /// For this target. A copy at `QoS` 0 holds no ticket.
     pub fn addressed(self, target: Target) -> Self {
         let meant_for = target.meant_for();
         let Target { qos, overflow, group, .. } = target;
-        Self { qos, meant_for, overflow, group, ..self }
+        let ticket = self.ticket.filter(|_| qos > 0);
+        Self { qos, meant_for, overflow, group, ticket, ..self }
     }
 }
 

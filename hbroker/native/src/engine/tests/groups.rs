@@ -297,3 +297,32 @@ fn what_died_in_flight_to_a_member_goes_to_no_other() {
         assert_eq!(network.hosts[other].read.len(), read);
     }
 }
+
+/// A member at `QoS` 0 holds no ticket of a message, so none comes back for it when it has left before the message came to its worker.
+#[test]
+fn a_member_at_qos_0_that_has_left_gives_no_ticket_back() {
+    for (qos, stays) in [(1, false), (1, true), (2, false), (2, true)] {
+        let mut network = Network::new(4, Faults::default());
+        let node = network.add_node("", 2);
+        let member = network.add_member(node, "a/#", "g", 0);
+        let home = network.session(member, node).worker();
+        let is_elsewhere = |network: &mut Network| {
+            let client = network.add_client();
+            network.publish(client, &message("warm", b"x", 1));
+            network.run(SECOND);
+            let link = network.hosts[node].links[&network.hosts[client].session];
+            (link.worker() != home).then_some(client)
+        };
+        let publisher = (0..100).find_map(|_| is_elsewhere(&mut network)).expect("there are two workers");
+        network.holds_handoffs = true;
+        network.publish(publisher, &message("a/b", b"x", qos));
+        network.run(100 * MILLISECOND);
+        let other = stays.then(|| network.add_member(node, "a/#", "g", 1));
+        take_out(&mut network, node, member);
+        network.holds_handoffs = false;
+        network.run_until_drained();
+        assert_eq!(network.hosts[publisher].published.len(), 2);
+        let read = other.map(|other| network.hosts[other].read.len());
+        assert!(read.is_none_or(|read| read == 1) && network.hosts[member].read.is_empty());
+    }
+}

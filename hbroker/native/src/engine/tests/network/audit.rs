@@ -18,13 +18,14 @@ struct Audit {
 }
 
 impl Network {
-    /// Ends the interval of every engine. The sums over all of them are what it counted.
+    /// Ends the interval of every engine. The sums over all of them are what it counted, and no ticket came back that was not out.
     pub fn audit(&mut self) {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             for (worker, engine) in host.engines.iter_mut().enumerate() {
                 let audit = self.audits.0.entry((index, worker)).or_insert_with(Audit::new);
                 audit.spare.topics.clear();
                 let counters = engine.exchange_load(&mut audit.spare, 1);
+                counters.each(|name, count| assert_ne!(name, "drop.unknown_ticket", "{count}"));
                 if engine.out.load.is_none() {
                     continue;
                 }
