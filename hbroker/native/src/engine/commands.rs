@@ -59,8 +59,8 @@ impl Engine {
 
     /// What comes in the session of this link waits for the events of nodes alone, as long as it has the link (`turns`).
     pub fn prefer(&mut self, link: LinkId) {
-        if let Some(entry) = self.out.links.awake(link) {
-            self.events.prefer(entry.session);
+        if let Some(place) = self.out.links.get(link) {
+            self.events.prefer(place.session());
         }
     }
 

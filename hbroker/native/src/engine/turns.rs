@@ -65,7 +65,8 @@ pub struct Events {
     limit: usize,
     own: Waiting,
     others: HashMap<Lane, Waiting, Keyed>,
-    /// The lanes of each class that have something, the next to take a turn first. A lane whose class has changed since is passed over.
+    /// The lanes of each class that have something, the next to take a turn first; each at most once (`Waiting::lines`). A lane that has
+    /// another class by then, or nothing left, is passed over.
     turns: [VecDeque<Lane>; Class::COUNT],
     /// The class whose turn it is.
     next: usize,
@@ -81,6 +82,8 @@ struct Waiting {
     events: VecDeque<Event>,
     bytes: usize,
     class: Class,
+    /// The classes in whose lines its lane stands.
+    lines: [bool; Class::COUNT],
 }
 
 impl Events {
@@ -137,7 +140,9 @@ impl Events {
         }
         if waiting.events.is_empty() || class < waiting.class {
             waiting.class = class;
-            self.turns[class as usize].push_back(lane);
+        }
+        if !std::mem::replace(&mut waiting.lines[waiting.class as usize], true) {
+            self.turns[waiting.class as usize].push_back(lane);
         }
         let bytes = event.bytes();
         waiting.bytes += bytes;
@@ -183,7 +188,7 @@ impl Events {
             let kept = if is_session { most / SHARE } else { 0 };
             (most - kept).saturating_sub(used)
         };
-        match self.others.get(&lane) {
+        match self.others.get(&lane).filter(|waiting| !waiting.events.is_empty()) {
             Some(waiting) => {
                 SHARE * waiting.events.len() < left(self.limit, self.count)
                     && SHARE * waiting.bytes < left(MOST_EVENT_BYTES, self.bytes)
@@ -204,7 +209,7 @@ impl Events {
             self.next = (class + 1) % Class::COUNT;
             while let Some(lane) = self.turns[class].pop_front() {
                 let (event, is_left) = match lane {
-                    Lane::Own => self.own.pop(),
+                    Lane::Own => self.own.take_turn(class),
                     _ => self.pop_lane(lane, class),
                 };
                 if is_left {
@@ -219,33 +224,36 @@ impl Events {
         None
     }
 
-    /// The next event of a lane that is not the engine's own, and whether there is another; none where the lane has another class now.
+    /// A turn of a lane that is not the engine's own, as [`Waiting::take_turn`]. What stands in no line any more is forgotten.
     fn pop_lane(&mut self, lane: Lane, class: usize) -> (Option<Event>, bool) {
         let Entry::Occupied(mut waiting) = self.others.entry(lane) else {
             return (None, false);
         };
-        if waiting.get().class as usize != class {
-            return (None, false);
-        }
-        let (event, is_left) = waiting.get_mut().pop();
-        if !is_left {
+        let turn = waiting.get_mut().take_turn(class);
+        if waiting.get().lines == [false; Class::COUNT] {
             waiting.remove();
         }
-        (event, is_left)
+        turn
     }
 }
 
 impl Waiting {
     fn new(class: Class) -> Self {
-        Self { events: VecDeque::new(), bytes: 0, class }
+        Self { events: VecDeque::new(), bytes: 0, class, lines: [false; Class::COUNT] }
     }
 
-    /// The next event, and whether there is another.
-    fn pop(&mut self) -> (Option<Event>, bool) {
+    /// The lane is at the head of the line of a class: its next event, if it is of that class, and whether it goes to the end of the line
+    /// for another.
+    fn take_turn(&mut self, class: usize) -> (Option<Event>, bool) {
+        self.lines[class] = false;
+        if self.class as usize != class {
+            return (None, false);
+        }
         let event = self.events.pop_front();
         self.bytes -= event.as_ref().map_or(0, Event::bytes);
         shrink(&mut self.events);
-        (event, !self.events.is_empty())
+        self.lines[class] = !self.events.is_empty();
+        (event, self.lines[class])
     }
 }
 

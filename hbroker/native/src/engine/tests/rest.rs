@@ -1,8 +1,10 @@
 //! Idle links and sessions take little memory, and are there when they are needed.
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::event::Event;
 use crate::engine::links::Place;
 use crate::engine::session::Session;
+use crate::engine::turns::Lane;
 
 fn awake(network: &Network, node: usize) -> usize {
     network.hosts[node]
@@ -95,4 +97,33 @@ fn one_that_is_used_again_and_again_rests_twice_a_second() {
         was_awake = is_awake;
     }
     assert!((2..=2 * (8 + 6)).contains(&rests), "{rests} times in 2.5 s, for two links");
+}
+
+/// A link is at rest most of the time, and so it is likely to be when the node says that its session is a child's.
+#[test]
+fn a_child_whose_link_is_at_rest_is_preferred_too() {
+    let mut network = Network::new(5, Faults::default());
+    let node = network.add_node("", 1);
+    let child = network.add_client();
+    network.connect(child, node);
+    network.run(900 * MILLISECOND);
+    let (session, now) = (network.hosts[child].session, network.now);
+    let link = network.hosts[node].links[&session];
+    let engine = &mut network.hosts[node].engines[0];
+    assert!(engine.out.links.awake(link).is_none(), "it is at rest");
+    engine.prefer(link);
+    // A flood of a hundred clients, and a renewal behind it.
+    let event = |session: u64| Event::Control {
+        link: Some(link),
+        source: ([10, 0, 0, 1], 1).into(),
+        packet: session.to_be_bytes().to_vec(),
+        inbound: true,
+    };
+    for client in (1_000..1_100).chain([session]) {
+        engine.events.push(Lane::Session(client), event(client));
+    }
+    let is_its =
+        |taken: &Event| matches!(taken, Event::Control { packet, .. } if *packet == session.to_be_bytes());
+    let place = engine.take_events(now, 1_000).iter().position(is_its);
+    assert!(place.is_some_and(|place| place <= 3), "{place:?}");
 }

@@ -265,3 +265,54 @@ fn no_flood_takes_the_room_of_orders_and_theirs_is_bounded() {
     while !events.take(100).is_empty() {}
     assert_eq!(events.orders, 0);
 }
+
+/// A lane that becomes of another class still stands in the line of the one before: there it waits for its next turn as of that class.
+#[test]
+fn a_lane_takes_one_turn_in_a_round_whatever_it_was_before() {
+    let mut events = Events::new(100_000, 1);
+    // Others wait, so that the line of clients is long.
+    for session in 100..200 {
+        (0..50).for_each(|place| events.push(Lane::Session(session), event(session as u16, place)));
+    }
+    // A client's request, and a JOIN (of no worth) behind it: both are taken as of the class of requests.
+    for _ in 0..40 {
+        events.push(lane(7), event(7, 0));
+        events.push_join(lane(7), event(7, 1));
+        while !events.others[&lane(7)].events.is_empty() {
+            events.take(1);
+        }
+    }
+    (0..5_000).for_each(|place| events.push(lane(7), event(7, place)));
+    let _ = events.take(300);
+    let next = events.take(300);
+    let own = next.iter().filter(|event| what(event).0 == 7).count();
+    assert!(own <= 4, "one of a hundred sessions got {own} of 300 turns");
+}
+
+#[test]
+fn a_lane_stands_in_each_line_once_at_most_and_is_forgotten_when_in_none() {
+    let mut random = SmallRng::seed_from_u64(2);
+    let mut events = Events::new(10_000, 1);
+    for _ in 0..20_000 {
+        let session = random.random_range(1..20_u64);
+        let of_session = event(session as u16, 0);
+        match random.random_range(0..8) {
+            0 => events.push_join(Lane::Session(session), of_session),
+            1 => events.prefer(session),
+            2 => events.unprefer(session),
+            3 => _ = events.take(random.random_range(0..12)),
+            4 => events.push(Lane::Own, event(0, 0)),
+            _ => events.push(Lane::Session(session), of_session),
+        }
+        let lanes =
+            events.others.iter().map(|(lane, waiting)| (*lane, waiting)).chain([(Lane::Own, &events.own)]);
+        for (lane, waiting) in lanes {
+            let stands = |class: usize| events.turns[class].iter().filter(|other| **other == lane).count();
+            assert_eq!([0, 1, 2].map(stands), waiting.lines.map(usize::from), "{lane:?}");
+            assert!(waiting.events.is_empty() || waiting.lines[waiting.class as usize], "{lane:?}");
+            assert!(lane == Lane::Own || waiting.lines.contains(&true), "{lane:?}");
+        }
+    }
+    while !events.take(100).is_empty() {}
+    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
+}
