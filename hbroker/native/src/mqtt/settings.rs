@@ -55,6 +55,7 @@ pub struct SessionSettings {
     pub queue_bytes: usize,
     pub overflow: Overflow,
     /// A client that answered nothing for so long no longer holds the network's acknowledgements; `Micros::MAX`: it always does.
+    /// Shorter than an owner waits for a session (§7.3), which may look at any moment: else it gives up the member that all clients share.
     pub stall: Micros,
 }
 
@@ -65,7 +66,7 @@ impl Default for SessionSettings {
             queue_messages: 10_000,
             queue_bytes: 16 << 20,
             overflow: Overflow::DropOldest,
-            stall: 2_000_000,
+            stall: 1_500_000,
         }
     }
 }

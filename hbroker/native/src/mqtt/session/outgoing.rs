@@ -300,13 +300,14 @@ impl Outgoing {
         }
     }
 
-    /// When the oldest message came that others wait for.
+    /// When the oldest message came that others wait for. Only what waits lies in that order: what is owed lies in that of PUBREC, and what
+    /// was sent under another gateway comes when its owner brings it.
     fn find_oldest(&self) -> Option<Micros> {
         let holds = |claim: &Option<Claim>| claim.as_ref().is_some_and(Claim::is_shared);
-        let sent = self.sent.iter().map(|flight| &flight.parcel).find(|parcel| holds(&parcel.claim));
-        let waiting = || self.queue.iter().find(|parcel| holds(&parcel.claim));
-        let owed = self.owed.iter().find(|owed| holds(&owed.claim)).map(|owed| owed.since);
-        sent.or_else(waiting).map(|parcel| parcel.since).into_iter().chain(owed).min()
+        let sent = self.sent.iter().map(|flight| &flight.parcel).filter(|parcel| holds(&parcel.claim));
+        let waiting = self.queue.iter().find(|parcel| holds(&parcel.claim));
+        let owed = self.owed.iter().filter(|owed| holds(&owed.claim)).map(|owed| owed.since);
+        sent.chain(waiting).map(|parcel| parcel.since).chain(owed).min()
     }
 
     pub fn is_stalled(&self) -> bool {

@@ -1,7 +1,11 @@
 //! From the network to a client that is connected.
 
 use super::*;
+use crate::engine::progress;
 use crate::tables::match_set::Overflow;
+
+/// How long a client may leave a message unanswered that others wait for.
+const STALL: Micros = 1_500_000;
 
 fn small(settings: SessionSettings, properties: &[u8]) -> Bench {
     Bench::open_with(Version::V5, ListenerSettings::default(), Session::new(settings), properties)
@@ -234,7 +238,7 @@ fn a_client_that_does_not_answer_holds_up_nobody_after_the_stall() {
         bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 1), 1);
     }
     assert_eq!(bench.take().len(), 1);
-    bench.wait_until(3 * SECOND);
+    bench.wait_until(SECOND + STALL);
     assert_eq!((bench.settled(), bench.counters.stalled), (3, 1));
     bench.deliver(Message::plain(4, "t", &[4], 1), 1);
     assert_eq!(bench.settled(), 1, "what comes while it is stalled counts at once");
@@ -261,7 +265,7 @@ fn a_full_queue_overflows_as_its_policy_says() {
         let settings = SessionSettings { queue_messages: 2, overflow, ..SessionSettings::default() };
         let mut bench = small(settings, b"\x21\0\x01");
         bench.deliver(Message::plain(1, "t", &[1], 1), 1);
-        bench.wait_until(2 * SECOND);
+        bench.wait_until(STALL);
         assert_eq!(bench.settled(), 1, "it is stalled: nobody waits for what comes now");
         for sequence in 2..5 {
             bench.deliver(Message::plain(sequence, "t", &[sequence as u8], 1), 1);
@@ -323,14 +327,14 @@ fn who_answers_one_message_now_and_then_holds_up_nobody_for_longer() {
     for sequence in 1..=9 {
         bench.deliver(Message::plain(sequence, "t", b"", 1), 1);
     }
-    bench.now = 1_800_000;
+    bench.now = 1_400_000;
     bench.feed(&ack(kind::PUBACK, 1));
     assert_eq!(bench.settled(), 1);
-    bench.wait_until(2 * SECOND);
+    bench.wait_until(STALL);
     assert_eq!((bench.settled(), bench.counters.stalled), (8, 1));
     // Until it has caught up nobody waits for it again.
     for id in 2..=8 {
-        bench.now += 1_800_000;
+        bench.now += 1_400_000;
         bench.feed(&ack(kind::PUBACK, id));
         bench.deliver(Message::plain(8 + u64::from(id), "t", b"", 1), 1);
         assert_eq!(bench.settled(), 1);
@@ -371,4 +375,25 @@ fn topics_that_it_may_not_read_are_dropped() {
     assert_eq!((bench.take().len(), bench.settled()), (1, 1));
     bench.feed(&publish(Version::V311, 0, "open/x", 0, &[], b""));
     assert!(bench.upper.published.is_empty());
+}
+
+/// What is owed lies in the order of PUBREC: the oldest may be anywhere in it.
+#[test]
+fn who_receives_the_newest_first_holds_up_nobody_for_longer() {
+    let mut bench = small(SessionSettings::default(), &[]);
+    bench.deliver(Message::plain(1, "t", b"", 2), 2);
+    bench.now = 1_400_000;
+    bench.deliver(Message::plain(2, "t", b"", 2), 2);
+    bench.feed(&ack(kind::PUBREC, 2));
+    bench.feed(&ack(kind::PUBREC, 1));
+    bench.wait_until(STALL);
+    assert_eq!(bench.counters.stalled, 1, "the first is without an answer for so long");
+}
+
+/// An owner that looks at the member that all clients share gives it up only after its own time: by then the gateway has answered for the
+/// client that is too slow, and the answer has come.
+#[test]
+fn a_gateway_gives_a_client_up_well_before_its_owner_gives_the_gateway_up() {
+    let before = progress::STALL.checked_sub(SessionSettings::default().stall);
+    assert!(before >= Some(400_000), "{before:?}");
 }

@@ -239,7 +239,7 @@ fn a_client_that_releases_nothing_holds_up_nobody_for_long() {
     bench.feed(&ack(kind::PUBREC, 1));
     assert_eq!(bench.settled(), 0);
     bench.now = bench.connection.poll_timeout();
-    assert_eq!(bench.now, 2 * SECOND);
+    assert_eq!(bench.now, SessionSettings::default().stall);
     bench.turn(|connection, turn, upper| connection.handle_timeout(turn, upper));
     assert_eq!(bench.settled(), 1);
     let owed = vec![(NO_MESSAGE, 1)];
