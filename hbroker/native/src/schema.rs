@@ -81,7 +81,7 @@ pub mod packet {
     pub const DELIVERY: u32 = 0x08;
     pub const AFTER: u32 = 0x10;
     pub const RETAINED_FOR: u32 = 0x18;
-    pub const SHARED_FOR: u32 = 0x28;
+    pub const SHARED_FOR: u32 = 0x29;
     pub const PUBLISH: u32 = 0x42;
     pub const AGAIN: u32 = 0x22;
     pub const PUBACK: u32 = 0x4a;
@@ -527,7 +527,7 @@ pub mod queued_record {
     pub const GROUP: u32 = 0x2a;
     pub const OVERFLOW: u32 = 0x30;
     pub const LAUNCHED: u32 = 0x38;
-    pub const SHARED_FOR: u32 = 0x40;
+    pub const SHARED_FOR: u32 = 0x41;
     pub const CHECKS: Checks = &[(GROUP, Check::Utf8)];
 }
 

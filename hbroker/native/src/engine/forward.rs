@@ -26,7 +26,7 @@ use crate::tables::jurisdiction::Decision;
 use crate::tables::match_set::Subscriber;
 use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
-use crate::wire::{MeantFor, PublishView};
+use crate::wire::PublishView;
 
 /// Publishers that are remembered for recognising their messages when they come again.
 const WINDOW_PUBLISHERS: usize = 65_536;
@@ -174,7 +174,7 @@ impl Forwarder {
         let member = publish_of(&parcel.field).and_then(|publish| {
             parcel.expires = publish.expires();
             let groups = self.routes.groups(publish.topic);
-            let group = groups.iter().find(|group| parcel.meant_for == Some(MeantFor::Shared(group.id())))?;
+            let group = groups.find(parcel.group.as_deref()?, parcel.meant_for?.shared_for())?;
             let target = self.sharing.choose(&group, &publish, out)?;
             Some(Target { qos: target.qos.min(publish.qos), ..target })
         });
@@ -208,12 +208,12 @@ impl Forwarder {
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
     fn has_left(&mut self, now: Micros, parcel: &Parcel, target: &Target) -> bool {
-        let (Some(MeantFor::Shared(id)), Some(topic)) = (target.meant_for(), parcel.topic()) else {
+        let (Some(group), Some(topic)) = (&target.group, parcel.topic()) else {
             return false;
         };
         match self.routes.find(now, topic) {
-            Ok(route) => !route.groups.has_member(id, target.session),
-            Err(_) => !self.routes.groups(topic).has_member(id, target.session),
+            Ok(route) => !route.groups.has_member(group, target.shared, target.session),
+            Err(_) => !self.routes.groups(topic).has_member(group, target.shared, target.session),
         }
     }
 

@@ -82,7 +82,7 @@ pub struct Target {
     pub session: SessionKey,
     pub qos: u8,
     /// The id of the shared subscription that it gets it for; 0: it is for its own.
-    pub shared: u32,
+    pub shared: u64,
     pub overflow: Overflow,
     /// The shared group that it gets it for.
     pub group: Option<Arc<str>>,

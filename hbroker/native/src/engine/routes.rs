@@ -142,9 +142,9 @@ impl Routes {
         self.matches.groups()
     }
 
-    /// Whether a group of this name, with whatever filter, gets the messages of a topic.
-    pub fn has_group(&mut self, id: u32, topic: &str) -> bool {
-        self.groups(topic).members_of(id).next().is_some()
+    /// Whether the group of this name that has the shared subscription with this id gets the messages of a topic.
+    pub fn has_group(&mut self, name: &str, id: u64, topic: &str) -> bool {
+        self.groups(topic).find(name, id).is_some()
     }
 
     /// How many subscriptions match a topic.

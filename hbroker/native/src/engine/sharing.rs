@@ -18,7 +18,7 @@ use crate::wire::PublishView;
 const MOST_BEGUN: usize = 4_096;
 
 /// A message's id, (publisher, sequence number of its first part), and that of the group's shared subscription.
-type Begun = ((u64, u64), u32);
+type Begun = ((u64, u64), u64);
 
 /// The choices of one worker that hold.
 pub struct Sharing {
@@ -47,7 +47,7 @@ impl Sharing {
             None => group.choose((publish.publisher, publish.sequence), standing)?,
             Some(part) => {
                 let first = publish.sequence.wrapping_sub(u64::from(part.index));
-                let begun = ((publish.publisher, first), group.id());
+                let begun = ((publish.publisher, first), group.id);
                 let holder = self.holders.get(&begun).map(|holder| holder.session);
                 let holder = holder.filter(|session| out.standing(*session).is_some());
                 let holder =
@@ -57,7 +57,7 @@ impl Sharing {
                 member
             }
         };
-        Some(Target { shared: group.id(), group: Some(Arc::clone(group.name)), ..Target::from(&member) })
+        Some(Target { shared: group.id, group: Some(Arc::clone(group.name)), ..Target::from(&member) })
     }
 
     fn hold(&mut self, begun: Begun, session: SessionKey, is_last: bool) {

@@ -118,8 +118,9 @@ impl Engine {
         if was_there && !group.is_empty() {
             let id = shared_id(group, filter);
             let left = self.out.take(session, Drop::Regrouped, |parcel| {
-                let is_its = parcel.meant_for == Some(MeantFor::Shared(id));
-                is_its && parcel.topic().is_some_and(|topic| forwarder.routes.has_group(id, topic))
+                let is_its =
+                    parcel.group.as_deref() == Some(group) && parcel.meant_for == Some(MeantFor::Shared(id));
+                is_its && parcel.topic().is_some_and(|topic| forwarder.routes.has_group(group, id, topic))
             });
             self.out.loose.orphans.extend(left);
             self.tie_up(now);

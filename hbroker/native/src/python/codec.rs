@@ -42,7 +42,7 @@ type Publish<'py> = (
     Properties,
     Bound<'py, PyAny>,
 );
-type Packet<'py> = (u64, u64, (Option<u64>, u32), String, Bound<'py, PyAny>);
+type Packet<'py> = (u64, u64, (Option<u64>, u64), String, Bound<'py, PyAny>);
 type HeaderIn = (u64, u64, u64, Option<(u64, u64, Ranges)>, Vec<u8>, u32);
 
 /// A datagram's values; None where it is malformed.

@@ -184,8 +184,7 @@ impl Core {
     ) -> PyResult<bool> {
         check_filter(filter, qos)?;
         let overflow = Overflow::from_wire(overflow);
-        let subscriber =
-            |session| Subscriber { session, qos, no_local, retain_as_published, overflow, shared: 0 };
+        let subscriber = |session| Subscriber { session, qos, no_local, retain_as_published, overflow };
         Ok(py.detach(|| self.core.subscribe(session, filter, group, subscriber)))
     }
 

@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 use crate::wire::{self, MeantFor, QueuedRecord, SeenRecord};
 
 /// `(session, publish, qos, (retained_for, shared_for), group, overflow, launched)`
-type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, (Option<u64>, u32), String, i32, bool);
+type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, (Option<u64>, u64), String, i32, bool);
 /// `(publisher, floor, [(index, bits)])`
 type Seen = (u64, u64, Vec<(u64, u64)>);
 

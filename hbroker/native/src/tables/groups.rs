@@ -5,7 +5,8 @@
 //! same choice, all parts of a message go to one member, one that comes again goes where it went before, and where a member comes or
 //! goes only that member's share moves.
 
-use std::hash::Hasher;
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -17,7 +18,7 @@ use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::match_set::Subscriber;
 
-/// Instead of a group's number: a subscription of the session's own.
+/// Instead of the number of a group, or of a shared subscription: a subscription of the session's own.
 pub const OWN: u32 = u32::MAX;
 
 /// How fit a member is to take a message now. The fittest are chosen among.
@@ -36,26 +37,23 @@ pub enum Fitness {
 pub struct Group<'a> {
     /// The group's name.
     pub name: &'a Arc<str>,
+    /// That of its shared subscription.
+    pub id: u64,
     /// At least one.
     pub members: &'a [Subscriber],
 }
 
 /// The id of a shared subscription (§6.5): it follows from group and filter, so an owner and a member come to the same one, in every
-/// run and at every gateway. Never 0.
-pub fn shared_id(group: &str, filter: &str) -> u32 {
+/// run and at every gateway; and it has 64 bits, so that nobody finds a name for a group that gives it the id of another's. Never 0.
+pub fn shared_id(group: &str, filter: &str) -> u64 {
     let mut hasher = SipHasher24::new();
     for part in [group, "/", filter] {
         hasher.write(part.as_bytes());
     }
-    (hasher.finish() as u32).max(1)
+    hasher.finish().max(1)
 }
 
 impl Group<'_> {
-    /// That of its shared subscription.
-    pub fn id(&self) -> u32 {
-        self.members.first().map_or(0, |member| member.shared)
-    }
-
     /// The member that gets a message, whose id is (publisher, sequence number of its first part). `standing`: the session id of a
     /// member, and how fit it is; `None` where it is gone. `None`: no member is left.
     pub fn choose(
@@ -87,8 +85,8 @@ fn weight((publisher, sequence): (u64, u64), session: u64) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub struct GroupList {
     members: Vec<Subscriber>,
-    /// (name, where its members end), in the members' order.
-    groups: Vec<(Arc<str>, usize)>,
+    /// (name, id of its shared subscription, where its members end), in the members' order.
+    groups: Vec<(Arc<str>, u64, usize)>,
 }
 
 impl GroupList {
@@ -96,21 +94,27 @@ impl GroupList {
 
     /// Each group and filter that matches.
     pub fn iter(&self) -> impl Iterator<Item = Group<'_>> {
-        let starts = std::iter::once(0).chain(self.groups.iter().map(|(_, end)| *end));
-        self.groups
-            .iter()
-            .zip(starts)
-            .map(|((name, end), start)| Group { name, members: &self.members[start..*end] })
+        let starts = std::iter::once(0).chain(self.groups.iter().map(|(.., end)| *end));
+        self.groups.iter().zip(starts).map(|((name, id, end), start)| Group {
+            name,
+            id: *id,
+            members: &self.members[start..*end],
+        })
     }
 
-    /// Whether a session has the shared subscription with this id.
-    pub fn has_member(&self, id: u32, session: SessionKey) -> bool {
-        self.members_of(id).any(|member| member.session == session)
+    /// The group of this name that has the shared subscription with this id.
+    pub fn find(&self, name: &str, id: u64) -> Option<Group<'_>> {
+        self.iter().find(|group| group.id == id && **group.name == *name)
+    }
+
+    /// Whether a session is a member of a group that is there.
+    pub fn has_member(&self, name: &str, id: u64, session: SessionKey) -> bool {
+        self.find(name, id).is_some_and(|group| group.members.iter().any(|member| member.session == session))
     }
 
     /// Who has the shared subscription with this id.
-    pub fn members_of(&self, id: u32) -> impl Iterator<Item = &Subscriber> {
-        self.members.iter().filter(move |member| member.shared == id)
+    pub fn members_of(&self, id: u64) -> impl Iterator<Item = &Subscriber> {
+        self.iter().filter(move |group| group.id == id).flat_map(|group| group.members)
     }
 
     /// Members, of all groups.
@@ -124,65 +128,69 @@ impl GroupList {
     }
 
     /// Adds a group's next member. `begins`: it is the first.
-    pub(super) fn push(&mut self, begins: bool, name: &Arc<str>, member: Subscriber) {
+    pub(super) fn push(&mut self, begins: bool, name: &Arc<str>, id: u64, member: Subscriber) {
         self.members.push(member);
         match self.groups.last_mut() {
-            Some((_, end)) if !begins => *end += 1,
-            _ => self.groups.push((Arc::clone(name), self.members.len())),
+            Some((.., end)) if !begins => *end += 1,
+            _ => self.groups.push((Arc::clone(name), id, self.members.len())),
         }
     }
 
     /// Bytes that its lists take.
     pub fn bytes(&self) -> usize {
         self.members.capacity() * size_of::<Subscriber>()
-            + self.groups.capacity() * size_of::<(Arc<str>, usize)>()
+            + self.groups.capacity() * size_of::<(Arc<str>, u64, usize)>()
     }
 }
 
-/// The names of the groups that have members, each stored once.
-pub struct GroupNames {
-    numbers: HashMap<Arc<str>, u32, Keyed>,
-    names: Arena<(Arc<str>, u32)>,
+/// What subscriptions have in common, each stored once, under a number: the names of groups that have members, or the ids of shared
+/// subscriptions.
+pub struct Numbered<T> {
+    numbers: HashMap<T, u32, Keyed>,
+    /// Each with how many use it.
+    values: Arena<(T, u32)>,
 }
 
-impl GroupNames {
-    /// No names. `seed`: random and secret.
+impl<T: Clone + Default + Eq + Hash> Numbered<T> {
+    /// Nothing. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { numbers: HashMap::with_hasher(Keyed::new(seed)), names: Arena::default() }
+        Self { numbers: HashMap::with_hasher(Keyed::new(seed)), values: Arena::default() }
     }
 
-    /// The number of a group; `None` where it has no members.
-    pub fn number(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
+    /// The number of what somebody uses; `None`: nobody does.
+    pub fn number<Q: Eq + Hash + ?Sized>(&self, value: &Q) -> Option<u32>
+    where
+        T: Borrow<Q>,
+    {
+        self.numbers.get(value).copied()
     }
 
-    /// The number of a group, which has one user more now.
-    pub fn acquire(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.number(name) {
-            self.names[number].1 += 1;
+    /// The number of what has one user more now.
+    pub fn acquire(&mut self, value: T) -> u32 {
+        if let Some(number) = self.number(&value) {
+            self.values[number].1 += 1;
             return number;
         }
-        let name: Arc<str> = name.into();
-        let number = self.names.insert((Arc::clone(&name), 1));
-        self.numbers.insert(name, number);
+        let number = self.values.insert((value.clone(), 1));
+        self.numbers.insert(value, number);
         number
     }
 
     /// A user less.
     pub fn release(&mut self, number: u32) {
-        self.names[number].1 -= 1;
-        if self.names[number].1 == 0 {
-            let (name, _) = self.names.take(number);
-            self.numbers.remove(&name);
+        self.values[number].1 -= 1;
+        if self.values[number].1 == 0 {
+            let (value, _) = self.values.take(number);
+            self.numbers.remove(&value);
         }
     }
 
-    /// The name of a group that has members.
-    pub fn name(&self, number: u32) -> &Arc<str> {
-        &self.names[number].0
+    /// What somebody uses.
+    pub fn value(&self, number: u32) -> &T {
+        &self.values[number].0
     }
 
-    /// Groups that have members.
+    /// How many are used.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.numbers.len()

@@ -1,7 +1,9 @@
 //! The sessions that match one topic, each once (§7.4), and the shared groups that do (§6.5).
 
 use crate::link_id::SessionKey;
-use crate::tables::groups::{GroupList, GroupNames};
+use std::sync::Arc;
+
+use crate::tables::groups::{GroupList, Numbered};
 
 /// Who gets what matches a filter, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +18,6 @@ pub struct Subscriber {
     pub retain_as_published: bool,
     /// What becomes of a message that finds the session's queue full.
     pub overflow: Overflow,
-    /// The id of the shared subscription (§6.5); 0: it is the session's own. The trie knows it.
-    pub shared: u32,
 }
 
 /// What the queue of a session does where it is full (§7.8), as on the wire.
@@ -52,7 +52,7 @@ impl Subscriber {
     /// Wants all that matches.
     pub fn new(session: SessionKey, qos: u8) -> Self {
         let overflow = Overflow::default();
-        Self { session, qos, no_local: false, retain_as_published: false, overflow, shared: 0 }
+        Self { session, qos, no_local: false, retain_as_published: false, overflow }
     }
 
     /// Satisfies two subscriptions of one session: the higher QoS, each message and each flag that one of them
@@ -74,8 +74,8 @@ pub struct MatchSet {
     subscriptions: usize,
     /// How many filters match.
     filters: u32,
-    /// (which of these, group, member), in no order until the match ends.
-    members: Vec<(u32, u32, Subscriber)>,
+    /// (which of these, group, shared subscription, member), by their numbers, in no order until the match ends.
+    members: Vec<(u32, u32, u32, Subscriber)>,
     groups: GroupList,
     /// By session slot: where in `found` the session is, if `round` is the present one. So nothing is cleared
     /// between topics.
@@ -160,9 +160,9 @@ impl MatchSet {
         self.found.push(subscriber);
     }
 
-    pub(crate) fn add_member(&mut self, group: u32, subscriber: Subscriber) {
+    pub(crate) fn add_member(&mut self, group: u32, shared: u32, subscriber: Subscriber) {
         self.subscriptions += 1;
-        self.members.push((self.filters, group, subscriber));
+        self.members.push((self.filters, group, shared, subscriber));
     }
 
     #[cfg(test)]
@@ -176,12 +176,12 @@ impl MatchSet {
     }
 
     /// Brings the members of each group and filter together.
-    pub(crate) fn end(&mut self, names: &GroupNames) {
-        self.members.sort_unstable_by_key(|&(filter, group, _)| (filter, group));
+    pub(crate) fn end(&mut self, names: &Numbered<Arc<str>>, ids: &Numbered<u64>) {
+        self.members.sort_unstable_by_key(|&(filter, group, ..)| (filter, group));
         let mut last = None;
-        for &(filter, group, member) in &self.members {
+        for &(filter, group, shared, member) in &self.members {
             let begins = last.replace((filter, group)) != Some((filter, group));
-            self.groups.push(begins, names.name(group), member);
+            self.groups.push(begins, names.value(group), *ids.value(shared), member);
         }
     }
 }

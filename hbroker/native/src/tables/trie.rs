@@ -19,6 +19,7 @@ mod plain;
 mod subscriptions;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -27,7 +28,7 @@ use crate::keyed::Keyed;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::few::{Crowds, Few};
-use crate::tables::groups::{GroupNames, OWN, shared_id};
+use crate::tables::groups::{Numbered, OWN, shared_id};
 pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 use crate::tables::slot_index::SlotIndex;
 use crate::tables::trie::plain::PlainFilters;
@@ -51,7 +52,8 @@ pub struct SubscriptionTrie {
     session_crowds: Crowds<Filter>,
     sessions: Arena<Session>,
     session_slots: HashTable<u32>,
-    groups: GroupNames,
+    groups: Numbered<Arc<str>>,
+    shared_ids: Numbered<u64>,
     /// The groups of each session.
     memberships: BTreeSet<(SessionKey, u32)>,
     len: usize,
@@ -76,7 +78,7 @@ struct Subscription {
     /// Where among the session's filters this one is.
     position: u32,
     options: Options,
-    /// The id of the shared subscription (§6.5), of whose group the session's slot tells the name; 0: it is not shared.
+    /// The number of the shared subscription's id (§6.5), of whose group the session's slot tells the name; `OWN`: it is not shared.
     shared: u32,
 }
 
@@ -129,7 +131,8 @@ impl SubscriptionTrie {
             session_crowds: Arena::default(),
             sessions: Arena::default(),
             session_slots: HashTable::new(),
-            groups: GroupNames::new(seed),
+            groups: Numbered::new(seed),
+            shared_ids: Numbered::new(seed),
             memberships: BTreeSet::new(),
             len: 0,
         }
@@ -138,14 +141,14 @@ impl SubscriptionTrie {
     /// Adds a session's subscription to a valid filter, or replaces its options. `group`: the shared group that it is a member of;
     /// empty: none. Whether it was there before.
     pub fn insert(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
-        let Subscriber { session, qos, no_local, retain_as_published, overflow, .. } = subscriber;
-        let shared = if group.is_empty() { 0 } else { shared_id(group, filter) };
+        let Subscriber { session, qos, no_local, retain_as_published, overflow } = subscriber;
         let options = Options { qos, no_local, retain_as_published, overflow };
         let (place, session) = (self.make(filter), self.make_session(session, group));
         if let Some(position) = self.position(place, session) {
             self.subscriptions_mut(place)[position as usize].options = options;
             return true;
         }
+        let shared = if group.is_empty() { OWN } else { self.shared_ids.acquire(shared_id(group, filter)) };
         self.attach(place, session, options, shared);
         false
     }
@@ -188,7 +191,7 @@ impl SubscriptionTrie {
         if !self.nodes[ROOT].is_bare() {
             self.descend(topic, found);
         }
-        found.end(&self.groups);
+        found.end(&self.groups, &self.shared_ids);
     }
 
     /// How many subscriptions there are.
@@ -251,9 +254,9 @@ impl SubscriptionTrie {
         found.begin_filter();
         for &Subscription { id, session: slot, options, shared, .. } in subscriptions.as_slice(&self.crowds) {
             let Options { qos, no_local, retain_as_published, overflow } = options;
-            let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow, shared };
-            if shared != 0 {
-                found.add_member(self.sessions[slot].group, subscriber);
+            let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
+            if shared != OWN {
+                found.add_member(self.sessions[slot].group, shared, subscriber);
             } else {
                 found.add(slot, subscriber);
             }
@@ -281,12 +284,11 @@ impl SubscriptionTrie {
     fn each_subscription(&self, mut visit: impl FnMut(&str, &str, Subscriber)) {
         for &slot in &self.session_slots {
             let Session { id, group, .. } = self.sessions[slot];
-            let group = if group == OWN { "" } else { self.groups.name(group) };
+            let group = if group == OWN { "" } else { self.groups.value(group) };
             for &Filter { place, position } in self.filters(slot) {
-                let Subscription { options, shared, .. } = self.subscriptions(place)[position as usize];
+                let Subscription { options, .. } = self.subscriptions(place)[position as usize];
                 let Options { qos, no_local, retain_as_published, overflow } = options;
-                let subscriber =
-                    Subscriber { session: id, qos, no_local, retain_as_published, overflow, shared };
+                let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
                 visit(&self.text(place), group, subscriber);
             }
         }

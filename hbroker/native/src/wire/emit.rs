@@ -137,7 +137,7 @@ impl PacketHead {
         match meant_for {
             None => {}
             Some(MeantFor::Listener(listener)) => _ = head.push(packet::RETAINED_FOR, listener),
-            Some(MeantFor::Shared(id)) => _ = head.push(packet::SHARED_FOR, id.into()),
+            Some(MeantFor::Shared(id)) => head.push_fixed64(packet::SHARED_FOR, id),
         }
         head
     }
@@ -162,6 +162,15 @@ impl PacketHead {
         debug_assert_eq!(body_field.len(), self.body);
         out.extend_from_slice(&self.bytes[..self.length]);
         out.extend_from_slice(body_field);
+    }
+
+    /// Writes a field of eight bytes.
+    fn push_fixed64(&mut self, tag: u32, number: u64) {
+        debug_assert!(tag < 0x80);
+        self.bytes[self.length] = tag as u8;
+        let start = self.length + 1;
+        self.length = start + size_of::<u64>();
+        self.bytes[start..self.length].copy_from_slice(&number.to_le_bytes());
     }
 
     /// Writes a field; where its number stands.
@@ -458,7 +467,7 @@ fn content_len(delivery: u64, after: u64, meant_for: Option<MeantFor>, body_fiel
     let number_len = |value| if value == 0 { 0 } else { 1 + varint_len(value) };
     let meant_for_len = meant_for.map_or(0, |meant_for| match meant_for {
         MeantFor::Listener(listener) => 1 + varint_len(listener),
-        MeantFor::Shared(id) => number_len(id.into()),
+        MeantFor::Shared(_) => 1 + size_of::<u64>(),
     });
     number_len(delivery) + number_len(after) + meant_for_len + body_field
 }

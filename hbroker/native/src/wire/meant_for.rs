@@ -6,12 +6,12 @@ pub enum MeantFor {
     /// It was retained, and is for the listener in whose name it was asked for; 0: for all that match, and are not shared (§7.6).
     Listener(u64),
     /// It is for the shared subscription with this id, which is not 0 (§6.5).
-    Shared(u32),
+    Shared(u64),
 }
 
 impl MeantFor {
     /// `None`: neither is said.
-    pub fn of(retained_for: Option<u64>, shared_for: u32) -> Option<Self> {
+    pub fn of(retained_for: Option<u64>, shared_for: u64) -> Option<Self> {
         let shared = (shared_for > 0).then_some(Self::Shared(shared_for));
         retained_for.map(Self::Listener).or(shared)
     }
@@ -29,7 +29,7 @@ impl MeantFor {
     }
 
     /// The field `shared_for`.
-    pub fn shared_for(self) -> u32 {
+    pub fn shared_for(self) -> u64 {
         match self {
             Self::Listener(_) => 0,
             Self::Shared(id) => id,

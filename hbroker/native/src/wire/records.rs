@@ -41,7 +41,7 @@ impl<'a> QueuedRecord<'a> {
                 queued_record::PUBLISH => record.publish = message.bytes()?,
                 queued_record::QOS => record.qos = u8::try_from(message.open_enum()?).unwrap_or(u8::MAX),
                 queued_record::RETAINED_FOR => retained_for = Some(message.varint()?),
-                queued_record::SHARED_FOR => shared_for = message.varint()? as u32,
+                queued_record::SHARED_FOR => shared_for = message.fixed64()?,
                 queued_record::GROUP => record.group = message.text()?,
                 queued_record::OVERFLOW => record.overflow = message.open_enum()?,
                 queued_record::LAUNCHED => record.launched = message.boolean()?,
@@ -63,7 +63,7 @@ pub fn queued_record(record: &QueuedRecord<'_>) -> Vec<u8> {
     put_bytes_unless_empty(&mut out, queued_record::GROUP, record.group.as_bytes());
     put_enum(&mut out, queued_record::OVERFLOW, record.overflow);
     put_number(&mut out, queued_record::LAUNCHED, record.launched.into());
-    put_number(&mut out, queued_record::SHARED_FOR, record.meant_for.map_or(0, MeantFor::shared_for).into());
+    put_fixed64(&mut out, queued_record::SHARED_FOR, record.meant_for.map_or(0, MeantFor::shared_for));
     out
 }
 

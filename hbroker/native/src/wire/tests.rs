@@ -210,7 +210,7 @@ fn packet_len_is_exact() {
             (300, 299, retained(u64::MAX)),
             (u64::MAX, 1, None),
             (0, 0, shared(1)),
-            (300, 299, shared(u32::MAX)),
+            (300, 299, shared(u64::MAX)),
         ] {
             let mut out = Vec::new();
             put_packet(&mut out, delivery, after, meant_for, &vec![0; body]);

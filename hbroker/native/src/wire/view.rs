@@ -63,7 +63,7 @@ pub struct PacketView<'a> {
     /// It was retained, and is for this listener (0: for all that match); `None`: it was published just now.
     pub retained_for: Option<u64>,
     /// It is for this shared subscription; 0: it is for those that are not shared.
-    pub shared_for: u32,
+    pub shared_for: u64,
     pub body: Body<'a>,
     /// The whole Packet, as it came.
     pub raw: &'a [u8],
@@ -263,8 +263,7 @@ impl<'a> PacketView<'a> {
                 packet::DELIVERY => self.delivery = message.varint_at(raw, &mut shape.delivery)?,
                 packet::AFTER => self.after = message.varint_at(raw, &mut shape.after)?,
                 packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
-                // A parser of 32 bits takes the lower ones.
-                packet::SHARED_FOR => self.shared_for = message.varint()? as u32,
+                packet::SHARED_FOR => self.shared_for = message.fixed64()?,
                 packet::AGAIN => {
                     let payload = message.bytes()?;
                     shape.payload = Span::of(payload, raw);

@@ -1,10 +1,13 @@
 //! Shared groups over whole engines: each message goes to one member, whichever worker takes it over.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::engine::counters::Drop;
+use crate::tables::groups::shared_id;
 use crate::wire::PublishOut;
 
 const FAULTS: Faults = Faults { loss: 0.05, duplication: 0.05, jitter: 1_000 };
@@ -325,4 +328,55 @@ fn a_member_at_qos_0_that_has_left_gives_no_ticket_back() {
         let read = other.map(|other| network.hosts[other].read.len());
         assert!(read.is_none_or(|read| read == 1) && network.hosts[member].read.is_empty());
     }
+}
+
+/// Two groups whose shared subscriptions to one filter would have one id of 32 bits, which some ten thousand names are enough for.
+fn alike(filter: &str) -> (String, String) {
+    let mut known = HashMap::new();
+    let pair = (0_u64..).find_map(|number| {
+        let name = format!("g{number}");
+        let other = known.insert(shared_id(&name, filter) as u32, name.clone());
+        other.map(|other| (other, name))
+    });
+    pair.expect("there are such")
+}
+
+/// What a member had not answered when it left goes to another member of its group, and not to a group that somebody named to have the same id.
+#[test]
+fn a_group_is_not_taken_for_another_with_the_same_id() {
+    let (first, second) = alike("a/#");
+    for (theirs, other) in [(&first, &second), (&second, &first)] {
+        let mut network = Network::new(3, Faults::default());
+        let node = network.add_node("", 1);
+        let thief = network.add_member(node, "a/#", other, 1);
+        let leaver = network.add_member(node, "a/#", theirs, 1);
+        network.hosts[leaver].reads = false;
+        let publisher = network.add_client();
+        (0..20).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 1)));
+        network.run(100 * MILLISECOND);
+        let stays = network.add_member(node, "a/#", theirs, 1);
+        assert_eq!(network.hosts[thief].read.len(), 20, "its own");
+        let (now, key) = (network.now, network.session(leaver, node));
+        assert!(network.hosts[node].engines[0].unsubscribe(now, "a/#", theirs, key));
+        network.run(SECOND);
+        let got = [thief, stays].map(|host| network.hosts[host].read.len());
+        assert_eq!(got, [20, 20], "{theirs} {other}");
+    }
+}
+
+/// A client of two groups, as a gateway is for its clients, hands each copy to the group that it came for, and both on.
+#[test]
+fn copies_for_two_groups_of_one_client_are_not_taken_for_one() {
+    let (first, second) = alike("a/#");
+    let mut network = Network::new(4, Faults::default());
+    let node = network.add_node("", 1);
+    let client = network.add_member(node, "a/#", &first, 2);
+    network.hosts[client].engines[0].listen_in(network.now, 2, (&second, "a/#"), 2, false);
+    network.subscribe_in(client, node, "a/#", &second, 2, false);
+    let publisher = network.add_client();
+    (0..20).for_each(|_| _ = network.publish(publisher, &message("a/b", b"x", 2)));
+    network.run_until_drained();
+    network.assert_all_published(publisher, 20);
+    assert_eq!(network.hosts[client].read.len(), 40, "one for each group");
+    assert_eq!(network.counter(client, "drop.duplicate_message"), 0);
 }

@@ -19,7 +19,7 @@ fn choose(
     standing: impl Fn(u64) -> Option<Fitness>,
 ) -> Option<u64> {
     let name = "g".into();
-    let group = Group { name: &name, members };
+    let group = Group { name: &name, id: 1, members };
     let session_id = |key: u64| SmallRng::seed_from_u64(key).random::<u64>();
     let chosen = group.choose(message, |member| {
         let key = member.session.0;

@@ -23,7 +23,7 @@ impl SubscriptionTrie {
         if let Some(slot) = number.and_then(|number| self.find_session(id, number)) {
             return slot;
         }
-        let number = if group.is_empty() { OWN } else { self.groups.acquire(group) };
+        let number = if group.is_empty() { OWN } else { self.groups.acquire(group.into()) };
         if number != OWN {
             self.memberships.insert((id, number));
         }
@@ -105,6 +105,9 @@ impl SubscriptionTrie {
         let Some(gone) = list.swap_remove(position, crowds) else {
             return;
         };
+        if gone.shared != OWN {
+            self.shared_ids.release(gone.shared);
+        }
         if let Some(&moved) = self.subscriptions(place).get(position as usize) {
             self.filters_mut(moved.session)[moved.position as usize].position = position;
         }

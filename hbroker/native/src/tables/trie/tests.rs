@@ -84,6 +84,11 @@ fn assert_agrees(trie: &SubscriptionTrie, model: &Model, topic: &str, found: &mu
         found.subscribers().iter().map(|each| (each.session.0, *each)).collect();
     assert_eq!(got.len(), found.subscribers().len(), "a session twice for {topic:?}");
     assert_eq!(got, expected(model, topic), "for {topic:?}");
+    for group in found.groups().iter() {
+        let is_its = |filter: &str| group.id == shared_id(group.name, filter);
+        let is_known = |(filter, name, _): &(String, String, u64)| **name == **group.name && is_its(filter);
+        assert!(model.keys().any(is_known), "for {topic:?}");
+    }
     let groups = found.groups().iter().map(|group| (group.name.to_string(), group.members.to_vec()));
     let mut expected = expected_groups(model, topic);
     let mut groups = in_order(groups);
@@ -115,7 +120,6 @@ fn agrees_with_brute_force_under_random_change() {
                     no_local: random.random(),
                     retain_as_published: random.random(),
                     overflow: Overflow::from_wire(random.random_range(0..3)),
-                    shared: if group.is_empty() { 0 } else { shared_id(group, &filter) },
                 };
                 let replaced = trie.insert(&filter, group, subscriber);
                 assert_eq!(replaced, model.insert((filter, group.into(), session), subscriber).is_some());
@@ -214,12 +218,15 @@ fn a_session_in_a_group_is_found_for_itself_and_for_the_group() {
     let groups =
         in_order(found.groups().iter().map(|group| (group.name.to_string(), group.members.to_vec())));
     let of = |members: &[Subscriber]| ("g".to_owned(), members.to_vec());
-    let member =
-        |filter, session, qos| Subscriber { shared: shared_id("g", filter), ..subscriber(session, qos) };
-    assert_ne!(shared_id("g", "a/#"), shared_id("g", "a/+"));
-    assert_eq!(groups, [of(&[member("a/#", 1, 1), member("a/#", 2, 0)]), of(&[member("a/+", 1, 2)])]);
+    assert_eq!(groups, [of(&[subscriber(1, 1), subscriber(2, 0)]), of(&[subscriber(1, 2)])]);
+    let mut ids: Vec<u64> = found.groups().iter().map(|group| group.id).collect();
+    let mut expected = ["a/#", "a/+"].map(|filter| shared_id("g", filter));
+    ids.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(ids, expected);
     assert!(!trie.remove("a/+", "h", SessionKey(1)) && trie.remove("a/+", "g", SessionKey(1)));
     assert_eq!((trie.remove_session(SessionKey(1)), trie.remove_session(SessionKey(2))), (2, 1));
+    assert_eq!((trie.groups.len(), trie.shared_ids.len()), (0, 0));
 }
 
 #[test]
