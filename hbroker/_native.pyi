@@ -353,8 +353,11 @@ class _Core:
 
         Asked again until it is 0, or for as long as one may wait, before `export_subtree`.
         """
-    def raise_barrier(self) -> int:
-        """Sends a barrier from every worker to every other, behind all messages that it has for it; returns its number."""
+    def raise_barrier(self, subtree: str) -> int:
+        """Sends a barrier from every worker to every other, behind all messages that it has for it; returns its number.
+
+        `subtree`: is not served any more. Until it is exported, or served again, what its sessions leave to others stays where it is.
+        """
     def has_passed(self, barrier: int) -> bool:
         """Whether all that was on its way between the workers when this barrier was raised has come. At once where there is one worker.
 

@@ -276,7 +276,7 @@ class Giving:
 
     def _is_drained(self, now: int) -> bool:
         if self._barrier is None:
-            self._barrier = self._core.raise_barrier()
+            self._barrier = self._core.raise_barrier(self._subtree)
         if not self._core.has_passed(self._barrier):
             return False  # §5.4: what is on its way between workers may be acknowledged.
         waited = now - self._stopped_at

@@ -192,7 +192,7 @@ class FakeCore:
     def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
         return self.open_messages
 
-    def raise_barrier(self) -> int:
+    def raise_barrier(self, subtree: str) -> int:
         return 1
 
     def has_passed(self, barrier: int) -> bool:

@@ -316,10 +316,11 @@ impl Core {
         (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.unanswered_within(region))).sum()
     }
 
-    /// Has every worker send a barrier to every other, behind all that it has for it: the number to ask [`Self::has_passed`] for.
-    pub fn raise_barrier(&self) -> u64 {
+    /// Has every worker send a barrier to every other, behind all that it has for it, for a subtree that is not served any more: the number to
+    /// ask [`Self::has_passed`] for.
+    pub fn raise_barrier(&self, subtree: &str) -> u64 {
         let number = self.barriers.fetch_add(1, Ordering::Relaxed) + 1;
-        self.each(|engine, _| engine.raise_barrier(number));
+        self.each(|engine, _| engine.raise_barrier(number, subtree));
         number
     }
 

@@ -75,12 +75,12 @@ impl Engine {
 
     pub fn grant(&mut self, subtree: &str, grant: Grant) {
         self.node(|node| node.routes.jurisdiction_mut().grant(subtree, grant));
-        self.lower_barrier();
+        self.review_barriers();
     }
 
     pub fn revoke(&mut self, subtree: &str) {
         self.node(|node| node.routes.jurisdiction_mut().revoke(subtree));
-        self.lower_barrier();
+        self.review_barriers();
     }
 
     pub fn cut(&mut self, cut: Cut) {
@@ -89,7 +89,7 @@ impl Engine {
 
     pub fn uncut(&mut self, subtree: &str) {
         self.node(|node| node.routes.jurisdiction_mut().uncut(subtree));
-        self.lower_barrier();
+        self.review_barriers();
     }
 
     /// Whether a message to this topic would be taken at this time (§7.2).

@@ -60,12 +60,7 @@ impl Engine {
             self.out.loose.tickets.extend(moving.iter().filter_map(|parcel| parcel.ticket));
             records.extend(with_those_before(moving).iter().map(|parcel| record_of(id, parcel)));
         }
-        let stranded = self.node(|node| std::mem::take(&mut node.stranded)).unwrap_or_default();
-        let (moving, others): (Vec<_>, Vec<_>) =
-            stranded.into_iter().partition(|(_, parcel)| is_of(parcel, region));
-        records.extend(moving.iter().map(|(id, parcel)| record_of(*id, parcel)));
-        self.out.loose.orphans.extend(others.into_iter().map(|(_, parcel)| parcel));
-        self.barriers.is_raised = false;
+        records.extend(self.pass_barrier(region).iter().map(|(id, parcel)| record_of(*id, parcel)));
         self.tie_up(now);
         records
     }

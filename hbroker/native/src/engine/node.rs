@@ -90,7 +90,8 @@ impl Engine {
                 return;
             };
             for parcel in orphans {
-                forwarder.reassign(now, parcel, self.barriers.is_raised, &mut self.out);
+                let is_leaving = self.barriers.holds(&parcel);
+                forwarder.reassign(now, parcel, is_leaving, &mut self.out);
             }
             for span in tickets.drain() {
                 forwarder.settle(span, &mut self.out);

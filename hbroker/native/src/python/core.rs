@@ -237,8 +237,8 @@ impl Core {
         py.detach(|| self.core.drain_subtree(Region { subtree, less: &less }))
     }
 
-    fn raise_barrier(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.core.raise_barrier())
+    fn raise_barrier(&self, py: Python<'_>, subtree: &str) -> u64 {
+        py.detach(|| self.core.raise_barrier(subtree))
     }
 
     fn has_passed(&self, py: Python<'_>, barrier: u64) -> bool {

@@ -1,7 +1,7 @@
 //! What is on its way between the workers of an old owner when a subtree moves is in the account of what moves.
 
 use super::handover::{export, has_passed, leave, raise_barrier, subscribe_persistently};
-use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::tables::jurisdiction::Cut;
 use crate::topic::Region;
 use crate::wire::PublishOut;
@@ -33,7 +33,7 @@ fn what_is_on_its_way_to_another_worker_moves() {
         network.assert_all_published(publisher, 11);
 
         network.cut(old, "b", new);
-        raise_barrier(&mut network, old, 1);
+        raise_barrier(&mut network, old, 1, "b");
         network.run(50 * MILLISECOND);
         assert_eq!(has_passed(&network, old, 1), workers == 1, "{workers} workers");
         network.holds_handoffs = false;
@@ -44,8 +44,7 @@ fn what_is_on_its_way_to_another_worker_moves() {
 }
 
 /// A member leaves its group while the barrier is on its way: what comes for it is another worker's next, and in the account all the same.
-#[test]
-fn what_goes_to_another_member_behind_the_barrier_moves() {
+fn leaves_behind_the_barrier(meanwhile: impl FnOnce(&mut Network, usize)) {
     let workers = 3;
     let mut network = Network::new(12, Faults::default());
     let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
@@ -73,7 +72,8 @@ fn what_goes_to_another_member_behind_the_barrier_moves() {
     network.assert_all_published(publisher, 41);
 
     network.cut(old, "b", new);
-    raise_barrier(&mut network, old, 1);
+    raise_barrier(&mut network, old, 1, "b");
+    meanwhile(&mut network, old);
     let (now, leaver) = (network.now, network.session(members[0], old));
     let engines = &mut network.hosts[old].engines;
     for worker in [0, 2, 1] {
@@ -96,6 +96,37 @@ fn what_goes_to_another_member_behind_the_barrier_moves() {
     assert_eq!(left, 0, "nothing stays behind");
 }
 
+#[test]
+fn what_goes_to_another_member_behind_the_barrier_moves() {
+    leaves_behind_the_barrier(|_, _| {});
+}
+
+/// The node's own lease is renewed all the time.
+#[test]
+fn what_goes_to_another_member_behind_the_barrier_moves_though_a_lease_is_renewed() {
+    leaves_behind_the_barrier(|network, old| {
+        let engines = &mut network.hosts[old].engines;
+        engines.iter_mut().for_each(|engine| engine.grant("", GRANT));
+        // A part that gathers its subscribers is told anew, too.
+        engines.iter_mut().for_each(|engine| engine.revoke("b"));
+    });
+}
+
+/// Its account is taken, or it does not move after all.
+#[test]
+fn what_goes_to_another_member_behind_the_barrier_moves_though_another_subtree_does() {
+    leaves_behind_the_barrier(|network, old| {
+        let (now, engines) = (network.now, &mut network.hosts[old].engines);
+        for engine in engines {
+            for other in ["c", "b/c"] {
+                engine.raise_barrier(1, other);
+                assert!(engine.export_queued(now, Region::from(other)).is_empty());
+            }
+            engine.uncut("d");
+        }
+    });
+}
+
 /// The same, and the subtree does not move after all.
 #[test]
 fn what_was_left_for_a_move_that_fails_goes_on() {
@@ -112,7 +143,7 @@ fn what_was_left_for_a_move_that_fails_goes_on() {
     let address = network.hosts[old].address;
     let cut = Cut { subtree: "b".into(), node: "to".into(), address, epoch: 2 };
     network.hosts[old].engines.iter_mut().for_each(|engine| engine.cut(cut.clone()));
-    raise_barrier(&mut network, old, 1);
+    raise_barrier(&mut network, old, 1, "b");
     let (now, link) = (network.now, network.hosts[old].links[&network.hosts[members[0]].session]);
     network.hosts[old].engines[usize::from(link.worker())].close(now, link);
     network.run(MILLISECOND);

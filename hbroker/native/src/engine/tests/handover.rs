@@ -12,7 +12,7 @@ pub type Records = Vec<Vec<u8>>;
 /// What `Core` does with its workers at the old owner.
 pub fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'a>>) -> (Records, Records) {
     let region = region.into();
-    raise_barrier(network, node, 1);
+    raise_barrier(network, node, 1, region.subtree);
     while !has_passed(network, node, 1) {
         network.run(MILLISECOND);
     }
@@ -25,8 +25,8 @@ pub fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'
     (queued, seen)
 }
 
-pub fn raise_barrier(network: &mut Network, node: usize, number: u64) {
-    network.hosts[node].engines.iter_mut().for_each(|engine| engine.raise_barrier(number));
+pub fn raise_barrier(network: &mut Network, node: usize, number: u64, subtree: &str) {
+    network.hosts[node].engines.iter_mut().for_each(|engine| engine.raise_barrier(number, subtree));
 }
 
 pub fn has_passed(network: &Network, node: usize, number: u64) -> bool {
