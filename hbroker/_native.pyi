@@ -376,10 +376,11 @@ class _Core:
 
         A record that makes no sense, or is for a session that is not open, is dropped and counted (`invalid_record`).
         """
-    def publish_raw(self, publish: bytes) -> bool:
+    def publish_raw(self, publish: bytes) -> int:
         """Node: publishes a client's message, a serialised Publish, in its name and under its id (wills, §6.6).
 
-        False: it is none, or its topic is not this node's to serve.
+        The reason (§8) as its publisher would be told it: SUCCESS; QUOTA_EXCEEDED, there is no room for it now; another, it is no
+        message, or its topic is not this node's to serve.
         """
     def matching(self, topic: str) -> int:
         """How many subscriptions match a topic."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TRANSITIONS", "Event", "State", "Wills"]
 
+NO_ROOM_PAUSE: Final = SECOND
+"""Until the next try, where the node's queues have no room for a will that is due."""
 _MOST_QOS: Final = 2
 
 
@@ -250,9 +252,14 @@ class Wills:
         self._agenda.set(will.session, due)
 
     def _publish(self, now: int, will: _Will) -> None:
-        self._forget(will, Event.PUBLISH)
         will.message.published_at_us = max(0, now + self._unix_offset_us)
-        if not self._core.publish_raw(will.message.SerializeToString()):
+        reason = self._core.publish_raw(will.message.SerializeToString())
+        if reason == Reason.REASON_QUOTA_EXCEEDED:
+            # §7.7: its publisher is gone, so this node holds it back.
+            self._break_off(will, now + NO_ROOM_PAUSE)
+            return
+        self._forget(will, Event.PUBLISH)
+        if reason != Reason.REASON_SUCCESS:
             self._ledger.drop("will_unpublished")
 
     def _drop(self, session: int) -> None:

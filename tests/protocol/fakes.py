@@ -129,8 +129,8 @@ class FakeCore:
     def sessions(self, most: int) -> list[SessionStatus]:
         return []
 
-    def publish_raw(self, publish: bytes) -> bool:
-        return True
+    def publish_raw(self, publish: bytes) -> int:
+        return pb.REASON_SUCCESS
 
     def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
         is_connected = any(conversation.session == session for conversation in self.links.values())

@@ -44,6 +44,7 @@ class ScriptedCore:
         """What the node published itself."""
         self.has_room = True
         self.owns_topics = True
+        self.is_full = False
         self.preferred: list[int] = []
         self._links = count(1_000)
 
@@ -110,9 +111,11 @@ class ScriptedCore:
     def matching(self, topic: str) -> int:
         return 0
 
-    def publish_raw(self, publish: bytes) -> bool:
+    def publish_raw(self, publish: bytes) -> int:
+        if self.is_full:
+            return pb.REASON_QUOTA_EXCEEDED
         self.published.append(pb.Publish.FromString(publish))
-        return self.owns_topics
+        return pb.REASON_SUCCESS if self.owns_topics else pb.REASON_NOT_RESPONSIBLE
 
     def token_for(self, address: Address) -> bytes:
         return b"token"

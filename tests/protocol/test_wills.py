@@ -250,6 +250,20 @@ def test_without_a_handover_its_client_is_told_to_look_for_the_owner() -> None:
     assert published(node) == []
 
 
+def test_one_that_there_is_no_room_for_waits_until_there_is() -> None:
+    node, link = with_will()
+    node.core.is_full = True
+    node.link_down(link, S)
+    node.pass_time(5)
+    assert published(node) == []
+    node.core.is_full = False
+    node.pass_time(1)
+    assert len(published(node)) == 1
+    node.pass_time(5)
+    assert len(published(node)) == 1
+    assert len(node.node.wills) == 0
+
+
 def test_one_that_cannot_be_published_is_counted() -> None:
     node, link = with_will()
     node.core.owns_topics = False

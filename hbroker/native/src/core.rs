@@ -355,8 +355,8 @@ impl Core {
         of_worker.into_iter().map(import).sum()
     }
 
-    /// Publishes a client's message, a serialised `Publish`, in its name; false: it is none, or its topic is not this node's.
-    pub fn publish_raw(&self, message: &[u8]) -> bool {
+    /// Publishes a client's message, a serialised `Publish`, in its name; the reason why not, as its publisher would be told.
+    pub fn publish_raw(&self, message: &[u8]) -> i32 {
         self.on(0, |engine, now| engine.publish_raw(now, message))
     }
 

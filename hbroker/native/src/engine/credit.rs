@@ -4,6 +4,34 @@
 pub const MESSAGES: u32 = 4_096;
 pub const BYTES: u64 = 8 << 20;
 
+/// What a publisher may still have under way that was told to send nothing more (§7.7): what it had sent without an answer, and what the
+/// answers to that let it send before it heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grace {
+    messages: u32,
+    bytes: u32,
+}
+
+impl Default for Grace {
+    fn default() -> Self {
+        Self { messages: 2 * MESSAGES, bytes: 2 * BYTES as u32 }
+    }
+}
+
+impl Grace {
+    /// Whether a message of so many bytes is among it.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        match (self.messages.checked_sub(1), self.bytes.checked_sub(bytes)) {
+            (Some(messages), Some(bytes)) => {
+                *self = Self { messages, bytes };
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 /// What the peer takes, and how much of that is used. Bytes fit 32 bits: so many that a window of messages (§9) never has more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {

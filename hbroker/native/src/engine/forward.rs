@@ -94,7 +94,12 @@ impl Forwarder {
         if reliable.is_some() && route.gathering {
             return Err(Refusal::Handover);
         }
-        if reliable.is_some() && out.is_full() {
+        let has_room = match origin {
+            Some(_) => reliable.is_none() || !out.is_full(),
+            // Nobody can be held back for what this node publishes itself.
+            None => publish.qos == 0 || !out.is_half_full(),
+        };
+        if !has_room {
             return Err(Refusal::QueuesFull);
         }
         let id = (publish.publisher, publish.sequence);

@@ -108,18 +108,15 @@ impl Engine {
         }
     }
 
-    /// Publishes a client's message, a serialised `Publish`, in its name. False: it is none, or its topic is not this node's.
-    pub fn publish_raw(&mut self, now: Micros, message: &[u8]) -> bool {
+    /// Publishes a client's message, a serialised `Publish`, in its name; the reason why not, as its publisher would be told.
+    pub fn publish_raw(&mut self, now: Micros, message: &[u8]) -> i32 {
         let field = wire::field_of(message);
-        let Side::Node(forwarder) = &mut self.side else {
-            return false;
+        let (Side::Node(forwarder), Some(publish)) = (&mut self.side, publish_of(&field)) else {
+            return reason::PROTOCOL_ERROR;
         };
-        let Some(publish) = publish_of(&field) else {
-            return false;
-        };
-        let is_taken = forwarder.forward(now, &publish, None, &mut self.out).is_ok();
+        let taken = forwarder.forward(now, &publish, None, &mut self.out);
         self.tie_up(now);
-        is_taken
+        taken.map_or_else(|refusal| refusal.told().1, |()| reason::SUCCESS)
     }
 
     fn refuse_taken(&mut self, now: Micros, origin: Origin, topic: &str) {

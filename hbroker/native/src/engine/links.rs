@@ -17,7 +17,7 @@ use slab::Slab;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::engine::credit::Credit;
+use crate::engine::credit::{Credit, Grace};
 use crate::engine::event::Peer;
 use crate::engine::ledger::Ledger;
 use crate::engine::load::Timed;
@@ -27,7 +27,7 @@ use crate::link::{Link, LinkConfig, LinkStats, Receipt};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::{Held, Shares};
-use crate::wire::PacketView;
+use crate::wire::{PacketView, PublishView};
 pub use resting::Resting;
 
 /// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
@@ -65,6 +65,8 @@ pub struct Entry {
     pub holds: u32,
     /// Its publisher was told to send nothing more.
     pub is_held_back: bool,
+    /// What may come all the same, while its publisher is held back.
+    pub grace: Option<Grace>,
     /// What it holds of packets that came before their turn.
     early: Held<Prefix>,
     id: LinkId,
@@ -83,6 +85,12 @@ pub enum Place {
 }
 
 impl Entry {
+    /// Whether its publisher sends more than it may while it is held back (§7.7).
+    pub fn is_beyond_grace(&mut self, publish: &PublishView<'_>) -> bool {
+        let length = publish.topic.len() + publish.payload.len();
+        self.grace.as_mut().is_some_and(|grace| !grace.take(length))
+    }
+
     /// Of a link that was just opened.
     fn new(link: Link, session: u64, inbound: bool, id: LinkId, hasher: Keyed) -> Self {
         Self {
@@ -102,6 +110,7 @@ impl Entry {
             awaits_room: false,
             holds: 0,
             is_held_back: false,
+            grace: None,
             early: Held::default(),
             rests_from: 0,
             id,

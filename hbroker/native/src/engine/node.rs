@@ -7,7 +7,6 @@ use crate::engine::distribution::Origin;
 use crate::engine::routes::Refusal;
 use crate::link_id::LinkId;
 use crate::publisher_id::publisher_id;
-use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PacketView, PubAckView, PublishView};
 
@@ -25,6 +24,7 @@ impl Engine {
             return;
         };
         let is_turned_away = entry.refusals.precede(publish, packet.after);
+        let is_too_much = delivery > 0 && entry.is_beyond_grace(publish);
         if entry.publisher == 0 {
             // What came over a link has told the incarnation of its peer.
             let incarnation = entry.link.peer_incarnation().unwrap_or_default();
@@ -39,6 +39,8 @@ impl Engine {
             Err(Refusal::ForeignPublisher)
         } else if is_turned_away {
             Err(Refusal::Handover)
+        } else if is_too_much {
+            Err(Refusal::QueuesFull)
         } else {
             forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
         };
@@ -111,18 +113,12 @@ impl Engine {
         publish: &PublishView<'_>,
         refusal: &Refusal,
     ) {
-        let (why, reason, cut) = match refusal {
-            Refusal::InvalidTopic => (Drop::InvalidMessage, reason::TOPIC_NAME_INVALID, None),
-            Refusal::InvalidMessage => (Drop::InvalidMessage, reason::PROTOCOL_ERROR, None),
-            Refusal::NotResponsible(cut) => (Drop::NotResponsible, reason::NOT_RESPONSIBLE, cut.as_ref()),
-            Refusal::Handover => (Drop::Handover, reason::HANDOVER, None),
-            Refusal::Expired => (Drop::Expired, reason::MESSAGE_EXPIRED, None),
-            Refusal::QueuesFull => (Drop::QueuesFull, reason::QUOTA_EXCEEDED, None),
-            Refusal::NotAuthorized => (Drop::NotAuthorized, reason::NOT_AUTHORIZED, None),
-            Refusal::ForeignPublisher => (Drop::ForeignPublisher, reason::NOT_AUTHORIZED, None),
-        };
+        let (why, reason) = refusal.told();
         self.out.counters.drop(why);
-        let cut = cut.map(Cut::view);
+        let cut = match refusal {
+            Refusal::NotResponsible(cut) => cut.as_ref().map(Cut::view),
+            _ => None,
+        };
         let Some(entry) = self.out.links.get_mut(id) else {
             return;
         };

@@ -123,6 +123,11 @@ impl Outlet {
         self.others_are_full || self.sessions.is_full()
     }
 
+    /// Whether half as much waits for them as may.
+    pub fn is_half_full(&self) -> bool {
+        self.others_are_full || self.sessions.is_half_full()
+    }
+
     /// Lets a PUBACK go, if its link is still there.
     pub fn acknowledge(&mut self, origin: Origin, success: Success) {
         self.acknowledge_run(origin, 1, success);

@@ -6,8 +6,10 @@
 use std::cell::Cell;
 
 use crate::Micros;
+use crate::engine::counters::Drop;
 use crate::link_id::SessionKey;
 use crate::load::topics::Mark;
+use crate::schema::reason;
 use crate::tables::groups::GroupList;
 use crate::tables::jurisdiction::{Cut, Decision, Jurisdiction};
 use crate::tables::match_set::{MatchSet, Subscriber};
@@ -32,8 +34,24 @@ pub enum Refusal {
     ForeignPublisher,
     /// It outlived its expiry on the way (§7.8).
     Expired,
-    /// Too much waits for sessions that count as connected (§7.7).
+    /// Too much waits for sessions that count as connected, or its publisher sends more than it may (§7.7).
     QueuesFull,
+}
+
+impl Refusal {
+    /// What it is counted as, and the reason that the publisher is told.
+    pub fn told(&self) -> (Drop, i32) {
+        match self {
+            Self::InvalidTopic => (Drop::InvalidMessage, reason::TOPIC_NAME_INVALID),
+            Self::InvalidMessage => (Drop::InvalidMessage, reason::PROTOCOL_ERROR),
+            Self::NotResponsible(_) => (Drop::NotResponsible, reason::NOT_RESPONSIBLE),
+            Self::Handover => (Drop::Handover, reason::HANDOVER),
+            Self::Expired => (Drop::Expired, reason::MESSAGE_EXPIRED),
+            Self::QueuesFull => (Drop::QueuesFull, reason::QUOTA_EXCEEDED),
+            Self::NotAuthorized => (Drop::NotAuthorized, reason::NOT_AUTHORIZED),
+            Self::ForeignPublisher => (Drop::ForeignPublisher, reason::NOT_AUTHORIZED),
+        }
+    }
 }
 
 /// A topic that is this node's.

@@ -117,6 +117,7 @@ impl Engine {
             return;
         };
         let is_held_back = is_on || entry.holds > 0;
+        entry.grace = is_held_back.then(|| entry.grace.unwrap_or_default());
         if is_held_back == entry.is_held_back {
             return self.out.links.touch(link);
         }

@@ -260,7 +260,7 @@ impl Core {
         py.detach(|| self.core.import_records(&queued, &seen))
     }
 
-    fn publish_raw(&self, py: Python<'_>, publish: Vec<u8>) -> bool {
+    fn publish_raw(&self, py: Python<'_>, publish: Vec<u8>) -> i32 {
         py.detach(|| self.core.publish_raw(&publish))
     }
 

@@ -58,6 +58,7 @@ impl Entry {
             && !self.awaits_room
             && self.holds == 0
             && !self.is_held_back
+            && self.grace.is_none()
             && now >= self.challenge_from
             && self.refusals.is_empty()
             && self.ledger.len() == 0

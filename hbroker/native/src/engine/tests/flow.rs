@@ -5,7 +5,7 @@ use super::sessions::{add_persistent, check, dropped, grant, put_away, status, s
 use crate::engine::session_queue::Bounds;
 use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
-use crate::wire::PublishOut;
+use crate::wire::{self, PublishOut};
 
 const BOUNDS: Bounds = Bounds { messages: 200, bytes: 1 << 20 };
 
@@ -502,4 +502,90 @@ fn a_publisher_that_is_held_back_may_leave_and_come_back() {
         assert_eq!(got + network.hosts[subscriber].read.len(), 2_400);
         assert_let_go(&network, node);
     }
+}
+
+/// The longest that a publisher waits for an answer whose subscriber is quick, while another sends to one that answers nine a second.
+fn longest_wait_beside_a_flood(keeps_to_its_credit: bool) -> u64 {
+    let mut network = Network::new(2, Faults::default());
+    let node = network.add_node_with("", 1, |config| {
+        config.queue_memory = 40_000_000;
+        config.queue_messages = 100;
+    });
+    let slow = network.add_subscriber(node, "x", 1);
+    network.add_subscriber(node, "quick", 1);
+    grant(&mut network, slow, node, 16);
+    network.hosts[slow].reads = false;
+    let (flooder, other) = (network.add_client(), network.add_client());
+    let payload = [7; 1_000];
+    network.publish(other, &message("quick", b"x", 1));
+    let (mut sent, mut longest, mut since, mut answered) = (0, 0, network.now, 0);
+    // More than half of the memory, where they all got there.
+    let most = if keeps_to_its_credit { 3_000 } else { 20_000 };
+    for round in 0..1_000 {
+        if !keeps_to_its_credit {
+            ignore_credit(&mut network, flooder);
+        }
+        while sent < 40 * round && sent < network.hosts[flooder].published.len() + most {
+            network.publish(flooder, &message("x", &payload, 1));
+            sent += 1;
+        }
+        network.run(10 * MILLISECOND);
+        if round % 11 == 0 {
+            let now = network.now;
+            network.hosts[slow].engines[0].take_messages(now, 1);
+        }
+        assert!(!status(&network, node, slow).is_stalled);
+        if network.hosts[other].published.len() > answered {
+            answered = network.hosts[other].published.len();
+            since = network.now;
+            network.publish(other, &message("quick", b"x", 1));
+        }
+        longest = longest.max(network.now - since);
+    }
+    assert!(sent >= most);
+    assert_eq!(network.counter(node, "drop.queues_full") > 0, !keeps_to_its_credit);
+    longest / MILLISECOND
+}
+
+/// Has a client's publisher send as if it had been told nothing.
+fn ignore_credit(network: &mut Network, client: usize) {
+    let engine = &mut network.hosts[client].engines[0];
+    let links: Vec<_> = engine.out.links.iter().map(|place| place.id()).collect();
+    for link in links {
+        if let Some(entry) = engine.out.links.get_mut(link) {
+            entry.credit.grant(u32::MAX, u64::MAX);
+        }
+    }
+}
+
+#[test]
+fn a_flood_to_a_slow_subscriber_holds_nobody_else_back_whether_it_keeps_to_its_credit_or_not() {
+    assert!(longest_wait_beside_a_flood(true) <= 500);
+    assert!(longest_wait_beside_a_flood(false) <= 500);
+}
+
+/// As it does with wills: there is no publisher that could be held back.
+#[test]
+fn what_a_node_publishes_itself_is_bounded_too() {
+    const MEMORY: usize = 200_000;
+    let mut network = Network::new(7, Faults::default());
+    let node = network.add_node_with("", 1, |config| {
+        config.queue_memory = MEMORY;
+        config.queue_messages = 50;
+    });
+    let subscriber = network.add_subscriber(node, "a/#", 1);
+    grant(&mut network, subscriber, node, 16);
+    network.hosts[subscriber].reads = false;
+    let mut refused = 0;
+    for sequence in 1..=2_000 {
+        let mut field = Vec::new();
+        let will = PublishOut { publisher: 9, sequence, ..message("a/b", &[7; 1_000], 1) };
+        wire::put_publish_field(&mut field, &will);
+        let now = network.now;
+        let taken = network.hosts[node].engines[0].publish_raw(now, &wire::message_of(&field));
+        refused += usize::from(taken == reason::QUOTA_EXCEEDED);
+        network.run(MILLISECOND / 2);
+    }
+    assert!(status(&network, node, subscriber).queued > 20 && refused > 1_000, "{refused}");
+    assert!(network.hosts[node].engines[0].out.sessions.waiting_bytes() <= MEMORY / 4 + 2_000);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
 use crate::topic::Region;
 use crate::wire::{PublishOut, QueuedRecord, SeenRecord};
@@ -419,7 +420,7 @@ fn what_was_answered_is_not_taken_twice_by_the_new_owner() {
         network.hosts[new].engines[0].publish_raw(now, &crate::wire::message_of(&field))
     };
     for sequence in 60..80 {
-        assert!(resend(&mut network, sequence));
+        assert_eq!(resend(&mut network, sequence), reason::SUCCESS);
     }
     assert_eq!(network.counter(new, "messages_in"), 9, "71 to 79");
     assert_eq!(network.counter(new, "drop.duplicate_message"), 11);
@@ -458,8 +459,10 @@ fn records_that_make_no_sense_are_dropped_and_counted() {
     assert_eq!(network.hosts[node].engines[0].import_queued(now, &[record(session, &good, 200)]), 0);
     network.run_until_drained();
     assert_eq!(network.hosts[subscriber].read.len(), 1);
-    assert!(!network.hosts[node].engines[0].publish_raw(network.now, b"\xff"));
-    assert!(!network.hosts[node].engines[0].publish_raw(network.now, &wild));
+    for (message, why) in [(b"\xff".as_slice(), reason::PROTOCOL_ERROR), (&wild, reason::TOPIC_NAME_INVALID)]
+    {
+        assert_eq!(network.hosts[node].engines[0].publish_raw(network.now, message), why);
+    }
 }
 
 /// A subscriber may have what was in flight to it: that keeps its place at the new owner. What only waited dies (§7.8).
