@@ -351,7 +351,7 @@ class _Core:
         """How many messages at and below it are open: at QoS 1 or 2, taken over, and their publishers wait for the PUBACK; and how many
         others connected subscribers have without an answer yet, which the next owner would send again.
 
-        Asked again until it is 0, or for as long as one may wait, before `export_subtree`.
+        Asked again until it is 0, or for as long as one may wait, before `finish_export`.
         """
     def raise_barrier(self, subtree: str) -> int:
         """Sends a barrier from every worker to every other, behind all messages that it has for it; returns its number.
@@ -361,21 +361,45 @@ class _Core:
     def has_passed(self, barrier: int) -> bool:
         """Whether all that was on its way between the workers when this barrier was raised has come. At once where there is one worker.
 
-        What was acknowledged as queued (`ACK_MODE_QUEUED`) and is on its way is in no account of `export_subtree`: a barrier that was
+        What was acknowledged as queued (`ACK_MODE_QUEUED`) and is on its way is in no account of `finish_export`: a barrier that was
         raised after the subtree was cut has to pass first.
         """
-    def export_subtree(self, subtree: str, less: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
-        """Takes out what moves with a subtree that is not served any more (§5.4): (queued, seen).
+    def begin_export(self, subtree: str, less: Sequence[str], before: int = 0) -> int:
+        """Begins to copy what waits for sessions in a subtree that is to move (§5.4), and is served meanwhile; the export's number.
 
-        `queued`: QueuedRecords of what waits for sessions, or is with them and not acknowledged, and no publisher would send again; it
-        leaves the sessions' accounts as `moved`. `seen`: SeenRecords. Messages that are still open are refused with HANDOVER, and
-        the cut that holds their topic.
+        `less`: the smaller subtrees that stay. `before`: what is held under that number moves along, and first; it is the export's then.
         """
-    def import_records(self, queued: Sequence[bytes], seen: Sequence[bytes]) -> int:
-        """Takes them over, before the subtree is served; the sessions must be open. Returns how many messages had no room.
+    def copy_export(self, export: int, less: Sequence[str]) -> tuple[list[bytes], bool]:
+        """Copies some more, in a bounded step: serialised Transfers with `queued` and `gone`, each for a packet. Messages that publishers
+        wait for are left out.
 
-        A record that makes no sense, or is for a session that is not open, is dropped and counted (`invalid_record`).
+        True: little is left, or more than twice of what there was is copied: now to stop serving. Where `less` is not what it was all
+        copies are void, and it begins again.
         """
+    def stop_export(self, export: int) -> int:
+        """The subtree stays. Returns the number under which what was held before is held still; 0: nothing was."""
+    def finish_export(self, export: int, less: Sequence[str]) -> list[bytes]:
+        """Takes out what moves with a subtree that is not served any more: what waits for sessions, or is with them and not acknowledged,
+        and no publisher would send again; it leaves the sessions' accounts as `moved`, and is held under the export's number. Messages that
+        are still open are refused with HANDOVER, and the cut that holds their topic.
+
+        Returns the difference to what was copied, and what was seen, as `copy_export` does. Where nothing in a session's queue belongs to
+        another subtree this costs what the difference costs.
+        """
+    def begin_import(self) -> int:
+        """Room for what comes with a subtree; its number."""
+    def take_records(self, held: int, transfer: bytes) -> int:
+        """Holds what a serialised Transfer has of `queued`, `gone` and `seen`. Returns how many messages there was no room for.
+
+        A record that makes no sense is dropped and counted (`invalid_record`).
+        """
+    def install(self, held: int) -> int:
+        """Gives what is held to its sessions, which must be open, before the subtree is served. Returns how many messages had no room.
+
+        What is for a session that is not open is dropped and counted (`invalid_record`).
+        """
+    def drop_held(self, held: int) -> None:
+        """Forgets what is held. 0: nothing."""
     def publish_raw(self, publish: bytes) -> int:
         """Node: publishes a client's message, a serialised Publish, in its name and under its id (wills, §6.6).
 
@@ -969,11 +993,21 @@ def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | N
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
     """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
 
-def decode_queued(record: bytes) -> tuple[int, bytes, int, tuple[int | None, int], str, int, bool] | None:
-    """(session, publish, qos, (retained_for, shared_for), group, overflow, launched) of a serialised QueuedRecord. None where it is malformed."""
+def decode_queued(
+    record: bytes,
+) -> tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]] | None:
+    """(session, publish, qos, (retained_for, shared_for), group, overflow, launched, (queue, number)) of a serialised QueuedRecord. None where it is malformed."""
 
-def encode_queued(values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool]) -> bytes:
+def encode_queued(
+    values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]],
+) -> bytes:
     """The QueuedRecord that `decode_queued` would read so."""
+
+def decode_gone(record: bytes) -> tuple[int, int, list[tuple[int, int]], int] | None:
+    """(queue, below, [(first, last)], launched) of a serialised GoneRecord. None where it is malformed, or its runs make no sense."""
+
+def encode_gone(values: tuple[int, int, Sequence[tuple[int, int]], int]) -> bytes:
+    """The GoneRecord that `decode_gone` would read so; the runs must ascend."""
 
 def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:
     """(publisher, floor, [(index, bits)]) of a serialised SeenRecord. None where it is malformed, or its words make no sense."""

@@ -470,7 +470,7 @@ class Pong(_message.Message):
     def __init__(self, sent_at_us: _Optional[int] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced", "nonce")
+    __slots__ = ("request", "node", "subtree", "address", "incarnation", "epoch", "policy", "origin", "credential", "fenced", "nonce", "leaving")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
@@ -482,6 +482,7 @@ class Join(_message.Message):
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     request: int
     node: str
     subtree: str
@@ -493,7 +494,8 @@ class Join(_message.Message):
     credential: bytes
     fenced: bool
     nonce: int
-    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ..., nonce: _Optional[int] = ...) -> None: ...
+    leaving: bool
+    def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., subtree: _Optional[str] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., policy: _Optional[_Union[LeasePolicy, str]] = ..., origin: _Optional[_Union[Origin, _Mapping[str, object]]] = ..., credential: _Optional[bytes] = ..., fenced: _Optional[bool] = ..., nonce: _Optional[int] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
 class JoinAck(_message.Message):
     __slots__ = ("request", "reason", "node", "address", "subtree", "epoch", "lease_ms", "token", "holder", "policy", "nonce", "credential")
@@ -674,7 +676,7 @@ class SessionRecord(_message.Message):
     def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
-    __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched", "shared_for")
+    __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched", "shared_for", "queue", "number")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
@@ -683,6 +685,8 @@ class QueuedRecord(_message.Message):
     OVERFLOW_FIELD_NUMBER: _ClassVar[int]
     LAUNCHED_FIELD_NUMBER: _ClassVar[int]
     SHARED_FOR_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     session: int
     publish: bytes
     qos: Qos
@@ -691,7 +695,21 @@ class QueuedRecord(_message.Message):
     overflow: Overflow
     launched: bool
     shared_for: int
-    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., launched: _Optional[bool] = ..., shared_for: _Optional[int] = ...) -> None: ...
+    queue: int
+    number: int
+    def __init__(self, session: _Optional[int] = ..., publish: _Optional[bytes] = ..., qos: _Optional[_Union[Qos, str]] = ..., retained_for: _Optional[int] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., launched: _Optional[bool] = ..., shared_for: _Optional[int] = ..., queue: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+
+class GoneRecord(_message.Message):
+    __slots__ = ("queue", "below", "runs", "launched")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHED_FIELD_NUMBER: _ClassVar[int]
+    queue: int
+    below: int
+    runs: _containers.RepeatedScalarFieldContainer[int]
+    launched: int
+    def __init__(self, queue: _Optional[int] = ..., below: _Optional[int] = ..., runs: _Optional[_Iterable[int]] = ..., launched: _Optional[int] = ...) -> None: ...
 
 class ReplayRecord(_message.Message):
     __slots__ = ("session", "filter", "qos", "listener", "first")
@@ -750,7 +768,7 @@ class GatheringRecord(_message.Message):
     def __init__(self, subtree: _Optional[str] = ..., remaining_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Transfer(_message.Message):
-    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering", "replays")
+    __slots__ = ("subtree", "epoch", "phase", "last", "subscriptions", "retained", "sessions", "queued", "seen", "cuts", "wills", "gathering", "gone", "replays")
     SUBTREE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -763,6 +781,7 @@ class Transfer(_message.Message):
     CUTS_FIELD_NUMBER: _ClassVar[int]
     WILLS_FIELD_NUMBER: _ClassVar[int]
     GATHERING_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
     subtree: str
     epoch: int
@@ -776,5 +795,6 @@ class Transfer(_message.Message):
     cuts: _containers.RepeatedCompositeFieldContainer[CutRecord]
     wills: _containers.RepeatedCompositeFieldContainer[WillRecord]
     gathering: _containers.RepeatedCompositeFieldContainer[GatheringRecord]
+    gone: _containers.RepeatedCompositeFieldContainer[GoneRecord]
     replays: _containers.RepeatedCompositeFieldContainer[ReplayRecord]
-    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ..., gathering: _Optional[_Iterable[_Union[GatheringRecord, _Mapping[str, object]]]] = ..., replays: _Optional[_Iterable[_Union[ReplayRecord, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, subtree: _Optional[str] = ..., epoch: _Optional[int] = ..., phase: _Optional[_Union[TransferPhase, str]] = ..., last: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionRecord, _Mapping[str, object]]]] = ..., retained: _Optional[_Iterable[bytes]] = ..., sessions: _Optional[_Iterable[_Union[SessionRecord, _Mapping[str, object]]]] = ..., queued: _Optional[_Iterable[_Union[QueuedRecord, _Mapping[str, object]]]] = ..., seen: _Optional[_Iterable[_Union[SeenRecord, _Mapping[str, object]]]] = ..., cuts: _Optional[_Iterable[_Union[CutRecord, _Mapping[str, object]]]] = ..., wills: _Optional[_Iterable[_Union[WillRecord, _Mapping[str, object]]]] = ..., gathering: _Optional[_Iterable[_Union[GatheringRecord, _Mapping[str, object]]]] = ..., gone: _Optional[_Iterable[_Union[GoneRecord, _Mapping[str, object]]]] = ..., replays: _Optional[_Iterable[_Union[ReplayRecord, _Mapping[str, object]]]] = ...) -> None: ...

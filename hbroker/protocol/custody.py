@@ -102,6 +102,8 @@ class Custody:
             self.highest_epoch = max(self.highest_epoch, delegation.epoch)
             self._fenced.pop(delegation.subtree, None)
             child = Child(delegation, Machine(DELEGATION, DelegationState.HELD))
+            if known is not None:
+                child.exported, known.exported = known.exported, 0
             self._enter(child)
             self._cut(child)
 
@@ -125,6 +127,7 @@ class Custody:
         if before is not None:
             self._abandon(before)
             child.exported, child.noted_at = before.exported, before.noted_at
+            before.exported = 0
         self._enter(child)
         self._uncut[delegation.subtree] = child
         self.highest_epoch = max(self.highest_epoch, delegation.epoch)
@@ -225,8 +228,9 @@ class Custody:
             is_parents = (delegation.node, delegation.address) == parent[1:3]
             if is_parents and self._jurisdiction.entrusted_to(delegation) is not None:
                 continue  # Another node is its parent, and tells.
-            child = self._drop(delegation.subtree)
+            child = self.children[delegation.subtree]
             self._abandon(child)
+            self._drop(delegation.subtree)
             child.machine.handle(DelegationEvent.ENTRUSTED)
             self._jurisdiction.take_back(delegation.subtree)
             if delegation.link is not None and not is_parents:
@@ -317,8 +321,7 @@ class Custody:
             self._cut(child)
             giving.handle_timeout(now)
         elif state is GivingState.COMPLETE:
-            child.giving = None
-            self._plan(child)
+            self._abandon(child)
             self._arrived(child)
         self._plan(child)
         return state is not None
@@ -346,7 +349,7 @@ class Custody:
         Until this is known all that moves stays here too: if it died before, its next run gets it again.
         """
         delegation = child.delegation
-        child.exported = []
+        self._drop_exported(child)
         child.machine.handle(DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
         self._subscribing.moved(delegation.as_cut())
@@ -399,13 +402,12 @@ class Custody:
         around = self._jurisdiction.around(delegation.subtree)
         is_ours = self.is_cut(child) and not isinstance(around, Delegation)
         self.inherit(now, child.below)
+        exported, child.exported = child.exported, 0
         if is_ours:  # Before the cut ends: from then on messages are taken here.
             self._gathering.handle_take_back(now, delegation.subtree, delegation.epoch)
         self._forget(child)
-        if child.exported:
-            queued = [r.SerializeToString() for r in child.exported if isinstance(r, pb.QueuedRecord)]
-            seen = [r.SerializeToString() for r in child.exported if isinstance(r, pb.SeenRecord)]
-            self._core.import_records(queued, seen)
+        if exported:
+            self._core.install(exported)
         if is_ours:
             self._subscribing.interrupt(delegation.subtree)
             self._ledger.note(TookBack(delegation.subtree, delegation.node))
@@ -424,13 +426,18 @@ class Custody:
         child.machine.handle(DelegationEvent.CANCELLED)
         self._drop(child.delegation.subtree)
 
-    def _drop(self, subtree: str) -> Child:
+    def _drop(self, subtree: str) -> None:
         self._ends.cancel(subtree)
         for some in (self._uncut, self._given, self._leaving):
             some.pop(subtree, None)
         child = self.children.pop(subtree)
+        self._drop_exported(child)
         self._leave_link(child)
-        return child
+
+    def _drop_exported(self, child: Child) -> None:
+        exported, child.exported = child.exported, 0
+        if exported:
+            self._core.drop_held(exported)
 
     def _enter(self, child: Child) -> None:
         """The child of a subtree from now on, in place of the one that there was."""

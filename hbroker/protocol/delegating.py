@@ -202,6 +202,11 @@ class Delegating:
             if delegation.link != link:
                 self._ledger.drop("unexpected_packet")
                 return
+            if join.leaving:
+                lease, policy = self._lease(now, grant), self._policy(now, applicant, grant)
+                self._custody.renew(child, link, now + lease)
+                self._grant(link, join, delegation, lease, policy)
+                return
             self._custody.overtake(child)  # It goes on: it takes this node for silent, and has not committed.
         if delegation.link != link and not self._custody.is_cut(child):
             self._turn(Inquiry(applicant.address, session_link=link), join, _STALE)

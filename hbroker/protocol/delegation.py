@@ -13,7 +13,6 @@ from hbroker.protocol.agenda import earliest
 from hbroker.protocol.handover import Giving, Shipment, Taking
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.machine import Machine
-from hbroker.protocol.records import Record
 
 __all__ = ["DELEGATION", "Child", "DelegationEvent", "DelegationState"]
 
@@ -74,8 +73,9 @@ class Child:
     """Nobody but this node served its subtree before."""
     noted_at: int | None = None
     """Of the note that it is delegated (`AfterSync.mark`)."""
-    exported: list[Record] = field(default_factory=list)
-    """What waited below the subtree when its handover failed after COMMIT: for the child's next run."""
+    exported: int = 0
+    """Where the core holds what waited below the subtree when its handover failed after COMMIT: for the
+    child's next run. 0: nothing."""
     below: list[Delegation] = field(default_factory=list)
     """What a child that leaves has delegated itself and goes on by itself (`serve`): see `_expire`."""
 
@@ -91,8 +91,8 @@ class Child:
 
     def abandon(self) -> None:
         """Ends the handover under way. What waited below, and went along with the right to serve, is kept."""
-        if self.giving is not None and self.giving.has_committed:
-            self.exported = self.giving.exported
+        if self.giving is not None:
+            self.exported = self.giving.abandon()
         self.giving = self.strays = None
         if self.taking is not None:
             self.taking.abandon()

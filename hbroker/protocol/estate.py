@@ -112,8 +112,8 @@ class Estate:
         for keeper in self._keepers:
             keeper.take_over(now, inheritance)
         self._subscribing.take_over(subtree, list(inheritance.subscriptions.values()))
-        if inheritance.queued or inheritance.seen:
-            self._core.import_records(inheritance.queued, inheritance.seen)
+        for held in inheritance.held:
+            self._core.install(held)
         for replay in inheritance.replays.values():
             qos = min(replay.qos, MOST_QOS)
             self._core.send_retained(

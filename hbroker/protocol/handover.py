@@ -2,10 +2,13 @@
 
         old owner (Giving)                     new owner (Taking)
             RECORDS ... RECORDS last  ------>
+        (it serves meanwhile: what waits for
+        sessions is copied, until little is
+        left)
                                       <------  READY
         stops serving, and waits for what it
         took to be distributed
-            RECORDS (the changes), COMMIT ---->
+            RECORDS (the difference), COMMIT ->
                                                serves
                                       <------  DONE
 
@@ -19,6 +22,7 @@ one where the link has no room. Nothing is dropped on the way, and the rest of t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from itertools import chain
@@ -118,7 +122,7 @@ class Shipment:
         self._subtree = subtree
         self._epoch = epoch
         self._link = link
-        self._parcels: Iterator[pb.Transfer] = iter(())
+        self._parcels: deque[Iterator[pb.Transfer]] = deque()
         self._unsent: bytes | None = None
         self._due: int | None = None
         self.moved_at = 0
@@ -126,7 +130,7 @@ class Shipment:
 
     def add(self, parcels: Iterable[pb.Transfer]) -> None:
         """To be sent after all that was added before, from the next turn on."""
-        self._parcels = chain(self._parcels, parcels)
+        self._parcels.append(iter(parcels))
         self._due = 0 if self._due is None else self._due
 
     def handle_timeout(self, now: int) -> None:
@@ -149,12 +153,13 @@ class Shipment:
         return self._due
 
     def _next(self) -> bytes | None:
-        parcel = next(self._parcels, None)
-        if parcel is None:
-            self._parcels = iter(())
-            return None
-        parcel.subtree, parcel.epoch = self._subtree, self._epoch
-        return pack(parcel)
+        while self._parcels:
+            parcel = next(self._parcels[0], None)
+            if parcel is not None:
+                parcel.subtree, parcel.epoch = self._subtree, self._epoch
+                return pack(parcel)
+            self._parcels.popleft()
+        return None
 
 
 class Leavers(Protocol):
@@ -168,8 +173,9 @@ class Leavers(Protocol):
 class Giving:
     """The old owner's end.
 
-    `is_heirs`: the new owner has the subtree back, and nobody has served it meanwhile. `exported`: what
-    waited below the subtree when an earlier handover of it failed after its COMMIT. `is_noted()`: whether the
+    `is_heirs`: the new owner has the subtree back, and nobody has served it meanwhile. `exported`:
+    where the core holds what waited below the subtree when an earlier handover of it failed after its COMMIT
+    (0: nothing); it is this one's from now on. `is_noted()`: whether the
     next run of this node will know to whom the right to serve went.
     """
 
@@ -181,7 +187,7 @@ class Giving:
         epoch: int,
         link: int,
         leavers: Leavers,
-        exported: Iterable[Record] = (),
+        exported: int = 0,
         *,
         is_heirs: bool = False,
         is_noted: Callable[[], bool] = lambda: True,
@@ -195,8 +201,7 @@ class Giving:
         self._leavers = leavers
         self._machine = Machine(GIVING, GivingState.AWAIT_READY)
         self._shipment = Shipment(core, subtree, epoch, link)
-        self.exported: list[Record] = list(exported)
-        """What waited for subscribers: it is nowhere else until the new owner says that it serves."""
+        self._export = core.begin_export(subtree, self._less, exported)
         self._sent_quick: dict[tuple[str, str | int], bytes] = {}
         self._sent_retained: dict[bytes, None] = {}
         self._stopped_at = 0
@@ -213,6 +218,7 @@ class Giving:
         self._sent_retained = dict.fromkeys(retained)
         records = chain(quick.values(), self._estate.slow(self._subtree), retained)
         self._shipment.add(parcels(records))
+        self._shipment.add(self._copies())
         self._shipment.add([pb.Transfer(last=True)])
         self._shipment.moved_at = now
         self._shipment.handle_timeout(now)
@@ -255,6 +261,18 @@ class Giving:
         """When `handle_timeout` is due."""
         return earliest(self._shipment.poll_timeout(), self._drain_at)
 
+    def abandon(self) -> int:
+        """Ends: where the core holds what waited for subscribers, if it is nowhere else; 0: it is not held.
+
+        After COMMIT it is, until the new owner says that it serves.
+        """
+        return self._export if self.has_committed else self._core.stop_export(self._export)
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether this node is to serve the subtree no more."""
+        return self._machine.state is not GivingState.AWAIT_READY
+
     @property
     def has_committed(self) -> bool:
         """Whether the right to serve has gone: the new owner's word brings it back, or its lease's end."""
@@ -273,6 +291,17 @@ class Giving:
     @property
     def _less(self) -> list[str]:
         return self._estate.held_below(self._subtree)
+
+    def _copies(self) -> Iterator[pb.Transfer]:
+        """What waits for subscribers, until little is left of it: the rest goes with COMMIT."""
+        is_near = False
+        while not is_near:
+            transfers, is_near = self._core.copy_export(self._export, self._less)
+            yield from map(pb.Transfer.FromString, transfers)
+
+    def _difference(self) -> Iterator[pb.Transfer]:
+        """What changed of that since it was copied; from now on the core holds all of it."""
+        return map(pb.Transfer.FromString, self._core.finish_export(self._export, self._less))
 
     def _is_drained(self, now: int) -> bool:
         if self._barrier is None:
@@ -295,10 +324,8 @@ class Giving:
         changed += [message for message in retained if message not in self._sent_retained]
         changed += _cleared(self._sent_retained, retained)
         changed += self._estate.replays(self._subtree)
-        queued, seen = self._core.export_subtree(self._subtree, self._less)
-        self.exported += map(pb.QueuedRecord.FromString, queued)
-        self.exported += map(pb.SeenRecord.FromString, seen)
-        self._shipment.add(parcels(chain(changed, self.exported)))
+        self._shipment.add(parcels(changed))
+        self._shipment.add(self._difference())
         self._shipment.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
         self._sent_quick, self._sent_retained = {}, {}
         self._core.drop_retained(self._subtree, self._less)
@@ -307,7 +334,7 @@ class Giving:
 
 class Taking:
     """The new owner's end. Records wait here until COMMIT, but for what is at rest until then anyway: the
-    subscriptions, and the retained messages."""
+    subscriptions, and the retained messages. What waits for subscribers the core holds, in no session."""
 
     def __init__(self, core: NodeCore, estate: Estate, subtree: str, epoch: int, link: int) -> None:
         self._core = core
@@ -328,6 +355,8 @@ class Taking:
             self._estate.prepare(transfer, self.inheritance)
             if transfer.retained:
                 self._core.take_retained(list(transfer.retained))
+            if transfer.queued or transfer.gone or transfer.seen:
+                self._hold(transfer)
         if event is TakingEvent.LAST_RECORDS:
             self._answer(pb.TRANSFER_PHASE_READY)
         return self._machine.handle(event)
@@ -339,8 +368,16 @@ class Taking:
     def abandon(self) -> None:
         """Forgets what came: the handover failed before COMMIT, and the old owner serves on."""
         self._estate.withdraw(self.inheritance)
+        for held in self.inheritance.held:
+            self._core.drop_held(held)
         self.inheritance = Inheritance()
         self._core.drop_retained(self._subtree, self._estate.held_below(self._subtree))
+
+    def _hold(self, transfer: pb.Transfer) -> None:
+        if not self.inheritance.held:
+            self.inheritance.held.append(self._core.begin_import())
+        (held,) = self.inheritance.held
+        self.inheritance.refused += self._core.take_records(held, transfer.SerializeToString())
 
     def _answer(self, phase: pb.TransferPhase) -> None:
         answer = pb.Transfer(subtree=self._subtree, epoch=self._epoch, phase=phase)

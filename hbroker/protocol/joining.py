@@ -40,9 +40,10 @@ class Joins:
         self._sent: dict[int, Sent] = {}
         """Those without an answer, by request."""
 
-    def make(self, now: int, epoch: int, *, fenced: bool, nonce: int = 0) -> bytes:
+    def make(self, now: int, epoch: int, *, fenced: bool, nonce: int = 0, leaving: bool = False) -> bytes:
         """A JOIN that is sent now. `epoch`: what is held, or 0; `fenced`: whether the lease ends; `nonce`:
-        outside of a session, what the node that is asked wants the join key proved over; 0: not known."""
+        outside of a session, what the node that is asked wants the join key proved over; 0: not known.
+        `leaving`: the subtree is being handed back."""
         if len(self._sent) > MOST_WAITING:
             del self._sent[next(iter(self._sent))]
         request = self._random.getrandbits(64)
@@ -58,6 +59,7 @@ class Joins:
             policy=pb.LEASE_POLICY_SERVE if serve else pb.LEASE_POLICY_FENCE,
         )
         join.fenced = fenced
+        join.leaving = leaving
         if nonce:
             join.nonce = nonce
             join.credential = join_credential(self._settings.join_key, join)

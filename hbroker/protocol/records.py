@@ -1,8 +1,9 @@
 """What moves with a subtree, as the packets that carry it and as the new owner collects it (§5.4).
 
-A record names one thing that there is: a subscription, a session, a retained message, a message that waits,
-which messages were seen, a cut, a will, a part that is gathering, what is left of a replay. A later record
-of the same thing replaces the one before; one without its substance (an address, a payload) takes it back.
+A record names one thing that there is: a subscription, a session, a retained message, a cut, a will, a part
+that is gathering, what is left of a replay. A later record of the same thing replaces the one before; one
+without its substance (an address, a payload) takes it back. The core alone knows what messages wait, and
+which were seen.
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ Record: TypeAlias = (
     bytes
     | pb.SubscriptionRecord
     | pb.SessionRecord
-    | pb.QueuedRecord
-    | pb.SeenRecord
     | pb.CutRecord
     | pb.WillRecord
     | pb.GatheringRecord
@@ -49,8 +48,6 @@ _FIELD_OF: Final[dict[type, str]] = {
     bytes: "retained",
     pb.SubscriptionRecord: "subscriptions",
     pb.SessionRecord: "sessions",
-    pb.QueuedRecord: "queued",
-    pb.SeenRecord: "seen",
     pb.CutRecord: "cuts",
     pb.WillRecord: "wills",
     pb.GatheringRecord: "gathering",
@@ -90,14 +87,14 @@ class Inheritance:
     """By subtree."""
     replays: dict[tuple[int, str, int], pb.ReplayRecord] = field(default_factory=dict)
     """By session, filter and listener."""
-    queued: list[bytes] = field(default_factory=list)
-    seen: list[bytes] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    """Where the core holds what waits for sessions, and what was seen: in the order in which it waits."""
     most: int = MOST_RECORDS
     refused: int = 0
     """Records that there was no room for."""
 
     def take(self, transfer: pb.Transfer) -> None:
-        """Adds what a packet holds, but for retained messages, which the core keeps."""
+        """Adds what a packet holds, but for what the core keeps: messages, and which were seen."""
         for subscription in transfer.subscriptions:
             self._take_subscription(subscription)
         for session in transfer.sessions:
@@ -111,14 +108,6 @@ class Inheritance:
         for replay in transfer.replays:
             key = replay.session, replay.filter, replay.listener
             self._replace(self.replays, key, replay, filter_is_valid(replay.filter))
-        self._append(self.queued, transfer.queued)
-        self._append(self.seen, transfer.seen)
-
-    def precede(self, exported: Iterable[Record]) -> None:
-        """Puts what the new owner has itself, of what waits and what was seen, before what it was handed."""
-        records = list(exported)
-        self.queued[:0] = [r.SerializeToString() for r in records if isinstance(r, pb.QueuedRecord)]
-        self.seen[:0] = [r.SerializeToString() for r in records if isinstance(r, pb.SeenRecord)]
 
     def subscription_of(self, record: pb.SubscriptionRecord) -> Subscription | None:
         """The subscription that a record is about; None: it ended, or makes no sense."""
@@ -160,13 +149,6 @@ class Inheritance:
             known[key] = record
         else:
             self.refused += 1
-
-    def _append(
-        self, known: list[bytes], records: Sequence[pb.QueuedRecord] | Sequence[pb.SeenRecord]
-    ) -> None:
-        room = max(self.most - len(known), 0)
-        known.extend(record.SerializeToString() for record in records[:room])
-        self.refused += max(len(records) - room, 0)
 
 
 def parcels(records: Iterable[Record]) -> Iterator[pb.Transfer]:

@@ -38,7 +38,7 @@ from hbroker.protocol.packets import (
 )
 from hbroker.protocol.proofs import invitation_credential, is_proof
 from hbroker.protocol.reasons import PASSING_REASONS
-from hbroker.protocol.records import Inheritance, Record
+from hbroker.protocol.records import Inheritance
 from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscribers import Subscription, subscription_from
 from hbroker.protocol.subscribing import Subscribing
@@ -106,12 +106,15 @@ class Uplink:
         self._joins = Joins(subtree, means.settings, means.address, means.incarnation, means.random)
         self._attempt = 0
         self._retry_at: int | None = None
+        self._renew_at: int | None = None
+        """When to renew while the subtree is handed back: it may take longer than a lease (§5.4)."""
         self._taking: Taking | None = None
         self._giving: Giving | None = None
         self._hands_back = False
         """An order wants it back with its parent."""
-        self._exported: list[Record] = []
-        """What waited for subscribers when it was handed back, and nobody knows whether the parent has it."""
+        self._exported = 0
+        """Where the core holds what waited for subscribers when it was handed back, and nobody knows whether
+        the parent has it; 0: nothing."""
         self.refused: pb.JoinAck | None = None
         """The last refusal since it last served."""
 
@@ -192,6 +195,8 @@ class Uplink:
             self._fence(now)
         if self._giving is not None:
             self._giving.handle_timeout(now)
+        if self._renew_at is not None and now >= self._renew_at:
+            self._renew_leaving(now)
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             self._retry(now)
@@ -232,6 +237,7 @@ class Uplink:
         self._giving = Giving(self._core, custody.estate, self.subtree, self._tenure.epoch, link, leavers)
         self._giving.begin(now)
         self._retry_at = now + LEAVE_WAIT
+        self._renew_at = now + timers.LEASE // timers.LEASE_RENEWALS
 
     def merge(self, now: int) -> None:
         """§5.1: where this node has come to serve what is around the subtree, this is a part of that, and no
@@ -281,7 +287,7 @@ class Uplink:
 
     def poll_timeout(self) -> int | None:
         giving = None if self._giving is None else self._giving.poll_timeout()
-        return earliest(self._tenure.until, self._retry_at, giving)
+        return earliest(self._tenure.until, self._retry_at, self._renew_at, giving)
 
     # Asking
 
@@ -297,6 +303,15 @@ class Uplink:
 
     def _join(self, now: int, nonce: int = 0) -> bytes:
         return self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced, nonce=nonce)
+
+    def _renew_leaving(self, now: int) -> None:
+        giving, link = self._giving, self._link
+        self._renew_at = None
+        if giving is None or giving.has_stopped or link is None:
+            return
+        join = self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced, leaving=True)
+        self._core.send(link, join)
+        self._renew_at = now + timers.LEASE // timers.LEASE_RENEWALS
 
     def _again_after(self, now: int, period: int) -> None:
         self._retry_at = now + period
@@ -385,6 +400,9 @@ class Uplink:
         renewal = self._tenure.renew(sent_at, ack)
         if renewal.is_fenced_now and self._settings.policy is LeasePolicy.SERVE:
             self._ledger.note(PolicyLowered(self.subtree, self._parent_name))
+        if self._giving is not None:
+            self._hold(serving=not self._giving.has_stopped)
+            return
         self._hold(serving=self._machine.state is UplinkState.SERVING)
         self._again_after(now, 0 if renewal.is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
         if self._hands_back and self._machine.state is UplinkState.SERVING:
@@ -479,9 +497,11 @@ class Uplink:
     def _take_in_again(self, inheritance: Inheritance) -> None:
         """What left with a handing back that failed is here again, where nobody has served the subtree since
         (§5.4, old cuts). Else the parent has it, or had it."""
-        exported, self._exported = self._exported, []
-        if self.subtree in inheritance.cuts:
-            inheritance.precede(exported)
+        exported, self._exported = self._exported, 0
+        if exported and self.subtree in inheritance.cuts:
+            inheritance.held.insert(0, exported)
+        elif exported:
+            self._core.drop_held(exported)
 
     def _take_strays(self, transfer: pb.Transfer) -> None:
         """A restarted parent took these in before it knew of this node (§5.1)."""
@@ -521,13 +541,19 @@ class Uplink:
     def _handing_back_failed(self, now: int, giving: Giving) -> None:
         """The parent is silent. Before COMMIT it cannot serve: this node serves on, and tries again. After
         that nobody knows whether it does: this node asks for the subtree, and hands back what it gets."""
-        self._giving = None
+        self._giving = self._renew_at = None
+        exported = giving.abandon()
         if not giving.has_committed and not self._tenure.is_over(now):
             self._means.delegating.open(self.subtree)
             self._enter(now, self._machine.handle(UplinkEvent.NOT_TAKEN))
             return
-        self._exported = giving.exported if giving.has_committed else []
+        self._keep(exported)
         self._lose(now, self._machine.handle(UplinkEvent.UNDECIDED))
+
+    def _keep(self, exported: int) -> None:
+        """In place of what was kept before, which the parent has had since."""
+        before, self._exported = self._exported, exported
+        self._core.drop_held(before)
 
     def _fence(self, now: int) -> None:
         self._lose(now, self._machine.handle(UplinkEvent.FENCED))
@@ -559,8 +585,10 @@ class Uplink:
     def _stop(self) -> None:
         if self._taking is not None:
             self._taking.abandon()
+        if self._giving is not None:
+            self._core.drop_held(self._giving.abandon())
         self._taking = self._giving = None
-        self._retry_at = None
+        self._retry_at = self._renew_at = None
         self._link = self._former = None
         self._joins.forget()
         lost = self._parent_cut

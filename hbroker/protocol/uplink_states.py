@@ -74,6 +74,7 @@ UPLINK: Final = {
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_RENEWAL, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.RENEWED): UplinkState.AWAIT_TAKE_BACK,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TAKEN_BACK): UplinkState.STOPPED,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.NOT_TAKEN): UplinkState.AWAIT_RENEWAL,
     (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.UNDECIDED): UplinkState.AWAIT_INVITATION,

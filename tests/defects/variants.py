@@ -39,7 +39,7 @@ from hbroker.sim.network.hosts import Host
 from hbroker.sim.network.invariants import Invariant
 from hbroker.storage import record_file
 
-__all__ = ["CONTROL", "CORE", "VARIANTS", "Variant"]
+__all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,23 @@ def _whatever_its_epoch(admit: Callable[..., None]) -> Callable[..., None]:
 def _without_retained(parcels: Callable[..., Iterable[pb.Transfer]]) -> Callable[..., Iterable[pb.Transfer]]:
     def broken(records: Iterable[Record]) -> Iterable[pb.Transfer]:
         return parcels(record for record in records if not isinstance(record, bytes))
+
+    return broken
+
+
+def _without_gone(hold: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: handover.Taking, transfer: pb.Transfer) -> None:
+        transfer.ClearField("gone")
+        hold(self, transfer)
+
+    return broken
+
+
+def _without_queued(difference: Callable[..., Iterable[pb.Transfer]]) -> Callable[..., Iterable[pb.Transfer]]:
+    def broken(self: handover.Giving) -> Iterable[pb.Transfer]:
+        for transfer in difference(self):
+            transfer.ClearField("queued")
+            yield transfer
 
     return broken
 
@@ -382,6 +399,25 @@ CONTROL: Final = (
     ),
 )
 """Defects of the control."""
+
+COPYING: Final = (
+    Variant(
+        "a new owner keeps copies of what was answered since",
+        Invariant.NOTHING_DOUBLED,
+        handover.Taking,
+        "_hold",
+        _without_gone,
+    ),
+    Variant(
+        "a handover leaves behind what came while it was copied",
+        Invariant.NOTHING_LOST,
+        handover.Giving,
+        "_difference",
+        _without_queued,
+    ),
+)
+"""Defects of the control while it copies what waits. Seldom does anything change in the moments that takes in
+a network of a soak: `tests/network/test_moving.py` has one in which much waits."""
 
 CORE: Final = (
     Variant(

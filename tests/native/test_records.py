@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker._native import decode_queued, decode_seen, encode_queued, encode_seen
+from hbroker._native import decode_gone, decode_queued, decode_seen, encode_gone, encode_queued, encode_seen
 from hbroker._proto import packet_pb2 as pb
 
 U64 = st.integers(0, 2**64 - 1)
@@ -22,19 +22,21 @@ queued = st.tuples(
     st.text(),
     st.integers(0, 2),
     st.booleans(),
+    st.tuples(U64, U64),
 )
 steps = st.lists(st.integers(1, 2**30) | st.integers(1, 3), max_size=30)
 
 
 @given(queued)
 def test_what_the_core_writes_of_a_queue_protobuf_reads(
-    values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool],
+    values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]],
 ) -> None:
     written = encode_queued(values)
     record = pb.QueuedRecord.FromString(written)
     retained_for = record.retained_for if record.HasField("retained_for") else None
     what = record.session, record.publish, record.qos, (retained_for, record.shared_for)
-    assert (*what, record.group, record.overflow, record.launched) == values
+    where = record.queue, record.number
+    assert (*what, record.group, record.overflow, record.launched, where) == values
     assert record.SerializeToString(deterministic=True) == written
     assert decode_queued(written) == values
 
@@ -50,6 +52,30 @@ def test_what_the_core_writes_of_a_window_protobuf_reads(
     assert (record.publisher, record.floor) == (publisher, floor)
     assert words_of(record) == words
     assert decode_seen(written) == (publisher, floor, words)
+
+
+@given(U64, st.integers(0, 2**60), st.lists(st.tuples(st.integers(0, 2**40), st.integers(1, 2**40))), U64)
+def test_what_the_core_writes_of_what_is_gone_protobuf_reads(
+    queue: int, below: int, steps: list[tuple[int, int]], launched: int
+) -> None:
+    runs, end = [], below
+    for step, count in steps:
+        runs.append((end + step, end + step + count - 1))
+        end += step + count
+    written = encode_gone((queue, below, runs, launched))
+    record = pb.GoneRecord.FromString(written)
+    assert (record.queue, record.below, record.launched) == (queue, below, launched)
+    assert list(record.runs) == [number for step in steps for number in step]
+    assert decode_gone(written) == (queue, below, runs, launched)
+
+
+@given(U64, st.lists(U64 | st.integers(0, 3), max_size=8))
+def test_runs_that_make_no_sense_are_refused(below: int, values: list[int]) -> None:
+    pairs = list(zip(values[::2], values[1::2], strict=False))
+    makes_sense = len(values) % 2 == 0 and all(count > 0 for _, count in pairs)
+    makes_sense = makes_sense and below + sum(values) < 2**64
+    data = pb.GoneRecord(below=below, runs=values).SerializeToString()
+    assert (decode_gone(data) is not None) == makes_sense
 
 
 @given(st.binary(max_size=60))

@@ -16,10 +16,11 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
+from hbroker.protocol.notices import ChildJoined
 from hbroker.protocol.outcome import Published
 from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost, operators
 from tests.network.networks import Tree
-from tests.network.test_moving import Traffic
+from tests.network.test_moving import TERMS, Traffic
 
 SUBTREE, TOPIC = "home/office", "home/office/lamp"
 MOVING = {"order", "orderack", "join", "joinack", "transfer", "leave"}
@@ -42,11 +43,15 @@ class Killed:
         self.tree.order(source, pb.ORDER_KIND_CLAIM, SUBTREE)
         self.nodes = {"root": self.tree.root, "parent": parent, "source": source, "target": target}
         self.traffic = Traffic(self.tree, TOPIC, 2)
+        self._prepare()
         self.traffic.publish(20)
         self.traffic.publish(1, every=0)
         self.operator = operators.Operator(self.world, operators.move(SUBTREE, source, target))
         self.is_over = self._has_ended_before(step, self.nodes[victim])
         self._die(victim, comes_back=comes_back)
+
+    def _prepare(self) -> None:
+        """Before anything is published."""
 
     @property
     def owner(self) -> NodeHost | None:
@@ -99,6 +104,33 @@ class Killed:
         return self.world.hosts.get(node.address) is node and node.owns(TOPIC)
 
 
+class WithAway(Killed):
+    """And a session is away: what waits for it is copied from owner to owner."""
+
+    def _prepare(self) -> None:
+        away = self.tree.client(terms=TERMS)
+        away.subscribe("home/#", qos=2)
+        self.world.run_until(lambda: bool(away.outcomes))
+        away.leave()
+        self.world.run(timers.SECOND)
+        away.kill()
+        self.begun = len(self.nodes["parent"].notices)
+
+    def _die(self, victim: str, *, comes_back: bool) -> None:
+        notices = self.nodes["parent"].notices
+        self.is_given = any(isinstance(n, ChildJoined) and n.node == "bedroom" for n in notices[self.begun :])
+        super()._die(victim, comes_back=comes_back)
+
+    def settle(self, within: int) -> None:
+        super().settle(within)
+        back = self.tree.client(terms=TERMS)
+        back.subscribe("home/#", qos=2)
+        self.world.run_until(lambda: len(back.messages) >= self.traffic.sent)
+        self.world.run(timers.SECOND)
+        came = [int(message.payload) for message in back.messages]
+        assert came == list(range(1, self.traffic.sent + 1)), "each once, in order"
+
+
 class _Dies(Exception):
     """Ends what a process does in the middle of it."""
 
@@ -117,10 +149,24 @@ def test_who_dies_for_good_at_any_step_of_a_move_costs_its_lease_and_no_message(
         killed.settle(timers.LEASE + 2 * timers.LEASE_DRIFT)
 
 
-def at_each_step(victim: str, *, every: int, comes_back: bool = True) -> Iterator[Killed]:
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_waits_for_a_session_outlives_a_new_owner_that_dies_before_it_serves(
+    comes_back: bool, is_long: bool
+) -> None:
+    every = 1 if is_long else 7
+    for killed in at_each_step("target", every=every, comes_back=comes_back, kind=WithAway):
+        assert isinstance(killed, WithAway)
+        if killed.is_given:
+            return  # From then on they were the new owner's alone.
+        killed.settle(SOON if comes_back else timers.LEASE + 2 * timers.LEASE_DRIFT)
+
+
+def at_each_step(
+    victim: str, *, every: int, comes_back: bool = True, kind: type[Killed] = Killed
+) -> Iterator[Killed]:
     """A move for each step, or each so many, until one is over before its victim dies."""
     for step in range(1, MOST_STEPS, every):
-        killed = Killed(step, victim, step, comes_back=comes_back)
+        killed = kind(step, victim, step, comes_back=comes_back)
         yield killed
         if killed.is_over:
             return

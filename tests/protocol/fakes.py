@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hbroker._native import topic_matches
@@ -20,6 +21,14 @@ class Control(Protocol):
     def handle_event(self, now: int, event: Event) -> None: ...
     def handle_timeout(self, now: int) -> None: ...
     def poll_timeout(self) -> int | None: ...
+
+
+@dataclass(slots=True)
+class Export:
+    """What waits is being copied."""
+
+    before: tuple[list[bytes], list[bytes]]
+    copied: int = 0
 
 
 class FakeCore:
@@ -45,6 +54,9 @@ class FakeCore:
         self.left_to_replay: list[tuple[int, str, int, int, str]] = []
         self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
         """Serialised QueuedRecords and SeenRecords."""
+        self.held: dict[int, tuple[list[bytes], list[bytes]]] = {}
+        self.exports: dict[int, Export] = {}
+        self.moves = 0
         self.open_messages = 0
         self.handing_on = False
         """Messages are on their way between its workers."""
@@ -198,15 +210,59 @@ class FakeCore:
     def has_passed(self, barrier: int) -> bool:
         return not self.handing_on
 
-    def export_subtree(self, subtree: str, less: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
-        """What waits (all of it, whatever the subtree) is taken out."""
-        exported, self.waiting = self.waiting, ([], [])
-        return exported
+    # What waits moves, all of it whatever the subtree
 
-    def import_records(self, queued: Sequence[bytes], seen: Sequence[bytes]) -> int:
+    def begin_export(self, subtree: str, less: Sequence[str], before: int = 0) -> int:
+        self.moves += 1
+        self.exports[self.moves] = Export(self.held.pop(before, ([], [])))
+        return self.moves
+
+    def copy_export(self, export: int, less: Sequence[str]) -> tuple[list[bytes], bool]:
+        copying = self.exports[export]
+        return self._uncopied(copying), True
+
+    def stop_export(self, export: int) -> int:
+        before = self.exports.pop(export).before
+        if any(before):
+            self.held[export] = before
+        return export if any(before) else 0
+
+    def finish_export(self, export: int, less: Sequence[str]) -> list[bytes]:
+        copying = self.exports.pop(export)
+        difference = self._uncopied(copying)
+        (before, before_seen), (waiting, seen) = copying.before, self.waiting
+        self.held[export] = [*before, *waiting], [*before_seen, *seen]
+        self.waiting = ([], [])
+        return [
+            *difference,
+            *(pb.Transfer(seen=[one]).SerializeToString() for one in _seen(self.held[export])),
+        ]
+
+    def begin_import(self) -> int:
+        self.moves += 1
+        self.held[self.moves] = ([], [])
+        return self.moves
+
+    def take_records(self, held: int, transfer: bytes) -> int:
+        records = pb.Transfer.FromString(transfer)
+        self.held[held][0].extend(record.SerializeToString() for record in records.queued)
+        self.held[held][1].extend(record.SerializeToString() for record in records.seen)
+        return 0
+
+    def install(self, held: int) -> int:
+        queued, seen = self.held.pop(held, ([], []))
         self.waiting[0].extend(queued)
         self.waiting[1].extend(seen)
         return 0
+
+    def drop_held(self, held: int) -> None:
+        self.held.pop(held, None)
+
+    def _uncopied(self, copying: Export) -> list[bytes]:
+        queued = [*copying.before[0], *self.waiting[0]][copying.copied :]
+        copying.copied += len(queued)
+        records = map(pb.QueuedRecord.FromString, queued)
+        return [pb.Transfer(queued=[record]).SerializeToString() for record in records]
 
     def matching(self, topic: str) -> int:
         return sum(topic_matches(filter, topic) for _, filter in self.subscriptions)
@@ -224,6 +280,10 @@ class FakeCore:
 
     def stores(self, filter: str) -> bool:
         return filter in self.filters()
+
+
+def _seen(held: tuple[list[bytes], list[bytes]]) -> list[pb.SeenRecord]:
+    return [pb.SeenRecord.FromString(one) for one in held[1]]
 
 
 def _is_of(topic: str, subtree: str, less: Sequence[str]) -> bool:

@@ -120,6 +120,12 @@ class Ends:
             pass
         assert self.deliver() is TakingState.AWAIT_COMMIT
 
+    @property
+    def came(self) -> tuple[list[bytes], list[bytes]]:
+        """What waits and what was seen, as the new owner holds it."""
+        (held,) = self.taking.inheritance.held
+        return self.new.held[held]
+
     def stop_serving(self) -> None:
         assert self.giving.handle(self.now, self.new.sent.pop()) is GivingState.DRAINING
 
@@ -238,7 +244,7 @@ def test_what_is_on_its_way_between_workers_is_waited_for_however_long_it_takes(
     assert not ends.giving.has_committed
     ends.old.handing_on = False
     ends.commit()
-    assert ends.taking.inheritance.queued == [queued(1)]
+    assert ends.came == ([queued(1)], [])
 
 
 def test_a_child_that_hands_back_below_is_waited_for_and_then_overtaken() -> None:
@@ -252,21 +258,56 @@ def test_a_child_that_hands_back_below_is_waited_for_and_then_overtaken() -> Non
     assert not ends.leavers
 
 
-def test_what_waits_for_subscribers_goes_along_and_is_kept_until_it_is_served() -> None:
+def test_what_waits_for_subscribers_is_copied_before_and_kept_until_it_is_served() -> None:
     ends = Ends()
     seen = pb.SeenRecord(publisher=4, floor=2, words=[0, 1]).SerializeToString()
     waiting = [queued(number) for number in range(20)]
-    ends.old.waiting = (list(waiting), [seen])
+    ends.old.waiting = (waiting[:], [seen])
     ends.begin()
-    assert ends.old.waiting[0] == waiting
+    assert ends.came == (waiting, [])
+    assert ends.old.waiting[0] == waiting, "it serves them still"
+    ends.old.waiting[0].append(queued(20))
+    ends.stop_serving()
+    before = len(ends.old.sizes)
+    ends.commit()
+    assert len(ends.old.sizes) == before + 3, "one message, what was seen, and COMMIT"
+    assert ends.came == ([*waiting, queued(20)], [seen])
+    assert ends.old.waiting == ([], [])
+    assert ends.old.held[ends.giving.abandon()] == ends.came
+
+
+def test_what_is_held_of_a_handover_that_failed_after_commit_goes_with_the_next_one() -> None:
+    ends = Ends()
+    ends.old.waiting = ([queued(1)], [])
+    ends.begin()
     ends.stop_serving()
     ends.commit()
-    assert ends.taking.inheritance.queued == waiting
-    assert ends.taking.inheritance.seen == [seen]
-    assert [r.SerializeToString() for r in ends.giving.exported if not isinstance(r, bytes)] == [
-        *waiting,
-        seen,
-    ]
+    held = ends.giving.abandon()
+    ends.old.waiting = ([queued(2)], [])
+    ends.giving = Giving(ends.old, ends.things, "a", 5, 1, ends.leavers, held)
+    ends.taking = Taking(ends.new, ends.things, "a", 5, 1)
+    ends.begin()
+    assert ends.came == ([queued(1), queued(2)], [])
+    again = ends.giving.abandon()
+    assert ends.old.held == {again: ([queued(1)], [])}, "what is not held elsewhere"
+    assert not ends.old.exports
+    ends.taking.abandon()
+    assert len(ends.new.held) == 1, "that of the first"
+
+
+def test_much_that_waits_leaves_by_turns_and_changes_of_subscriptions_after_it() -> None:
+    ends = Ends()
+    waiting = [queued(number) for number in range(1_000)]
+    ends.old.waiting = (waiting[:], [])
+    ends.giving.begin(0)
+    for number in range(2_000):
+        ends.giving.follow(subscription(f"a/{number}"), False)
+    ends.deliver()
+    while ends.turn():
+        assert len(ends.old.sent) <= PACKETS_A_TURN
+        ends.deliver()
+    assert ends.came[0] == waiting
+    assert len(ends.taking.inheritance.subscriptions) == 2_000
 
 
 def test_nothing_is_lost_where_the_link_has_no_room() -> None:
@@ -359,12 +400,11 @@ def test_what_either_end_has_of_others_below_is_left_as_it_is() -> None:
 def test_records_over_the_bound_are_counted_and_those_that_are_known_still_change() -> None:
     inheritance = Inheritance(most=2)
     sessions = [pb.SessionRecord(session=session) for session in (1, 2, 3)]
-    inheritance.take(pb.Transfer(sessions=sessions, queued=[pb.QueuedRecord() for _ in range(3)]))
-    assert (len(inheritance.sessions), len(inheritance.queued), inheritance.refused) == (2, 2, 2)
-    inheritance.take(pb.Transfer(seen=[pb.SeenRecord()], sessions=[pb.SessionRecord(session=1, away_us=5)]))
-    assert inheritance.refused == 2
+    inheritance.take(pb.Transfer(sessions=sessions))
+    assert (len(inheritance.sessions), inheritance.refused) == (2, 1)
+    inheritance.take(pb.Transfer(sessions=[pb.SessionRecord(session=1, away_us=5)]))
+    assert inheritance.refused == 1
     assert inheritance.sessions[1].away_us == 5
-    assert len(inheritance.seen) == 1, "what was seen does not depend on how much waits"
 
 
 def test_the_right_to_serve_waits_until_it_is_written_down_to_whom_it_went() -> None:

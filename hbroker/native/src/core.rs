@@ -4,6 +4,7 @@
 //! tables (jurisdiction, subscriptions) are changed in every worker before the verb returns; retained messages are shared.
 
 mod load;
+pub mod moves;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +36,7 @@ use crate::tables::jurisdiction::{Cut, Grant};
 use crate::tables::retained::{Wanted, runs};
 use crate::tables::trie::Subscriber;
 use crate::topic::Region;
-use crate::wire::{self, Body, PacketView, QueuedRecord};
+use crate::wire::{self, Body, PacketView};
 
 /// One engine, or several, and what they share.
 pub struct Core {
@@ -329,32 +330,6 @@ impl Core {
         (0..self.workers()).all(|worker| self.on(worker, |engine, _| engine.has_passed(barrier)))
     }
 
-    /// Takes out what moves with a region, serialised: what waits for sessions, and what was seen. Its open messages are refused.
-    /// A barrier that was raised since it was cut has to have passed.
-    pub fn export_subtree(&self, region: Region<'_>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-        self.each(|engine, now| engine.refuse_open(now, region));
-        let (mut queued, mut seen) = (Vec::new(), Vec::new());
-        self.each(|engine, now| queued.extend(engine.export_queued(now, region)));
-        self.each(|engine, now| seen.extend(engine.export_seen(now)));
-        (queued, seen)
-    }
-
-    /// Takes over what moved here with a subtree, before it is served; how many messages there was no room for.
-    pub fn import_records(&self, queued: &[Vec<u8>], seen: &[Vec<u8>]) -> usize {
-        // A publisher may come to any worker.
-        self.each(|engine, now| engine.import_seen(now, seen));
-        let mut of_worker: BTreeMap<u8, Vec<QueuedRecord<'_>>> = BTreeMap::new();
-        for record in queued {
-            // One that makes no sense, or has no session, is counted where it finds none.
-            let record = QueuedRecord::parse(record).unwrap_or_default();
-            let home = self.shared.directory.worker_of(record.session).unwrap_or(0);
-            of_worker.entry(home).or_default().push(record);
-        }
-        let import =
-            |(home, records): (u8, Vec<_>)| self.on(home, |engine, now| engine.import_queued(now, &records));
-        of_worker.into_iter().map(import).sum()
-    }
-
     /// Publishes a client's message, a serialised `Publish`, in its name; the reason why not, as its publisher would be told.
     pub fn publish_raw(&self, message: &[u8]) -> i32 {
         self.on(0, |engine, now| engine.publish_raw(now, message))
@@ -390,6 +365,7 @@ impl Core {
         });
         add("subscriptions", self.on(0, |engine, _| engine.subscriptions()) as u64);
         add("retained", self.shared.retained.lock().len() as u64);
+        self.count_moves(&mut add);
         if let Some(endpoint) = self.endpoint() {
             for (name, value) in endpoint.counters() {
                 add(name, value);

@@ -13,6 +13,7 @@ pub mod blocks;
 pub mod bunch;
 mod client;
 mod commands;
+pub mod copied;
 pub mod copies;
 pub mod counters;
 pub mod credit;
@@ -23,14 +24,16 @@ pub mod distribution;
 pub mod event;
 pub mod forward;
 pub mod fragment;
-mod handover;
+pub mod handover;
 pub mod held;
+pub mod held_queues;
 pub mod holds;
 pub mod inbox;
 pub mod ledger;
 pub mod links;
 mod listeners;
 pub mod load;
+pub mod moving;
 mod node;
 pub mod outlet;
 mod outside;
@@ -70,6 +73,7 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::config::Config;
+use crate::core::moves::Moves;
 use crate::engine::at_once::Beaten;
 use crate::engine::barrier::Barriers;
 use crate::engine::counters::{Counters, Drop};
@@ -112,6 +116,8 @@ const FIRST_NUMBER_SHIFT: u32 = 44;
 pub struct Shared {
     pub directory: Arc<Directory>,
     pub retained: Arc<Mutex<RetainedStore>>,
+    /// Subtrees that come or go.
+    pub moves: Arc<Mutex<Moves>>,
     standings: Arc<Standings>,
     /// Links that their peers opened, and sessions without one.
     hosts: Arc<HostCounts>,
@@ -127,6 +133,7 @@ impl Shared {
         Self {
             directory: Arc::new(directory),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes, config.seed))),
+            moves: Arc::new(Mutex::new(Moves::new(config.queue_memory))),
             standings: Arc::new(Standings::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
             opened: Arc::default(),
@@ -208,6 +215,7 @@ impl Engine {
                 ),
                 sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
                 loose: Loose::default(),
+                exports: Vec::new(),
                 holds: Holds::default(),
                 others_are_full: false,
                 standings: (workers > 1).then(|| Arc::clone(&shared.standings)),

@@ -87,6 +87,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(codec::encode, module)?)?;
     module.add_function(wrap_pyfunction!(records::decode_queued, module)?)?;
     module.add_function(wrap_pyfunction!(records::encode_queued, module)?)?;
+    module.add_function(wrap_pyfunction!(records::decode_gone, module)?)?;
+    module.add_function(wrap_pyfunction!(records::encode_gone, module)?)?;
     module.add_function(wrap_pyfunction!(records::decode_seen, module)?)?;
     module.add_function(wrap_pyfunction!(records::encode_seen, module)?)
 }

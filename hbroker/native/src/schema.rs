@@ -358,6 +358,7 @@ pub mod join {
     pub const CREDENTIAL: u32 = 0x4a;
     pub const FENCED: u32 = 0x50;
     pub const NONCE: u32 = 0x59;
+    pub const LEAVING: u32 = 0x60;
     pub const CHECKS: Checks = &[
         (NODE, Check::Utf8),
         (SUBTREE, Check::Utf8),
@@ -528,7 +529,20 @@ pub mod queued_record {
     pub const OVERFLOW: u32 = 0x30;
     pub const LAUNCHED: u32 = 0x38;
     pub const SHARED_FOR: u32 = 0x41;
+    pub const QUEUE: u32 = 0x48;
+    pub const NUMBER: u32 = 0x50;
     pub const CHECKS: Checks = &[(GROUP, Check::Utf8)];
+}
+
+pub mod gone_record {
+    use super::{Check, Checks};
+
+    pub const QUEUE: u32 = 0x08;
+    pub const BELOW: u32 = 0x10;
+    pub const RUNS: u32 = 0x1a;
+    pub const RUNS_ELEMENT: u32 = 0x18;
+    pub const LAUNCHED: u32 = 0x20;
+    pub const CHECKS: Checks = &[(RUNS, Check::Varints)];
 }
 
 pub mod replay_record {
@@ -595,6 +609,7 @@ pub mod transfer {
     pub const CUTS: u32 = 0x52;
     pub const WILLS: u32 = 0x5a;
     pub const GATHERING: u32 = 0x82;
+    pub const GONE: u32 = 0x8a;
     pub const REPLAYS: u32 = 0x92;
     pub const CHECKS: Checks = &[
         (SUBTREE, Check::Utf8),
@@ -605,6 +620,7 @@ pub mod transfer {
         (CUTS, Check::Message(super::cut_record::CHECKS)),
         (WILLS, Check::Message(super::will_record::CHECKS)),
         (GATHERING, Check::Message(super::gathering_record::CHECKS)),
+        (GONE, Check::Message(super::gone_record::CHECKS)),
         (REPLAYS, Check::Message(super::replay_record::CHECKS)),
     ];
 }

@@ -45,7 +45,9 @@ pub use emit::{
 pub use meant_for::MeantFor;
 pub use packets::{Packets, Section};
 pub use publish::{FragmentView, PublishView, field_of, first_field, message_of};
-pub use records::{QueuedRecord, SeenRecord, queued_record, seen_record};
+pub use records::{GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen_record};
+#[cfg(feature = "python")]
+pub use records::{gone_record, queued_record};
 pub use requests::{request_of, session_of};
 pub use shape::Span;
 pub use stencil::Stencil;

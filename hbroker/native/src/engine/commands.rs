@@ -191,6 +191,11 @@ impl Engine {
     }
 
     /// Every counter by name. They only rise.
+    /// Bytes that wait for sessions, with the cost of keeping them.
+    pub fn waiting_bytes(&self) -> usize {
+        self.out.sessions.waiting_bytes()
+    }
+
     pub fn counters(&self, mut with: impl FnMut(&str, u64)) {
         self.tally().each(&mut with);
         let (Accounts { accepted, delivered, expired, .. }, _) = self.balance();

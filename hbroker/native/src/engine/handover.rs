@@ -9,34 +9,43 @@
 //! must not be told as seen, for it may yet be refused and come to the new owner of both. And one that was refused is not seen any
 //! more, here or wherever the next subtree goes.
 
-use std::collections::BTreeSet;
-
-use bytes::Bytes;
-
 use super::{Engine, Side};
 use crate::Micros;
+use crate::engine::copied::Step;
 use crate::engine::counters::Drop;
 use crate::engine::distribution::Origin;
 use crate::engine::forward::Forwarder;
-use crate::engine::parcel::{Parcel, publish_of};
+use crate::engine::moving::Moving;
+use crate::engine::outlet::Outlet;
+use crate::engine::parcel::publish_of;
 use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Decision};
-use crate::tables::match_set::Overflow;
 use crate::tables::window::Seen;
-use crate::topic::{self, Region};
-use crate::wire::{self, QueuedRecord, SeenRecord};
+use crate::topic::Region;
+use crate::wire::{self, GoneRecord as Gone, SeenRecord};
 
 /// A publisher that was silent for longer has no messages under way that may come again: its links timed out long ago.
 const SEEN_FOR: Micros = 300_000_000;
 /// Words of bits in one record: it fits a packet of TRANSFER with others (§3.4).
 const RECORD_WORDS: usize = 64;
+/// Places of sessions that one step of copying looks at.
+const STEP_PLACES: usize = 4_096;
+
+/// A subtree of which this worker's messages are being copied.
+pub struct Exporting {
+    pub id: u64,
+    /// Where the next step begins, among the sessions.
+    place: usize,
+    /// The queues of sessions of which something was copied, that ended since.
+    pub ended: Vec<u64>,
+}
 
 impl Engine {
     /// Messages of a region that are open, or that connected subscribers have without an answer yet: those would come to them again.
     pub fn unanswered_within(&mut self, region: Region<'_>) -> usize {
         let open = self.node(|node| node.distribution.open_within(region)).unwrap_or(0);
         let ready = self.out.sessions.watched().filter(|session| session.is_ready());
-        open + ready.map(|session| session.loose_in_flight(|parcel| is_of(parcel, region))).sum::<usize>()
+        open + ready.map(|session| session.loose_in_flight(|parcel| parcel.is_of(region))).sum::<usize>()
     }
 
     /// Refuses the open messages of a region. Those that come again are new here, too.
@@ -50,40 +59,91 @@ impl Engine {
         }
     }
 
-    /// Takes out what this worker's sessions have of a region's messages and no publisher would send again, serialised. What a
-    /// refused publisher sends again is dropped, unless it would come behind one of its topic that moves.
-    pub fn export_queued(&mut self, now: Micros, region: Region<'_>) -> Vec<Vec<u8>> {
-        let sessions: Vec<_> = self.out.sessions.iter().map(|session| (session.id, session.key())).collect();
-        let mut records = Vec::new();
-        for (id, key) in sessions {
-            let moving = self.out.take(key, Drop::Moved, |parcel| is_of(parcel, region));
-            self.out.loose.tickets.extend(moving.iter().filter_map(|parcel| parcel.ticket));
-            records.extend(with_those_before(moving).iter().map(|parcel| record_of(id, parcel)));
-        }
-        records.extend(self.pass_barrier(region).iter().map(|(id, parcel)| record_of(*id, parcel)));
-        self.tie_up(now);
-        records
+    /// Begins to copy what sessions have of a region's messages, which they keep meanwhile.
+    pub fn begin_export(&mut self, id: u64) {
+        self.out.exports.push(Exporting { id, place: 0, ended: Vec::new() });
     }
 
-    /// Offers messages that waited at another owner to their sessions, whose home is here; how many found no room.
-    pub fn import_queued(&mut self, now: Micros, records: &[QueuedRecord<'_>]) -> usize {
-        let mut refused = 0;
-        for record in records {
-            let session = self.out.sessions.by_id(record.session);
-            let Some((key, parcel)) = session.zip(parcel_of(record)) else {
-                self.out.counters.drop(Drop::InvalidRecord);
-                continue;
-            };
-            if parcel.expires <= now {
-                self.out.bury(key);
-                continue;
+    /// Copies some more of it, and says which copies are none any more. True: all sessions have been looked at, and the next step begins
+    /// with the first again.
+    pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
+        let mut step = Step::default();
+        let Outlet { exports, sessions, .. } = &mut self.out;
+        let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
+            return (step, true);
+        };
+        step.gone.extend(exporting.ended.drain(..).map(Gone::all));
+        let end = exporting.place + STEP_PLACES;
+        loop {
+            match sessions.in_place(exporting.place) {
+                None => break,
+                Some(_) if exporting.place >= end => return (step, false),
+                Some(session) => {
+                    if session.is_some_and(|session| !session.copy(id, region, &mut step)) {
+                        return (step, false);
+                    }
+                    exporting.place += 1;
+                }
             }
-            let before = self.out.dropped(key);
-            self.out.offer(now, key, parcel);
+        }
+        exporting.place = 0;
+        (step, true)
+    }
+
+    /// Begins from the beginning: the region is another one. The copies are void.
+    pub fn copy_anew(&mut self, id: u64) {
+        let exporting = self.out.exports.iter_mut().filter(|exporting| exporting.id == id);
+        exporting.for_each(|exporting| exporting.place = 0);
+        self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
+    }
+
+    /// Nothing moves after all.
+    pub fn stop_export(&mut self, id: u64) {
+        self.out.exports.retain(|exporting| exporting.id != id);
+        self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
+    }
+
+    /// Takes out what this worker's sessions have of a region's messages and no publisher would send again; and says which of the copies are
+    /// none any more.
+    pub fn finish_export(&mut self, now: Micros, id: u64, region: Region<'_>) -> (Vec<Moving>, Vec<Gone>) {
+        let ended = self
+            .out
+            .exports
+            .extract_if(.., |exporting| exporting.id == id)
+            .flat_map(|exporting| exporting.ended);
+        let mut gone: Vec<Gone> = ended.map(Gone::all).collect();
+        let mut all = Vec::new();
+        for left in self.out.leave(id, region) {
+            gone.extend(left.gone);
+            all.push(left.moving);
+        }
+        all.retain(|moving| moving.len() > 0);
+        all.extend(self.pass_barrier(region).into_iter().map(|(session, parcel)| {
+            let mut moving = Moving::new(0, session);
+            moving.push(parcel);
+            moving
+        }));
+        self.tie_up(now);
+        (all, gone)
+    }
+
+    /// Gives messages that waited at another owner to their sessions, whose home is here; how many found no room.
+    pub fn install(&mut self, now: Micros, all: Vec<Moving>) -> usize {
+        let mut refused = 0;
+        for moving in all {
+            let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
+            match session.and_then(|key| self.out.take_in(now, key, moving.into_lot())) {
+                Some(dropped) => refused += dropped as usize,
+                None => self.out.counters.drop_many(Drop::InvalidRecord, count),
+            }
             self.tie_up(now);
-            refused += usize::from(self.out.dropped(key) > before);
         }
         refused
+    }
+
+    /// Records of messages that make no sense.
+    pub fn count_invalid_records(&mut self, count: u64) {
+        self.out.counters.drop_many(Drop::InvalidRecord, count);
     }
 
     /// What this worker knows of publishers' messages, less those that are open, whatever their topics, serialised. (The open ones of a
@@ -137,49 +197,6 @@ impl Engine {
         }
         self.out.links.touch(origin.link);
     }
-}
-
-fn is_of(parcel: &Parcel, region: Region<'_>) -> bool {
-    parcel.topic().is_some_and(|topic| region.holds(topic))
-}
-
-/// The messages without a ticket, and of each topic those before the last such.
-fn with_those_before(moving: Vec<Parcel>) -> Vec<Parcel> {
-    let mut topics = BTreeSet::new();
-    let is_kept = |parcel: &Parcel| {
-        if parcel.ticket.is_none() {
-            topics.insert(parcel.chain);
-        }
-        topics.contains(&parcel.chain)
-    };
-    let mut kept: Vec<Parcel> = moving.into_iter().rev().filter(is_kept).collect();
-    kept.reverse();
-    kept
-}
-
-fn record_of(session: u64, parcel: &Parcel) -> Vec<u8> {
-    wire::queued_record(&QueuedRecord {
-        session,
-        publish: &wire::message_of(&parcel.field),
-        qos: parcel.qos,
-        meant_for: parcel.meant_for,
-        group: parcel.group.as_deref().unwrap_or_default(),
-        overflow: parcel.overflow.on_wire(),
-        launched: parcel.expires == Micros::MAX,
-    })
-}
-
-/// `None`: the record makes no sense.
-fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
-    let field = Bytes::from(wire::field_of(record.publish));
-    let publish = publish_of(&field).filter(|publish| {
-        topic::topic_is_valid(publish.topic) && (1..=2).contains(&publish.qos) && record.qos > 0
-    })?;
-    let (qos, meant_for) = (record.qos.min(publish.qos), record.meant_for);
-    let overflow = Overflow::from_wire(record.overflow);
-    let group = (!record.group.is_empty()).then(|| record.group.into());
-    let waits = Parcel { qos, meant_for, overflow, group, ..Parcel::new(&publish, field.clone()) };
-    Some(if record.launched { waits.launched() } else { waits })
 }
 
 /// What is known of one publisher, in as many records as it takes.

@@ -126,6 +126,11 @@ impl Places {
         self.0 == 0
     }
 
+    /// The first place, where there is one.
+    pub fn first(self) -> u32 {
+        self.0.trailing_zeros()
+    }
+
     /// The place behind so many.
     fn nth(self, before: usize) -> Option<u32> {
         (0..u64::BITS).filter(|&place| self.contains(place)).nth(before)
@@ -235,7 +240,7 @@ impl<T> Ledger<T> {
     }
 
     /// What is open, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = (&T, Places)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&T, Places)> {
         self.entries.iter().filter_map(|entry| Some((entry.value.as_ref()?, entry.open)))
     }
 

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::engine::copies::Copies;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
+use crate::engine::handover::Exporting;
 use crate::engine::holds::{Hold, Holds};
 use crate::engine::ledger::Span;
 use crate::engine::links::Links;
@@ -107,6 +108,7 @@ pub struct Outlet {
     pub links: Links,
     pub sessions: Sessions,
     pub loose: Loose,
+    pub exports: Vec<Exporting>,
     pub holds: Holds,
     /// Another worker takes nothing more over for its sessions.
     pub others_are_full: bool,

@@ -13,6 +13,7 @@ use crate::link_id::LinkId;
 use crate::load::Load;
 use crate::load::latency::Sample;
 use crate::tables::match_set::Overflow;
+use crate::topic::Region;
 use crate::wire::{self, Body, MeantFor, PacketView, PublishView};
 
 #[derive(Clone, Debug)]
@@ -67,6 +68,11 @@ impl Parcel {
     /// A field was checked when it came in, so there is one.
     pub fn topic(&self) -> Option<&str> {
         publish_of(&self.field).map(|publish| publish.topic)
+    }
+
+    /// Whether its topic is a part of this.
+    pub fn is_of(&self, region: Region<'_>) -> bool {
+        self.topic().is_some_and(|topic| region.holds(topic))
     }
 
     /// For this target. A copy at `QoS` 0 holds no ticket.
@@ -155,6 +161,17 @@ impl Consignment {
             (place, Parcel { docket, field, ticket, number, ..parcel.clone() })
         });
         parcels.filter_map(|(place, parcel)| places.contains(place).then_some(parcel)).collect()
+    }
+}
+
+impl Consignment {
+    /// The numbers of those at these places that follow one another: the first and the last of each run.
+    pub fn numbers(&self, places: Places) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let number = self.parcel.number;
+        places.runs().map(move |(first, count)| {
+            let first = number + u64::from(first);
+            (first, first + u64::from(count) - 1)
+        })
     }
 }
 

@@ -12,13 +12,14 @@ use crate::engine::links::{Entry, Place};
 use crate::engine::load::Docket;
 use crate::engine::outlet::{Outlet, Target};
 use crate::engine::parcel::{Consignment, Parcel};
-use crate::engine::session::{Session, Waiting};
-use crate::engine::session_queue::{Bounds, Excess};
+use crate::engine::session::{Left, Session, Waiting};
+use crate::engine::session_queue::{Bounds, Excess, Lot};
 use crate::link::{Chain, QueueFull, Queued};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
 use crate::prefix::Prefix;
 use crate::tables::groups::Fitness;
+use crate::topic::Region;
 use crate::wire::{MeantFor, PubAckView};
 
 /// Retained messages wait only in this part of a session's queue.
@@ -229,6 +230,10 @@ impl Outlet {
         let mut session = self.sessions.remove(key)?;
         self.let_go(key);
         self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
+        for export in session.exports() {
+            let exporting = self.exports.iter_mut().filter(|exporting| exporting.id == export);
+            exporting.for_each(|exporting| exporting.ended.push(key.0));
+        }
         let before = session.accounts.dropped_as(why);
         let orphans = session.end(unsent as u64, why, &mut self.loose.tickets);
         // Not what was open before: copies of `QoS` 0 count as delivered only now.
@@ -238,6 +243,39 @@ impl Outlet {
         let ended = Ended { id: session.id, link: session.link, host: session.host() };
         self.sessions.close(session.accounts);
         Some(ended)
+    }
+
+    /// Takes out of all sessions what they have of a region's messages.
+    pub fn leave(&mut self, export: u64, region: Region<'_>) -> Vec<Left> {
+        let Self { sessions, counters, loose, .. } = self;
+        let (mut all, mut place) = (Vec::new(), 0);
+        while let Some(session) = sessions.in_place(place) {
+            place += 1;
+            let Some(session) = session else { continue };
+            let before = session.waiting();
+            if let Some(left) = session.leave(export, region, &mut loose.tickets) {
+                let after = session.waiting();
+                sessions.recount(before, after);
+                counters.drop_many(Drop::Moved, left.taken as u64);
+                all.push(left);
+            }
+        }
+        all
+    }
+
+    /// Gives a session what waited for it elsewhere; how many there was no room for. `None`: there is no such session.
+    pub fn take_in(&mut self, now: Micros, key: SessionKey, lot: Lot) -> Option<u64> {
+        let dropped = self.dropped(key);
+        let session = self.sessions.get_mut(key)?;
+        let (before, beyond) = (session.waiting(), session.beyond());
+        session.take_in(now, lot);
+        let after = session.waiting();
+        self.sessions.recount(before, after);
+        self.pump(now, key); // What its link takes is not bounded.
+        let before = self.sessions.get(key)?.waiting();
+        self.fit(now, key, before, beyond);
+        self.sessions.watch(now, key);
+        Some(self.dropped(key) - dropped)
     }
 
     /// Takes a session's messages that go elsewhere, as [`Session::take`].

@@ -6,19 +6,25 @@
 //!
 //! A message holds its publisher's PUBACK back by its ticket. A session that is away or stalled holds none (§7.3).
 
+use std::collections::{BTreeSet, VecDeque};
+
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::accounts::Accounts;
+use crate::engine::copied::{Copied, Step};
 use crate::engine::counters::Drop;
 use crate::engine::credit::Credit;
 use crate::engine::ledger::{Ledger, Ticket, Tickets};
+use crate::engine::moving::Moving;
 use crate::engine::parcel::{Consignment, Parcel};
 use crate::engine::progress::{FRONT, Fronts};
-use crate::engine::session_queue::{Bounds, SessionQueue};
+use crate::engine::session_queue::{Bounds, Lot, SessionQueue};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::tables::groups::Fitness;
 use crate::tables::match_set::Overflow;
+use crate::topic::Region;
+use crate::wire::GoneRecord as Gone;
 
 /// What the owner gives to a link at most, whatever credit the subscriber grants (§9).
 const MOST_MESSAGES: u32 = 65_536;
@@ -60,12 +66,31 @@ pub struct Session {
     tickets: usize,
     /// Since when something waits, or the last answer before the owner looked.
     waits_since: Micros,
-    /// `None`: the owner has not looked since nothing waited.
-    fronts: Option<Box<Fronts>>,
+    /// `None`: nothing waits, and nothing of it moves.
+    notes: Option<Box<Notes>>,
     /// Messages of `QoS` 0 queued on the link. Those that it still has are not delivered yet.
     copies: u64,
     /// What the other workers were told last of how fit it is.
     told: Option<Fitness>,
+}
+
+/// What is known of a session that is busy, or that a handover is about.
+#[derive(Debug, Default)]
+struct Notes {
+    /// `None`: the owner has not looked since nothing waited.
+    fronts: Option<Fronts>,
+    /// One for each subtree that is about to move.
+    copied: Vec<Copied>,
+}
+
+/// What a session had of a subtree that moves.
+#[derive(Debug)]
+pub struct Left {
+    /// Messages that were taken out of it.
+    pub taken: usize,
+    /// Which of the copies are none any more.
+    pub gone: Option<Gone>,
+    pub moving: Moving,
 }
 
 /// How a session is.
@@ -99,7 +124,7 @@ impl Session {
             in_flight: Ledger::default(),
             tickets: 0,
             waits_since: 0,
-            fronts: None,
+            notes: None,
             copies: 0,
         }
     }
@@ -136,16 +161,21 @@ impl Session {
         let count = consignment.count;
         self.credit.open_all(count, consignment.parcel.field.len());
         consignment.parcel.expires = Micros::MAX;
+        let next = consignment.parcel.number + u64::from(count);
+        self.copied().for_each(|copied| copied.launched(next));
         self.in_flight.open_run(first, count, consignment);
     }
 
     /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
     pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Tickets) {
-        let Self { in_flight, credit, tickets, .. } = self;
+        let Self { in_flight, credit, tickets, notes, .. } = self;
         let mut answered = 0;
         in_flight.settle(first, last, |consignment, places| {
             answered += u64::from(places.len());
             credit.settle_all(places.len(), consignment.bytes(places));
+            for copied in notes.iter_mut().flat_map(|notes| &mut notes.copied) {
+                consignment.numbers(places).for_each(|(first, last)| copied.gone(first, last));
+            }
             if consignment.parcel.ticket.is_some() {
                 *tickets -= places.len() as usize;
                 released.extend(consignment.tickets(places));
@@ -158,7 +188,7 @@ impl Session {
             return;
         }
         self.accounts.delivered += answered;
-        if self.fronts.is_none() || Defect::TakesAnyAnswer.is_present() {
+        if self.fronts().is_none() || Defect::TakesAnyAnswer.is_present() {
             self.begin(now);
         }
         if self.is_stalled {
@@ -175,7 +205,7 @@ impl Session {
         if self.is_idle() {
             return false;
         }
-        let since = if self.fronts.is_none() { self.waits_since } else { now };
+        let since = if self.fronts().is_none() { self.waits_since } else { now };
         self.pass();
         self.mark(since);
         self.is_ready() && self.is_overdue(now)
@@ -184,6 +214,7 @@ impl Session {
     /// A message that waited is gone for this reason; its ticket goes back.
     pub fn drop(&mut self, why: Drop, parcel: &Parcel, released: &mut Tickets) {
         self.accounts.drop(why, 1);
+        self.forget(parcel.number);
         self.release(parcel.ticket, released);
     }
 
@@ -196,6 +227,7 @@ impl Session {
     /// A message that waited outlived its expiry.
     pub fn expire(&mut self, parcel: &Parcel, released: &mut Tickets) {
         self.accounts.expired += 1;
+        self.forget(parcel.number);
         self.release(parcel.ticket, released);
     }
 
@@ -267,12 +299,117 @@ impl Session {
         taken.extend(self.queue.extract(is_meant));
         self.accounts.drop(why, taken.len() as u64);
         self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
+        taken.iter().for_each(|parcel| self.forget(parcel.number));
         taken
+    }
+
+    /// Copies what it has of a region's messages, in steps: `true`, nothing is left but what publishers wait for. Those are the newest, and
+    /// no more is copied behind the first of them.
+    pub fn copy(&mut self, export: u64, region: Region<'_>, step: &mut Step) -> bool {
+        let is_known = self.notes.iter().any(|notes| notes.copied.iter().any(|copied| copied.is_of(export)));
+        if !is_known && self.is_idle() {
+            return true;
+        }
+        let oldest = self.oldest();
+        let Self { id, key, queue, in_flight, accounts, notes, .. } = self;
+        let copied = Copied::among(&mut notes.get_or_insert_default().copied, export);
+        step.gone.extend(copied.take_gone(key.0, oldest));
+        let next = copied.next();
+        let is_waited_for =
+            |flying: &Consignment| flying.parcel.number >= next && flying.parcel.ticket.is_some();
+        if next > accounts.accepted
+            || in_flight.iter().next().is_some_and(|(flying, _)| is_waited_for(flying))
+        {
+            return true;
+        }
+        let newer = in_flight
+            .iter()
+            .rev()
+            .take_while(|(flying, _)| flying.parcel.number + u64::from(flying.count) > next);
+        let newer: Vec<_> = newer.collect();
+        let flying = newer.into_iter().rev().flat_map(|(flying, open)| flying.clone().into_parcels(open));
+        let flying = flying.filter(|parcel| parcel.number >= next);
+        let mut offer = |parcel: &Parcel| {
+            if parcel.ticket.is_some() || step.is_full() {
+                return false;
+            }
+            let is_its = parcel.is_of(region);
+            copied.pass(parcel.number, is_its);
+            step.examined(is_its.then_some((key.0, *id, parcel)));
+            true
+        };
+        let is_over =
+            flying.into_iter().all(|parcel| offer(&parcel)) && queue.beginning_with(next).all(offer);
+        is_over || !step.is_full()
+    }
+
+    /// Copies of before are void: the region is another one.
+    pub fn copy_anew(&mut self, export: u64) {
+        self.copied().filter(|copied| copied.is_of(export)).for_each(Copied::begin_again);
+    }
+
+    /// For which exports it was copied.
+    pub fn exports(&self) -> impl Iterator<Item = u64> {
+        let copied = self.notes.iter().flat_map(|notes| &notes.copied);
+        copied.filter(|copied| copied.has_some()).map(Copied::export)
+    }
+
+    /// Nothing moves after all.
+    pub fn stop_copying(&mut self, export: u64) {
+        if let Some(notes) = &mut self.notes {
+            notes.copied.retain(|copied| !copied.is_of(export));
+        }
+    }
+
+    /// Takes what it has of a region's messages out of it, in order, tickets and all: those in flight, then those that wait. Where all that
+    /// waits is the region's, this costs only what was not copied yet. What a refused publisher sends again is dropped, unless it would come
+    /// behind one of its topic that moves.
+    pub fn leave(&mut self, export: u64, region: Region<'_>, released: &mut Tickets) -> Option<Left> {
+        if self.is_idle() && self.notes.is_none() {
+            return None;
+        }
+        let oldest = self.oldest();
+        let mut copied = Copied::take_from(&mut self.notes.get_or_insert_default().copied, export);
+        let gone = copied.take_gone(self.key.0, oldest);
+        let flying = self.in_flight.extract(|flying| flying.parcel.is_of(region));
+        let flying = flying.into_iter().flat_map(|(flying, open)| flying.into_parcels(open));
+        let flying: Vec<Parcel> = flying.collect();
+        flying.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
+        let is_whole = !copied.has_others()
+            && self.queue.beginning_with(copied.next()).all(|parcel| parcel.is_of(region));
+        let mut lot = if is_whole {
+            self.queue.take_all()
+        } else {
+            self.queue.extract_lot(|parcel| parcel.is_of(region))
+        };
+        flying.into_iter().rev().for_each(|parcel| lot.push_first(parcel));
+        let (taken, behind) = (lot.parcels.len(), lot.split_off(copied.next()));
+        let copies = lot.parcels.len();
+        self.tickets -= behind.iter().filter(|parcel| parcel.ticket.is_some()).count();
+        released.extend(behind.iter().filter_map(|parcel| parcel.ticket));
+        with_those_before(behind).into_iter().for_each(|parcel| lot.push(Parcel { ticket: None, ..parcel }));
+        self.accounts.drop(Drop::Moved, taken as u64);
+        if self.is_idle() {
+            self.rest();
+        }
+        Some(Left { taken, gone, moving: Moving::of_session(self.key.0, self.id, lot, copies) })
+    }
+
+    /// Takes over what waited for it elsewhere.
+    pub fn take_in(&mut self, now: Micros, mut lot: Lot) {
+        if self.is_idle() {
+            self.begin(now);
+        }
+        let next = self.accounts.accepted + 1;
+        (next..).zip(&mut lot.parcels).for_each(|(number, parcel)| parcel.number = number);
+        self.accounts.accepted += lot.parcels.len() as u64;
+        self.queue.append(lot);
     }
 
     /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
     pub fn rest(&mut self) {
-        self.fronts = None;
+        self.notes.take_if(|notes| notes.copied.is_empty());
+        self.forget_fronts();
         self.in_flight.rest();
         self.queue.rest();
     }
@@ -404,8 +541,8 @@ impl Session {
         if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_half_full()) {
             self.is_stalled = false;
         }
-        if has_passed || is_overdue || self.fronts.is_none() {
-            self.fronts.iter_mut().for_each(|fronts| fronts.clear());
+        if has_passed || is_overdue || self.fronts().is_none() {
+            self.fronts_mut().into_iter().for_each(Fronts::clear);
             self.mark(now);
         }
     }
@@ -413,21 +550,21 @@ impl Session {
     /// Something waits for an answer from now on.
     fn begin(&mut self, now: Micros) {
         self.waits_since = now;
-        self.fronts = None;
+        self.forget_fronts();
     }
 
     /// Marks the oldest messages without an answer.
     fn mark(&mut self, marked_at: Micros) {
         let count = FRONT.min(self.in_flight.len() + self.queue.len());
         if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
-            self.fronts.get_or_insert_default().mark(marked_at, through);
+            self.notes.get_or_insert_default().fronts.get_or_insert_default().mark(marked_at, through);
         }
     }
 
     /// Forgets the fronts that are passed. Whether no other was marked.
     fn pass(&mut self) -> bool {
         let oldest = self.number_of(0).unwrap_or(u64::MAX);
-        self.fronts.as_mut().is_some_and(|fronts| fronts.pass(oldest))
+        self.fronts_mut().is_some_and(|fronts| fronts.pass(oldest))
     }
 
     /// The number of the message behind so many older ones.
@@ -438,8 +575,37 @@ impl Session {
         }
     }
 
+    /// The fronts, if the owner has looked since something waits.
+    fn fronts(&self) -> Option<&Fronts> {
+        self.notes.as_ref()?.fronts.as_ref()
+    }
+
+    fn fronts_mut(&mut self) -> Option<&mut Fronts> {
+        self.notes.as_mut()?.fronts.as_mut()
+    }
+
+    fn forget_fronts(&mut self) {
+        if let Some(notes) = &mut self.notes {
+            notes.fronts = None;
+        }
+    }
+
+    fn copied(&mut self) -> impl Iterator<Item = &mut Copied> {
+        self.notes.iter_mut().flat_map(|notes| &mut notes.copied)
+    }
+
+    /// A message is here no more.
+    fn forget(&mut self, number: u64) {
+        self.copied().for_each(|copied| copied.gone(number, number));
+    }
+
+    /// The number of the oldest message that it has, or of the next that it gets.
+    fn oldest(&self) -> u64 {
+        self.number_of(0).unwrap_or(self.accounts.accepted + 1)
+    }
+
     fn is_overdue(&self, now: Micros) -> bool {
-        self.fronts.as_ref().is_some_and(|fronts| fronts.is_overdue(now))
+        self.fronts().is_some_and(|fronts| fronts.is_overdue(now))
     }
 
     fn settle_copies(&mut self, unsent: u64, why: Drop) {
@@ -470,4 +636,18 @@ impl Session {
         }
         debug_assert_eq!(self.tickets, 0);
     }
+}
+
+/// The messages without a ticket, and of each topic those before the last such.
+fn with_those_before(moving: VecDeque<Parcel>) -> Vec<Parcel> {
+    let mut topics = BTreeSet::new();
+    let is_kept = |parcel: &Parcel| {
+        if parcel.ticket.is_none() {
+            topics.insert(parcel.chain);
+        }
+        topics.contains(&parcel.chain)
+    };
+    let mut kept: Vec<Parcel> = moving.into_iter().rev().filter(is_kept).collect();
+    kept.reverse();
+    kept
 }

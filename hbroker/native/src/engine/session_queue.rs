@@ -28,6 +28,16 @@ pub enum Excess {
     End(Parcel),
 }
 
+/// Messages in order, apart from a queue.
+#[derive(Debug)]
+pub struct Lot {
+    pub parcels: VecDeque<Parcel>,
+    /// What they cost.
+    pub bytes: usize,
+    /// None of them expires before.
+    pub next_expiry: Micros,
+}
+
 #[derive(Debug)]
 pub struct SessionQueue {
     parcels: VecDeque<Parcel>,
@@ -61,6 +71,30 @@ impl SessionQueue {
     pub fn push(&mut self, parcel: Parcel) {
         self.count(&parcel);
         self.parcels.push_back(parcel);
+    }
+
+    /// Puts many messages last. There may be too much in it then: call [`Self::next_excess`] until there is not.
+    pub fn append(&mut self, mut lot: Lot) {
+        self.bytes += lot.bytes;
+        self.next_expiry = self.next_expiry.min(lot.next_expiry);
+        if self.parcels.is_empty() {
+            self.parcels = lot.parcels;
+        } else {
+            self.parcels.append(&mut lot.parcels);
+        }
+    }
+
+    /// Takes all that is in it, at once.
+    pub fn take_all(&mut self) -> Lot {
+        let parcels = std::mem::take(&mut self.parcels);
+        Lot { parcels, bytes: std::mem::take(&mut self.bytes), next_expiry: self.next_expiry }
+    }
+
+    /// Takes out those that are meant, in order.
+    pub fn extract_lot(&mut self, is_meant: impl FnMut(&Parcel) -> bool) -> Lot {
+        let mut lot = Lot::default();
+        self.extract(is_meant).into_iter().for_each(|parcel| lot.push(parcel));
+        lot
     }
 
     /// Puts messages first, in their order. There may be too much in it then: call [`Self::next_excess`] until there is not.
@@ -145,6 +179,11 @@ impl SessionQueue {
         self.is_fuller_than(4)
     }
 
+    /// What is in it from this number on, oldest first.
+    pub fn beginning_with(&self, number: u64) -> impl Iterator<Item = &Parcel> {
+        self.parcels.range(self.parcels.partition_point(|parcel| parcel.number < number)..)
+    }
+
     /// What came last.
     pub fn newest(&self) -> Option<&Parcel> {
         self.parcels.back()
@@ -186,9 +225,45 @@ impl SessionQueue {
     }
 }
 
+impl Default for Lot {
+    fn default() -> Self {
+        Self { parcels: VecDeque::new(), bytes: 0, next_expiry: Micros::MAX }
+    }
+}
+
+impl Lot {
+    /// Puts a message last.
+    pub fn push(&mut self, parcel: Parcel) {
+        self.bytes += parcel.cost();
+        self.next_expiry = self.next_expiry.min(parcel.expires);
+        self.parcels.push_back(parcel);
+    }
+
+    /// Puts a message first.
+    pub fn push_first(&mut self, parcel: Parcel) {
+        self.bytes += parcel.cost();
+        self.next_expiry = self.next_expiry.min(parcel.expires);
+        self.parcels.push_front(parcel);
+    }
+
+    /// Takes out the first.
+    pub fn pop(&mut self) -> Option<Parcel> {
+        let parcel = self.parcels.pop_front()?;
+        self.bytes -= parcel.cost();
+        Some(parcel)
+    }
+
+    /// Takes out what it has from this number on.
+    pub fn split_off(&mut self, number: u64) -> VecDeque<Parcel> {
+        let behind = self.parcels.split_off(self.parcels.partition_point(|parcel| parcel.number < number));
+        self.bytes -= behind.iter().map(Parcel::cost).sum::<usize>();
+        behind
+    }
+}
+
 impl Parcel {
     /// What it counts for in a bounded queue.
-    fn cost(&self) -> usize {
+    pub fn cost(&self) -> usize {
         self.field.len() + OVERHEAD
     }
 }

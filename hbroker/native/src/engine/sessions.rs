@@ -156,8 +156,17 @@ impl Sessions {
         self.sessions.get_mut(key.slot()).filter(|session| session.key() == key)
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.sessions.iter_mut().map(|(_, session)| session)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.sessions.iter().map(|(_, session)| session)
+    }
+
+    /// The one in this place, to change; `None`: there are no more places, or (inside) nobody is there.
+    pub fn in_place(&mut self, place: usize) -> Option<Option<&mut Session>> {
+        (place < self.sessions.capacity()).then(|| self.sessions.get_mut(place))
     }
 
     /// Those in so many places from one on; `None`: there are no more places.

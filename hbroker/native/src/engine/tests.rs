@@ -5,6 +5,7 @@ mod again;
 mod apart;
 mod barrier;
 mod copies;
+mod copying;
 mod credit;
 mod deliveries;
 mod delivery;

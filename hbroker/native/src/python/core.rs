@@ -23,8 +23,8 @@ use crate::tables::trie::{Overflow, Subscriber};
 use crate::tables::zones::Lookup;
 use crate::topic::Region;
 
-/// Serialised records of a handover.
-type Records<'py> = Vec<Bound<'py, PyBytes>>;
+/// Serialised TRANSFERs of a handover.
+type Transfers<'py> = Vec<Bound<'py, PyBytes>>;
 
 #[pyclass(module = "hbroker._native", name = "_Core", subclass, frozen)]
 pub struct Core {
@@ -245,19 +245,38 @@ impl Core {
         py.detach(|| self.core.has_passed(barrier))
     }
 
-    fn export_subtree<'py>(
-        &self,
-        py: Python<'py>,
-        subtree: &str,
-        less: Vec<String>,
-    ) -> (Records<'py>, Records<'py>) {
-        let (queued, seen) = py.detach(|| self.core.export_subtree(Region { subtree, less: &less }));
-        let out = |records: Vec<Vec<u8>>| records.iter().map(|record| PyBytes::new(py, record)).collect();
-        (out(queued), out(seen))
+    #[pyo3(signature = (subtree, less, before = 0))]
+    fn begin_export(&self, py: Python<'_>, subtree: &str, less: Vec<String>, before: u64) -> u64 {
+        py.detach(|| self.core.begin_export(Region { subtree, less: &less }, before))
     }
 
-    fn import_records(&self, py: Python<'_>, queued: Vec<Vec<u8>>, seen: Vec<Vec<u8>>) -> usize {
-        py.detach(|| self.core.import_records(&queued, &seen))
+    fn copy_export<'py>(&self, py: Python<'py>, export: u64, less: Vec<String>) -> (Transfers<'py>, bool) {
+        let (transfers, is_near) = py.detach(|| self.core.copy_export(export, &less));
+        (transfers_out(py, &transfers), is_near)
+    }
+
+    fn stop_export(&self, py: Python<'_>, export: u64) -> u64 {
+        py.detach(|| self.core.stop_export(export))
+    }
+
+    fn finish_export<'py>(&self, py: Python<'py>, export: u64, less: Vec<String>) -> Transfers<'py> {
+        transfers_out(py, &py.detach(|| self.core.finish_export(export, &less)))
+    }
+
+    fn begin_import(&self) -> u64 {
+        self.core.begin_import()
+    }
+
+    fn take_records(&self, held: u64, transfer: &[u8]) -> usize {
+        self.core.take_records(held, transfer)
+    }
+
+    fn install(&self, py: Python<'_>, held: u64) -> usize {
+        py.detach(|| self.core.install(held))
+    }
+
+    fn drop_held(&self, py: Python<'_>, held: u64) {
+        py.detach(|| self.core.drop_held(held));
     }
 
     fn publish_raw(&self, py: Python<'_>, publish: Vec<u8>) -> i32 {
@@ -378,4 +397,8 @@ fn check_filter(filter: &str, qos: u8) -> PyResult<()> {
         return Err(NativeError::new_err(format!("QoS {qos} is none of 0, 1 and 2")));
     }
     Ok(())
+}
+
+fn transfers_out<'py>(py: Python<'py>, transfers: &[Vec<u8>]) -> Transfers<'py> {
+    transfers.iter().map(|transfer| PyBytes::new(py, transfer)).collect()
 }

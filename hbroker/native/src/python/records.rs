@@ -4,29 +4,56 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::wire::{self, MeantFor, QueuedRecord, SeenRecord};
+use crate::wire::{self, GoneRecord, MeantFor, QueuedRecord, SeenRecord};
 
-/// `(session, publish, qos, (retained_for, shared_for), group, overflow, launched)`
-type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, (Option<u64>, u64), String, i32, bool);
+/// `(session, publish, qos, (retained_for, shared_for), group, overflow, launched, (queue, number))`
+type Queued<'py> = (u64, Bound<'py, PyBytes>, u8, (Option<u64>, u64), String, i32, bool, (u64, u64));
+/// `(queue, below, [(first, last)], launched)`
+type Gone = (u64, u64, Vec<(u64, u64)>, u64);
 /// `(publisher, floor, [(index, bits)])`
 type Seen = (u64, u64, Vec<(u64, u64)>);
 
 /// The values of a serialised `QueuedRecord`; None where it is malformed.
 #[pyfunction]
 pub fn decode_queued<'py>(py: Python<'py>, record: &[u8]) -> Option<Queued<'py>> {
-    let QueuedRecord { session, publish, qos, meant_for, group, overflow, launched } =
+    let QueuedRecord { session, publish, qos, meant_for, group, overflow, launched, queue, number } =
         QueuedRecord::parse(record).ok()?;
     let meant_for = (meant_for.and_then(MeantFor::retained_for), meant_for.map_or(0, MeantFor::shared_for));
-    Some((session, PyBytes::new(py, publish), qos, meant_for, group.to_owned(), overflow, launched))
+    Some((
+        session,
+        PyBytes::new(py, publish),
+        qos,
+        meant_for,
+        group.to_owned(),
+        overflow,
+        launched,
+        (queue, number),
+    ))
 }
 
 /// The `QueuedRecord` with these values.
 #[pyfunction]
 pub fn encode_queued<'py>(py: Python<'py>, values: Queued<'py>) -> Bound<'py, PyBytes> {
-    let (session, publish, qos, (retained_for, shared_for), group, overflow, launched) = values;
+    let (session, publish, qos, (retained_for, shared_for), group, overflow, launched, (queue, number)) =
+        values;
     let (publish, meant_for) = (publish.as_bytes(), MeantFor::of(retained_for, shared_for));
-    let record = QueuedRecord { session, publish, qos, meant_for, group: &group, overflow, launched };
+    let group = &group;
+    let record = QueuedRecord { session, publish, qos, meant_for, group, overflow, launched, queue, number };
     PyBytes::new(py, &wire::queued_record(&record))
+}
+
+/// The values of a serialised `GoneRecord`; None where it is malformed.
+#[pyfunction]
+pub fn decode_gone(record: &[u8]) -> Option<Gone> {
+    let GoneRecord { queue, below, runs, launched } = GoneRecord::parse(record).ok()?;
+    Some((queue, below, runs, launched))
+}
+
+/// The `GoneRecord` with these values; the runs must ascend.
+#[pyfunction]
+pub fn encode_gone(py: Python<'_>, values: Gone) -> Bound<'_, PyBytes> {
+    let (queue, below, runs, launched) = values;
+    PyBytes::new(py, &wire::gone_record(&GoneRecord { queue, below, runs, launched }))
 }
 
 /// The values of a serialised `SeenRecord`; None where it is malformed.

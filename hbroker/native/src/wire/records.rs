@@ -1,14 +1,14 @@
-//! Two records of a handover (§5.4) that the core reads and writes itself: messages that wait for sessions, and which messages were
-//! seen. They cross the border as serialised messages, and the network within a TRANSFER.
+//! The records of a handover (§5.4) that the core reads and writes itself: messages that wait for sessions, which of them are gone since
+//! they were copied, and which messages were seen. They cross the border within a serialised TRANSFER, as they cross the network.
 
 use super::Malformed;
 use super::emit::{
-    put_bytes_unless_empty, put_enum, put_fixed64, put_message_unless_empty, put_number, put_present,
-    put_varint,
+    put_bytes, put_bytes_unless_empty, put_enum, put_fixed64, put_message_unless_empty, put_number,
+    put_present, put_varint,
 };
 use super::meant_for::MeantFor;
-use super::reader::{MAX_DEPTH, Reader, elements};
-use crate::schema::{queued_record, seen_record};
+use super::reader::{MAX_DEPTH, MOST_VARINT, Reader, elements};
+use crate::schema::{gone_record, queued_record, seen_record, transfer};
 
 /// One more than the highest word of 64 numbers.
 const WORDS_END: u64 = 1 << 58;
@@ -28,6 +28,9 @@ pub struct QueuedRecord<'a> {
     pub overflow: i32,
     /// It was given to the session's link.
     pub launched: bool,
+    /// The old owner's queue, and its number there; 0: none.
+    pub queue: u64,
+    pub number: u64,
 }
 
 impl<'a> QueuedRecord<'a> {
@@ -45,6 +48,8 @@ impl<'a> QueuedRecord<'a> {
                 queued_record::GROUP => record.group = message.text()?,
                 queued_record::OVERFLOW => record.overflow = message.open_enum()?,
                 queued_record::LAUNCHED => record.launched = message.boolean()?,
+                queued_record::QUEUE => record.queue = message.varint()?,
+                queued_record::NUMBER => record.number = message.varint()?,
                 _ => message.skip(tag)?,
             }
         }
@@ -55,7 +60,7 @@ impl<'a> QueuedRecord<'a> {
 
 /// A serialised `QueuedRecord`.
 pub fn queued_record(record: &QueuedRecord<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(record.publish.len() + record.group.len() + 32);
+    let mut out = Vec::with_capacity(record.publish.len() + record.group.len() + 48);
     put_fixed64(&mut out, queued_record::SESSION, record.session);
     put_bytes_unless_empty(&mut out, queued_record::PUBLISH, record.publish);
     put_number(&mut out, queued_record::QOS, record.qos.into());
@@ -64,7 +69,138 @@ pub fn queued_record(record: &QueuedRecord<'_>) -> Vec<u8> {
     put_enum(&mut out, queued_record::OVERFLOW, record.overflow);
     put_number(&mut out, queued_record::LAUNCHED, record.launched.into());
     put_fixed64(&mut out, queued_record::SHARED_FOR, record.meant_for.map_or(0, MeantFor::shared_for));
+    put_number(&mut out, queued_record::QUEUE, record.queue);
+    put_number(&mut out, queued_record::NUMBER, record.number);
     out
+}
+
+/// Copies that are in their queue no more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GoneRecord {
+    pub queue: u64,
+    /// All below this number are gone.
+    pub below: u64,
+    /// Further ones: the first and the last of each run, ascending.
+    pub runs: Vec<(u64, u64)>,
+    /// Those left below this number were given to the session's link.
+    pub launched: u64,
+}
+
+impl GoneRecord {
+    /// All of a queue.
+    pub fn all(queue: u64) -> Self {
+        Self { queue, below: u64::MAX, ..Self::default() }
+    }
+
+    /// Reads one. Its runs are checked: they ascend, and each has a number.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (mut record, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
+        while let Some(tag) = message.tag()? {
+            match tag {
+                gone_record::QUEUE => record.queue = message.varint()?,
+                gone_record::BELOW => record.below = message.varint()?,
+                gone_record::LAUNCHED => record.launched = message.varint()?,
+                gone_record::RUNS => message.varints()?,
+                gone_record::RUNS_ELEMENT => message.varint().map(drop)?,
+                _ => message.skip(tag)?,
+            }
+        }
+        let mut values = elements(bytes, gone_record::RUNS, gone_record::RUNS_ELEMENT);
+        let mut end = record.below;
+        while let Some(step) = values.next() {
+            let count = values.next().filter(|&count| count > 0).ok_or(Malformed)?;
+            let first = end.checked_add(step).ok_or(Malformed)?;
+            end = first.checked_add(count).ok_or(Malformed)?;
+            record.runs.push((first, end - 1));
+        }
+        Ok(record)
+    }
+}
+
+/// A serialised `GoneRecord`.
+pub fn gone_record(record: &GoneRecord) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_number(&mut out, gone_record::QUEUE, record.queue);
+    put_number(&mut out, gone_record::BELOW, record.below);
+    put_message_unless_empty(&mut out, gone_record::RUNS, |out| {
+        let mut end = record.below;
+        for &(first, last) in &record.runs {
+            put_varint(out, first.saturating_sub(end));
+            put_varint(out, last - first.max(end) + 1);
+            end = last + 1;
+        }
+    });
+    put_number(&mut out, gone_record::LAUNCHED, record.launched);
+    out
+}
+
+/// What one TRANSFER holds of what waits, is gone and was seen.
+#[derive(Debug, Default)]
+pub struct Waiting<'a> {
+    pub queued: Vec<&'a [u8]>,
+    pub gone: Vec<&'a [u8]>,
+    pub seen: Vec<&'a [u8]>,
+}
+
+impl<'a> Waiting<'a> {
+    /// Reads them, as serialised records.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (mut waiting, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
+        while let Some(tag) = message.tag()? {
+            match tag {
+                transfer::QUEUED => waiting.queued.push(message.bytes()?),
+                transfer::GONE => waiting.gone.push(message.bytes()?),
+                transfer::SEEN => waiting.seen.push(message.bytes()?),
+                _ => message.skip(tag)?,
+            }
+        }
+        Ok(waiting)
+    }
+}
+
+/// Bytes of records in one packet, so that it fits a datagram of 1,200. A single larger record travels alone.
+const CHUNK: usize = 900;
+
+/// Records in serialised TRANSFERs that each fit a packet.
+#[derive(Debug, Default)]
+pub struct Transfers {
+    whole: Vec<Vec<u8>>,
+    last: Vec<u8>,
+}
+
+impl Transfers {
+    pub fn add_queued(&mut self, record: &QueuedRecord<'_>) {
+        self.add(transfer::QUEUED, &queued_record(record));
+    }
+
+    pub fn add_gone(&mut self, record: &GoneRecord) {
+        // So many runs, of two numbers each, fit a packet. What is told twice does no harm.
+        let parts = record.runs.chunks(CHUNK / 2 / MOST_VARINT);
+        let mut is_told = false;
+        for runs in parts {
+            is_told = true;
+            self.add(transfer::GONE, &gone_record(&GoneRecord { runs: runs.to_vec(), ..*record }));
+        }
+        if !is_told {
+            self.add(transfer::GONE, &gone_record(record));
+        }
+    }
+
+    pub fn add_seen(&mut self, record: &[u8]) {
+        self.add(transfer::SEEN, record);
+    }
+
+    pub fn into_all(mut self) -> Vec<Vec<u8>> {
+        self.whole.extend((!self.last.is_empty()).then_some(self.last));
+        self.whole
+    }
+
+    fn add(&mut self, tag: u32, record: &[u8]) {
+        if !self.last.is_empty() && self.last.len() + record.len() > CHUNK {
+            self.whole.push(std::mem::take(&mut self.last));
+        }
+        put_bytes(&mut self.last, tag, record);
+    }
 }
 
 /// What is known of one publisher's numbers at QoS 2 (§7.4).

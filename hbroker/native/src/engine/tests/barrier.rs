@@ -1,6 +1,6 @@
 //! What is on its way between the workers of an old owner when a subtree moves is in the account of what moves.
 
-use super::handover::{export, has_passed, leave, raise_barrier, subscribe_persistently};
+use super::handover::{export, export_queued, has_passed, leave, raise_barrier, subscribe_persistently};
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::tables::jurisdiction::Cut;
 use crate::topic::Region;
@@ -88,7 +88,7 @@ fn leaves_behind_the_barrier(meanwhile: impl FnOnce(&mut Network, usize)) {
     assert!(has_passed(&network, old, 1));
     let engines = &mut network.hosts[old].engines;
     engines.iter_mut().for_each(|engine| engine.refuse_open(now, Region::from("b")));
-    let moved = engines.iter_mut().map(|engine| engine.export_queued(now, Region::from("b")).len());
+    let moved = engines.iter_mut().map(|engine| export_queued(engine, now, "b").len());
     assert_eq!(moved.sum::<usize>(), 41);
     network.holds_handoffs = false;
     network.run(SECOND);
@@ -120,7 +120,7 @@ fn what_goes_to_another_member_behind_the_barrier_moves_though_another_subtree_d
         for engine in engines {
             for other in ["c", "b/c"] {
                 engine.raise_barrier(1, other);
-                assert!(engine.export_queued(now, Region::from(other)).is_empty());
+                assert!(export_queued(engine, now, other).is_empty());
             }
             engine.uncut("d");
         }

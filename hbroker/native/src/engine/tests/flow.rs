@@ -1,5 +1,6 @@
 //! Who publishes more than a subscriber takes: it is held back, and nothing is lost (§7.3, §7.7, §7.8).
 
+use super::handover::export_queued;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{add_persistent, check, dropped, grant, put_away, status, subscribe};
 use crate::engine::session_queue::Bounds;
@@ -296,7 +297,7 @@ fn a_handover_of_what_a_session_has_nothing_of_does_not_set_its_clock_back() {
     for _ in 0..26 {
         network.run(100 * MILLISECOND);
         let now = network.now;
-        assert!(network.hosts[node].engines[0].export_queued(now, "c".into()).is_empty());
+        assert!(export_queued(&mut network.hosts[node].engines[0], now, "c").is_empty());
     }
     assert!(status(&network, node, silent).is_stalled);
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use rand::Rng;
 
+use super::handover::export_queued;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::engine::counters::Drop;
 use crate::tables::groups::shared_id;
@@ -183,7 +184,7 @@ fn what_a_member_leaves_while_its_subtree_is_handed_over_moves_with_another() {
     network.hosts[node].engines[0].revoke("a");
     take_out(&mut network, node, members[0]);
     let now = network.now;
-    assert_eq!(network.hosts[node].engines[0].export_queued(now, "a".into()).len(), 20);
+    assert_eq!(export_queued(&mut network.hosts[node].engines[0], now, "a").len(), 20);
 }
 
 #[test]

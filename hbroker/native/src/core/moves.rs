@@ -1,0 +1,263 @@
+//! Subtrees on their way from owner to owner (§5.4): what is copied from the workers' queues, what was taken out of them, and what came from
+//! another owner, each under a number.
+//!
+//! At the old owner an *export* is copied, in steps, while the subtree is served, and then finished: from then on its messages are here alone,
+//! *held*, until the new owner has them or they are needed again. At the new owner they are held until it serves.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Core;
+use crate::engine::copied::Step;
+use crate::engine::held_queues::{Held, add_queued};
+use crate::engine::moving::Moving;
+use crate::topic::Region;
+use crate::wire::Transfers;
+
+/// The queues of what was held before: no worker has this number.
+const HELD_QUEUES: u64 = 0xff << 56;
+/// A round over all sessions that copies fewer bytes ends the copying: the rest is the difference.
+const LITTLE: usize = 64 << 10;
+/// And so does this much more than twice of what waited when it began.
+const SLACK: usize = 16 << 20;
+
+/// All of a core.
+pub struct Moves {
+    /// Bytes that may come with one subtree.
+    most: usize,
+    /// Messages that were copied, and those that were sent after their subtree was not served any more.
+    copied: u64,
+    rest: u64,
+    last: u64,
+    last_queue: u64,
+    all: HashMap<u64, Move>,
+}
+
+enum Move {
+    Copying(Copying),
+    Held(Held),
+}
+
+/// An export that is being copied.
+struct Copying {
+    subtree: Box<str>,
+    less: Vec<String>,
+    /// What was held before, and moves along, first; and where the next step goes on with it.
+    before: Held,
+    at: (usize, usize),
+    worker: u8,
+    /// Bytes copied in this round, in all, and at most.
+    round: usize,
+    copied: usize,
+    most: usize,
+}
+
+impl Core {
+    /// Begins to copy what waits in a region, and behind what is held under this number (0: nothing is); its number.
+    pub fn begin_export(&self, region: Region<'_>, before: u64) -> u64 {
+        let mut moves = self.shared.moves.lock();
+        let before = moves.take_held(before);
+        moves.last += 1;
+        let id = moves.last;
+        let mut waiting = before.bytes();
+        self.each(|engine, _| {
+            engine.begin_export(id);
+            waiting += engine.waiting_bytes();
+        });
+        let copying = Copying {
+            subtree: region.subtree.into(),
+            less: region.less.to_vec(),
+            before,
+            at: (0, 0),
+            worker: 0,
+            round: 0,
+            copied: 0,
+            most: 2 * waiting + SLACK,
+        };
+        moves.all.insert(id, Move::Copying(copying));
+        id
+    }
+
+    /// Copies some more: serialised TRANSFERs. True: what is left is little, or more comes than can be copied. `less`: of the region, now.
+    pub fn copy_export(&self, id: u64, less: &[String]) -> (Vec<Vec<u8>>, bool) {
+        let mut moves = self.shared.moves.lock();
+        let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
+            return (Vec::new(), true);
+        };
+        self.fit_region(id, copying, less);
+        let mut out = Transfers::default();
+        if copying.copy_held(&mut out) {
+            return (out.into_all(), false);
+        }
+        let region = Region { subtree: &copying.subtree, less: &copying.less };
+        let (step, is_round_over) = self.on(copying.worker, |engine, _| engine.copy_export(id, region));
+        copying.round += step.bytes;
+        copying.copied += step.bytes;
+        let copies = step.copies.len() as u64;
+        add_step(&mut out, step);
+        let mut is_near = copying.copied > copying.most;
+        if is_round_over {
+            copying.worker = (copying.worker + 1) % self.workers();
+            if copying.worker == 0 {
+                is_near |= std::mem::take(&mut copying.round) < LITTLE;
+            }
+        }
+        moves.copied += copies;
+        (out.into_all(), is_near)
+    }
+
+    /// Gives the copying up: nothing moves. The number under which what was held before is held still; 0: nothing was.
+    pub fn stop_export(&self, id: u64) -> u64 {
+        let mut moves = self.shared.moves.lock();
+        let Some(Move::Copying(copying)) = moves.all.remove(&id) else {
+            return 0;
+        };
+        self.each(|engine, _| engine.stop_export(id));
+        if copying.before.is_empty() {
+            return 0;
+        }
+        moves.all.insert(id, Move::Held(copying.before));
+        id
+    }
+
+    /// Takes out what moves: what waits for sessions, and what was seen. Open messages are refused. All of it is held from now on. The
+    /// difference to what was copied, as serialised TRANSFERs. A barrier that was raised since the region was cut has to have passed.
+    pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
+        let mut moves = self.shared.moves.lock();
+        let Some(Move::Copying(mut copying)) = moves.all.remove(&id) else {
+            return Vec::new();
+        };
+        self.fit_region(id, &mut copying, less);
+        let region = Region { subtree: &copying.subtree, less: &copying.less };
+        self.each(|engine, now| engine.refuse_open(now, region));
+        let mut out = Transfers::default();
+        let (mut queues, mut seen) = (Vec::new(), Vec::new());
+        self.each(|engine, now| {
+            let (moving, gone) = engine.finish_export(now, id, region);
+            gone.iter().for_each(|gone| out.add_gone(gone));
+            queues.extend(moving);
+        });
+        self.each(|engine, now| seen.extend(engine.export_seen(now)));
+        while copying.copy_held(&mut out) {}
+        for moving in &queues {
+            moves.rest += moving.uncopied().count() as u64;
+            moving.send(moving.uncopied(), &mut out);
+        }
+        let mut held = copying.before;
+        held.seen.extend(seen);
+        held.seen.iter().for_each(|record| out.add_seen(record));
+        held.add(queues);
+        moves.all.insert(id, Move::Held(held));
+        out.into_all()
+    }
+
+    /// Room for what comes with a subtree; its number.
+    pub fn begin_import(&self) -> u64 {
+        let mut moves = self.shared.moves.lock();
+        moves.last += 1;
+        let id = moves.last;
+        moves.all.insert(id, Move::Held(Held::default()));
+        id
+    }
+
+    /// Takes what a serialised TRANSFER holds of it; how many messages there was no room for. What makes no sense is dropped and counted.
+    pub fn take_records(&self, id: u64, transfer: &[u8]) -> usize {
+        let mut moves = self.shared.moves.lock();
+        let most = moves.most;
+        let Some(Move::Held(held)) = moves.all.get_mut(&id) else {
+            return 0;
+        };
+        let (refused, invalid) = held.take(transfer, most);
+        if invalid > 0 {
+            self.on(0, |engine, _| engine.count_invalid_records(invalid));
+        }
+        refused
+    }
+
+    /// Gives what is held to the sessions that it is for, which must be open, and knows what was seen; how many messages there was no room for.
+    pub fn install(&self, id: u64) -> usize {
+        let held = self.shared.moves.lock().take_held(id);
+        if !held.seen.is_empty() {
+            // A publisher may come to any worker.
+            self.each(|engine, now| engine.import_seen(now, &held.seen));
+        }
+        let mut of_worker: BTreeMap<u8, Vec<Moving>> = BTreeMap::new();
+        for moving in held.queues {
+            // One that has no session is counted where it finds none.
+            let home = self.shared.directory.worker_of(moving.session).unwrap_or(0);
+            of_worker.entry(home).or_default().push(moving);
+        }
+        let install = |(home, all): (u8, Vec<_>)| self.on(home, |engine, now| engine.install(now, all));
+        of_worker.into_iter().map(install).sum()
+    }
+
+    /// Forgets what is held under a number.
+    pub fn drop_held(&self, id: u64) {
+        let held = self.shared.moves.lock().take_held(id);
+        drop(held); // The lock is not held meanwhile: it may be much.
+    }
+
+    /// The counters of all moves.
+    pub(super) fn count_moves(&self, mut with: impl FnMut(&str, u64)) {
+        let moves = self.shared.moves.lock();
+        with("handover_copied", moves.copied);
+        with("handover_rest", moves.rest);
+    }
+
+    /// Where the region is another one now all copies are void.
+    fn fit_region(&self, id: u64, copying: &mut Copying, less: &[String]) {
+        if copying.less != less {
+            copying.less = less.to_vec();
+            copying.worker = 0;
+            self.each(|engine, _| engine.copy_anew(id));
+        }
+    }
+}
+
+impl Moves {
+    /// `most`: bytes that may come with one subtree.
+    pub fn new(most: usize) -> Self {
+        Self { most, copied: 0, rest: 0, last: 0, last_queue: 0, all: HashMap::new() }
+    }
+
+    /// Takes out what is held under a number. Its queues get new names, for their sessions may have others by now.
+    fn take_held(&mut self, id: u64) -> Held {
+        match self.all.remove(&id) {
+            Some(Move::Held(mut held)) => {
+                held.rename(|| {
+                    self.last_queue += 1;
+                    HELD_QUEUES | self.last_queue
+                });
+                held
+            }
+            Some(other) => {
+                self.all.insert(id, other);
+                Held::default()
+            }
+            None => Held::default(),
+        }
+    }
+}
+
+impl Copying {
+    /// Adds some of what was held before; false: all of it was.
+    fn copy_held(&mut self, out: &mut Transfers) -> bool {
+        let (queue, place) = self.at;
+        let Some(moving) = self.before.queues.get(queue) else {
+            return false;
+        };
+        let mut count = 0;
+        moving.send(moving.left_from(place).take(HELD_STEP).inspect(|_| count += 1), out);
+        self.at = if count < HELD_STEP { (queue + 1, 0) } else { (queue, place + count) };
+        true
+    }
+}
+
+/// Messages that were held before, in one step.
+const HELD_STEP: usize = 64;
+
+fn add_step(out: &mut Transfers, step: Step) {
+    step.gone.iter().for_each(|gone| out.add_gone(gone));
+    for (queue, session, parcel) in &step.copies {
+        add_queued(out, (*queue, *session), parcel);
+    }
+}

@@ -1,0 +1,353 @@
+//! A subtree's messages are copied while it is served: what the next owner has in the end is what the old one had, and only the difference
+//! travels after it stopped.
+
+use rand::Rng;
+
+use super::handover::{has_passed, install, leave, raise_barrier, subscribe_persistently};
+use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
+use crate::engine::copied::Step;
+use crate::engine::held_queues::{Held, add_queued};
+use crate::engine::moving::Moving;
+use crate::engine::session_queue::Bounds;
+use crate::tables::jurisdiction::Grant;
+use crate::topic::Region;
+use crate::wire::{PublishOut, Transfers};
+
+const EXPORT: u64 = 7;
+
+/// What one session's messages are known by: session, field, whether it was given to the link.
+type Known = (u64, Vec<u8>, bool);
+
+/// Both ends of a handover, as `Core` has them.
+struct Copy {
+    old: usize,
+    region: &'static str,
+    held: Held,
+    /// Messages that were copied, and those of the difference.
+    copied: usize,
+    difference: usize,
+}
+
+impl Copy {
+    fn begin(network: &mut Network, old: usize, region: &'static str) -> Self {
+        network.hosts[old].engines.iter_mut().for_each(|engine| engine.begin_export(EXPORT));
+        Self { old, region, held: Held::default(), copied: 0, difference: 0 }
+    }
+
+    fn take(&mut self, transfers: Transfers) {
+        for transfer in transfers.into_all() {
+            assert_eq!(self.held.take(&transfer, usize::MAX), (0, 0));
+        }
+    }
+
+    /// One step of one worker. True: its sessions have all been looked at.
+    fn step(&mut self, network: &mut Network, worker: usize) -> bool {
+        let region = Region::from(self.region);
+        let (step, is_over) = network.hosts[self.old].engines[worker].copy_export(EXPORT, region);
+        let Step { gone, copies, .. } = step;
+        let mut out = Transfers::default();
+        gone.iter().for_each(|gone| out.add_gone(gone));
+        copies.iter().for_each(|(queue, session, parcel)| add_queued(&mut out, (*queue, *session), parcel));
+        self.copied += copies.len();
+        self.take(out);
+        is_over
+    }
+
+    /// A whole round.
+    fn round(&mut self, network: &mut Network) {
+        for worker in 0..network.hosts[self.old].engines.len() {
+            while !self.step(network, worker) {}
+        }
+    }
+
+    /// After the cut. What the old owner gave away.
+    fn finish(&mut self, network: &mut Network) -> Vec<Moving> {
+        raise_barrier(network, self.old, 1, self.region);
+        while !has_passed(network, self.old, 1) {
+            network.run(MILLISECOND);
+        }
+        let (now, region) = (network.now, Region::from(self.region));
+        let engines = &mut network.hosts[self.old].engines;
+        engines.iter_mut().for_each(|engine| engine.refuse_open(now, region));
+        let (mut out, mut all) = (Transfers::default(), Vec::new());
+        for engine in engines.iter_mut() {
+            let (moving, gone) = engine.finish_export(now, EXPORT, region);
+            gone.iter().for_each(|gone| out.add_gone(gone));
+            all.extend(moving);
+        }
+        for moving in &all {
+            self.difference += moving.uncopied().count();
+            moving.send(moving.uncopied(), &mut out);
+        }
+        self.held.seen = engines.iter_mut().flat_map(|engine| engine.export_seen(now)).collect();
+        self.take(out);
+        all
+    }
+}
+
+fn known<'a>(all: impl IntoIterator<Item = &'a Moving>) -> Vec<Known> {
+    let each = |moving: &'a Moving| {
+        let parcels = moving.left_from(0);
+        parcels.map(|parcel| (moving.session, parcel.field.to_vec(), parcel.expires == u64::MAX))
+    };
+    let mut known: Vec<Known> = all.into_iter().flat_map(each).collect();
+    known.sort_by_key(|(session, ..)| *session); // Stable: within a session they keep their order.
+    known
+}
+
+/// With sessions that come and go, slow ones, members that leave their group, and messages that expire, while it is copied.
+#[test]
+fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
+    let mut all = (0, 0, 0);
+    for seed in 0..6 {
+        let workers = 1 + (seed % 3) as u8;
+        let faults = Faults { loss: 0.02, duplication: 0.02, jitter: 1_000 };
+        let mut network = Network::new(seed, faults);
+        let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 2));
+        let clients: Vec<usize> = (0..6).map(|_| network.add_client()).collect();
+        for (place, &client) in clients.iter().enumerate() {
+            let group = if place < 3 { "g" } else { "" };
+            network.hosts[client].engines[0].listen_in(network.now, 1, (group, "b/#"), 2, false);
+            network.hosts[client].engines[0].listen(network.now, 2, "c/#", 2, false);
+            network.connect(client, old);
+            network.open_session(client, old, true);
+            network.subscribe_in(client, old, "b/#", group, 2, false);
+            network.subscribe(client, old, "c/#", 2, false);
+        }
+        network.run(10 * MILLISECOND);
+        let publishers = [network.add_client(), network.add_client()];
+        let (mut away, mut copy, mut sent) = ([false; 6], None, 0);
+        for turn in 0..300 {
+            if turn == 60 {
+                copy = Some(Copy::begin(&mut network, old, "b"));
+            }
+            for _ in 0..network.rng.random_range(0..8) {
+                let topic = ["b/1", "b/2", "c/1"][network.rng.random_range(0..3)];
+                let (qos, ack_queued) = (network.rng.random_range(1..=2), network.rng.random_bool(0.5));
+                let published_at_us = network.now;
+                let expiry_s = network.rng.random_bool(0.3).then(|| network.rng.random_range(1..3));
+                let one = PublishOut { ack_queued, expiry_s, published_at_us, ..message(topic, b"x", qos) };
+                let publisher = publishers[network.rng.random_range(0..2)];
+                network.publish(publisher, &one);
+                sent += 1;
+            }
+            let place = network.rng.random_range(0..clients.len());
+            let client = clients[place];
+            match network.rng.random_range(0..8) {
+                0 if away[place] => {
+                    network.connect(client, old);
+                    network.run(10 * MILLISECOND);
+                    away[place] = false;
+                }
+                0 | 1 if !away[place] => {
+                    leave(&mut network, client, old);
+                    away[place] = true;
+                }
+                2 => network.hosts[client].reads = network.rng.random_bool(0.5),
+                3 if place == 5 && !away[place] => {
+                    let (now, key) = (network.now, network.session(client, old));
+                    let engines = &mut network.hosts[old].engines;
+                    engines[usize::from(key.worker())].end_session(
+                        now,
+                        key,
+                        crate::engine::counters::Drop::SessionEnded,
+                    );
+                    engines.iter_mut().for_each(|engine| engine.forget_subscriptions(key));
+                    network.open_session(client, old, true);
+                    network.subscribe(client, old, "b/#", 2, false);
+                    network.subscribe(client, old, "c/#", 2, false);
+                }
+                4 if place < 3 => {
+                    let (now, key) = (network.now, network.session(client, old));
+                    for engine in &mut network.hosts[old].engines {
+                        engine.unsubscribe(now, "b/#", "g", key);
+                    }
+                    network.subscribe_in(client, old, "b/#", "g", 2, false);
+                }
+                _ => {}
+            }
+            if let Some(copy) = &mut copy {
+                let worker = network.rng.random_range(0..usize::from(workers));
+                copy.step(&mut network, worker);
+            }
+            network.run(20 * MILLISECOND);
+        }
+        let mut copy = copy.expect("it was begun");
+        network.cut(old, "b", new);
+        let gave = copy.finish(&mut network);
+        assert_eq!(known(&copy.held.queues), known(&gave), "seed {seed}");
+        let count = gave.iter().map(Moving::len).sum::<usize>();
+        all = (all.0 + count, all.1 + copy.difference, all.2 + sent);
+        assert_eq!(
+            network.hosts[old].engines.iter().map(|engine| engine.out.exports.len()).sum::<usize>(),
+            0
+        );
+    }
+    assert!(all.0 > 200 && all.1 < all.0 / 2, "{all:?}: much moves, and most was copied before");
+}
+
+/// Two away sessions, one of which has messages of another subtree among its own.
+#[test]
+fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
+    for qos in 1..=2 {
+        let mut network = Network::new(4, Faults::default());
+        let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 2));
+        let clients = ["b/#", "#"].map(|filter| {
+            let client = network.add_client();
+            network.hosts[client].engines[0].listen(network.now, 1, filter, 2, false);
+            for node in [new, old] {
+                subscribe_persistently(&mut network, client, node, filter);
+                network.run(MILLISECOND);
+                leave(&mut network, client, node);
+            }
+            client
+        });
+        let publisher = network.add_client();
+        let publish = |network: &mut Network, count: u64| {
+            for _ in 0..count {
+                network.publish(publisher, &message("b/topic", b"x", qos));
+                network.publish(publisher, &message("c", b"x", qos));
+            }
+            network.run(20 * MILLISECOND);
+        };
+        publish(&mut network, 500);
+        let mut copy = Copy::begin(&mut network, old, "b");
+        copy.round(&mut network);
+        assert_eq!(copy.copied, 1_000);
+        publish(&mut network, 100);
+        copy.round(&mut network);
+        assert_eq!(copy.copied, 1_200);
+        publish(&mut network, 10);
+        network.cut(old, "b", new);
+        assert_eq!(copy.finish(&mut network).iter().map(Moving::len).sum::<usize>(), 1_220);
+        assert_eq!(copy.difference, 20);
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, serving: false, ..GRANT });
+        }
+        assert_eq!(install(&mut network, new, copy.held), 0);
+        for engine in &mut network.hosts[new].engines {
+            engine.grant("b", Grant { epoch: 2, ..GRANT });
+        }
+        publish(&mut network, 10);
+        network.run(SECOND);
+        for client in clients {
+            network.connect(client, new);
+            network.run_until_drained();
+            network.connect(client, old);
+            network.run_until_drained();
+            let sequences = network.sequences(client, "b/topic");
+            assert!(sequences.is_sorted(), "QoS {qos}");
+            assert_eq!(sequences.len(), 620);
+        }
+        assert_eq!(network.sequences(clients[1], "c").len(), 620, "what does not move is where it was");
+        assert_eq!(network.counter(old, "drop.moved"), 1_220);
+    }
+}
+
+/// As if they were offered one by one.
+#[test]
+fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_queue_is_cut_to_its_bounds() {
+    let mut network = Network::new(9, Faults::default());
+    let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
+    let client = network.add_client();
+    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
+    subscribe_persistently(&mut network, client, old, "b/#");
+    network.run(10 * MILLISECOND);
+    leave(&mut network, client, old);
+    let publisher = network.add_client();
+    (0..5).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 1)));
+    network.run(SECOND);
+    network.connect(client, new);
+    network.open_bounded(client, new, true, Bounds { messages: 1, bytes: 0 });
+    let mut copy = Copy::begin(&mut network, old, "b");
+    copy.round(&mut network);
+    network.cut(old, "b", new);
+    copy.finish(&mut network);
+    assert_eq!(install(&mut network, new, copy.held), 0);
+    network.run_until_drained();
+    assert_eq!(network.sequences(client, "b/topic"), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn copies_of_another_region_are_void() {
+    let mut network = Network::new(5, Faults::default());
+    let old = network.add_node("", 1);
+    let client = network.add_client();
+    subscribe_persistently(&mut network, client, old, "b/#");
+    network.run(10 * MILLISECOND);
+    leave(&mut network, client, old);
+    let publisher = network.add_client();
+    (0..30).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 1)));
+    network.run(SECOND);
+    let mut copy = Copy::begin(&mut network, old, "b");
+    copy.round(&mut network);
+    assert_eq!(copy.held.queues[0].len(), 30);
+    network.hosts[old].engines[0].copy_anew(EXPORT);
+    copy.region = "c";
+    copy.round(&mut network);
+    assert_eq!(copy.held.queues[0].len(), 0);
+    network.hosts[old].engines[0].copy_anew(EXPORT);
+    copy.region = "b";
+    let gave = copy.finish(&mut network);
+    assert_eq!((known(&copy.held.queues), copy.difference), (known(&gave), 30));
+}
+
+#[test]
+fn a_move_that_is_given_up_leaves_everything_as_it_was() {
+    let mut network = Network::new(6, Faults::default());
+    let old = network.add_node("", 1);
+    let client = network.add_client();
+    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
+    subscribe_persistently(&mut network, client, old, "b/#");
+    network.run(10 * MILLISECOND);
+    leave(&mut network, client, old);
+    let publisher = network.add_client();
+    (0..30).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 2)));
+    network.run(SECOND);
+    let mut copy = Copy::begin(&mut network, old, "b");
+    copy.round(&mut network);
+    let engine = &mut network.hosts[old].engines[0];
+    engine.stop_export(EXPORT);
+    assert!(engine.out.exports.is_empty());
+    assert!(engine.out.sessions.iter().all(|session| session.exports().next().is_none()));
+    network.connect(client, old);
+    network.run_until_drained();
+    assert_eq!(network.sequences(client, "b/topic"), (1..=30).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_publishers_wait_for_is_not_copied() {
+    let mut network = Network::new(7, Faults::default());
+    let old = network.add_node("", 1);
+    let slow = network.add_subscriber(old, "b/#", 2);
+    network.hosts[slow].reads = false;
+    let publisher = network.add_client();
+    (0..30).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 2)));
+    network.run(SECOND / 2);
+    let mut copy = Copy::begin(&mut network, old, "b");
+    copy.round(&mut network);
+    assert_eq!(copy.copied, 0);
+    network.run(3 * SECOND);
+    network.assert_all_published(publisher, 30);
+    copy.round(&mut network);
+    assert_eq!(copy.copied, 30, "it is stalled, and they are the owner's alone");
+}
+
+#[test]
+fn to_be_copied_does_not_set_the_clock_of_a_slow_session_back() {
+    let mut network = Network::new(8, Faults::default());
+    let node = network.add_node("", 1);
+    let silent = network.add_subscriber(node, "a/#", 1);
+    network.hosts[silent].reads = false;
+    let publisher = network.add_client();
+    network.publish(publisher, &message("a/b", b"x", 1));
+    for _ in 0..26 {
+        network.run(100 * MILLISECOND);
+        for region in ["a", "c"] {
+            let mut copy = Copy::begin(&mut network, node, region);
+            copy.round(&mut network);
+            network.hosts[node].engines[0].stop_export(EXPORT);
+        }
+    }
+    network.assert_all_published(publisher, 1);
+}

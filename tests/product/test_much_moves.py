@@ -1,0 +1,187 @@
+"""A subtree moves with much that waits for sessions that are away (§5.4): what waits is copied while it is
+served, so that publishers notice nothing.
+
+`--long` moves about as much as a node keeps for the away sessions of one host, twice, under 1,000 messages
+a second; `-s` shows how long publishers waited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from itertools import cycle
+from pathlib import Path
+from threading import Event, Thread
+
+from hbroker import sync
+from tests.product.client import PolledClient
+from tests.product.house import House
+from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
+from tests.product.starvation import Starvation
+from tests.waiting import until
+
+FILE = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
+  - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7702"}
+"""
+BYTES = 4_000
+"""Of a message: it travels in parts, and waits so."""
+FEW, MANY = (4, 250), (34, 1_200)
+"""Sessions that are away, and messages for each."""
+RATE = 1_000
+"""Messages a second while it moves, in turn for all sessions."""
+LONGEST_GAP_S = 0.25
+"""Between two PUBACKs, less what one of the threads waited for a CPU meanwhile."""
+NOTABLE_S = 0.05
+LONG_PATIENCE_S = 600.0
+
+
+class Away:
+    """A session that is away while its queue moves."""
+
+    def __init__(self, root: str, number: int) -> None:
+        self._root, self.topic = root, f"home/kitchen/{number}"
+        self._name = f"away{number}"
+        with self._connect() as client:
+            client.subscribe(f"{self.topic}/#", qos=2)
+
+    def fill(self, client: sync.Client, messages: int) -> None:
+        """Messages for it wait at their owner, acknowledged."""
+        batch = [(f"{self.topic}/old", b"%d " % n + bytes(BYTES)) for n in range(messages)]
+        client.publish_many(batch, qos=1, timeout=PATIENCE)
+
+    def read(self, old: int, live: int) -> None:
+        """It comes back: all is there, once and in order."""
+        came: dict[str, list[int]] = {"old": [], "live": []}
+        with self._connect() as client, client.subscribe(f"{self.topic}/#", qos=2) as messages:
+            while sum(map(len, came.values())) < old + live:
+                message = messages.next(timeout=PATIENCE)
+                assert message is not None, Counter({kind: len(numbers) for kind, numbers in came.items()})
+                came[message.topic.rpartition("/")[2]].append(int(message.payload.partition(b" ")[0]))
+        assert came == {"old": list(range(old)), "live": list(range(live))}
+
+    def _connect(self) -> sync.Client:
+        return sync.connect(self._root, client_id=self._name, session_expiry=3_600, session_key="k")
+
+
+class Publisher:
+    """So many messages a second at QoS 1, in turn for all sessions, and the longest time without a PUBACK."""
+
+    def __init__(self, root: str, sessions: list[Away]) -> None:
+        host, port = root.split(":")
+        self._client = PolledClient((host, int(port)), "publisher")
+        self._client.resolve(sessions[0].topic)
+        self._sessions = sessions
+        self._is_over = Event()
+        self._thread = Thread(target=self._run)
+        self.sent = Counter[str]()
+        self.gaps: list[tuple[int, int]] = []
+        """When no PUBACK came, in nanoseconds of the monotonic clock."""
+
+    def __enter__(self) -> Publisher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(PATIENCE)
+        self._client.close()
+
+    def stop(self) -> None:
+        """Once all is acknowledged."""
+        self._is_over.set()
+        self._thread.join(PATIENCE)
+        until(self._is_answered, "all are answered", PATIENCE)
+        assert self._client.failed == 0
+
+    def _is_answered(self) -> bool:
+        self._client.turn(at_once=True)
+        return self._client.acknowledged == self.sent.total()
+
+    def _run(self) -> None:
+        answered, answered_at, due = 0, time.monotonic_ns(), time.monotonic()
+        for session in cycle(self._sessions):
+            topic = f"{session.topic}/live"
+            if self._client.endpoint.publish(topic, b"%d " % self.sent[topic] + bytes(50), 1) is not None:
+                self.sent[topic] += 1
+            due += 1 / RATE
+            while (pause := due - time.monotonic()) > 0:
+                self._client.endpoint.wait(pause)
+                self._client.turn(at_once=True)
+                if self._client.acknowledged > answered:
+                    answered, now = self._client.acknowledged, time.monotonic_ns()
+                    if now - answered_at > NOTABLE_S * 1e9:
+                        self.gaps.append((answered_at, now))
+                    answered_at = now
+            if self._is_over.is_set():
+                return
+
+
+def test_only_what_came_since_moves_after_the_stop(tmp_path: Path, is_long: bool) -> None:
+    file = tmp_path / "house.yaml"
+    file.write_text(FILE)
+    with network_up(file, tmp_path / "state") as (network, root), sync.connect(root) as client:
+        house = House(network, root)
+        sessions, messages = MANY if is_long else FEW
+        aways = [Away(root, number) for number in range(sessions)]
+        for away in aways:
+            away.fill(client, messages)
+        waiting = counters(client, "kitchen")["queued_messages"]
+        assert waiting >= sessions * messages
+        if is_long:
+            move_under_load(house, aways, messages, client)
+            return
+        move(house, "bedroom")
+        moved = counters(client, "kitchen")
+        assert moved["handover_copied"] == waiting, "all was copied while it was served"
+        assert "handover_rest" not in moved
+        for away in aways:
+            away.read(messages, 0)
+
+
+def move_under_load(house: House, aways: list[Away], messages: int, client: sync.Client) -> None:
+    """There and back."""
+    pids = [os.getpid(), *(process.pid for process in house.network.processes().values())]
+    with Starvation(pids) as starvation, Publisher(house.root, aways) as publisher:
+        for owner, before in (("bedroom", "kitchen"), ("kitchen", "bedroom")):
+            began = time.monotonic()
+            move(house, owner)
+            moved = counters(client, before)
+            print(
+                f"{moved['handover_copied']} copied, {moved.get('handover_rest', 0)} after the stop,"
+                f" {time.monotonic() - began:.1f} s"
+            )
+        publisher.stop()
+    for away in aways:
+        away.read(messages, publisher.sent[f"{away.topic}/live"])
+    longest = max(((end - begin) / 1e9 for begin, end in publisher.gaps), default=0)
+    own = max((starvation.own_s(*gap) for gap in publisher.gaps), default=0)
+    print(f"longest gap {longest * 1e3:.0f} ms, our own {own * 1e3:.0f} ms")
+    assert own < LONGEST_GAP_S
+
+
+def move(house: House, owner: str) -> None:
+    """`hbroker move home/kitchen`, to its end."""
+    flags = ["--root", house.root, "--state-dir", str(house.network.directory)]
+    subprocess.run(
+        [*hbroker("move"), "home/kitchen", owner, *flags, "--timeout", str(LONG_PATIENCE_S)],
+        stdout=subprocess.DEVNULL,
+        cwd=PROJECT,
+        env=environment(),
+        timeout=LONG_PATIENCE_S,
+        check=True,
+    )
+
+
+def counters(client: sync.Client, node: str) -> dict[str, int]:
+    """Those that a node tells in its status, now."""
+    with client.subscribe(f"$SYS/nodes/{node}/status") as messages:
+        message = messages.next(timeout=PATIENCE)
+    assert message is not None
+    found: dict[str, int] = json.loads(message.payload)["counters"]
+    return found
