@@ -204,11 +204,13 @@ class MendDisk:
 class Restart:
     """A process that ended begins anew. `remembers`: a node reads its files of delegations and
     subscriptions. That of its claims it reads in any case: else two nodes might claim one subtree. A client
-    takes its session up, where that is kept, and subscribes to the same; or else begins it clean."""
+    takes its session up, where that is kept, and subscribes to the same; or else begins it clean.
+    `clock_step_s`: by how much its machine's wall clock was set meanwhile."""
 
     at: int
     host: str
     remembers: bool = True
+    clock_step_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

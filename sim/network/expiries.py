@@ -72,7 +72,7 @@ class Expiries:
                 continue
             is_retained = packet.HasField("retained_for")
             key = datagram.header.session, publish.publisher, publish.sequence, is_retained
-            late = node.clock() - publish.published_at_us - publish.expiry_s * timers.SECOND
+            late = node.core_clock() - publish.published_at_us - publish.expiry_s * timers.SECOND
             if key not in self._sent and late >= 0:
                 died = now - node.lasting(late)
                 is_short = packet.delivery > 0 and key[0] in self._short

@@ -92,11 +92,11 @@ class Fleet:
         self._impostors.append(impostor)
         return impostor
 
-    def restart_node(self, name: str, *, remembers: bool) -> NodeHost:
-        """Starts a node that died again."""
+    def restart_node(self, name: str, *, remembers: bool, clock_step_us: int = 0) -> NodeHost:
+        """Starts a node that died again, under a wall clock that was set by so much meanwhile."""
         before = self.hosts[name]
         assert isinstance(before, NodeHost)
-        return self._enter(name, before.restart(remembers=remembers))
+        return self._enter(name, before.restart(remembers=remembers, clock_step_us=clock_step_us))
 
     def kill(self, name: str, *, with_machine: bool = False) -> None:
         """Ends a process as by SIGKILL. `with_machine`: its machine loses power."""

@@ -67,11 +67,14 @@ class Host:
         credit: int | None = None,
         queue_messages: int = 0,
         drift_ppm: int = 0,
+        unix_offset_us: int = 0,
     ) -> None:
         random = world.random
         self.world = world
         self.address = address
         self.drift_ppm = drift_ppm
+        self.unix_offset_us = unix_offset_us
+        """By how much its wall clock was ahead of the others' when it started."""
         self.incarnation = random.getrandbits(64)
         own_session = random.getrandbits(63) + 1
         self.session = session or own_session
@@ -98,12 +101,16 @@ class Host:
         )
         self.publisher = config.publisher
         self.engine = Engine(config)
-        self.engine.handle_timeout(self.clock())
+        self.engine.handle_timeout(self.core_clock())
 
     def clock(self) -> int:
         """What this host's monotonic clock shows (§5.6). Clocks run at about the same rate, and no more. They
         go on while the machine is suspended."""
         return self.world.now + self.world.age * self.drift_ppm // MILLION
+
+    def core_clock(self) -> int:
+        """The same for its core: as the wall clock shows that was read when it started (§9)."""
+        return self.clock() + self.unix_offset_us
 
     def lasting(self, span: int) -> int:
         """How long it takes, in the world's time, until this host's clock has gone on by so much."""
@@ -126,14 +133,14 @@ class Host:
             self.suspended_us += self.world.now - self.suspended_at
             self.suspended_at = None
         while self._socket:
-            self.engine.handle_datagram(self.clock(), *self._socket.popleft())
+            self.engine.handle_datagram(self.core_clock(), *self._socket.popleft())
         self.handle_timeout()
         self.world.settle(self)
 
     def handle_datagram(self, source: Address, data: bytes) -> None:
         """Takes a datagram in, or leaves it in the socket."""
         if not self.is_stopped:
-            self.engine.handle_datagram(self.clock(), source, data)
+            self.engine.handle_datagram(self.core_clock(), source, data)
         elif self.suspended_at is None and len(self._socket) < SOCKET_BUFFER:
             self._socket.append((source, data))
 
@@ -142,7 +149,7 @@ class Host:
         if self.is_stopped:
             return
         now = self.clock()
-        self.engine.handle_timeout(now)
+        self.engine.handle_timeout(self.core_clock())
         if self._control_due is not None and now >= self._control_due:
             self.has_decided = True
             self.control.handle_timeout(now)
@@ -150,7 +157,7 @@ class Host:
     def catch_up(self) -> None:
         """Tells the engine the time, before its application acts: it knows no other than it was last told."""
         self.has_decided = True
-        self.engine.handle_timeout(self.clock())
+        self.engine.handle_timeout(self.core_clock())
 
     def settle(self) -> None:
         """Takes the engine's events to the control until there are no more."""
@@ -169,6 +176,8 @@ class Host:
         if self.has_decided:
             self._control_due = self.control.poll_timeout()
         deadline, control_due = self.engine.poll_timeout(), self._control_due
+        if deadline is not None:
+            deadline -= self.unix_offset_us
         if deadline is None or (control_due is not None and control_due < deadline):
             deadline = control_due
         if deadline is None or not (self.drift_ppm or self.suspended_us):
@@ -180,7 +189,8 @@ class NodeHost(Host):
     """A node. Nodes of one world have one token key each, as processes have that share none.
 
     `files`: those of its earlier runs; None: it is new, and its disk syncs at once. `drift_ppm`: by how much
-    its clock is too fast. `queue_messages`: how many may wait for a session; 0: as many as usual.
+    its clock is too fast. `unix_offset_us`: by how much its wall clock was ahead of the others' when it
+    started. `queue_messages`: how many may wait for a session; 0: as many as usual.
     """
 
     def __init__(
@@ -190,6 +200,7 @@ class NodeHost(Host):
         files: NodeFiles | None = None,
         *,
         drift_ppm: int = 0,
+        unix_offset_us: int = 0,
         queue_messages: int = 0,
     ) -> None:
         key = world.random.randbytes(16)
@@ -199,6 +210,7 @@ class NodeHost(Host):
             node=True,
             token_key=key,
             drift_ppm=drift_ppm,
+            unix_offset_us=unix_offset_us,
             queue_messages=queue_messages,
         )
         self._queue_messages = queue_messages
@@ -217,7 +229,7 @@ class NodeHost(Host):
             self.engine,
             world.random,
             incarnation=self.incarnation,
-            unix_offset_us=0,
+            unix_offset_us=unix_offset_us,
             restored=recalled.delegations,
             remember=self._remember,
             claims=recalled.claims,
@@ -253,9 +265,9 @@ class NodeHost(Host):
         if with_machine:
             self.files.lose_power()
 
-    def restart(self, *, remembers: bool = False) -> NodeHost:
+    def restart(self, *, remembers: bool = False, clock_step_us: int = 0) -> NodeHost:
         """Begins anew, at the same address; `remembers`: it reads all its files, and not that of its
-        claims alone."""
+        claims alone. `clock_step_us`: by how much its wall clock was set meanwhile."""
         if not remembers:
             self.files.forget()
         return NodeHost(
@@ -263,6 +275,7 @@ class NodeHost(Host):
             replace(self.settings),
             self.files,
             drift_ppm=self.drift_ppm,
+            unix_offset_us=self.unix_offset_us + clock_step_us,
             queue_messages=self._queue_messages,
         )
 
@@ -278,7 +291,7 @@ class NodeHost(Host):
 
     def owns(self, topic: str) -> bool:
         """Whether it would take a message to this topic now."""
-        return self.engine.owns(self.clock(), topic)
+        return self.engine.owns(self.core_clock(), topic)
 
     def leave(self) -> None:
         """Hands back what it owns."""

@@ -113,6 +113,15 @@ class Ownership:
             if delegation.policy is LeasePolicy.SERVE:
                 self._lasting.update(below)
 
+    def set_clock(self, parent: NodeHost) -> None:
+        """The wall clock of a parent that is dead was set, now or before: under a lower epoch its next run
+        may grant what nobody remembers to have granted (docs/guarantees.md)."""
+        nodes = [host for host in self._world.hosts.values() if isinstance(host, NodeHost)]
+        remembered = {subtree for node in (parent, *nodes) for subtree in node.delegations}
+        for subtree in self._epochs.keys() - remembered:
+            if any(is_within(subtree, claim) for claim in parent.claims):
+                del self._epochs[subtree]
+
     def heal(self) -> None:
         """From now on everyone is heard."""
         self._forgotten |= dict.fromkeys(self._lasting, self._world.now + FORGOTTEN)

@@ -188,7 +188,7 @@ class Stage:
             case actions.Crash() if is_alive:
                 self._crash(action.host)
             case actions.Restart() if not is_alive:
-                self._restart(action.host, action.remembers)
+                self._restart(action)
             case actions.Succeed() if is_alive and isinstance(host, NodeHost):
                 self._heirs |= dict.fromkeys(host.claims, action.heir)
                 self._deliveries.bequeath(host)
@@ -245,14 +245,18 @@ class Stage:
         )
         client.set_will(Will(publish, wanted.delay))
 
-    def _restart(self, name: str, remembers: bool) -> None:
+    def _restart(self, wanted: actions.Restart) -> None:
+        name, remembers = wanted.host, wanted.remembers
         before = self._fleet.hosts[name]
         if isinstance(before, ClientHost):
             self.start_client(name, begins_clean=not remembers)
         elif isinstance(before, NodeHost) and name not in self._fleet.left:
             if not remembers:
                 self._ownership.forget(before)
-            self._bounds.count(self._fleet.restart_node(name, remembers=remembers))
+            step_us = wanted.clock_step_s * SECOND
+            if step_us or before.unix_offset_us:
+                self._ownership.set_clock(before)
+            self._bounds.count(self._fleet.restart_node(name, remembers=remembers, clock_step_us=step_us))
 
     def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str, queue: actions.Queue) -> None:
         client.catch_up()

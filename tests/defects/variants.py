@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
@@ -35,9 +35,11 @@ from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.records import Record
 from hbroker.protocol.site import Event, Site
 from hbroker.protocol.subscribers import Subscription
-from hbroker.sim.network.hosts import Host
+from hbroker.runtime.memory import NodeMemory
+from hbroker.sim.network.files import NodeFiles
+from hbroker.sim.network.hosts import Host, NodeHost
 from hbroker.sim.network.invariants import Invariant
-from hbroker.storage import record_file
+from hbroker.storage import record_file, store
 
 __all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
 
@@ -173,6 +175,35 @@ def _before_it_is_synced(_: Callable[..., bool]) -> Callable[..., bool]:
         return True
 
     return broken
+
+
+def _whatever_the_disk_says(flush: Callable[..., bool]) -> Callable[..., bool]:
+    def broken(self: store.Store) -> bool:
+        flush(self)
+        self._durable, self.fault = self._written, None
+        return True
+
+    return broken
+
+
+def _by_the_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., NodeHost]:
+    def broken(self: NodeHost, *, clock_step_us: int = 0, **wanted: Any) -> NodeHost:
+        files, ahead_us = self.files, self.unix_offset_us + clock_step_us
+
+        def opened() -> NodeMemory:
+            memory = NodeFiles.open(files)
+            instant = memory._store._instant
+            memory._store._instant = lambda: replace(instant(), us=instant().us + ahead_us)
+            return memory
+
+        files.open = opened  # type: ignore[method-assign]
+        return restart(self, clock_step_us=clock_step_us, **wanted)
+
+    return broken
+
+
+def _by_the_clock_alone(_: Callable[..., int]) -> Callable[..., int]:
+    return lambda self, now, grant: self._epoch_at(now)
 
 
 def _zero(_: Callable[..., int]) -> Callable[..., int]:
@@ -322,10 +353,31 @@ CONTROL: Final = (
     ),
     Variant(
         "a node takes what it wrote for synced",
-        Invariant.NOTHING_LOST,
+        Invariant.ONE_OWNER,
         record_file.RecordFile,
         "sync",
         _nothing,
+    ),
+    Variant(
+        "a node takes what a full disk refused for written",
+        Invariant.ONE_OWNER,
+        store.Store,
+        "flush",
+        _whatever_the_disk_says,
+    ),
+    Variant(
+        "a node tells by the wall clock how long it was away",
+        Invariant.NOTHING_LOST,
+        NodeHost,
+        "restart",
+        _by_the_wall_clock,
+    ),
+    Variant(
+        "a parent grants under the epoch of its clock",
+        Invariant.EPOCHS_RISE,
+        delegating.Delegating,
+        "_next_epoch",
+        _by_the_clock_alone,
     ),
     Variant(
         "who is waited for is forgotten when a subtree moves",

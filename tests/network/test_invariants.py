@@ -15,8 +15,9 @@ from hbroker import _native
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.sim import soak
 from hbroker.sim.network import drawing
-from hbroker.sim.network.actions import USUAL, Action, Overflow, Publish, Subscribe
+from hbroker.sim.network.actions import USUAL, Action, Overflow, Publish, Restart, Subscribe
 from hbroker.sim.network.drawing import draw
+from hbroker.sim.network.drawing.clocks import STEPS
 from hbroker.sim.network.drawing.paces import QUEUES, SLOW_CREDIT, STEADY, TRICKLE
 from hbroker.sim.network.plan import Plan
 from tests.defects.variants import CONTROL, Variant
@@ -83,6 +84,8 @@ def test_the_seeds_are_of_every_kind() -> None:
     assert {credit for plan in plans for credit in plan.credits.values()} == {1, 4, 30}
     assert {pace for plan in plans for pace in plan.paces.values()} == {TRICKLE, *STEADY}
     assert {plan.queue_messages for plan in plans} == {0, *QUEUES}
+    again = [action for plan in plans for action in plan.actions if isinstance(action, Restart)]
+    assert {action.clock_step_s for action in again} == {0, *STEPS}
 
 
 def test_queues_and_expiry_leave_the_rest_of_a_plan_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

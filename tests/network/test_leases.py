@@ -17,7 +17,7 @@ def stall(node: NodeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its control is not run any more; its engine still gets datagrams, and answers them."""
     engine = node.engine
     monkeypatch.setattr(node, "settle", lambda: None)
-    monkeypatch.setattr(node, "handle_timeout", lambda: engine.handle_timeout(node.clock()))
+    monkeypatch.setattr(node, "handle_timeout", lambda: engine.handle_timeout(node.core_clock()))
     monkeypatch.setattr(node, "poll_timeout", engine.poll_timeout)
 
 

@@ -7,6 +7,7 @@ from random import Random
 from ..actions import Action, Join
 from ..plan import SECOND, Plan
 from .attacks import draw_attacks
+from .clocks import draw_clocks
 from .disks import draw_disks
 from .expiry import draw_expiries
 from .faults import draw_faults, draw_paths, draw_suspensions
@@ -58,6 +59,7 @@ def draw(seed: int) -> Plan:
     nodes, paths, actions = draw_disks(Random(f"{seed} disks"), nodes, clients, topics, paths, actions)
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
+    actions = draw_clocks(Random(f"{seed} clocks"), nodes, actions)
     join_key, attacks = draw_attacks(Random(f"{seed} attacks"), length)
     actions += attacks
     return Plan(

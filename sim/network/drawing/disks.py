@@ -10,6 +10,7 @@ from hbroker.config import LeasePolicy
 
 from ..actions import (
     Action,
+    Crash,
     FailDisk,
     Falter,
     FillDisk,
@@ -42,13 +43,15 @@ def draw_disks(
 ) -> tuple[list[NodePlan], Faults, list[Action]]:
     """Returns the nodes, each with its disk, the paths, and the actions, with what becomes of disks.
 
-    Of ten plans six have no fault of a disk; in three of those that have some a node falters, and nothing
+    Of ten plans five have no fault of a disk; in three of those that have some a node falters, and nothing
     else goes wrong.
     """
     nodes = [replace(node, sync_us=random.choice((500, 5_000, 50_000, 300_000))) for node in nodes]
     kind = random.randrange(10)
-    if kind < 6:
+    if kind < 5:
         return nodes, paths, actions
+    if kind == 5:
+        return nodes, paths, [*actions, *_deaths_on_full_disks(random, nodes, actions)]
     if kind == 6:
         return nodes, paths, [*actions, *_faults(random, nodes, actions)]
     paths = Faults(loss=min(paths.loss, 0.01), delay_us=paths.delay_us)
@@ -73,6 +76,18 @@ def _faults(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Ite
             yield LosePower(at, node.name)
             if not node.subtree or node.policy is LeasePolicy.SERVE or random.random() < 0.8:
                 yield Restart(until, node.name)
+
+
+def _deaths_on_full_disks(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Iterator[Action]:
+    """A disk takes no more, or not all, of what a node promises then, and the node dies before it does."""
+    for _ in range(random.randint(1, 3)):
+        node, full = random.choice((nodes[0], random.choice(nodes))).name, _moment(random, actions)
+        dies = full + random.randrange(2 * SECOND)
+        yield FillDisk(max(0, full - SECOND), node, random.choice((0, 10, 50, 200)))
+        yield LosePower(dies, node) if random.random() < 0.5 else Crash(dies, node)
+        mended = dies + random.randrange(SECOND)
+        yield MendDisk(mended, node)
+        yield Restart(mended + random.randrange(1, SECOND), node)
 
 
 def _falters(
