@@ -7,6 +7,7 @@ subscription, and what becomes of a will.
     border          what is asked of the native core, and what it tells
     control         where events find their concept; one gateway
     admission       CONNECT: versions, client ids, limits, who may
+    announcing      that this gateway is there, and what the others say of themselves
     claims          who has a client id, over all gateways
     claiming        claims on their way
     records         what a session is while no gateway speaks for it

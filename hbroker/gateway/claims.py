@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from hbroker.gateway.sealing import within
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["MOST_TOGETHER", "PATIENCE", "Claim", "Clock", "Stamp", "body_of", "parse"]
+__all__ = ["MOST_TOGETHER", "NEVER", "PATIENCE", "Claim", "Clock", "Stamp", "body_of", "parse"]
 
 PATIENCE: Final = 3 * SECOND
 """How long a claim is waited for. Then the owner of `$gateway` is away, and the client is connected all the
@@ -31,12 +32,24 @@ _MOST_AHEAD: Final = 86_400 * SECOND
 """A stamp that is further ahead of this clock is forged, or its gateway's clock is wrong beyond use: it is
 not followed, or it would use up the time that is left."""
 
+_WORDS: Final = 1 << 64
+
 
 class Stamp(NamedTuple):
     """When a claim was made (microseconds since the Unix epoch), and by which run of a gateway."""
 
     time_us: int
     run: int
+
+    @classmethod
+    def parse(cls, entry: Any) -> Stamp:
+        """As it travels in JSON: a list of both. Raises TypeError or ValueError for anything else."""
+        time_us, run = entry
+        return cls(within(time_us, _WORDS), within(run, _WORDS))
+
+
+NEVER: Final = Stamp(0, 0)
+"""Lower than any stamp."""
 
 
 @dataclass(frozen=True, slots=True)

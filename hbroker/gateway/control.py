@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from hbroker._native import LinkDownEvent
 from hbroker.config import GatewaySettings
 from hbroker.gateway.access import AccessLists
+from hbroker.gateway.announcing import Announcing
 from hbroker.gateway.border import (
     AuthEvent,
     Border,
@@ -25,7 +26,6 @@ from hbroker.gateway.border import (
     SessionOverflowEvent,
     SubscribeEvent,
     UnsubscribeEvent,
-    WillMessage,
 )
 from hbroker.gateway.bridge import Answer, Bridge
 from hbroker.gateway.claims import Clock
@@ -33,21 +33,20 @@ from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, State
 from hbroker.gateway.departures import Departures
-from hbroker.gateway.gateways import Gateways, Presence
+from hbroker.gateway.gateways import Gateways
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.members import SHARED, Members
 from hbroker.gateway.notices import Notice
 from hbroker.gateway.opening import Opening
 from hbroker.gateway.orders import Orders
-from hbroker.gateway.outbox import Letter, Outbox
+from hbroker.gateway.outbox import Outbox
 from hbroker.gateway.policy import Check, Policy, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Records
 from hbroker.gateway.roster import Roster
-from hbroker.gateway.sealing import CLAIMS, GATEWAYS, REQUESTS, SESSIONS, seal, unseal
-from hbroker.gateway.starting import PATIENCE, Starting
+from hbroker.gateway.sealing import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
+from hbroker.gateway.starting import Starting
 from hbroker.gateway.sys_topics import SysTopics
-from hbroker.gateway.wills import registered
 from hbroker.gateway.yielding import Yielding
 from hbroker.protocol.agenda import earliest
 from hbroker.protocol.core import Event
@@ -122,26 +121,17 @@ class Gateway:
         )
         self._starting = Starting(self._common.members)
         self._refresh_at: int | None = None
-        self._presence = Presence(settings.name, run)
+        self._announcing = Announcing(self._common)
 
     # In
 
     def start(self, now: int) -> None:
         """Joins the other gateways. `is_ready` says when clients can be taken."""
-        members = self._common.members
-        will = self._presence_message(Presence(self._presence.name, self._presence.run, is_alive=False))
-        kept = registered(will)
-        assert kept is not None, "a name has 63 bytes at most"
-        members.control(SHARED).set_will(now, kept, patience=PATIENCE)
         self._starting.start(now)
 
     def announce(self, now: int, listeners: tuple[str, ...]) -> None:
         """Tells the others that this gateway is there, and where it takes clients."""
-        clock = self._common.clock
-        self._presence = Presence(
-            self._presence.name, self._presence.run, listeners=listeners, since_us=clock.unix_us(now)
-        )
-        self._say_present(now)
+        self._announcing.announce(now, listeners)
 
     def handle_event(self, now: int, member: int, event: Event) -> None:
         """An event of one member's core."""
@@ -167,7 +157,9 @@ class Gateway:
         elif topic.startswith(SESSIONS):
             self._take_record(now, topic, payload)
         elif topic.startswith(GATEWAYS):
-            self._take_presence(now, topic, payload)
+            changed = self._announcing.handle_message(now, topic, payload)
+            if changed is not None:
+                self._common.records.gateway_changed(now, changed)
         elif topic.startswith(REQUESTS) and not message.retained:
             self._orders.handle_request(now, topic, payload)
         self._handled(message)
@@ -214,12 +206,13 @@ class Gateway:
         self._bridge.handle_timeout(now)
         self._keeping.handle_timeout(now)
         self._departures.handle_timeout(now)
+        self._announcing.handle_timeout(now)
         if self.is_ready:
             self._closing.handle_timeout(now)
             self._sys.handle_timeout(now)
         if self._refresh_at is not None and self._refresh_at <= now:
             self._refresh_at = None
-            self._say_present(now)
+            self._announcing.renew(now)
             self._keeping.refresh(now)
         if self._starting.handle_timeout(now):
             self._sys.handle_timeout(now)
@@ -252,8 +245,7 @@ class Gateway:
         self._opening.is_stopping = True
         for connection in self._roster.all():
             self._closing.disconnect(now, connection, Code.SERVER_SHUTTING_DOWN)
-        gone = Presence(self._presence.name, self._presence.run, is_alive=False)
-        self._common.outbox.post(now, Letter(self._presence_message(gone), replaces=True))
+        self._announcing.withdraw(now)
         self._take_outcomes(now)
 
     def leave(self) -> None:
@@ -275,6 +267,7 @@ class Gateway:
             common.records.poll_timeout() if self.is_ready else None,
             self._sys.poll_timeout() if self.is_ready else None,
             self._starting.poll_timeout(),
+            self._announcing.poll_timeout(),
             self._refresh_at,
         )
 
@@ -326,6 +319,8 @@ class Gateway:
             match outcome:
                 case Published():
                     self._common.outbox.handle_published(now, outcome.sequence, outcome.reason)
+                case WillSet() | WillRefused() if member == SHARED:
+                    self._announcing.handle_will(now, outcome)
                 case WillSet() | WillRefused():
                     connection = self._of_member(member)
                     if connection is not None:
@@ -355,38 +350,12 @@ class Gateway:
         elif not is_true:
             self._keeping.contradict(now, topic)
 
-    def _take_presence(self, now: int, topic: str, payload: bytes) -> None:
-        body = unseal(self._common.key, topic, payload)
-        presence = None if body is None else Presence.parse(body)
-        if presence is None or presence.topic != topic:
-            return
-        if presence.name == self._presence.name:
-            self._named_alike(now, presence)
-            return
-        self._common.gateways.take(presence)
-        self._common.records.gateway_changed(now, presence.name)
-
-    def _named_alike(self, now: int, presence: Presence) -> None:
-        """An earlier run of this gateway, or its will, which came late or is said again. Another gateway that
-        began later under the same name is left alone: else the two would never be quiet."""
-        is_former = presence.run != self._presence.run and presence.since_us <= self._presence.since_us
-        if self.is_ready and (is_former or not presence.is_alive):
-            self._say_present(now)
-
     def _lost(self, now: int, member: int) -> None:
         connection = self._of_member(member)
         if connection is None:
             self._common.members.drop(now, member)
         else:
             self._yielding.lose(now, connection)
-
-    def _say_present(self, now: int) -> None:
-        if self.is_ready and not self._opening.is_stopping:
-            self._common.outbox.post(now, Letter(self._presence_message(self._presence), replaces=True))
-
-    def _presence_message(self, presence: Presence) -> WillMessage:
-        payload = seal(self._common.key, presence.topic, presence.body())
-        return WillMessage(presence.topic, payload, qos=1, retain=True)
 
     def _handled(self, message: Message) -> None:
         if message.qos:

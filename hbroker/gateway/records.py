@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hbroker.gateway.border import PACKET_ID_BLOCKS, InFlight, SessionState, SubscribeOptions
-from hbroker.gateway.claims import Stamp
+from hbroker.gateway.claims import NEVER, Stamp
 from hbroker.gateway.gateways import Gateways
 from hbroker.gateway.sealing import SESSIONS, client_hash, last_level, unseal, within
 from hbroker.gateway.wills import PendingWill
@@ -38,9 +38,6 @@ _QOS: Final = 3
 _IDENTIFIERS: Final = 1 << 28
 _AGAIN: Final = 60 * SECOND
 """How often a session that another gateway is to end is looked at: that one may be gone by then."""
-
-
-_NEVER: Final = Stamp(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class Record:
     state: SessionState = field(default_factory=SessionState)
     will: PendingWill | None = None
     leftover: tuple[SessionSubscription, ...] = ()
-    stamp: Stamp = _NEVER
+    stamp: Stamp = NEVER
 
     @property
     def topic(self) -> str:
@@ -129,7 +126,7 @@ class Record:
                     within(body["block"], PACKET_ID_BLOCKS),
                 ),
                 will=will,
-                stamp=_stamp(body["stamp"]),
+                stamp=Stamp.parse(body["stamp"]),
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -155,14 +152,9 @@ class Ending:
     def parse(cls, body: dict[str, Any]) -> Ending | None:
         """What `body` made; None: it is something else."""
         try:
-            return cls(str(body["client"]), _stamp(body["stamp"])) if body["ended"] is True else None
+            return cls(str(body["client"]), Stamp.parse(body["stamp"])) if body["ended"] is True else None
         except (KeyError, TypeError, ValueError):
             return None
-
-
-def _stamp(entry: Any) -> Stamp:
-    time_us, run = entry
-    return Stamp(within(time_us, _WORDS), within(run, _WORDS))
 
 
 def _entry(kept: SessionSubscription) -> list[Any]:
@@ -231,7 +223,7 @@ class Records:
             return hash not in self._kept
         found, known = self._read(topic, payload), self.stamp_of(topic)
         if found is None or found.stamp < known:
-            return known == _NEVER
+            return known == NEVER
         if found.stamp == known:
             return True
         if isinstance(found, Ending):
@@ -323,7 +315,7 @@ class Records:
         """Of the newest that is known under a topic."""
         hash = last_level(topic)
         kept, ended = self._kept.get(hash), self._ended.get(hash)
-        return ended[0] if ended is not None else kept.stamp if kept is not None else _NEVER
+        return ended[0] if ended is not None else kept.stamp if kept is not None else NEVER
 
     def is_over(self, topic: str) -> bool:
         """Whether it is known that the session has ended."""

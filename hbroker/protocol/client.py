@@ -129,7 +129,8 @@ class ClientControl:
         self._subscriber.release(now, subscription)
 
     def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
-        """Has the will kept by its topic's owner, once; `WillSet` or `WillRefused` follows (§6.6)."""
+        """Has the will kept by its topic's owner, in the place of the one before; `WillSet` or `WillRefused`
+        follows (§6.6)."""
         if self._testator is None:
             knowledge, ticket = self._knowledge, self._next_id()
             self._testator = Testator(

@@ -182,9 +182,13 @@ class Testator:
     # In: the application
 
     def start(self, now: int, will: Will, patience: int) -> None:
-        """Registers it. `WillSet` or `WillRefused` follows, and from then on it is kept registered."""
+        """Registers it, in the place of the one before. `WillSet` or `WillRefused` follows, and from then on
+        it is kept registered."""
         self._will = will
+        self._machine = Machine(TRANSITIONS, State.RESOLVING)
+        self._link = self._due_at = None
         self._sequence += 1
+        self._attempts = self._reason = 0
         self._deadline = now + patience
         hint = self._knowledge.chart.sole_holder(now, will.message.topic)
         if hint is None:

@@ -304,6 +304,7 @@ class FakeBorder:
                 self._hand_over(session)
             if not sessions and not (host.number and self.left.intersection(message.subscriptions)):
                 self.gateway.handle_message(host.clock(), host.number, message)
+                self.hosts[0].has_decided = True
 
     def _hand_over(self, number: int) -> None:
         """What the client can have now, it has, and acknowledges."""

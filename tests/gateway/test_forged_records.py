@@ -133,22 +133,6 @@ def test_a_session_goes_from_one_to_another_whatever_their_clocks_show() -> None
         assert all(tree.nodes["home"].engine.matching(f"home/{turn}") for turn in range(4))
 
 
-def test_what_a_gateway_said_in_a_former_life_does_not_hide_it() -> None:
-    tree, one, two = two_gateways(key=KEY)
-    stranger = Stranger(tree, one, two)
-    topic = "$gateway/gateways/one"
-    former = stranger.read(topic)[-1]
-    one.kill()
-    tree.world.run(20 * SECOND)
-    dead = stranger.read(topic)[-1]
-    again = FakeGateway(tree, "one", key=KEY).ready()
-    stranger.gateways = again, two
-    for old in (former, dead):
-        stranger.write(old, topic)
-        assert stranger.read(topic)[-1] not in (former, dead)
-        assert two.control._common.gateways.names == ["one", "two"]
-
-
 def test_endings_are_bounded() -> None:
     records = Records(KEY, Gateways("one", 1), 0)
     for number in range(MOST_ENDINGS + 10):

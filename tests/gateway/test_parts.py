@@ -56,7 +56,8 @@ def test_of_several_gateways_exactly_one_is_first() -> None:
     for index, name in enumerate(names):
         view = Gateways(name, index)
         for other, run in zip(names, range(3), strict=True):
-            view.take(Presence(other, run))
+            if other != name:
+                view.take(Presence(other, run, stamp=Stamp(1, run)), b"")
         views.append(view)
     firsts = [sum(view.is_first_for(f"hash-{n}") for view in views) for n in range(50)]
     assert set(firsts) == {1}
@@ -109,7 +110,7 @@ _BODIES: dict[Callable[[dict[str, Any]], object], dict[str, Any]] = {
         SessionState((InFlight(1, 2, 3, 2, True),), (3,), 5),
         PendingWill(WillMessage("t", b"x", 2, True, 0, 9, "text", 1, "r", b"c", (("a", "b"),)), 7),
     ).body(),
-    Presence.parse: Presence("g", 1, True, ("mqtt://x",), 5).body(),
+    Presence.parse: Presence("g", 1, True, ("mqtt://x",), 5, Stamp(6, 1)).body(),
     Request.parse: Request("kick", "r" * 16, 5, "c").body(),
     claims.parse: claims.body_of("g", [Claim("c", Stamp(1, 2), True)]),
 }

@@ -24,7 +24,7 @@ class Known:
         assert self.records.take(0, record.topic, seal(KEY, record.topic, record.body()))
 
     def hear(self, at_s: int, *, is_alive: bool) -> None:
-        self.gateways.take(Presence("two", 2, is_alive))
+        self.gateways.take(Presence("two", 2, is_alive, stamp=Stamp(at_s, 2)), b"")
         self.records.gateway_changed(at_s * SECOND, "two")
 
     def ends(self, at_s: Iterable[int]) -> list[int]:

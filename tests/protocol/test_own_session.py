@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -389,3 +390,31 @@ def test_leaving_ends_its_registration() -> None:
     world.run(seconds=60)
     assert len(registrations(world.root)) == 1
     assert world.control.poll_timeout() is None
+
+
+@pytest.mark.parametrize(
+    "before", [State.RESOLVING, State.AWAIT_ACK, State.KEPT, State.BACKING_OFF, State.REFUSED]
+)
+def test_a_later_will_takes_its_place_whatever_it_waited_for(before: State) -> None:
+    world = World(terms=PERSISTENT)
+    nodes = home(world)
+    kitchen = nodes["kitchen"]
+    world.control.set_will(world.now, will(), patience=60 * SECOND)
+    kitchen.is_mute = before is State.AWAIT_ACK
+    if before is State.BACKING_OFF:
+        kitchen.will_reason = Reason.REASON_QUOTA_EXCEEDED
+    elif before is State.REFUSED:
+        kitchen.will_reason = Reason.REASON_NOT_AUTHORIZED
+    assert world.run(lambda: state(world) is before)
+    world.outcomes.clear()
+    kitchen.is_mute, kitchen.will_reason = False, 0
+    later = will("home/kitchen/later")
+    world.control.set_will(world.now, later)
+    assert world.outcome(WillSet) == WillSet("kitchen")
+    world.run(seconds=60)
+    assert world.outcomes == [], "it is told once"
+    last = registrations(kitchen)[-1]
+    assert (last.topic, last.sequence) == ("home/kitchen/later", 2)
+    world.cut_off(kitchen)
+    assert world.run(lambda: registrations(kitchen)[-1].sequence == 3)
+    assert registrations(kitchen)[-1].topic == "home/kitchen/later"

@@ -1,0 +1,228 @@
+"""Which gateways there are: nobody without the key decides that, and nothing that is said again."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import pytest
+
+from hbroker.gateway import gateways
+from hbroker.gateway.claims import Stamp
+from hbroker.gateway.gateways import Gateways, Heard, Presence
+from hbroker.gateway.sealing import unseal
+from hbroker.sim.network import CLEAR, ClientHost
+from tests.gateway.networks import SECOND, FakeGateway, WillMessage, two_gateways
+from tests.network.networks import Tree
+
+KEY: Final = b"a secret of enough bytes"
+TOPIC: Final = "$gateway/gateways/one"
+GONE_AFTER: Final = 30 * SECOND
+"""By then the owner has published the will of a gateway that was killed."""
+
+
+class Stranger:
+    """Reads and writes natively, and has no key."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.world = tree.world
+        self.host: ClientHost = tree.client("stranger")
+        self.host.subscribe("$gateway/gateways/+", qos=1)
+        self.world.run(2 * SECOND)
+
+    def write(self, payload: bytes) -> None:
+        self.host.publish(TOPIC, payload, 1, True)
+
+    def read(self) -> list[bytes]:
+        return [bytes(message.payload) for message in self.host.messages if message.topic == TOPIC]
+
+    def stands(self) -> Presence | None:
+        """What stands there."""
+        body = unseal(KEY, TOPIC, self.read()[-1])
+        return None if body is None else Presence.parse(body)
+
+
+def names(gateway: FakeGateway) -> list[str]:
+    return gateway.control._common.gateways.names
+
+
+def count(gateway: FakeGateway, name: str) -> int:
+    return gateway.control.counters().get(name, 0)
+
+
+@pytest.mark.parametrize("replays", [False, True])
+def test_a_gateway_that_is_gone_is_not_there_again_by_what_it_said_once(replays: bool) -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree)
+    watcher = two.connect("watcher")
+    watcher.subscribe("home/status", qos=1)
+    said = stranger.read()[-1]
+    will = WillMessage("home/status", b"gone", qos=1, delay_s=60)
+    one.connect("a", will=will, clean_start=False, session_expiry_s=100).drop()
+    tree.world.run(2 * SECOND)
+    one.kill()
+    tree.world.run(GONE_AFTER)
+    if replays:
+        stranger.write(said)
+        tree.world.run(3 * SECOND)
+        three = FakeGateway(tree, "three", key=KEY).ready()
+        assert names(three) == names(two) == ["three", "two"], (
+            "it is put right for those that come later, too"
+        )
+        assert (count(two, "presence_old"), count(two, "presence_restored")) == (1, 1)
+    tree.world.run(400 * SECOND)
+    assert (watcher.taken, two.control.counters()["records"]) == ([("home/status", b"gone")], 0)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"not sealed" * 10])
+def test_what_a_stranger_writes_of_a_gateway_is_put_right(payload: bytes) -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree)
+    true = stranger.read()[-1]
+    for _ in range(20):
+        stranger.write(payload)
+    tree.world.run(5 * SECOND)
+    assert stranger.read()[-1] == true
+    assert 1 <= count(one, "presence_restored") <= 3, "not for each of them"
+    three = FakeGateway(tree, "three", key=KEY).ready()
+    assert names(three) == names(two) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_a_will_is_published_once_though_somebody_cleared_what_its_gateway_said(clears: bool) -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree)
+    watcher = two.connect("watcher")
+    watcher.subscribe("home/status", qos=2)
+    if clears:
+        stranger.write(b"")
+    tree.world.run(10 * SECOND)
+    FakeGateway(tree, "three", key=KEY).ready()
+    will = WillMessage("home/status", b"gone", qos=2, delay_s=60)
+    for name in "abcdef":
+        one.connect(name, will=will, clean_start=False, session_expiry_s=100).drop()
+    tree.world.run(80 * SECOND)
+    assert len(watcher.taken) == 6
+
+
+def test_a_gateway_that_was_cut_off_is_there_again_and_its_will_takes_that_back_too() -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree)
+    alive = stranger.stands()
+    assert alive is not None
+    cut_off = {host.address for host in one.border.hosts.values()}
+    tree.world.path = lambda datagram: None if {datagram.source, datagram.destination} & cut_off else CLEAR
+    tree.world.run(GONE_AFTER)
+    gone = stranger.stands()
+    assert gone is not None
+    assert (gone.is_alive, gone.stamp, names(two)) == (False, alive.stamp, ["two"])
+    tree.world.path = None
+    tree.world.run(GONE_AFTER)
+    back = stranger.stands()
+    assert back is not None
+    assert (back.is_alive, back.stamp > gone.stamp, names(two)) == (True, True, ["one", "two"])
+    for said in stranger.read()[:-1]:
+        stranger.write(said)
+        tree.world.run(3 * SECOND)
+        assert (stranger.stands(), names(two)) == (back, ["one", "two"])
+    one.kill()
+    tree.world.run(GONE_AFTER)
+    assert names(two) == ["two"]
+
+
+def test_the_will_takes_back_what_was_said_last() -> None:
+    """Whatever owner is lost, the gateway says again that it is there."""
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree)
+    first = stranger.stands()
+    assert first is not None
+    one.connect("a").subscribe("home/#", qos=0)
+    tree.nodes["home"].kill()
+    tree.world.run(GONE_AFTER)
+    last = stranger.stands()
+    assert last is not None
+    assert (last.is_alive, last.stamp > first.stamp) == (True, True)
+    one.kill()
+    tree.world.run(GONE_AFTER)
+    gone = stranger.stands()
+    assert gone is not None
+    assert (gone.is_alive, gone.stamp, names(two)) == (False, last.stamp, ["two"])
+
+
+def test_what_a_gateway_said_in_a_former_life_does_not_hide_it() -> None:
+    tree, one, two = two_gateways(key=KEY)
+    stranger = Stranger(tree)
+    former = stranger.read()[-1]
+    one.kill()
+    tree.world.run(GONE_AFTER)
+    dead = stranger.read()[-1]
+    FakeGateway(tree, "one", key=KEY).ready()
+    for old in (former, dead):
+        stranger.write(old)
+        tree.world.run(3 * SECOND)
+        assert stranger.read()[-1] not in (former, dead)
+        assert names(two) == ["one", "two"]
+
+
+@pytest.mark.parametrize("back_s", [0, 3_600, 10 * 86_400])
+def test_a_run_whose_clock_was_set_back_takes_the_place_of_the_one_before(back_s: int) -> None:
+    tree = Tree.grow(1, ["home"])
+    one = FakeGateway(tree, "one", key=KEY, clock_ahead_us=back_s * SECOND).ready()
+    two = FakeGateway(tree, "two", key=KEY).ready()
+    one.kill()
+    again = FakeGateway(tree, "one", key=KEY).ready()
+    run = again.control._common.clock.run
+    for _ in range(2):
+        assert two.control._common.gateways.is_alive("one", run)
+        tree.world.run(GONE_AFTER)  # The will of the one before comes, and changes nothing.
+    again.kill()
+    tree.world.run(GONE_AFTER)
+    assert names(two) == ["two"]
+
+
+def test_two_gateways_of_one_name_are_quiet() -> None:
+    tree, _, _ = two_gateways(key=KEY)
+    FakeGateway(tree, "one", key=KEY).ready()
+    stranger = Stranger(tree)
+    stranger.write(b"")
+    tree.world.run(5 * SECOND)
+    before = len(stranger.read())
+    tree.world.run(100 * SECOND)
+    assert len(stranger.read()) == before
+    assert before < 6
+
+
+def presence(name: str, stamp: int, *, is_alive: bool = True, run: int = 7) -> Presence:
+    return Presence(name, run, is_alive, stamp=Stamp(stamp, run))
+
+
+def test_of_what_is_said_of_a_name_the_highest_counts_in_whatever_order_it_comes() -> None:
+    said = [presence("two", at, is_alive=is_alive) for at in range(1, 5) for is_alive in (True, False)]
+    for seed in range(50):
+        order = said * 2
+        Random(seed).shuffle(order)
+        known, highest = Gateways("one", 1), presence("two", 0)
+        for each in order:
+            heard = known.take(each, b"%d" % each.stamp.time_us)
+            if each.order > highest.order:
+                assert heard is Heard.NEW
+            else:
+                assert heard is (Heard.KNOWN if each.order == highest.order else Heard.OLD)
+            highest = max(highest, each, key=lambda each: each.order)
+            assert known.is_alive("two", 7) == highest.is_alive
+            assert not known.is_alive("two", 8)
+            assert known.truth("two") == (None if highest.is_alive else b"%d" % highest.stamp.time_us)
+
+
+def test_what_is_remembered_of_gateways_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateways, "MOST", 10)
+    known = Gateways("one", 1)
+    for number in range(30):
+        assert known.take(presence(f"gone{number}", 1, is_alive=False), b"") is Heard.NEW
+    assert known.of("gone19") is None
+    assert known.of("gone20") is not None
+    heard = [known.take(presence(f"g{number}", 1), b"") for number in range(30)]
+    assert heard == [Heard.NEW] * 10 + [Heard.TOO_MANY] * 20
+    assert known.take(presence("g3", 2, is_alive=False), b"") is Heard.NEW
+    assert known.take(presence("g10", 1), b"") is Heard.NEW, "there is room again"
+    assert len(known.names) == 11
