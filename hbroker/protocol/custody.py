@@ -193,6 +193,10 @@ class Custody:
         child = self.children.get(leave.subtree)
         known = child is not None and (child.delegation.link, child.delegation.epoch) == (link, leave.epoch)
         is_ours = child is not None and self._jurisdiction.entrusted_to(child.delegation) is None
+        if child is not None and known and child.giving is not None and child.giving.has_committed:
+            # It has taken the subtree over: who hands back owns. Its DONE waits for its disk.
+            self._abandon(child)
+            self._arrived(child)
         if child is None or not known or not is_ours or not child.machine.accepts(DelegationEvent.LEAVE):
             self._ledger.drop("unexpected_packet")
             return

@@ -59,15 +59,16 @@ class Unstored:
 class _Waiting:
     mark: int
     act: Callable[[], object]
-    needs_disk: bool
 
 
 class AfterSync:
-    """Actions that wait until what was noted before them is on the disk. They are done in order."""
+    """Actions that wait until what was noted before them is on the disk. Those that need the disk are done in
+    their order, and so are the others, which wait for nothing while the disk fails."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._waiting: deque[_Waiting] = deque()
+        self._needing: deque[_Waiting] = deque()
+        self._others: deque[_Waiting] = deque()
 
     # Change
 
@@ -76,29 +77,36 @@ class AfterSync:
 
         `needs_disk` False: while the disk fails it is not waited for.
         """
-        if len(self._waiting) >= MOST_WAITING:
+        waiting = self._needing if needs_disk else self._others
+        if len(waiting) >= MOST_WAITING:
             return False
-        self._waiting.append(_Waiting(self._storage.written, act, needs_disk))
+        waiting.append(_Waiting(self._storage.written, act))
         self.handle_timeout()
         return True
 
-    def follow(self, act: Callable[[], object]) -> None:
-        """Does it behind what waits already: now, where nothing does."""
-        if self._waiting:
-            self._waiting.append(_Waiting(0, act, needs_disk=False))
-        else:
+    def follow(self, act: Callable[[], object]) -> bool:
+        """Does it behind those that wait already and do not need the disk: now, where none does. False: too
+        many wait."""
+        if not self._others:
             act()
+            return True
+        if len(self._others) >= MOST_WAITING:
+            return False
+        self._others.append(_Waiting(0, act))
+        return True
 
     def handle_timeout(self) -> None:
         """Does what has waited long enough."""
-        while self._is_due:
-            self._waiting.popleft().act()
+        while self._is_due(self._needing):
+            self._needing.popleft().act()
+        while self._is_due(self._others):
+            self._others.popleft().act()
 
     # Read
 
     def poll_timeout(self) -> int | None:
         """0: `handle_timeout` is due. None: nothing waits, or all waits for the disk."""
-        return 0 if self._is_due else None
+        return 0 if self._is_due(self._needing) or self._is_due(self._others) else None
 
     def mark(self) -> int:
         """Of what was noted so far: `has` tells when it is on the disk."""
@@ -113,9 +121,7 @@ class AfterSync:
         """Whether the disk takes nothing now."""
         return self._storage.is_failing
 
-    @property
-    def _is_due(self) -> bool:
-        if not self._waiting:
+    def _is_due(self, waiting: deque[_Waiting]) -> bool:
+        if not waiting:
             return False
-        first = self._waiting[0]
-        return self.has(first.mark) or (self.is_failing and not first.needs_disk)
+        return self.has(waiting[0].mark) or (self.is_failing and waiting is self._others)

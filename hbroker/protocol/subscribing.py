@@ -149,7 +149,8 @@ class Subscribing:
         ack = self._ack(request.request, key)
         if session is None or not self._remove(session.id, key):
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
-        self._after_sync.follow(partial(self._core.send, link, pack(ack)))
+        if not self._after_sync.follow(partial(self._core.send, link, pack(ack))):
+            self._ledger.count("unsubacks_not_sent")
 
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """After a restart: makes the subscriptions of those who were connected again, and their sessions, as
@@ -395,7 +396,8 @@ class Subscribing:
         ack.resumed = ack.active and not subscription.interrupted
         held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
         for packet in self._subacks.of(ack, passed_to, list(held)):
-            self._after_sync.follow(partial(self._core.send, session.link, packet))
+            if not self._after_sync.follow(partial(self._core.send, session.link, packet)):
+                self._ledger.count("subacks_not_sent")
 
     def _cuts(self, filter: str) -> list[Cut]:
         return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]

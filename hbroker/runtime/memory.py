@@ -174,7 +174,7 @@ class NodeMemory:
         return self._store.flush()
 
     def touch(self) -> None:
-        """This run is alive. To be called every second or so."""
+        """This run is alive. To be called every second or so, whatever becomes of `flush`."""
         self._store.touch()
 
     def close(self) -> None:
@@ -182,6 +182,11 @@ class NodeMemory:
         self._store.close()
 
     # Read
+
+    @property
+    def path(self) -> Path:
+        """Where the files are."""
+        return self._path
 
     @property
     def written(self) -> int:

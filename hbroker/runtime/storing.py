@@ -1,18 +1,25 @@
-"""The thread that writes what a node notes, so that its decisions never wait for a disk.
+"""The threads that write what a node notes, so that its decisions never wait for a disk.
 
-What is noted while one sync runs is written together, with the next: a storm of ten thousand subscriptions
-takes as many syncs as fit into it, not ten thousand. While the disk fails it tries again each second.
+One writes and syncs the notes. What is noted while one sync runs is written together, with the next: a storm
+of ten thousand subscriptions takes as many syncs as fit into it, not ten thousand. While the disk fails it
+tries again each second.
+
+A call to a disk may fail, and it may also not return for minutes. So one thread notes each second that this
+run lives, whatever the first one does; and one watches both, and calls no disk but that of the log. A call
+that takes longer than `OVERDUE_S` counts as one that failed, until it returns.
 """
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import Final
+from typing import Final, TypeVar
 
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.memory import NodeMemory, Recalled
-from hbroker.storage.store import Fault
+from hbroker.storage.store import OVERDUE_S, Fault
 
 __all__ = ["StoredNotes"]
 
@@ -21,12 +28,14 @@ ALIVE_S: Final = 1.0
 STOP_PATIENCE_S: Final = 2.0
 """How long the last notes may take to be written when the node ends."""
 
+T = TypeVar("T")
+
 
 class StoredNotes:
     """The files of one node as its decisions see them (`hbroker.protocol.storage.Storage`).
 
-    In the thread `tell()` is called whenever `durable`, `is_failing` or `fault` has changed, and
-    `hindered(what)` when the disk begins to fail, and with an empty text when it works again.
+    In a thread `tell()` is called whenever `durable` or `is_failing` has changed, and `hindered(what)` when
+    the disk begins to fail, and with an empty text when it works again.
     """
 
     def __init__(
@@ -38,7 +47,16 @@ class StoredNotes:
         self._tell: Callable[[], None] = lambda: None
         self._wanted = Event()
         self._stopping = Event()
-        self._thread = Thread(target=self._run, name="storing", daemon=True)
+        self._changed = Event()
+        """There is something to tell."""
+        self._has_ended = Event()
+        """The last notes are written, or had their time."""
+        self._flushing, self._touching = _Call(), _Call()
+        self._writer = Thread(target=self._write, name="storing", daemon=True)
+        self._others = (
+            Thread(target=self._stay_alive, name="storing-alive", daemon=True),
+            Thread(target=self._watch, name="storing-watch", daemon=True),
+        )
         self._logged: Fault | None = None
         memory.changed = self._wanted.set
 
@@ -63,14 +81,19 @@ class StoredNotes:
     def start(self, tell: Callable[[], None]) -> None:
         """Begins to write."""
         self._tell = tell
-        self._thread.start()
+        for thread in (self._writer, *self._others):
+            thread.start()
 
     def stop(self) -> None:
         """Writes what was noted last, and ends."""
+        until = time.monotonic() + STOP_PATIENCE_S
         self._stopping.set()
         self._wanted.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_PATIENCE_S)
+        _join(self._writer, until)
+        self._has_ended.set()
+        self._changed.set()
+        for thread in self._others:
+            _join(thread, until)
 
     def know_delegations(self) -> None:
         """See `Storage`."""
@@ -95,32 +118,48 @@ class StoredNotes:
     @property
     def is_failing(self) -> bool:
         """See `Storage`."""
-        return self._memory.fault is not None
+        return self._memory.fault is not None or self._flushing.is_overdue
 
     @property
     def fault(self) -> Fault | None:
         """What is wrong with the disk now."""
-        return self._memory.fault or self._memory.hindrance
+        known = self._memory.fault or self._memory.hindrance
+        if known is None and (self._flushing.is_overdue or self._touching.is_overdue):
+            return Fault(self._memory.path, OSError(errno.ETIMEDOUT, f"no answer for {OVERDUE_S:g} s"))
+        return known
 
-    # The thread's
+    # The threads'
 
-    def _run(self) -> None:
+    def _write(self) -> None:
         is_last = False
         while not is_last:
             self._wanted.wait(ALIVE_S)
-            if not self._wanted.is_set():
-                self._memory.touch()
             self._wanted.clear()
             is_last = self._stopping.is_set()
             before = self._memory.durable, self.fault
-            is_written = self._memory.flush()
+            is_written = self._flushing.of(self._memory.flush)
             if (self._memory.durable, self.fault) != before:
-                self._say()
                 self._tell()
+                self._changed.set()
             if not is_written:  # A disk that fails is not tried again for every note.
                 self._stopping.wait(ALIVE_S)
                 self._wanted.set()
         self._memory.close()
+
+    def _stay_alive(self) -> None:
+        while not self._stopping.wait(ALIVE_S):
+            self._touching.of(self._memory.touch)
+
+    def _watch(self) -> None:
+        was_failing = is_last = False
+        while not is_last:
+            self._changed.wait(ALIVE_S)
+            self._changed.clear()
+            is_last = self._has_ended.is_set()
+            if self.is_failing is not was_failing:
+                was_failing = not was_failing
+                self._tell()
+            self._say()
 
     def _say(self) -> None:
         fault = self.fault
@@ -131,3 +170,29 @@ class StoredNotes:
         if str(fault) != str(self._logged):
             self._hindered("" if fault is None else str(fault))
         self._logged = fault
+
+
+class _Call:
+    """A call that may not return."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def of(self, call: Callable[[], T]) -> T:
+        """Calls it."""
+        self._since = time.monotonic()
+        try:
+            return call()
+        finally:
+            self._since = None
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it was called, and has not returned in time."""
+        since = self._since
+        return since is not None and time.monotonic() - since > OVERDUE_S
+
+
+def _join(thread: Thread, until: float) -> None:
+    if thread.is_alive():
+        thread.join(max(0.0, until - time.monotonic()))

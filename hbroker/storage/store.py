@@ -1,8 +1,8 @@
 """The record files of one process: what is noted together is written and synced together.
 
 `put` costs no system call: it may be called where nothing must block. `flush` writes all that was put since
-the last time, with one sync for each file that changed, however much that is. `put` and `flush` may be called
-from two threads.
+the last time, with one sync for each file that changed, however much that is. `put`, `flush` and `touch` may
+be called from three threads: a `flush` that hangs holds up neither of the others.
 
 A mark counts what was put. What a promise rests on is on the disk once `durable` has reached the mark that
 `put` returned. Where a disk fails, everything waits in memory, the latest value of each key alone, and
@@ -22,7 +22,10 @@ from hbroker.storage.checkpoint import Checkpoint, Instant
 from hbroker.storage.disk import Disk
 from hbroker.storage.record_file import Opened, RecordFile
 
-__all__ = ["Fault", "Store"]
+__all__ = ["OVERDUE_S", "Fault", "Store"]
+
+OVERDUE_S: Final = 2.0
+"""A `flush` or `touch` that takes longer counts as one that failed, until it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,13 @@ class Store:
         """Files that are to be marked as complete."""
         self._written = self._durable = 0
         self._synced: dict[int, tuple[int, int]] = {}
+        self._touching = Lock()
+        self._untouched: Fault | None = None
+        """Why the last `touch` failed."""
+        self._uncompacted: Fault | None = None
+        """Why a file could not be made shorter after the last `flush`."""
         self.fault: Fault | None = None
         """Why the last `flush` failed: nothing new can be promised."""
-        self.hindrance: Fault | None = None
-        """Why a file cannot be made shorter, or the time not noted; nothing else is wrong."""
 
     # Change
 
@@ -94,18 +100,24 @@ class Store:
                 self._incomplete |= completed
             self.fault = failed.fault
             return False
-        self._durable, self.fault, self.hindrance = mark, None, None
+        self._durable, self.fault, self._uncompacted = mark, None, None
         if batch or completed:
             self.touch()
             self._compact()
         return True
 
     def touch(self) -> None:
-        """This run is alive, and this much is on the disk. To be called every second or so."""
+        """This run is alive, and this much is on the disk. To be called every second or so, also while a
+        `flush` is under way or fails."""
+        if not self._touching.acquire(blocking=False):
+            return  # Another call says the same.
         try:
             checkpoint.save(self._disk, self._mark, Checkpoint(self._instant(), self._synced))
+            self._untouched = None
         except OSError as error:
-            self.hindrance = Fault(self._mark, error)
+            self._untouched = Fault(self._mark, error)
+        finally:
+            self._touching.release()
 
     def close(self) -> None:
         """Gives the descriptors back. What was not flushed is lost."""
@@ -123,6 +135,11 @@ class Store:
     def durable(self) -> int:
         """The mark up to which everything is on the disk."""
         return self._durable
+
+    @property
+    def hindrance(self) -> Fault | None:
+        """Why a file cannot be made shorter, or the time not noted; nothing else is wrong."""
+        return self._untouched or self._uncompacted
 
     # Writing
 
@@ -145,12 +162,13 @@ class Store:
             try:
                 file.compact()
             except OSError as error:
-                self.hindrance = Fault(file.path, error)
+                self._uncompacted = Fault(file.path, error)
             self._note_synced(kind, file)
 
     def _note_synced(self, kind: int, file: RecordFile) -> None:
         if file.id:
-            self._synced[kind] = file.id, file.size
+            # Another dictionary: `touch` may be reading this one.
+            self._synced = {**self._synced, kind: (file.id, file.size)}
 
 
 class _WriteError(Exception):
