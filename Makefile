@@ -76,6 +76,7 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/network/test_gathering.py \
 	tests/network/test_kills_while_moving.py \
 	tests/product/test_control_flood.py \
+	tests/product/test_ended_leases.py \
 	tests/product/test_kills_while_moving.py \
 	tests/product/test_much_moves.py \
 	tests/product/test_successions.py \

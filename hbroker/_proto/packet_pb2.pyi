@@ -662,18 +662,20 @@ class SubscriptionRecord(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., qos: _Optional[_Union[Qos, str]] = ..., no_local: _Optional[bool] = ..., retain_as_published: _Optional[bool] = ..., session: _Optional[int] = ..., address: _Optional[_Union[Address, _Mapping[str, object]]] = ..., client: _Optional[str] = ..., group: _Optional[str] = ..., overflow: _Optional[_Union[Overflow, str]] = ..., interrupted: _Optional[bool] = ..., away: _Optional[bool] = ...) -> None: ...
 
 class SessionRecord(_message.Message):
-    __slots__ = ("session", "session_expiry_s", "away_us", "queue_messages", "queue_bytes")
+    __slots__ = ("session", "session_expiry_s", "away_us", "queue_messages", "queue_bytes", "begun_us")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SESSION_EXPIRY_S_FIELD_NUMBER: _ClassVar[int]
     AWAY_US_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_US_FIELD_NUMBER: _ClassVar[int]
     session: int
     session_expiry_s: int
     away_us: int
     queue_messages: int
     queue_bytes: int
-    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
+    begun_us: int
+    def __init__(self, session: _Optional[int] = ..., session_expiry_s: _Optional[int] = ..., away_us: _Optional[int] = ..., queue_messages: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., begun_us: _Optional[int] = ...) -> None: ...
 
 class QueuedRecord(_message.Message):
     __slots__ = ("session", "publish", "qos", "retained_for", "group", "overflow", "launched", "shared_for", "queue", "number")

@@ -264,6 +264,11 @@ class Custody:
                 child.giving.follow(subscription, ended)
                 self._plan(child)
 
+    def lapse(self, subtree: str, until: int | None) -> None:
+        """The lease of a subtree has ended, at this time at the latest: drops what nobody can miss, and keeps
+        the rest (§5.6)."""
+        self._estate.lapse(subtree, until, list(self._given))
+
     def sweep(self) -> None:
         """A grant is gone without a handover: drops what concerns nothing that is left or being given."""
         self._estate.sweep(list(self._given))

@@ -109,6 +109,7 @@ class Estate:
         """Just before this node serves the subtree."""
         self._inherit(now, inheritance.delegations(subtree))
         self._gathering.take_over(now, subtree, inheritance.gathering.values())
+        self._subscribing.resume(now, subtree, inheritance)
         for keeper in self._keepers:
             keeper.take_over(now, inheritance)
         self._subscribing.take_over(subtree, list(inheritance.subscriptions.values()))
@@ -119,6 +120,13 @@ class Estate:
             self._core.send_retained(
                 replay.session, replay.filter, qos, replay.listener, subtree, replay.first
             )
+
+    def lapse(self, subtree: str, until: int | None, given: Sequence[str]) -> None:
+        """The lease of a subtree has ended, by then at the latest: what waits for persistent sessions, and
+        wills, stay (§5.6). `given`: as `sweep`."""
+        self._subscribing.lapse(subtree, until, given)
+        for keeper in self._keepers:
+            keeper.sweep(given)
 
     def sweep(self, given: Sequence[str]) -> None:
         """A grant is gone without a handover: what concerns nothing that is left is dropped. `given`: the

@@ -189,6 +189,10 @@ class Jurisdiction:
         if self._gathering.pop(subtree, None) is not None and self._is_held(subtree):
             self._tell(subtree)
 
+    def is_gathering(self, topic: str) -> bool:
+        """Whether subscribers of a topic are on their way back."""
+        return any(is_within(topic, part) for part in self._gathering)
+
     def gathering_epoch(self, part: str) -> int:
         """The lowest epoch under which a part that is gathering is held; 0: any will do."""
         return self._gathering.get(part, 0)

@@ -214,10 +214,10 @@ class Node:
             return
         self._after_sync.handle_timeout()
         self._subscribing.handle_timeout(now)
-        self._wills.handle_timeout(now)
         self._takeovers.handle_timeout(now)
         for uplink in self._claims:
             uplink.handle_timeout(now)
+        self._wills.handle_timeout(now)  # A node that was stopped may serve their topics no more.
         self._custody.handle_timeout(now)
         self._orders.handle_timeout(now)
         self._gathering.handle_timeout(now)

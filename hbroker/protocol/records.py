@@ -81,6 +81,8 @@ class Inheritance:
     sessions: dict[int, pb.SessionRecord] = field(default_factory=dict)
     wills: dict[int, pb.WillRecord] = field(default_factory=dict)
     """By session."""
+    ended_wills: set[int] = field(default_factory=set)
+    """The sessions whose wills were published, or ended well, since their owner was lost."""
     cuts: dict[str, pb.CutRecord] = field(default_factory=dict)
     """By subtree."""
     gathering: dict[str, pb.GatheringRecord] = field(default_factory=dict)
@@ -101,6 +103,7 @@ class Inheritance:
             self._replace(self.sessions, session.session, session, True)
         for will in transfer.wills:
             self._replace(self.wills, will.session, will, bool(will.publish))
+            (self.ended_wills.discard if will.publish else self.ended_wills.add)(will.session)
         for cut in transfer.cuts:
             self._replace(self.cuts, cut.cut.subtree, cut, cut.cut.HasField("address"))
         for part in transfer.gathering:

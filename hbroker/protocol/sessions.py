@@ -24,6 +24,7 @@ from hbroker.protocol.machine import step
 from hbroker.protocol.packets import Address
 from hbroker.protocol.subscribers import Subscribers
 from hbroker.protocol.timers import SECOND
+from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
     from hbroker.protocol.records import Inheritance
@@ -68,7 +69,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Session:
     """One client's session here. `link`: None while it is away. `expiry_s`: 0 where it is not persistent.
     `queue_messages`, `queue_bytes`: as asked for; 0: the node's own. `away_since`: in microseconds.
-    `lingers`: its client has subscribed to nothing since the link, or this node's run, that it had before."""
+    `lingers`: its client has subscribed to nothing since the link, or this node's run, that it had before.
+    `begun_at`: when its client began it anew (`clean_start`); None: it has not."""
 
     id: int
     client: str = ""
@@ -79,6 +81,7 @@ class Session:
     away_since: int = 0
     state: State = State.CONNECTED
     lingers: bool = False
+    begun_at: int | None = None
 
     def handle(self, event: Event) -> None:
         """Something happens to it. Raises ImpossibleTransition."""
@@ -116,6 +119,8 @@ class Sessions:
         self._expiries: Agenda[int] = Agenda()
         self._clock = clock
         self._note_away = note_away
+        self._lost: set[str] = set()
+        """Subtrees whose owners were lost, and that have no other owner since: one of these may come back."""
 
     # Change
 
@@ -188,6 +193,10 @@ class Sessions:
             queue_bytes=session.queue_bytes,
         )
 
+    def note_loss(self, subtree: str) -> None:
+        """The owner of a subtree was lost. Should it come back it has sessions of before (§5.6)."""
+        self._lost.add(subtree)
+
     def end(self, session: Session) -> None:
         """Its client ends it. Its link, if it has one, is that of a session without a past from here on."""
         self._core.end_session(session.id)
@@ -219,6 +228,11 @@ class Sessions:
         return self._by_id.get(session)
 
     @property
+    def longest(self) -> int:
+        """For how long a session may be kept at most, in microseconds."""
+        return self._limits.session_expiry * SECOND
+
+    @property
     def connected(self) -> int:
         """How many have a link."""
         return len(self._by_link)
@@ -233,7 +247,12 @@ class Sessions:
     def records(self, subtree: str) -> list[pb.SessionRecord]:
         """The sessions with subscriptions that touch a subtree."""
         touching = dict.fromkeys(subscription.session for subscription in self._subscribers.touching(subtree))
-        return [self._record(self._by_id[id]) for id in touching if id in self._by_id]
+        is_lost = self.is_lost(subtree)
+        return [self._record(self._by_id[id], is_lost=is_lost) for id in touching if id in self._by_id]
+
+    def is_lost(self, subtree: str) -> bool:
+        """Whether the owner of a subtree, or of a part of it, was lost, and it has not moved on since."""
+        return any(is_within(lost, subtree) or is_within(subtree, lost) for lost in self._lost)
 
     def take_over(self, now: int, inheritance: Inheritance) -> None:
         """Opens the sessions that were handed over: those away as they are, the others with a link to where
@@ -251,6 +270,8 @@ class Sessions:
                 session = self.adopt(record.session, addresses[record.session])
             if session is not None:
                 self._amend(session, record)
+                if record.HasField("begun_us"):
+                    session.begun_at = now - record.begun_us
 
     def adopt(self, session: int, address: Address) -> Session:
         """Opens a link to a session that was handed over, where it has none here."""
@@ -264,6 +285,7 @@ class Sessions:
 
     def moved(self, subtree: str) -> None:
         """A subtree has another owner now. The persistent ones of which nothing is left here went along."""
+        self._lost = {lost for lost in self._lost if not is_within(lost, subtree)}
         for session in self._without_subscriptions():
             self.end(session)
 
@@ -296,7 +318,7 @@ class Sessions:
             self._await(session)
         self.open(session)
 
-    def _record(self, session: Session) -> pb.SessionRecord:
+    def _record(self, session: Session, *, is_lost: bool) -> pb.SessionRecord:
         record = pb.SessionRecord(
             session=session.id,
             session_expiry_s=session.expiry_s,
@@ -305,6 +327,8 @@ class Sessions:
         )
         if session.is_away:
             record.away_us = max(0, self._clock() - session.away_since)
+        if is_lost and session.is_persistent and session.begun_at is not None:
+            record.begun_us = max(0, self._clock() - session.begun_at)
         return record
 
     def _await(self, session: Session) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hbroker._native import filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
@@ -20,6 +21,7 @@ from hbroker.protocol.announcing import Announcements, Move
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.lapses import Lapses
 from hbroker.protocol.notices import Ledger
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
 from hbroker.protocol.passing import Allowances
@@ -28,6 +30,9 @@ from hbroker.protocol.sharing import group_is_valid
 from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subacks import SubAcks
 from hbroker.protocol.subscribers import MOST_OVERFLOW, MOST_QOS, Key, Subscribers, Subscription
+
+if TYPE_CHECKING:
+    from hbroker.protocol.records import Inheritance
 
 __all__ = ["Subscribing"]
 
@@ -59,6 +64,7 @@ class Subscribing:
         self._sessions = Sessions(core, settings.limits, self._subscribers, clock, note_away)
         self._unconfirmed: Agenda[tuple[int, Key]] = Agenda()
         """Those that their clients are to make again: this node, or a session's link, was restarted."""
+        self._lapses = Lapses(jurisdiction)
         self._announcements = Announcements(self._announce)
         self._subacks = SubAcks()
         self._allowances = Allowances()
@@ -202,29 +208,59 @@ class Subscribing:
     def interrupt(self, subtree: str) -> None:
         """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
         back (§6.4). Who is connected gets it from its publishers; but nobody knows yet who really is."""
-        for subscription in list(self._subscribers.touching(subtree)):
-            session = self._sessions.get(subscription.session)
-            if session is not None and session.is_persistent:
-                self._subscribers.add(replace(subscription, interrupted=True))
+        self._sessions.note_loss(subtree)
+        self._interrupt(self._kept_touching(subtree))
 
     def moved(self, cut: Cut) -> None:
         """A subtree has gone to a new owner, or was lost, and goes to the parent: tells its subscribers, and
         drops what touches nothing here."""
         self._announcements.add(list(self._subscribers.touching(cut[0])), cut)
 
-    def sweep(self, given: Sequence[str] = ()) -> None:
+    def lapse(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
+        """The lease of a subtree has ended: now, or, where this process was stopped, at `until`. What
+        persistent sessions have of it stays, and their clients are told as all others."""
+        self._lapses.prune(lambda lapsed: not self._kept_touching(lapsed))
+        now = self._clock()
+        self._lapses.begin(now if until is None else min(until, now), subtree)
+        self.sweep(given, lapsed=subtree)
+
+    def resume(self, now: int, subtree: str, inheritance: Inheritance) -> None:
+        """This node is about to serve a subtree, after its lease for it had ended (§5.6): before what it was
+        handed is taken in. Whose client has begun anew since has nothing here."""
+        if any(record.HasField("begun_us") for record in inheritance.sessions.values()):
+            self._sessions.note_loss(subtree)
+        ended_at = self._lapses.latest(subtree)
+        if ended_at is None:
+            return
+        for record in inheritance.sessions.values():
+            session = self._sessions.get(record.session)
+            is_anew = record.HasField("begun_us") and now - record.begun_us > ended_at + timers.LEASE_DRIFT
+            if session is not None and session.is_away and is_anew:
+                self._end(session)
+        kept = self._kept_touching(subtree)
+        if subtree not in inheritance.cuts:  # Another node has served it, and may not have known of these.
+            self._interrupt([s for s in kept if (s.session, *s.key) not in inheritance.subscriptions])
+        self._announcements.add(kept, subtree)
+        self._lapses.end(subtree)
+
+    def sweep(self, given: Sequence[str] = (), lapsed: str | None = None) -> None:
         """A grant is gone without a handover: what touches nothing that is left is dropped.
 
         Its client is told, and looks for the new owner: whoever takes the subtree back has none of these. And
         this node may have been given what is around it, with cuts of which the client has not heard.
-        `given`: the subtrees that are being handed over just now, with what touches them.
+        `given`: the subtrees that are being handed over just now, with what touches them. `lapsed`: the one
+        that is gone, if its lease has ended.
         """
         for subscription in list(self._subscribers):
             if self._is_unconfirmed(subscription):
                 continue
             is_given = any(filter_touches(subscription.filter, subtree) for subtree in given)
-            if not is_given and self._jurisdiction.responsible(subscription.filter) is None:
+            if is_given or self._jurisdiction.responsible(subscription.filter) is not None:
+                continue
+            is_kept = self._is_kept(subscription)
+            if not is_kept:
                 self._remove(subscription.session, subscription.key)
+            if not is_kept or (lapsed is not None and filter_touches(subscription.filter, lapsed)):
                 self._tell(subscription, self._cuts(subscription.filter))
 
     def _announce(self, subscription: Subscription, move: Move) -> None:
@@ -238,7 +274,10 @@ class Subscribing:
         elif not is_here:
             others: list[Cut] = []
             if not is_responsible and not self._is_unconfirmed(subscription):
-                self._remove(subscription.session, subscription.key)
+                if not self._is_kept(subscription):
+                    self._remove(subscription.session, subscription.key)
+                elif subtree in self._lapses:
+                    return  # It was told when the lease ended.
                 # It hears no more of those that are still on their way to their owners.
                 others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
             self._tell(subscription, [move, *others])
@@ -292,8 +331,9 @@ class Subscribing:
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter
-        if request.clean_start and self._subscribers.has_any(session.id):
-            session = self._end(session)
+        if request.clean_start:
+            session = self._end(session) if self._subscribers.has_any(session.id) else session
+            session.begun_at = self._clock()
         if self._jurisdiction.is_moving(request.filter):
             ack.reason = Reason.REASON_HANDOVER
             return
@@ -340,6 +380,21 @@ class Subscribing:
     def _is_unconfirmed(self, subscription: Subscription) -> bool:
         """§5.8: after a restart they are for what this node is still to be granted, at whichever try."""
         return (subscription.session, subscription.key) in self._unconfirmed
+
+    def _is_kept(self, subscription: Subscription) -> bool:
+        """§5.6: whether messages may wait for it in a subtree whose lease has ended."""
+        session = self._sessions.get(subscription.session)
+        is_persistent = session is not None and session.is_persistent
+        return is_persistent and self._lapses.touch(subscription.filter)
+
+    def _kept_touching(self, subtree: str) -> list[Subscription]:
+        """The subscriptions of persistent sessions that touch a subtree."""
+        touching = ((s, self._sessions.get(s.session)) for s in self._subscribers.touching(subtree))
+        return [s for s, session in touching if session is not None and session.is_persistent]
+
+    def _interrupt(self, subscriptions: Iterable[Subscription]) -> None:
+        for subscription in subscriptions:
+            self._subscribers.add(replace(subscription, interrupted=True))
 
     def _expect(self, now: int, subscription: Subscription) -> None:
         self._unconfirmed.set((subscription.session, subscription.key), now + timers.IDLE_TIMEOUT)

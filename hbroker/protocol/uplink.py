@@ -583,6 +583,7 @@ class Uplink:
             self._again_after(now, timers.retry_after(self._attempt, self._means.random))
 
     def _stop(self) -> None:
+        has_served = self._taking is None
         if self._taking is not None:
             self._taking.abandon()
         if self._giving is not None:
@@ -591,9 +592,12 @@ class Uplink:
         self._retry_at = self._renew_at = None
         self._link = self._former = None
         self._joins.forget()
-        lost = self._parent_cut
+        lost, until = self._parent_cut, self._tenure.until
         if self._tenure.end():
-            self._means.custody.sweep()
+            if has_served:
+                self._means.custody.lapse(self.subtree, until)
+            else:
+                self._means.custody.sweep()
             if lost is not None:
                 self._subscribing.moved(_after(lost))
 

@@ -4,6 +4,10 @@ The owner of a will's topic keeps it, one for each session. It is published when
 link for another reason than LEAVE, and has not had one again for as long as the will may wait. It goes out
 under the message id that the client gave it: where two nodes publish it, after a handover whose end one of
 them did not hear of, subscribers know it for one message.
+
+One whose topic this node does not serve, because its lease has ended, is kept *aside*: whoever serves the
+topic has none of it. When this node serves it again, and the will is due, it is published, unless the new
+owner says what became of it, or that its client has come back.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.core import NodeCore
+from hbroker.protocol.gathering import FINDING
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.notices import Ledger
@@ -77,13 +82,15 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(slots=True, eq=False)
 class _Will:
-    """`delay`: from the break to the publication, in microseconds. `due`: when, where its session is away."""
+    """`delay`: from the break to the publication, in microseconds. `due`: when, where its session is away.
+    `is_aside`: its client was told to register it with another owner."""
 
     session: int
     message: pb.Publish
     delay: int
     machine: Machine[State, Event]
     due: int = 0
+    is_aside: bool = False
 
 
 class Wills:
@@ -109,6 +116,9 @@ class Wills:
         self._unix_offset_us = unix_offset_us
         self._by_session: dict[int, _Will] = {}
         self._agenda: Agenda[int] = Agenda()
+        self._ended: dict[int, str] = {}
+        """The topics of those that were published, or ended well, by session, where the owner before was
+        lost: should that one come back, it is to know."""
 
     # In
 
@@ -120,7 +130,7 @@ class Wills:
             return
         ack = pb.WillAck(request=request.request)
         if not request.publish:
-            self._drop(session.id)
+            self._withdraw(session.id)
         else:
             self._take(link, session.id, request, ack)
         self._core.send(link, pack(ack))
@@ -141,7 +151,7 @@ class Wills:
         is_back = self._link_of(session) is not None
         if not will.delay and (reason == "taken_over" or not is_back):
             self._publish(now, will)
-        elif not is_back:
+        elif not is_back and will.machine.state is State.KEPT:
             self._break_off(will, now + will.delay)
 
     def handle_leave(self, now: int, session: int, reason: int) -> None:
@@ -150,7 +160,7 @@ class Wills:
         if will is not None and reason == Reason.REASON_DISCONNECT_WITH_WILL:
             self._publish(now, will)
         else:
-            self._drop(session)
+            self._withdraw(session)
 
     def handle_timeout(self, now: int) -> None:
         """Publishes what is due."""
@@ -160,11 +170,11 @@ class Wills:
     def sweep(self, given: Sequence[str] = ()) -> None:
         """A grant is gone without a handover: whoever owns their topics now has none of these wills, so those
         clients that are here are told to look for it. `given`: subtrees that are being handed over."""
-        for will in list(self._by_session.values()):
+        for will in self._by_session.values():
             is_given = any(is_within(will.message.topic, subtree) for subtree in given)
-            if not is_given and not isinstance(self._jurisdiction.lookup(will.message.topic), Grant):
+            if not is_given and not will.is_aside and not self._is_ours(will):
+                will.is_aside = True
                 self._tell(will.session, pb.WillAck(reason=pb.REASON_NOT_RESPONSIBLE))
-                self._drop(will.session)
 
     # Out
 
@@ -180,15 +190,18 @@ class Wills:
     def records(self, subtree: str) -> list[pb.WillRecord]:
         """The wills whose topics lie in a subtree, and in no smaller one that this node has from another."""
         held = self._jurisdiction.held_below(subtree)
-        return [
+        ended = [pb.WillRecord(session=s) for s, topic in self._ended.items() if is_within(topic, subtree)]
+        kept = [
             self._record(will)
             for will in self._below(subtree)
-            if not any(is_within(will.message.topic, other) for other in held)
+            if not will.is_aside and not any(is_within(will.message.topic, other) for other in held)
         ]
+        return [*ended, *kept]
 
     def take_over(self, now: int, inheritance: Inheritance) -> None:
         """Keeps the wills that were handed over. Their clients were told, and come; one that does not has
         gone in the meantime."""
+        self._take_up(now, inheritance)
         for record in inheritance.wills.values():
             message = _message_from(record.publish)
             if message is None or record.session in self._by_session or len(self._by_session) >= self._most:
@@ -201,9 +214,10 @@ class Wills:
 
     def moved(self, subtree: str) -> None:
         """A subtree has another owner now: its wills' clients are told to register there."""
+        self._ended = {s: topic for s, topic in self._ended.items() if not is_within(topic, subtree)}
         for will in self._below(subtree):
             owner = self._jurisdiction.lookup(will.message.topic)
-            if isinstance(owner, Grant):
+            if isinstance(owner, Grant) or will.is_aside:
                 continue
             ack = pb.WillAck(reason=pb.REASON_HANDOVER)
             if owner is not None:
@@ -246,21 +260,66 @@ class Wills:
         self._by_session[session] = will
         return will
 
+    def _take_up(self, now: int, inheritance: Inheritance) -> None:
+        """This node is about to serve the topics of some that it kept aside. What the owner until now says of
+        a session's will counts. Whoever came back to that one comes here, too, or has gone since."""
+        for will in [will for will in self._by_session.values() if will.is_aside and self._is_ours(will)]:
+            session = will.session
+            is_back = session in inheritance.sessions and not inheritance.is_away(session)
+            is_over = session in inheritance.wills or session in inheritance.ended_wills
+            will.is_aside = False
+            if is_over:
+                self._drop(session)
+            elif will.machine.state is State.DUE:
+                again = now + IDLE_TIMEOUT + will.delay if is_back else now + FINDING
+                self._break_off(will, max(will.due, again))
+
     def _break_off(self, will: _Will, due: int) -> None:
         will.machine.handle(Event.BREAK_OFF)
         will.due = due
         self._agenda.set(will.session, due)
 
+    def _is_ours(self, will: _Will) -> bool:
+        return isinstance(self._jurisdiction.lookup(will.message.topic), Grant)
+
+    def _put_off(self, now: int, will: _Will) -> int | None:
+        """When to try again to publish a will; None: this node serves its topic, and whoever is subscribed
+        is there. One that this node lost the topic of waits for as long as a session may."""
+        topic = will.message.topic
+        owner = self._jurisdiction.lookup(topic)
+        due = will.due if will.machine.state is State.DUE else now
+        if not isinstance(owner, Grant):
+            longest = due + self._sessions.longest
+            return longest if now < longest else None
+        return now + SECOND if not owner.serving or self._jurisdiction.is_gathering(topic) else None
+
     def _publish(self, now: int, will: _Will) -> None:
+        again_at = self._put_off(now, will)
+        if again_at is not None:
+            if will.machine.state is State.KEPT:
+                self._break_off(will, now)
+            self._agenda.set(will.session, again_at)
+            return
         will.message.published_at_us = max(0, now + self._unix_offset_us)
         reason = self._core.publish_raw(will.message.SerializeToString())
         if reason == Reason.REASON_QUOTA_EXCEEDED:
             # §7.7: its publisher is gone, so this node holds it back.
             self._break_off(will, now + NO_ROOM_PAUSE)
             return
+        self._note_end(will)
         self._forget(will, Event.PUBLISH)
         if reason != Reason.REASON_SUCCESS:
             self._ledger.drop("will_unpublished")
+
+    def _note_end(self, will: _Will) -> None:
+        if self._sessions.is_lost(will.message.topic) and len(self._ended) < self._most:
+            self._ended[will.session] = will.message.topic
+
+    def _withdraw(self, session: int) -> None:
+        will = self._by_session.get(session)
+        if will is not None:
+            self._note_end(will)
+            self._forget(will, Event.DROP)
 
     def _drop(self, session: int) -> None:
         will = self._by_session.get(session)

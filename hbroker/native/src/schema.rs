@@ -515,6 +515,7 @@ pub mod session_record {
     pub const AWAY_US: u32 = 0x18;
     pub const QUEUE_MESSAGES: u32 = 0x20;
     pub const QUEUE_BYTES: u32 = 0x28;
+    pub const BEGUN_US: u32 = 0x30;
     pub const CHECKS: Checks = &[];
 }
 

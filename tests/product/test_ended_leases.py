@@ -1,0 +1,48 @@
+"""An owner is stopped for longer than its lease, and goes on (§5.6): nothing that it acknowledged is lost.
+
+The simulated network tries what else may happen meanwhile (tests/network/test_ended_leases.py). Here it is a
+real process, stopped by SIGSTOP, whose data plane has to know the end of its lease by itself.
+"""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from hbroker import sync
+from hbroker.runtime.identity import Profile
+from tests.product.house import TOPIC, House
+from tests.product.network import PATIENCE
+
+MANY = 1_000
+AWAY: Profile = {"client_id": "lamp", "session_expiry": 600, "session_key": "secret"}
+
+
+@pytest.mark.usefixtures("in_long_form")
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_waits_for_a_session_outlives_the_lease_of_its_owner(house: House, qos: int) -> None:
+    with sync.connect(house.root, **AWAY) as lamp:
+        lamp.subscribe("home/#", qos=qos)
+    waiting = [b"%d" % number for number in range(MANY)]
+    kitchen = house.network.processes()["kitchen"]
+    with sync.connect(house.root, timeout=PATIENCE) as publisher:
+        publisher.publish_many([(TOPIC, payload) for payload in waiting], qos=qos)
+        kitchen.send_signal(signal.SIGSTOP)
+        try:
+            publisher.publish(TOPIC, b"meanwhile", qos=qos)  # Answered once the parent has taken back.
+            assert publisher.resolve(TOPIC).owner == "home"
+        finally:
+            kitchen.send_signal(signal.SIGCONT)
+        house.await_owner(TOPIC, "kitchen")
+        publisher.publish(TOPIC, b"last", qos=qos)
+    with sync.connect(house.root, **AWAY) as lamp, lamp.subscribe("home/#", qos=qos) as messages:
+        came = list(iter(lambda: next_payload(messages), b"last"))
+        assert not messages.resumed, "the parent had not known of it"
+    assert [payload for payload in came if payload != b"meanwhile"] == waiting
+
+
+def next_payload(messages: sync.Subscription) -> bytes:
+    message = messages.next(timeout=PATIENCE)
+    assert message is not None, "nothing came in time"
+    return message.payload
