@@ -98,6 +98,12 @@ class Absences:
         since = None if known is None else known.since.get(topic)
         return known is not None and since is not None and now - since >= known.expiry * (1 - DRIFT) - EARLY
 
+    def is_over_at(self, session: int, node: Address, now: int) -> bool:
+        """Whether a session may have ended at a node that serves none of its topics any more."""
+        known = self._sessions.get(session)
+        down = None if known is None else known.down.get(node)
+        return known is not None and down is not None and now - down >= known.expiry * (1 - DRIFT) - EARLY
+
     def remains(self, now: int) -> Iterator[tuple[int, Key]]:
         """(session, subscription) of what may be left at owners: one to which the client had no link heard of
         no end, and keeps the subscription for as long as the session."""

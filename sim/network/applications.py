@@ -66,6 +66,8 @@ class Interest:
     since: dict[str, int] = field(default_factory=dict)
     connected: dict[str, int] = field(default_factory=dict)
     """The same, but for breaks in which no link was lost."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """The same, but for leases that ended while their owners lived: what waits for a session stays (§5.6)."""
     made_at: int | None = None
     """When all owners had it for the first time, or had it again after one had told that it did not."""
     is_awaited: bool = True
@@ -89,11 +91,13 @@ class Interest:
         """It is whole for a topic from now on, if it was not before."""
         self.since.setdefault(topic, now)
         self.connected.setdefault(topic, now)
+        self.kept.setdefault(topic, now)
 
     def end(self, topic: str) -> None:
         """The session ended at who serves a topic, or its link is lost and it ends with that."""
         self.since.pop(topic, None)
         self.connected.pop(topic, None)
+        self.kept.pop(topic, None)
 
 
 @dataclass(slots=True, eq=False)

@@ -41,6 +41,7 @@ from .expiries import Expiries
 from .hosts import ClientHost, NodeHost
 from .impostors import PAYLOAD, ImpostorHost
 from .invariants import Invariant, Ownership, Violation
+from .lapses import Lapses
 from .losses import Losses
 from .owed import Owed
 from .paces import Paces
@@ -72,7 +73,8 @@ class Deliveries:
         self._retention = Retention(topics, self._losses)
         self._paces = Paces()
         self.expiries = Expiries()
-        self._owed = Owed(self._losses)
+        self._lapses = Lapses()
+        self._owed = Owed(self._losses, self._lapses)
         self._absences = Absences(ownership)
         self.successions = Successions()
         self._sharing = Sharing(ownership, now, self._losses)
@@ -189,9 +191,15 @@ class Deliveries:
                     for interest in application.interests.values():
                         interest.end(topic)
 
-    def break_below(self, subtree: str) -> None:
-        """The owner of what lies below lost its lease."""
-        self._break([topic for topic in self._topics if is_within(topic, subtree)])
+    def lapse(self, owner: NodeHost | None, subtree: str) -> None:
+        """The lease of a subtree has ended: its owner's, or, None, that of whoever served each topic last."""
+        below = [topic for topic in self._topics if is_within(topic, subtree)]
+        for topic in below:
+            last = owner or self._ownership.owners.get(topic)
+            if last is not None and last.address in self._ownership.past[topic]:
+                self._lapses.begin(last, topic, self._now())
+        self.wills.lapse(below)
+        self._interrupt(below)
 
     def bequeath(self, owner: NodeHost) -> None:
         """An owner is about to die, and whoever serves next what it had is to find its subscribers."""
@@ -202,17 +210,28 @@ class Deliveries:
         """An owner died. What was on its way to it died too."""
         self.expiries.lose_node(owner.address, self._now())
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
+        lapsed = self._lapses.lose(owner)
+        self.wills.lose(topic for topic, _ in lapsed)
+        for topic, end in lapsed:
+            for interest in self._interests:
+                if interest.kept.get(topic, end + 1) <= end:
+                    del interest.kept[topic]
         below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
         self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
 
     def _break(self, topics: list[str]) -> None:
+        self._interrupt(topics)
+        self.wills.lose(topics)
+        for interest in self._interests:
+            for topic in topics:
+                interest.kept.pop(topic, None)
+
+    def _interrupt(self, topics: list[str]) -> None:
         self._ownership.changed |= dict.fromkeys(topics, self._now())
         self._retention.lose(topics, self._now())
-        self.wills.lose(topics)
-        for application in self._applications.values():
-            for interest in application.interests.values():
-                for topic in topics:
-                    interest.since.pop(topic, None)
+        for interest in self._interests:
+            for topic in topics:
+                interest.since.pop(topic, None)
 
     # Look
 
@@ -244,6 +263,7 @@ class Deliveries:
                 self._sharing.end(session)
             for interest in application.interests.values() if application else ():
                 interest.end(topic)
+        self._end_lapsed_sessions()
         for topic in self._topics:
             self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
 
@@ -252,6 +272,7 @@ class Deliveries:
         if forgotten := self._ownership.forgotten:
             self._break(forgotten)
         owned = [t for t in self._topics if self._ownership.owners.get(t) is owner and t not in forgotten]
+        self.wills.resume(self._lapses.end(owner, [t for t in owned if self._ownership.serves(t) is owner]))
         missing = [
             (application, interest, topic)
             for topic in owned
@@ -357,6 +378,19 @@ class Deliveries:
         yield from self._owed.look_at_the_end(self._applications, self._now())
         yield from self._sharing.look_at_the_end(self._wanted)
         yield from self.wills.look_at_the_end(self._present)
+
+    def _end_lapsed_sessions(self) -> None:
+        """What waits at an owner of before ends with its session there."""
+        for topic in self._topics:
+            for holder in self._lapses.holders(topic):
+                for session, application in self._applications.items():
+                    if self._absences.is_over_at(session, holder.address, self._now()):
+                        for interest in application.interests.values():
+                            interest.kept.pop(topic, None)
+
+    @property
+    def _interests(self) -> Iterator[Interest]:
+        return (i for application in self._applications.values() for i in application.interests.values())
 
     @property
     def _present(self) -> Iterator[Application]:

@@ -1,7 +1,8 @@
 """What was acknowledged before it came: it waits at an owner, and has to come by the end.
 
 - A message that was acknowledged while a session was *away* (without a link) or stalled (§7.3) comes to its
-  client, in this run or a later one, as long as the subscription is whole until then.
+  client, in this run or a later one, as long as the session is kept, and its owner lives, until then; also
+  where the owner's lease ends meanwhile, if that owner serves the topic again (`lapses`).
 - *Resumed*: a client that was told that every owner had its subscription from before (`Subscribed.resumed`,
   §6.4) gets what was acknowledged since that was made: for the first time, or again where an owner had said
   that it did not have it any more.
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from .applications import Application, Interest, Sent
 from .invariants import Invariant, Violation
+from .lapses import Lapses
 from .losses import Losses
 
 __all__ = ["Owed"]
@@ -24,8 +26,9 @@ __all__ = ["Owed"]
 class Owed:
     """What is to come."""
 
-    def __init__(self, losses: Losses) -> None:
+    def __init__(self, losses: Losses, lapses: Lapses) -> None:
         self._losses = losses
+        self._lapses = lapses
         self._waiting: list[tuple[int, Interest, Sent]] = []
         self._missed: dict[Interest, list[Sent]] = {}
         """What was acknowledged while subscriptions of sessions that are kept were not whole."""
@@ -51,13 +54,17 @@ class Owed:
 
     def look_at_the_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
         """Whether it came to those that are there."""
-        whole = [w for w in self._waiting if w[1].since.get(w[2].topic, w[2].at + 1) <= w[2].at]
-        for interest, name, sent in self._lost(whole, applications):
+        kept = [w for w in self._waiting if self._is_kept(*w[1:])]
+        for interest, name, sent in self._lost(kept, applications):
             text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
             yield Violation(now, Invariant.NOTHING_LOST, text)
         for interest, name, sent in self._lost(self._resumed, applications):
             text = f"{name}'s {interest.title} was resumed, as it was told, and {sent} never came"
             yield Violation(now, Invariant.RESUMED, text)
+
+    def _is_kept(self, interest: Interest, sent: Sent) -> bool:
+        is_whole = interest.kept.get(sent.topic, sent.at + 1) <= sent.at
+        return is_whole and not self._lapses.may_lack(sent.topic, sent.at)
 
     def _lost(
         self, due: Iterable[tuple[int, Interest, Sent]], applications: Mapping[int, Application]

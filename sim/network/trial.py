@@ -218,7 +218,7 @@ class Trial:
         for notice in host.notices[read:]:
             self._say(f"{host.settings.name}: {notice}")
             if isinstance(notice, LeaseLost | TookBack):
-                self._deliveries.break_below(notice.subtree)
+                self._deliveries.lapse(host if isinstance(notice, LeaseLost) else None, notice.subtree)
             if isinstance(notice, TookBack):
                 self._stage.succeed(notice.subtree)
         self._noticed[host.incarnation] = len(host.notices)

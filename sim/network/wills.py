@@ -8,8 +8,9 @@ another owner since, which may have waited for the client in vain, from an idle 
 - *Not before*: nobody gets a will before its owner may publish it.
 - *Not doubled*: an application gets no will twice at QoS 2 under one message id.
 - *Due*: when a client dies whose will an owner keeps, and no run takes its session up, the will comes by the
-  end to whoever is subscribed at QoS 1 or 2 all the time, unless an owner of its topic was lost meanwhile, or
-  that one's queue overflowed.
+  end to whoever is subscribed at QoS 1 or 2 all the time, unless an owner of its topic died meanwhile, or
+  that one's queue overflowed. Where that owner lost its lease it comes once the owner serves the topic again,
+  to the sessions that are kept.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Testament:
     """When its client died; None: it lives, or ended well."""
     is_void: bool = False
     """Whether it need not be published: another run came, or whoever kept it is lost."""
+    lapsed_at: int | None = None
+    """When whoever kept it lost its lease, and nobody has kept it since."""
+    resumed_at: int | None = None
+    """When that one served its topic again."""
     had: set[tuple[int, int, int]] = field(default_factory=set)
     """(session, publisher, sequence) of those who got it at QoS 2."""
     reached: set[str] = field(default_factory=set)
@@ -84,6 +89,7 @@ class Wills:
         if testament := self._of_session.get(session):
             testament.kept_at = self._now()
             testament.is_void = False
+            testament.lapsed_at = testament.resumed_at = None
             testament.reached.clear()
 
     def die(self, session: int) -> None:
@@ -109,6 +115,20 @@ class Wills:
         lost = set(topics)
         for testament in self._of_session.values():
             testament.is_void |= testament.topic in lost
+
+    def lapse(self, topics: Iterable[str]) -> None:
+        """Who served these topics has lost its lease, and lives."""
+        lapsed = set(topics)
+        for testament in self._of_session.values():
+            if testament.topic in lapsed:
+                testament.lapsed_at, testament.resumed_at = self._now(), None
+
+    def resume(self, topics: Iterable[str]) -> None:
+        """Who had lost its lease serves these topics again."""
+        resumed = set(topics)
+        for testament in self._of_session.values():
+            if testament.topic in resumed and testament.lapsed_at is not None:
+                testament.resumed_at = self._now()
 
     # Look
 
@@ -153,6 +173,10 @@ class Wills:
         died, kept = testament.died_at, testament.kept_at
         if died is None or kept is None or testament.qos == 0 or testament.is_void:
             return False
+        if testament.lapsed_at is not None:
+            if testament.resumed_at is None:
+                return False
+            died = max(died, testament.resumed_at)
         return self._now() - died > LATEST + testament.delay * (1 + DRIFT)
 
 
@@ -161,5 +185,8 @@ def _waits(application: Application, testament: Testament) -> bool:
     died = testament.died_at
     if died is None or application.broken.get(testament.topic, 0) >= died or application.began_at >= died:
         return False
+    if testament.lapsed_at is not None and not application.expiry:
+        return False
     interests = (i for i in application.interests.values() if i.qos and not i.group)
-    return any(i.since.get(testament.topic, died + 1) <= died for i in interests)
+    wholes = (i.since if testament.lapsed_at is None else i.kept for i in interests)
+    return any(whole.get(testament.topic, died + 1) <= died for whole in wholes)

@@ -6,21 +6,26 @@ from dataclasses import replace
 
 import pytest
 
+from hbroker.protocol import lapses
 from hbroker.sim.network import World
 from hbroker.sim.network.actions import (
+    Continue,
     Crash,
     Depart,
     Heal,
+    Join,
     Part,
     Publish,
     Restart,
+    Stop,
     Subscribe,
     Unsubscribe,
 )
 from hbroker.sim.network.applications import PART_WAIT, Application, Sent
 from hbroker.sim.network.drawing import draw
+from hbroker.sim.network.invariants import Invariant
 from hbroker.sim.network.paths import CLEAR
-from hbroker.sim.network.plan import ROOT, NodePlan
+from hbroker.sim.network.plan import ROOT, NodePlan, Plan
 from hbroker.sim.network.trial import Trial
 from tests.network.networks import Tree
 
@@ -126,6 +131,44 @@ def test_what_waits_at_the_owner_that_its_parent_has_forgotten_may_come_behind_w
         ),
     )
     verdict = Trial(plan).run()
+    assert verdict.violation is None, verdict.violation
+
+
+def stopped(seconds: int, *, back: bool = True) -> Plan:
+    """Ten messages wait at an owner that is stopped for so long, and may have its subtree again then."""
+    return replace(
+        draw(2),
+        nodes=(NodePlan(ROOT, ""), NodePlan("n", "c"), NodePlan("m", "c")),
+        first=(ROOT, "n"),
+        clients=("p", "s"),
+        expiries={"s": 3_600},
+        credits={},
+        topics=("c/t",),
+        paths=CLEAR,
+        bandwidth_bps=None,
+        actions=(
+            Subscribe(0, "s", "c/t", 1),
+            Depart(2 * SECOND, "s", False),
+            *(Publish(3 * SECOND + number * 10_000, "p", "c/t", 1, 20) for number in range(10)),
+            Stop(5 * SECOND, "n"),
+            *(() if back else [Join(30 * SECOND, "m")]),
+            Continue((5 + seconds) * SECOND, "n"),
+            Restart((20 + seconds) * SECOND, "s"),
+        ),
+    )
+
+
+@pytest.mark.parametrize("seconds", [5, 40])
+def test_what_waits_at_an_owner_that_lives_is_to_come(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    assert Trial(stopped(seconds)).run().violation is None
+    monkeypatch.setattr(lapses.Lapses, "touch", lambda self, filter: False)
+    violation = Trial(stopped(seconds)).run().violation
+    assert (violation and violation.invariant) == (Invariant.NOTHING_LOST if seconds == 40 else None)
+
+
+def test_what_waits_at_an_owner_that_does_not_serve_the_topic_again_need_not_come() -> None:
+    """docs/guarantees.md, sessions."""
+    verdict = Trial(stopped(40, back=False)).run()
     assert verdict.violation is None, verdict.violation
 
 
