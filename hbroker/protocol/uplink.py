@@ -51,6 +51,8 @@ GRANT_WAIT: Final = 2 * timers.SECOND
 """How long a parent that invited may take to grant."""
 LEAVE_WAIT: Final = 3 * timers.SECOND
 """How long a parent that takes a subtree back may be silent."""
+MOST_CHALLENGES: Final = 3
+"""Challenges that are obeyed in one try (§9)."""
 COVERED_WAIT: Final = timers.SECOND
 """How often a claim that lies within what this node holds anyway sees whether it still does."""
 REFUSED_WAIT: Final = 4
@@ -97,6 +99,8 @@ class Uplink:
         self._parent: Address | None = None
         self._parent_name = ""
         self._token = b""
+        self._challenges = 0
+        """Obeyed in this try."""
         self._nonce = 0
         """The root's: what it wants the join key proved over."""
         self._link: int | None = None
@@ -131,9 +135,11 @@ class Uplink:
             and asking
             and self._joins.are_waiting
             and challenge.token != self._token
+            and self._challenges < MOST_CHALLENGES
         ):
+            self._challenges += 1
             self._token = challenge.token
-            self._ask_root(now)
+            self._send_to_root(now)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
         """Whether it answers a JOIN of this machine.
@@ -292,9 +298,13 @@ class Uplink:
     # Asking
 
     def _ask_root(self, now: int) -> None:
+        self._challenges = 0
+        self._send_to_root(now)
+        self._again_after(now, timers.retry_after(self._attempt, self._means.random, timers.SEARCH_MOST))
+
+    def _send_to_root(self, now: int) -> None:
         packet = self._join(now, self._nonce)
         self._core.send_to(self._means.root, packet, self._token, REQUEST_PADDING)
-        self._again_after(now, timers.retry_after(self._attempt, self._means.random, timers.SEARCH_MOST))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
         self._link = self._core.connect(parent, self._token)

@@ -23,6 +23,7 @@ __all__ = [
     "Depart",
     "DiskAction",
     "Dismiss",
+    "Exhaust",
     "FailDisk",
     "Falter",
     "FillDisk",
@@ -185,6 +186,15 @@ class FillDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class Exhaust:
+    """As `FillDisk`, where nothing else goes wrong until a `Falter` of the node."""
+
+    at: int
+    node: str
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
 class FailDisk:
     """Every write to a node's disk fails."""
 
@@ -326,7 +336,7 @@ class Impersonate:
 
 NodeAction: TypeAlias = Join | Leave | Dismiss | Move
 PathAction: TypeAlias = Part | Heal | Replay
-DiskAction: TypeAlias = FillDisk | FailDisk | MendDisk | LosePower | Falter
+DiskAction: TypeAlias = FillDisk | Exhaust | FailDisk | MendDisk | LosePower | Falter
 ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart | Succeed
 ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish | Impersonate
 Action: TypeAlias = NodeAction | PathAction | DiskAction | ProcessAction | ClientAction

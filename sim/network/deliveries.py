@@ -201,10 +201,13 @@ class Deliveries:
         self.wills.lapse(below)
         self._interrupt(below)
 
-    def bequeath(self, owner: NodeHost) -> None:
-        """An owner is about to die, and whoever serves next what it had is to find its subscribers."""
+    def bequeath(self, owner: NodeHost, known_before: int | None = None) -> None:
+        """An owner is about to die, and whoever serves next what it had is to find its subscribers: those of
+        before `known_before`, where its disk has been full since then."""
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
-        self.successions.begin(topics, self._present)
+        if known_before is not None:
+            topics = [topic for topic in topics if self._ownership.changed[topic] < known_before]
+        self.successions.begin(topics, self._present, known_before)
 
     def break_owner(self, owner: NodeHost) -> None:
         """An owner died. What was on its way to it died too."""

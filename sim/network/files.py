@@ -1,8 +1,9 @@
 """The files of one simulated node, over all its runs.
 
 They are the product's own files, on a disk that may be full, fail, or lose power. What a run notes is written
-and synced a while later, as by the thread that does so in a process. A run that is killed loses what it had
-not written; with the power goes what was written and not synced.
+and synced a while later, and each second it notes that it lives, as by the threads that do so in a process
+(`hbroker.runtime.storing`). A run that is killed loses what it had not written; with the power goes what was
+written and not synced.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker.config import NodeSettings
+from hbroker.protocol.agenda import earliest
 from hbroker.runtime.memory import NodeMemory, Recalled
 from hbroker.storage.checkpoint import Instant
+from hbroker.storage.store import OVERDUE_S
 
 from .disk import PowerLost, SimulatedDisk
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["NodeFiles", "Notes"]
 
 SECOND: Final = 1_000_000
+ALIVE: Final = SECOND
+OVERDUE: Final = round(OVERDUE_S * SECOND)
 FOLDER: Final = Path("/")
 
 
@@ -76,8 +81,12 @@ class Notes:
         self._files = files
         self._memory = files.open()
         self._synced = synced
-        self.due: int | None = None
-        """When to write and sync, in the world's time; None: nothing waits."""
+        self._flush_at: int | None = None
+        """When what was noted is on the disk, in the world's time; None: nothing waits."""
+        self._overdue_at: int | None = None
+        """From when on the sync under way counts as one that failed."""
+        self._alive_at: int | None = None
+        """When to note that this run lives."""
 
     # Change
 
@@ -85,22 +94,28 @@ class Notes:
         """What the run before knew."""
         recalled = self._memory.recall()
         self._memory.changed = self._changed
+        self._alive_at = self._files.world.now + ALIVE
         return recalled
 
     def handle_timeout(self) -> None:
-        """Writes and syncs what is due."""
-        if self.due is not None and self._files.world.now >= self.due:
+        """Notes that the run lives, and writes and syncs what is due."""
+        now = self._files.world.now
+        if self._alive_at is not None and now >= self._alive_at:
+            self._alive_at = now + ALIVE
+            self._memory.touch()
+        if self._flush_at is not None and now >= self._flush_at:
             self._flush()
+        if self.is_failing:
+            self._synced()
 
     def die(self) -> None:
         """The run ends: before it has written what it noted, or before it has synced that, or just after."""
-        self._memory.touch()  # As each second.
         disk, how = self._files.disk, self._files.random.randrange(3)
         disk.loses_power = how == 1
         with suppress(PowerLost):
             if how:
                 self._memory.flush()
-        disk.loses_power, self.due = False, None
+        disk.loses_power, self._flush_at, self._alive_at = False, None, None
 
     def know_delegations(self) -> None:
         self._memory.know_delegations()
@@ -125,17 +140,25 @@ class Notes:
 
     @property
     def is_failing(self) -> bool:
-        return self._memory.fault is not None
+        is_overdue = self._overdue_at is not None and self._files.world.now >= self._overdue_at
+        return self._memory.fault is not None or is_overdue
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due, in the world's time."""
+        is_running = self._overdue_at is not None and self._files.world.now < self._overdue_at
+        return earliest(self._flush_at, self._alive_at, self._overdue_at if is_running else None)
 
     def _changed(self) -> None:
-        if self.due is not None:
+        if self._flush_at is not None:
             return
-        sync = self._files.sync_us
+        sync, now = self._files.sync_us, self._files.world.now
         if sync:
-            self.due = self._files.world.now + self._files.random.randint(sync // 2, 2 * sync)
+            self._flush_at = now + self._files.random.randint(sync // 2, 2 * sync)
+            self._overdue_at = now + OVERDUE
         else:
             self._flush()
 
     def _flush(self) -> None:
-        self.due = None if self._memory.flush() else self._files.world.now + SECOND
+        self._flush_at = None if self._memory.flush() else self._files.world.now + SECOND
+        self._overdue_at = None
         self._synced()

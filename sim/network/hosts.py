@@ -256,7 +256,7 @@ class NodeHost(Host):
         super().handle_timeout()
 
     def poll_timeout(self) -> int | None:
-        return earliest(super().poll_timeout(), self._notes.due)
+        return earliest(super().poll_timeout(), self._notes.poll_timeout())
 
     def kill(self, *, with_machine: bool = False) -> None:
         """Ends as a process does that is killed. `with_machine`: because that loses power."""

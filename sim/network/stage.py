@@ -45,6 +45,8 @@ class Stage:
         self._attacker = attacker
         self._heirs: dict[str, str] = {}
         """Who is to claim a subtree as soon as it has been taken back."""
+        self._full_since: dict[str, int] = {}
+        """When each node's disk was last filled."""
         self.messages = 0
 
     # Change
@@ -58,6 +60,7 @@ class Stage:
                 self._take_for_node(action)
             case (
                 actions.FillDisk()
+                | actions.Exhaust()
                 | actions.FailDisk()
                 | actions.MendDisk()
                 | actions.LosePower()
@@ -157,7 +160,8 @@ class Stage:
             return
         is_alive = self._fleet.is_alive(action.node)
         match action:
-            case actions.FillDisk():
+            case actions.FillDisk() | actions.Exhaust():
+                self._full_since[action.node] = self._world.now
                 host.files.disk.room = action.room
             case actions.FailDisk():
                 host.files.disk.error = errno.EIO
@@ -166,7 +170,7 @@ class Stage:
             case actions.LosePower() if is_alive:
                 self._crash(action.node, with_machine=True)
             case actions.Falter() if is_alive:
-                self._deliveries.bequeath(host)
+                self._deliveries.bequeath(host, self._full_since.get(action.node))
                 self._crash(action.node, with_machine=action.with_machine)
             case _:
                 pass

@@ -25,13 +25,20 @@ class Successions:
 
     # Change
 
-    def begin(self, topics: Iterable[str], applications: Iterable[Application]) -> None:
-        """The owner of some topics is about to die."""
+    def begin(
+        self, topics: Iterable[str], applications: Iterable[Application], known_before: int | None = None
+    ) -> None:
+        """The owner of some topics is about to die. `known_before`: since then its files may lack who made a
+        subscription, or came back to it; None: they lack nobody."""
         if self._is_disturbed:
             return
+        if known_before is not None:
+            applications = [application for application in applications if not application.expiry]
         interests = [i for application in applications for i in application.interests.values()]
         for topic in topics:
             whole = {i for i in interests if i.qos and not i.group and i.is_made and topic in i.since}
+            if known_before is not None:
+                whole = {i for i in whole if max(i.made_at or 0, i.since[topic]) < known_before}
             self._owed[topic] = self._owed.get(topic, whole) & whole
 
     def disturb(self) -> None:

@@ -186,6 +186,14 @@ def _whatever_the_disk_says(flush: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
+def _while_the_disk_works(touch: Callable[..., None]) -> Callable[..., None]:
+    def broken(self: NodeMemory) -> None:
+        if self.fault is None:
+            touch(self)
+
+    return broken
+
+
 def _by_the_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., NodeHost]:
     def broken(self: NodeHost, *, clock_step_us: int = 0, **wanted: Any) -> NodeHost:
         files, ahead_us = self.files, self.unix_offset_us + clock_step_us
@@ -378,6 +386,13 @@ CONTROL: Final = (
         delegating.Delegating,
         "_next_epoch",
         _by_the_clock_alone,
+    ),
+    Variant(
+        "a node does not note that it lives while its disk fails",
+        Invariant.NOTHING_LOST,
+        NodeMemory,
+        "touch",
+        _while_the_disk_works,
     ),
     Variant(
         "who is waited for is forgotten when a subtree moves",

@@ -67,7 +67,7 @@ def test_the_seeds_are_of_every_kind() -> None:
     assert kinds == {
         "Join", "Leave", "Part", "Heal", "Stop", "Continue", "Crash", "Restart", "Roam", "Subscribe",
         "Unsubscribe", "Publish", "Dismiss", "Move", "Depart", "SetWill", "Suspend", "Wake",
-        "Succeed", "Replay", "FillDisk", "FailDisk", "MendDisk", "LosePower", "Falter",
+        "Succeed", "Replay", "FillDisk", "Exhaust", "FailDisk", "MendDisk", "LosePower", "Falter",
         "Impersonate",
     }  # fmt: skip
     assert {plan.paths.loss for plan in plans} == {0.0, 0.01, 0.1, 0.3}

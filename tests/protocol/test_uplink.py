@@ -125,6 +125,19 @@ def test_a_challenge_of_the_root_is_met_at_once_and_only_once() -> None:
     assert len(child.core.cast) == before + 1
 
 
+def test_no_more_than_three_challenges_are_met_in_one_try() -> None:
+    """§4.1, §9: somebody who forges them has a joiner send no more."""
+    child = Child()
+    child.core.cast.clear()
+    for number in range(100):
+        child.hear(1_000 + number, pb.Challenge(token=b"forged %d" % number))
+    assert len(child.core.cast) == 3
+    child.run(1_100, 5 * timers.SECOND)
+    before = len(child.core.cast)
+    child.hear(5 * timers.SECOND, pb.Challenge(token=b"proof"))
+    assert [token for _, _, token in child.core.cast[before:]] == [b"proof"]
+
+
 def test_without_an_answer_it_asks_less_often_but_never_seldom() -> None:
     """Of its tries two in five are in vain where a fifth of all datagrams is lost, and a subtree waits."""
     child = Child()

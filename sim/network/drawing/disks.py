@@ -7,10 +7,12 @@ from dataclasses import replace
 from random import Random
 
 from hbroker.config import LeasePolicy
+from hbroker.protocol import timers
 
 from ..actions import (
     Action,
     Crash,
+    Exhaust,
     FailDisk,
     Falter,
     FillDisk,
@@ -97,16 +99,31 @@ def _falters(
     topics: tuple[str, ...],
     actions: list[Action],
 ) -> Iterator[Action]:
-    """One node dies and comes back, while its topics are published to."""
+    """One node dies and comes back, while its topics are published to. At times its disk has been full for
+    longer than a session lives without a word."""
     node, at = random.choice(nodes), _moment(random, actions)
-    yield Falter(at, node.name, random.random() < 0.5)
+    with_machine = random.random() < 0.5
+    publishers, subscribers = ([client for client in clients if client.startswith(kind)] for kind in "ps")
+    if random.random() < 0.3:
+        node = random.choice([some for some in nodes if _below(some, topics)])
+        with_machine, full_at = False, at
+        at += random.randrange(timers.IDLE_TIMEOUT, 2 * timers.IDLE_TIMEOUT)
+        yield Exhaust(full_at, node.name, random.choice((0, 10, 200)))
+        # There is something that it cannot write.
+        noted = f"{random.choice(_below(node, topics))}/unused"
+        yield Subscribe(full_at + SECOND, random.choice(subscribers), noted, 1)
+        yield MendDisk(at + random.randrange(1, 3 * SECOND), node.name)
+    yield Falter(at, node.name, with_machine)
     yield Restart(at + random.randrange(SECOND // 10, 3 * SECOND), node.name)
-    below = [topic for topic in topics if topic.startswith(f"{node.subtree}/") or not node.subtree]
-    publishers = [client for client in clients if client.startswith("p")]
+    below = _below(node, topics)
     for moment in range(at, at + MEANWHILE, SECOND // 4):
         if below:
             qos = random.choice((1, 2))
             yield Publish(moment, random.choice(publishers), random.choice(below), qos, 20)
+
+
+def _below(node: NodePlan, topics: tuple[str, ...]) -> list[str]:
+    return [topic for topic in topics if topic.startswith(f"{node.subtree}/") or not node.subtree]
 
 
 def _moment(random: Random, actions: list[Action]) -> int:
