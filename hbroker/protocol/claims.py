@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from hbroker.protocol.admission import STATUS_ROOT
-from hbroker.protocol.uplink import Means, Uplink, UplinkState
+from hbroker.protocol.means import Means
+from hbroker.protocol.uplink import Uplink, UplinkState
 
 __all__ = ["Claims"]
 

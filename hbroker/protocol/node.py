@@ -26,6 +26,7 @@ from hbroker.protocol.delegating import Delegating
 from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.means import Means
 from hbroker.protocol.notices import Ledger, Notice
 from hbroker.protocol.orders import Orders
 from hbroker.protocol.packets import Body, address_from, body_of
@@ -36,7 +37,6 @@ from hbroker.protocol.storage import AfterSync, Storage, Unstored
 from hbroker.protocol.subscribers import Subscribers, Subscription
 from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.takeover import Takeovers
-from hbroker.protocol.uplink import Means
 from hbroker.protocol.wills import Wills
 
 __all__ = ["Node"]

@@ -8,25 +8,19 @@ asks is in `joining`, what it holds in `tenure`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.agenda import earliest
-from hbroker.protocol.core import NodeCore
-from hbroker.protocol.custody import Custody
-from hbroker.protocol.delegating import Delegating
-from hbroker.protocol.gathering import Gathering
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
 from hbroker.protocol.joining import Joins
-from hbroker.protocol.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.jurisdiction import Grant
 from hbroker.protocol.machine import Machine
-from hbroker.protocol.notices import Joined, LeaseLost, Ledger, Left, NameTaken, PolicyLowered, Refused
+from hbroker.protocol.means import Means
+from hbroker.protocol.notices import Joined, LeaseLost, Left, NameTaken, PolicyLowered, Refused
 from hbroker.protocol.packets import (
     REQUEST_PADDING,
     Address,
@@ -39,13 +33,11 @@ from hbroker.protocol.packets import (
 from hbroker.protocol.proofs import invitation_credential, is_proof
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.records import Inheritance
-from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscribers import Subscription, subscription_from
-from hbroker.protocol.subscribing import Subscribing
 from hbroker.protocol.tenure import Tenure
 from hbroker.protocol.uplink_states import UPLINK, UplinkEvent, UplinkState
 
-__all__ = ["UPLINK", "Means", "Uplink", "UplinkEvent", "UplinkState"]
+__all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]
 
 GRANT_WAIT: Final = 2 * timers.SECOND
 """How long a parent that invited may take to grant."""
@@ -58,30 +50,6 @@ COVERED_WAIT: Final = timers.SECOND
 REFUSED_WAIT: Final = 4
 """A refusal is like this many tries without an answer: the next is far off."""
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What all claims of one node work with.
-
-    `root`: where to join. `address`, `incarnation`: this node's. `hang_up(link)`: closes a link to a parent
-    unless another claim has it.
-    """
-
-    settings: NodeSettings
-    root: Address
-    address: Address
-    incarnation: int
-    core: NodeCore
-    jurisdiction: Jurisdiction
-    subscribing: Subscribing
-    gathering: Gathering
-    custody: Custody
-    delegating: Delegating
-    ledger: Ledger
-    after_sync: AfterSync
-    random: Random
-    hang_up: Callable[[int], None]
 
 
 class Uplink:

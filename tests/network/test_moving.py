@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import pairwise
 
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import handover, timers
-from hbroker.protocol.notices import LeaseLost, PolicyLowered, Refused
+from hbroker.protocol import timers
+from hbroker.protocol.notices import PolicyLowered, Refused
 from hbroker.protocol.outcome import Published
 from hbroker.protocol.terms import SessionTerms, session_id
 from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost
 from hbroker.sim.network.invariants import Ownership, Violation
-from tests.defects.variants import COPYING, Variant
 from tests.network.networks import Tree
 
 MILLISECOND = timers.SECOND // 1_000
@@ -497,117 +495,3 @@ def test_what_a_restarted_node_cut_out_of_an_inner_subtree_does_not_move_with_th
         assert not (inmost.owns("a/c/b/d/t") and outer.owns("a/c/b/d/t"))
     assert outer.holds("a/c/b")
     assert inmost.owns("a/c/b/d/t")
-
-
-class Waiting:
-    """A session that is away, for which much waits at `kitchen`, and which comes back for a while in the
-    middle of a move."""
-
-    TOPIC = "home/kitchen/oven"
-
-    def __init__(self, seed: int, faults: Faults) -> None:
-        self.tree = tree = Tree.grow(seed, ["home", "home/kitchen", "home/bedroom"], faults)
-        self.world = tree.world
-        self.publisher = tree.client("publisher")
-        self.came: list[int] = []
-        self.sent = 0
-        self.client = self._connect()
-        self._leave()
-        self.publish(1_500)
-        self.world.run_until(lambda: self.acknowledged == self.sent)
-
-    @property
-    def acknowledged(self) -> int:
-        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.outcomes)
-
-    def publish(self, messages: int) -> None:
-        for _ in range(messages):
-            self.sent += 1
-            self.publisher.publish(self.TOPIC, b"%d " % self.sent + bytes(500), qos=2)
-
-    def come_and_go(self, stays: int) -> None:
-        """It reads for so many microseconds."""
-        self.client = self._connect()
-        self.world.run(stays)
-        self._leave()
-
-    def read(self) -> None:
-        """It has all, each once and in order."""
-        self.client = self._connect()
-        self.world.run_until(lambda: len(self.client.messages) + len(self.came) >= self.sent)
-        self.world.run(timers.SECOND)
-        self._leave()
-        assert self.came == list(range(1, self.sent + 1))
-
-    def _connect(self) -> ClientHost:
-        client = self.tree.client(terms=TERMS)
-        client.subscribe("home/#", qos=2)
-        self.world.run_until(lambda: bool(client.outcomes))
-        return client
-
-    def _leave(self) -> None:
-        self.client.leave()
-        self.world.run(timers.SECOND // 2)
-        self.came += [int(message.payload.split()[0]) for message in self.client.messages]
-        self.client.kill()
-
-
-def test_what_waits_is_copied_while_it_is_served_and_only_what_came_since_afterwards() -> None:
-    waiting = Waiting(31, Faults(delay_us=1_000))
-    world, tree = waiting.world, waiting.tree
-    kitchen = tree.nodes["home/kitchen"]
-    tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
-    while kitchen.owns(waiting.TOPIC):
-        waiting.publish(1)
-        world.run(MILLISECOND)
-    since = waiting.sent - 1_500
-    counters = kitchen.engine.counters()
-    assert since > 20
-    assert counters["handover_copied"] >= 1_500 + since // 2
-    assert counters["handover_rest"] < since // 2
-    world.run_until(lambda: tree.nodes["home"].owns(waiting.TOPIC))
-    waiting.read()
-
-
-def move_with_a_visit(seed: int) -> None:
-    """Messages come while what waits is copied, and the session answers some of them."""
-    waiting = Waiting(seed, LOSSY if seed % 2 else Faults(delay_us=1_000))
-    kitchen = waiting.tree.nodes["home/kitchen"]
-    waiting.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
-    waiting.publish(100)
-    waiting.come_and_go((3 + 20 * seed) * MILLISECOND)
-    waiting.publish(100)
-    waiting.world.run_until(lambda: not kitchen.owns(waiting.TOPIC))
-    waiting.read()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_answered_while_it_is_copied_comes_to_nobody_again(seed: int) -> None:
-    move_with_a_visit(seed)
-
-
-@pytest.mark.parametrize("variant", COPYING, ids=lambda variant: variant.name)
-def test_defects_of_the_copying_are_found(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*variant.patch())
-    found = 0
-    for seed in range(4):
-        with suppress(AssertionError, TimeoutError):
-            move_with_a_visit(seed)
-            continue
-        found += 1
-    assert found
-
-
-def test_a_lease_is_renewed_while_its_subtree_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = Waiting(33, Faults(delay_us=1_000))
-    kitchen = waiting.tree.nodes["home/kitchen"]
-    monkeypatch.setattr(handover, "PACKETS_A_TURN", 1)
-    monkeypatch.setattr(handover, "PAUSE", 2 * timers.LEASE // 1_500)
-    waiting.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
-    began = waiting.world.now
-    while kitchen.owns(waiting.TOPIC):
-        waiting.publish(1)
-        waiting.world.run(timers.SECOND)
-    assert waiting.world.now - began > 3 * timers.LEASE // 2
-    assert not any(isinstance(notice, LeaseLost) for notice in kitchen.notices)
-    waiting.read()

@@ -34,6 +34,8 @@ def test_an_address_has_so_many_sessions_and_others_have_theirs() -> None:
         opened.enter_context(closing(Peer(node, random, OTHER))).await_answer()
         for peer in peers[: len(late)]:
             peer.leave()
+        # They ask once.
+        until(lambda: sessions(node) == before + 1 - len(late), "the places of those who left", PATIENCE)
         for peer in late:
             peer.await_answer()
         until(lambda: sessions(node) == before + 1, "as many as before, and the other", PATIENCE)
