@@ -37,7 +37,7 @@ pub struct Parcel {
     pub docket: Docket,
     /// From then on it is worth nothing; `Micros::MAX`: it never expires.
     pub expires: Micros,
-    /// Its session took it as its so-manieth message, from 1: those that a session has ascend. 0: none has.
+    /// Its place in the order in which its session accepted messages, from 1; 0: no session has accepted it yet.
     pub number: u64,
 }
 
