@@ -19,6 +19,7 @@ from tests.fuzz.packets import script
 from tests.interop.clients import PATIENCE_S
 from tests.interop.house import House, house_up
 from tests.interop.peer import Peer, connected
+from tests.memory import own_bytes
 from tests.product.network import hbroker
 from tests.waiting import until
 
@@ -84,10 +85,10 @@ def scripts(seed: int, captures: Sequence[Sequence[bytes]], packets: int) -> Ite
         yield one
 
 
-def resident(house: House) -> dict[str, int]:
+def memory(house: House) -> dict[str, int]:
     """Bytes of each process, when the strangers are gone and their sessions too."""
     until(lambda: not _strangers(house), "no stranger has a session", PATIENCE_S, glance_s=0.5)
-    return {name: process.memory_info().rss for name, process in house.processes().items()}
+    return {name: own_bytes(process.pid) for name, process in house.processes().items()}
 
 
 @pytest.mark.timeout(1_800)
@@ -102,9 +103,9 @@ def test_broken_captures(house: House, captures: list[list[bytes]], is_long: boo
         Beside(publisher, subscriber) as beside,
     ):
         attacks = [assail(address, scripts(1, captures, half), HANG_S)]
-        then = resident(house)
+        then = memory(house)
         attacks.append(assail(address, scripts(2, captures, half), HANG_S))
-        growth = {name: size - then[name] for name, size in resident(house).items()}
+        growth = {name: size - then[name] for name, size in memory(house).items()}
         _tell(attacks, then, growth, beside)
         beside.await_all()
     assert house.processes() == before, "nothing has ended"

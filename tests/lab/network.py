@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import select
 import signal
 import subprocess
@@ -190,12 +189,6 @@ class Network:
 def until(condition: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
     """Waits until something is so that takes whole files or programs to find out."""
     waiting.until(condition, what, within_s, glance_s=_GLANCE_S)
-
-
-def resident_bytes(program: Program) -> int:
-    """Memory that a program has in RAM."""
-    pages = Path(f"/proc/{program.process.pid}/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _client(module: str, name: str, journal: Path, flags: Sequence[str]) -> list[str]:

@@ -10,7 +10,8 @@ import pytest
 
 from hbroker.sim.lab import Lab
 from hbroker.sim.network import Faults
-from tests.lab.network import Network, Program, resident_bytes
+from tests.lab.network import Network, Program
+from tests.memory import own_bytes
 
 MIB = 1 << 20
 MOST_GROWTH = 32 * MIB
@@ -39,8 +40,8 @@ def test_a_large_payload_is_whole_and_costs_its_owner_little(
 
 def growth_until_ended(owner: Program, publisher: Program) -> int:
     """By how many bytes an owner's memory grew while a publisher ran."""
-    before = most = resident_bytes(owner)
+    before = most = own_bytes(owner.process.pid)
     while publisher.process.poll() is None:
-        most = max(most, resident_bytes(owner))
+        most = max(most, own_bytes(owner.process.pid))
         time.sleep(0.05)  # from one sample of its memory to the next
     return most - before

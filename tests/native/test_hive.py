@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from random import Random
 
-import psutil
 import pytest
 
 from hbroker._native import Config, Hive, NativeError
 from hbroker.protocol.outcome import Published, Subscribed, TakenOver
+from tests.memory import own_bytes
 from tests.native.hives import gateway_up
 from tests.product.node import Node, node_up
 
@@ -129,14 +129,14 @@ def test_a_session_has_one_member(node: Node) -> None:
 
 def test_an_idle_member_is_small() -> None:
     members = 5_000
-    random, process = Random(1), psutil.Process()
+    random = Random(1)
     config = Config(node=False, session=1, incarnation=2, token_keys=[bytes(16)], seed=4)
     hive = Hive(config, ("127.0.0.1", 0))
     try:
-        before = process.memory_info().rss
+        before = own_bytes()
         for _ in range(members):
             hive.open_member(random.getrandbits(63), persistent=True, incarnation=random.getrandbits(63))
-        each = (process.memory_info().rss - before) / members
+        each = (own_bytes() - before) / members
     finally:
         hive.shutdown()
     assert each < 4 * KIB, f"{each:.0f} bytes"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import psutil
 
 from hbroker._proto import packet_pb2 as pb
+from tests.memory import own_bytes
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker, tree
 
 MIB = 1 << 20
@@ -33,9 +34,9 @@ class Node:
     def pid(self) -> int:
         return int(self._process.pid)
 
-    def rss(self) -> int:
+    def own_bytes(self) -> int:
         """Bytes of memory that it holds."""
-        return int(self._process.memory_info().rss)
+        return own_bytes(self.pid)
 
     def status(self) -> dict[str, object]:
         """Its part of `hbroker tree --json`."""

@@ -35,11 +35,11 @@ def test_a_million_hostile_datagrams_change_nothing() -> None:
     packets = corpus(random)
     with node_up() as node:
         flood(node, random, packets, 10 * BATCH)
-        before, memory = counts(node), node.rss()
+        before, memory = counts(node), node.own_bytes()
         with Witness(node.root) as witness:
             malformed = flood(node, random, packets, DATAGRAMS)
             witness.await_published(10)
-        after, grown = counts(node), node.rss() - memory
+        after, grown = counts(node), node.own_bytes() - memory
         witness.verify()
         assert grown < TOLERANCE
         assert after["drops"]["malformed"] - before["drops"].get("malformed", 0) == malformed

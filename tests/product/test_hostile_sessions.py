@@ -138,7 +138,7 @@ def test_a_hostile_session_harms_nobody_else(attack: Callable[[Peer], None]) -> 
     random = Random(3)
     with node_up() as node:
         serves_newcomers(node)
-        memory = node.rss()
+        memory = node.own_bytes()
         with Witness(node.root) as witness, closing(Stranger(node)) as asking:
             for peer in peers(node, random):
                 for _ in range(ROUNDS // PEERS):
@@ -149,7 +149,7 @@ def test_a_hostile_session_harms_nobody_else(attack: Callable[[Peer], None]) -> 
             witness.await_published(10)
         witness.verify()
         serves_newcomers(node)
-        assert node.rss() - memory < TOLERANCE
+        assert node.own_bytes() - memory < TOLERANCE
         assert all(count > 0 for count in node.drops().values())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import random
 
-import psutil
 import pytest
 
 from hbroker import errors, sync
+from tests.memory import own_bytes
 from tests.product.network import PATIENCE
 from tests.product.node import MIB, node_up
 
@@ -27,7 +27,7 @@ def test_it_reaches_two_subscribers_whole_and_leaves_nothing_at_the_node(qos: in
         other.subscribe("camera/#", qos=qos) as second,
     ):
         publisher.publish("camera/1", b"small", qos=qos, timeout=PATIENCE)
-        before = node.rss()
+        before = node.own_bytes()
         publisher.publish("camera/1", payload, qos=qos, timeout=PATIENCE)
         publisher.publish("camera/1", b"small again", qos=qos, timeout=PATIENCE)
         for messages in (first, second):
@@ -37,19 +37,18 @@ def test_it_reaches_two_subscribers_whole_and_leaves_nothing_at_the_node(qos: in
             assert large is not None
             assert hashlib.sha256(large.payload).digest() == hashlib.sha256(payload).digest()
             assert large.topic == "camera/1"
-        assert node.rss() - before < 32 * MIB
+        assert node.own_bytes() - before < 32 * MIB
 
 
 def test_it_is_not_copied_by_its_publisher() -> None:
     payload = bytes(64 * MIB)
     with node_up() as node, sync.connect(node.root) as publisher:
         publisher.publish("camera/1", b"small", qos=1, timeout=PATIENCE)
-        process = psutil.Process()
-        before = process.memory_info().rss
+        before = own_bytes()
         publisher.try_publish("camera/1", payload, qos=1)
         most = before
         while not publisher.drain(0.02):
-            most = max(most, process.memory_info().rss)
+            most = max(most, own_bytes())
         assert publisher.counters()["messages_out"] > 50_000
         assert most - before < 24 * MIB
 

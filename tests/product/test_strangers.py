@@ -18,9 +18,9 @@ def test_ten_thousand_addresses_get_little_and_cost_nothing() -> None:
     random = Random(7)
     with node_up() as node:
         contacts(node, random, 0, AT_ONCE)
-        sessions, memory = node.status()["sessions"], node.rss()
+        sessions, memory = node.status()["sessions"], node.own_bytes()
         answered = sum(contacts(node, random, i, AT_ONCE) for i in range(0, ADDRESSES, AT_ONCE))
-        grown = node.rss() - memory
+        grown = node.own_bytes() - memory
         assert answered > ADDRESSES / 2
         assert grown < FLAT
         assert node.status()["sessions"] == sessions

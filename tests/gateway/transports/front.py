@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import yaml
 
 from tests.gateway_native import wire
+from tests.memory import own_bytes
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker
 from tests.product.node import node_up
 from tests.waiting import until
@@ -111,9 +111,9 @@ class Front:
         done = subprocess.run(command, capture_output=True, check=True, env=environment(), cwd=PROJECT)
         return {client["client"]: client for client in json.loads(done.stdout)["clients"]}
 
-    def rss(self) -> int:
+    def own_bytes(self) -> int:
         """Bytes of memory that it holds."""
-        return int(psutil.Process(self._process.pid).memory_info().rss)
+        return own_bytes(self._process.pid)
 
     def close(self) -> None:
         """Ends it; it ends in order."""

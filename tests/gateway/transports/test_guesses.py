@@ -119,7 +119,7 @@ def test_a_guesser_keeps_nobody_out(front: Front, kind: str, source: str) -> Non
 def test_ten_thousand_guesses_a_second(in_long_form: None, front: Front, kind: str, source: str) -> None:
     """Nobody waits for long, and the gateway needs no more than 32 MiB for it."""
     assert log_in(front, "known", HOME) == 0
-    before = most = front.rss()
+    before = most = front.own_bytes()
     with guessing(front, kind, RATE) as guesser:
         waits: list[float] = []
         began = time.monotonic()
@@ -129,7 +129,7 @@ def test_ten_thousand_guesses_a_second(in_long_form: None, front: Front, kind: s
                 asked = time.monotonic()
                 log_in_at_last(front, f"stranger{len(waits)}", source)
                 waits.append(time.monotonic() - asked)
-            most = max(most, front.rss())
+            most = max(most, front.own_bytes())
         rate = guesser.told["guesses"] / (time.monotonic() - began)
         print(f"{kind}: {rate:.0f} guesses a second, {(most - before) / 2**20:.1f} MiB more,", end=" ")
         print(f"strangers wait {max(waits):.2f} s at most; answers: {guesser.told['codes']}")

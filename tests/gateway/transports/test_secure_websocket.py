@@ -89,13 +89,13 @@ def test_text_is_refused(dial: Callable[..., Framed], name: str) -> None:
 
 def test_a_stranger_s_frame_is_not_kept(front: Front, dial: Callable[..., Framed], name: str) -> None:
     """Before CONNECT a gateway holds 64 KiB of a client, in one frame as in many."""
-    before = front.rss()
+    before = front.own_bytes()
     framed = dial()
     head = frame(b"", declares=200 * MIB)
     framed.below.sendall(head)
     with pytest.raises(OSError, match=r"reset|EOF|Broken pipe|closed"):
         flood(framed.below, bytes(MIB), 64 * MIB)
-    assert front.rss() - before < 8 * MIB
+    assert front.own_bytes() - before < 8 * MIB
     client = Client(dial())
     client.open(name)
     client.send(publish("public/large", bytes(2 * MIB)) + PINGREQ)

@@ -22,14 +22,14 @@ def stalled(front: Front, authority: Authority) -> Iterator[Sequence[socket.sock
     """Three hundred handshakes that go no further, each at its own point, beside all tests here. The memory
     is that of what they sent."""
     hello = _client_hello(authority)
-    before = front.rss()
+    before = front.own_bytes()
     with ExitStack() as stack:
         connections = [stack.enter_context(front.connect("tls")) for _ in range(300)]
         for number, connection in enumerate(connections):
             connection.sendall(hello[: number * 7 % len(hello)])
         with Client(front.secure("tls", authority.context())) as client:
             client.open("beside-the-stalled")
-        assert front.rss() - before < 16 * MIB
+        assert front.own_bytes() - before < 16 * MIB
         yield connections
 
 
@@ -217,14 +217,14 @@ def test_a_handshake_that_stalls_is_given_up(stalled: Sequence[socket.socket]) -
 
 def test_a_handshake_without_end_is_refused(front: Front) -> None:
     """A record says handshake, and the message in it that it has 16 MB: nobody waits for them."""
-    before = front.rss()
+    before = front.own_bytes()
     with front.connect("tls") as connection:
         endless = b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff" + bytes(0x4000 - 4)
         more = b"\x16\x03\x01\x40\x00" + bytes(0x4000)
         connection.sendall(endless)
         with pytest.raises(OSError, match=r"reset|Broken pipe"):
             flood(connection, more, 64 * MIB)
-    assert front.rss() - before < 4 * MIB
+    assert front.own_bytes() - before < 4 * MIB
 
 
 def _client_hello(authority: Authority) -> bytes:
