@@ -167,7 +167,8 @@ class Subscribing:
                 self._expect(now, subscription)
 
     def prepare(self, subscription: Subscription) -> None:
-        """Makes a subscription that is being handed over, and its session. Its client is not told yet."""
+        """Makes a subscription that is being handed over, and its session. Its client is not told yet. A
+        restored one stays unconfirmed: the handover may not come, and its client may have ended it."""
         known = self._subscribers.get(subscription.session, subscription.key)
         self._make(replace(subscription, is_prepared=known is None or known.is_prepared))
 
@@ -184,7 +185,9 @@ class Subscribing:
             known = self._subscribers.get(subscription.session, subscription.key)
             if known is None:
                 self._make(subscription)
-            elif known.is_prepared:
+                continue
+            self._unconfirmed.cancel((subscription.session, subscription.key))
+            if known.is_prepared:
                 self._subscribers.add(replace(known, is_prepared=False))
         self._announcements.add(subscriptions, subtree)
 
@@ -343,6 +346,7 @@ class Subscribing:
         if not has_room or not self._sessions.renew(session, request):
             ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
             return
+        self._unconfirmed.cancel((session.id, key))
         self._add(
             Subscription(
                 session.id,
@@ -400,7 +404,6 @@ class Subscribing:
         self._unconfirmed.set((subscription.session, subscription.key), now + timers.IDLE_TIMEOUT)
 
     def _add(self, subscription: Subscription) -> None:
-        self._unconfirmed.cancel((subscription.session, subscription.key))
         self._watch(subscription, False)
         self._put(subscription)
 

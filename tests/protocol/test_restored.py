@@ -1,0 +1,71 @@
+"""Subscriptions of a node's last run (docs/protocol.md §5.8), and what handovers make of them (§5.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import NodeSettings
+from hbroker.protocol import timers
+from hbroker.protocol.inquiry import Inquiry
+from hbroker.protocol.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.notices import Ledger
+from hbroker.protocol.storage import AfterSync, Unstored
+from hbroker.protocol.subscribers import Subscription
+from hbroker.protocol.subscribing import Subscribing
+from tests.protocol.sole_node import HERE, HOME, ScriptedCore
+
+SUBSCRIPTION = Subscription(7, HERE, "home/#", 1)
+HANDED_OVER = Subscription(7, HERE, "home/#", 2)
+
+
+@pytest.fixture
+def restarted() -> Subscribing:
+    """A node's subscriptions at its second run, at 0. Its client has a link to it again."""
+    core = ScriptedCore()
+    jurisdiction = Jurisdiction(core)
+    jurisdiction.hold(Grant("home", 1, None, True, None))
+    subscribing = Subscribing(
+        NodeSettings("kitchen", "home", HOME),
+        HOME,
+        core,
+        jurisdiction,
+        Ledger(),
+        AfterSync(Unstored()),
+        watch=lambda subscription, ended: None,
+        clock=lambda: 0,
+    )
+    subscribing.restore(0, [SUBSCRIPTION])
+    subscribing.handle_link_up(1, SUBSCRIPTION.session)
+    return subscribing
+
+
+def held(subscribing: Subscribing) -> list[int]:
+    """The QoS of what is held, once everyone has had the time to confirm."""
+    subscribing.handle_timeout(timers.IDLE_TIMEOUT)
+    return [subscription.qos for subscription in subscribing.subscribers]
+
+
+def test_what_nobody_confirms_ends(restarted: Subscribing) -> None:
+    restarted.handle_timeout(timers.IDLE_TIMEOUT - 1)
+    assert len(restarted.subscribers) == 1
+    assert held(restarted) == []
+
+
+def test_a_handover_that_does_not_come_confirms_nothing(restarted: Subscribing) -> None:
+    restarted.prepare(HANDED_OVER)
+    restarted.withdraw(HANDED_OVER.session, HANDED_OVER.key)
+    assert len(restarted.subscribers) == 1, "it was here before"
+    assert held(restarted) == []
+
+
+def test_a_handover_confirms(restarted: Subscribing) -> None:
+    restarted.prepare(HANDED_OVER)
+    restarted.take_over("home", [HANDED_OVER])
+    assert held(restarted) == [2]
+
+
+def test_its_client_confirms(restarted: Subscribing) -> None:
+    request = pb.Subscribe(request=1, filter=SUBSCRIPTION.filter, qos=pb.QOS_AT_LEAST_ONCE)
+    restarted.handle_subscribe(Inquiry(HERE, session_link=1), request)
+    assert held(restarted) == [1]
