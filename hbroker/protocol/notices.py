@@ -22,6 +22,7 @@ __all__ = [
     "PolicyLowered",
     "Refused",
     "TookBack",
+    "Unproved",
 ]
 
 MOST_NOTICES: Final = 10_000
@@ -45,6 +46,14 @@ class Refused:
     holder: str
     final: bool
     """This node will not try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """An answer to a JOIN proves no join key, or another (§5.5): the key of this node or of the one that was
+    asked is missing or wrong, or somebody else has answered. This node asks again."""
+
+    subtree: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,7 @@ class TookBack:
 Notice: TypeAlias = (
     Joined
     | Refused
+    | Unproved
     | NameTaken
     | LeaseLost
     | PolicyLowered

@@ -3,7 +3,7 @@
 It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When
 the link is lost it serves on while the lease lasts and asks again, the parent first and then the root,
 because the parent may have gone for good. A parent that is no longer one names the new one (§5.4). What it
-asks is in `joining`, what it holds in `tenure`.
+asks is in `joining`, how it asks the root in `asking`, what it holds in `tenure`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,14 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.agenda import earliest
+from hbroker.protocol.asking import Asking
 from hbroker.protocol.handover import Giving, GivingState, Taking, TakingState
 from hbroker.protocol.joining import Joins
 from hbroker.protocol.jurisdiction import Grant
 from hbroker.protocol.machine import Machine
 from hbroker.protocol.means import Means
-from hbroker.protocol.notices import Joined, LeaseLost, Left, NameTaken, PolicyLowered, Refused
-from hbroker.protocol.packets import (
-    REQUEST_PADDING,
-    Address,
-    Cut,
-    Reason,
-    address_from,
-    cut_from,
-    pack,
-)
-from hbroker.protocol.proofs import invitation_credential, is_proof
+from hbroker.protocol.notices import Joined, LeaseLost, Left, NameTaken, PolicyLowered, Refused, Unproved
+from hbroker.protocol.packets import Address, Cut, Reason, address_from, cut_from, pack
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.records import Inheritance
 from hbroker.protocol.subscribers import Subscription, subscription_from
@@ -43,12 +35,10 @@ GRANT_WAIT: Final = 2 * timers.SECOND
 """How long a parent that invited may take to grant."""
 LEAVE_WAIT: Final = 3 * timers.SECOND
 """How long a parent that takes a subtree back may be silent."""
-MOST_CHALLENGES: Final = 3
-"""Challenges that are obeyed in one try (§9)."""
 COVERED_WAIT: Final = timers.SECOND
 """How often a claim that lies within what this node holds anyway sees whether it still does."""
 REFUSED_WAIT: Final = 4
-"""A refusal is like this many tries without an answer: the next is far off."""
+"""A refusal, or an answer that proves nothing, is like this many tries without one: the next is far off."""
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
 
 
@@ -66,16 +56,12 @@ class Uplink:
         self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
         self._parent: Address | None = None
         self._parent_name = ""
-        self._token = b""
-        self._challenges = 0
-        """Obeyed in this try."""
-        self._nonce = 0
-        """The root's: what it wants the join key proved over."""
         self._link: int | None = None
         self._former: int | None = None
         """The link to the parent before, until the new one grants."""
         self._tenure = Tenure(subtree, means.jurisdiction)
         self._joins = Joins(subtree, means.settings, means.address, means.incarnation, means.random)
+        self._asking = Asking(means, self._joins, self._tenure)
         self._attempt = 0
         self._retry_at: int | None = None
         self._renew_at: int | None = None
@@ -97,17 +83,9 @@ class Uplink:
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """The root wants proof of this address: the request goes again, with it."""
-        asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
-        if (
-            source == self._means.root
-            and asking
-            and self._joins.are_waiting
-            and challenge.token != self._token
-            and self._challenges < MOST_CHALLENGES
-        ):
-            self._challenges += 1
-            self._token = challenge.token
-            self._send_to_root(now)
+        asks = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
+        if source == self._means.root and asks:
+            self._asking.obey(now, challenge.token)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
         """Whether it answers a JOIN of this machine.
@@ -119,8 +97,8 @@ class Uplink:
             return self._is_from_parent(link, ack) and self._follow(now, ack)
         if not self._joins.is_open(ack.request) or ack.subtree != self.subtree:
             return False
-        if link is None and not self._is_proved(ack):
-            self._doubt(now, ack)
+        if link is None and not self._asking.is_proved(ack):
+            self._doubt(now)
             return True
         sent = self._joins.answered(ack.request)
         assert sent is not None
@@ -266,21 +244,16 @@ class Uplink:
     # Asking
 
     def _ask_root(self, now: int) -> None:
-        self._challenges = 0
-        self._send_to_root(now)
+        self._asking.begin(now)
         self._again_after(now, timers.retry_after(self._attempt, self._means.random, timers.SEARCH_MOST))
 
-    def _send_to_root(self, now: int) -> None:
-        packet = self._join(now, self._nonce)
-        self._core.send_to(self._means.root, packet, self._token, REQUEST_PADDING)
-
     def _ask_parent(self, now: int, parent: Address) -> None:
-        self._link = self._core.connect(parent, self._token)
+        self._link = self._core.connect(parent, self._asking.token)
         self._core.send(self._link, self._join(now))
         self._again_after(now, GRANT_WAIT)
 
-    def _join(self, now: int, nonce: int = 0) -> bytes:
-        return self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced, nonce=nonce)
+    def _join(self, now: int) -> bytes:
+        return self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced)
 
     def _renew_leaving(self, now: int) -> None:
         giving, link = self._giving, self._link
@@ -332,24 +305,19 @@ class Uplink:
 
     # Answers
 
-    def _is_proved(self, ack: pb.JoinAck) -> bool:
-        """§5.5: whether an answer from outside of sessions comes from a node with the network's join key."""
-        key = self._settings.join_key
-        return not key or is_proof(invitation_credential(key, ack), ack.credential)
-
-    def _doubt(self, now: int, ack: pb.JoinAck) -> None:
-        """An answer that proves no key, or another: it ends nothing that is held, and begins nothing. Who
-        holds nothing yet says why it does not join: the key of either is missing, or wrong."""
+    def _doubt(self, now: int) -> None:
+        """An answer that proves no key, or another. Anybody may have sent it: it ends nothing and begins
+        nothing, and the answer that proves the key counts still. But the key of either node may be missing
+        or wrong: who holds nothing yet says so, and takes its time until the next try."""
         self._ledger.drop("unauthenticated")
-        if self._machine.state is UplinkState.AWAIT_INVITATION:
-            self._joins.answered(ack.request)
-            unproved = pb.JoinAck(reason=Reason.REASON_NOT_AUTHORIZED, node=ack.node, subtree=self.subtree)
-            self._refused(now, unproved)
+        if self._machine.state is UplinkState.AWAIT_INVITATION and self._asking.doubt():
+            self._ledger.note(Unproved(self.subtree))
+            self._attempt = max(self._attempt, REFUSED_WAIT)
+            self._again_after(now, timers.retry_after(self._attempt, self._means.random))
 
     def _prove(self, now: int, nonce: int) -> None:
         """The root wants the key proved over this nonce: the JOIN goes again, with that."""
-        if nonce != self._nonce:
-            self._nonce = nonce
+        if self._asking.learn(nonce):
             self._ask_root(now)
 
     def _invited(self, now: int, ack: pb.JoinAck) -> None:
@@ -358,7 +326,7 @@ class Uplink:
             self._ledger.drop("unexpected_packet")
             return
         self._machine.handle(UplinkEvent.INVITED)
-        self._parent, self._token = parent, ack.token
+        self._parent, self._asking.token = parent, ack.token
         self._joins.forget()
         self._ask_parent(now, parent)
 
@@ -373,7 +341,7 @@ class Uplink:
             self._ledger.drop("unexpected_packet")
             return
         self._attempt = 0
-        self._parent_name, self._token = ack.node, ack.token
+        self._parent_name, self._asking.token = ack.node, ack.token
         self._leave_former(link)
         renewal = self._tenure.renew(sent_at, ack)
         if renewal.is_fenced_now and self._settings.policy is LeasePolicy.SERVE:
@@ -424,7 +392,7 @@ class Uplink:
         if holder is None or holder[2] == self._means.address or not self._machine.accepts(_REPARENTED):
             return False
         self._machine.handle(_REPARENTED)
-        self._former, self._attempt, self._token = self._link, 0, b""
+        self._former, self._attempt, self._asking.token = self._link, 0, b""
         self._parent = holder[2]
         self._joins.forget()
         self._ask_parent(now, self._parent)

@@ -23,7 +23,15 @@ from hbroker._native import Config, Endpoint
 from hbroker.config import Address, NodeSettings, format_address
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import ChildJoined, LeaseLost, NameTaken, Notice, PolicyLowered, Refused
+from hbroker.protocol.notices import (
+    ChildJoined,
+    LeaseLost,
+    NameTaken,
+    Notice,
+    PolicyLowered,
+    Refused,
+    Unproved,
+)
 from hbroker.protocol.packets import reason_name
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
@@ -215,8 +223,10 @@ class _Process:
             told["address"] = format_address(notice.address)
         if isinstance(notice, NameTaken):
             told["advice"] = "it claims nothing until the other has left: give one of the two another name"
+        if isinstance(notice, Unproved):
+            told["advice"] = "see that both nodes have the network's join key; this one goes on asking"
         event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
-        if isinstance(notice, Refused | NameTaken | LeaseLost | PolicyLowered):
+        if isinstance(notice, Refused | Unproved | NameTaken | LeaseLost | PolicyLowered):
             self._log.warning(event, **told)
         else:
             self._log.info(event, **told)

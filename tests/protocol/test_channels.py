@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,10 +11,10 @@ from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.channels import Channels
-from hbroker.protocol.notices import LeaseLost, Ledger
+from hbroker.protocol.notices import LeaseLost, Ledger, Unproved
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
 from hbroker.protocol.proofs import NONCE_PERIOD, Nonces
-from tests.protocol.fake_network import Conversation
+from tests.protocol.fake_network import DELAY, Conversation
 from tests.protocol.fakes import FakeCore
 from tests.protocol.world import Running, World
 
@@ -250,6 +250,68 @@ def test_who_has_no_key_is_no_parent() -> None:
         house.child.node.handle_event(house.world.network.now, event)
     assert house.drops(house.child) == {"unauthenticated": 3}
     assert house.world.owners("a/x") == ["child"]
+
+
+FORGED = [
+    Reason.REASON_SUCCESS,
+    Reason.REASON_OVERLAP,
+    Reason.REASON_NOT_AUTHORIZED,
+    Reason.REASON_PROTOCOL_ERROR,
+]
+
+
+def forge(running: Running, reason: Reason = Reason.REASON_NOT_AUTHORIZED) -> None:
+    """Somebody who reads the JOIN on its way answers it, without the key."""
+    for uplink in running.node.claims:
+        for request in list(cast(Any, uplink)._joins._sent):
+            ack = pb.JoinAck(request=request, subtree=uplink.subtree, node="evil", reason=reason)
+            ack.address.CopyFrom(address_of(STRANGER))
+            event = ControlEvent(None, running.settings.root or STRANGER, pack(ack), False)
+            running.node.handle_event(running.core.network.now, event)
+
+
+@pytest.mark.parametrize("reason", FORGED)
+def test_a_forged_answer_neither_ends_a_join_nor_delays_it(reason: Reason) -> None:
+    """It comes before the true one to each JOIN."""
+    house = House()
+    late = house.world.start_node("late", "b", join_key=KEY)
+    for _ in range(500):
+        forge(late, reason)
+        house.world.advance(DELAY[0] / timers.SECOND)
+    assert house.world.owners("b/x") == ["late"]
+    assert house.drops(late)["unauthenticated"] >= 2, "one for each of its claims at the least"
+
+
+def test_forged_answers_put_the_next_try_off_once() -> None:
+    """However many come: or else the one who forges them chooses when a node may join."""
+    house = House()
+    late = house.world.start_node("late", "b", join_key=KEY)
+    root, own = house.root.settings.listen, late.settings.listen
+    house.world.network.part(root, own)
+    for _ in range(8):
+        forge(late)
+        house.world.advance(0.5)
+    house.world.network.heal()
+    for _ in range(8):
+        forge(late)
+        house.world.advance(0.5)
+    assert house.world.owners("b/x") == ["late"]
+
+
+def test_who_has_another_key_says_so_and_asks_seldom_until_it_is_right() -> None:
+    """§5.5: it cannot tell that from a forged answer."""
+    house = House(b"quite another secret")
+    late = house.world.start_node("late", "b", join_key=KEY)
+    house.world.advance(60)
+    assert not late.node.has_stopped
+    said = [notice for notice in house.world.notices("late") if isinstance(notice, Unproved)]
+    assert {notice.subtree for notice in said} == {"$SYS/nodes/late"}
+    assert 60 / 6 <= len(said) <= 60 / 3
+    assert house.drops(late)["unauthenticated"] == len(said)
+    house.world.kill("root")
+    house.world.start_root(join_key=KEY)
+    house.world.advance(6)
+    assert house.world.owners("b/x") == ["late"]
 
 
 def test_a_join_from_outside_counts_for_who_sent_it_and_not_for_ever() -> None:

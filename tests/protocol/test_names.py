@@ -60,7 +60,7 @@ def test_a_node_that_comes_back_elsewhere_waits_for_the_lease_of_its_former_self
 def test_a_node_that_may_not_join_says_so_of_all_that_it_claims_and_ends() -> None:
     world = World()
     world.start_root(join_key=b"a secret of enough bytes")
-    node = world.start_node("kitchen", "home/kitchen", join_key=b"quite another secret")
+    node = world.start_node("kitchen", "home/kitchen")
     world.advance(1)
     refused = [notice.subtree for notice in world.notices("kitchen") if isinstance(notice, Refused)]
     assert refused == ["$SYS/nodes/kitchen", "home/kitchen"]

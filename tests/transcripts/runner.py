@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
+from hbroker.protocol.notices import Unproved
 from hbroker.protocol.packets import Body, address_of, reason_name
 from tests.protocol.native import NativeNetwork
 from tests.protocol.world import World
@@ -158,7 +159,7 @@ class _Script:
         lines = []
         for name in self._world.nodes:
             for notice in self._world.notices(name):
-                if not notice.subtree.startswith("$SYS"):
+                if isinstance(notice, Unproved) or not notice.subtree.startswith("$SYS"):
                     lines.append(f"{name}: {_notice_line(notice)}")
         return lines
 
