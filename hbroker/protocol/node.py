@@ -142,7 +142,7 @@ class Node:
 
     def _new_orders(self, nonces: Nonces) -> Orders:
         parts = (self._core, self._jurisdiction, self._claims, self._ledger)
-        return Orders(self._settings, *parts, self.leave, nonces)
+        return Orders(self._settings, *parts, self.leave, nonces, self._after_sync)
 
     def _means(self, incarnation: int, random: Random) -> Means:
         return Means(

@@ -4,6 +4,9 @@ An order comes outside of a session, from an address that has proved itself, and
 answered as done; the request id tells a repeat from a new order. Where the network has a join key, the order
 must prove it over a nonce of this node's, which holds for one address and request and for two minutes; by
 then the request is remembered longer than the nonce is good. So nobody can carry an order out a second time.
+
+An order that changed the claims is told as done once the note of that is on the disk (§5.10): a run that
+began without it would claim again what was handed back, or not own what was claimed.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from hbroker.protocol.ordering import order_credential
 from hbroker.protocol.packets import Address, Reason, pack, reason_name
 from hbroker.protocol.proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.uplink import Uplink, UplinkState
 from hbroker.subtree import is_within
 
@@ -34,6 +38,8 @@ MEMORY: Final = 3 * NONCE_PERIOD
 MOST_ORDERS: Final = 1_000
 LINGER: Final = timers.SECOND
 """How long a node that left by order stays to say so: an answer may be lost."""
+UNNOTED: Final = "it is carried out, but the node's disk does not take the note of that"
+"""What is said of an order meanwhile."""
 
 _NAMES: Final = {
     pb.ORDER_KIND_LEAVE: "leave",
@@ -49,7 +55,18 @@ class _Order:
     order: pb.Order
     asked_by: Address
     refusal: tuple[pb.Reason, str] | None = None
+    is_carried_out: bool = False
+    awaits_disk: bool = False
+    """It is carried out, and `end` is called once the note of that is on the disk."""
     is_done: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        return self.is_done or self.refusal is not None
+
+    def end(self) -> None:
+        """The note of it is on the disk."""
+        self.is_done = True
 
 
 class Orders:
@@ -67,6 +84,7 @@ class Orders:
         ledger: Ledger,
         leave: Callable[[int], None],
         nonces: Nonces,
+        after_sync: AfterSync,
     ) -> None:
         self._settings = settings
         self._core = core
@@ -75,6 +93,7 @@ class Orders:
         self._ledger = ledger
         self._leave = leave
         self._nonces = nonces
+        self._after_sync = after_sync
         self._known: ExpiringCache[int, _Order] = ExpiringCache(MOST_ORDERS)
         self._under_way: list[_Order] = []
         self.told_to_leave = False
@@ -110,9 +129,9 @@ class Orders:
             self._has_left, self._lingers_until = True, now + LINGER
         for known in self._under_way:
             self._look(now, known)
-            if known.is_done or known.refusal:
+            if known.has_ended:
                 self._tell(known)
-        self._under_way = [known for known in self._under_way if not known.is_done and not known.refusal]
+        self._under_way = [known for known in self._under_way if not known.has_ended]
 
     def handle_timeout(self, now: int) -> None:
         """Lingers no longer than is due."""
@@ -165,24 +184,30 @@ class Orders:
             return Reason.REASON_TOPIC_NAME_INVALID, f"{order.subtree!r} is no subtree that can be moved"
         if self.is_leaving:
             return Reason.REASON_NOT_SERVING, "this node is leaving"
+        if len(self._under_way) >= MOST_ORDERS:
+            return Reason.REASON_QUOTA_EXCEEDED, f"{MOST_ORDERS:,} orders are under way"
         if order.kind == pb.ORDER_KIND_HAND_BACK and self._claims.find(order.subtree) is None:
             return Reason.REASON_NOT_RESPONSIBLE, f"this node was not granted {order.subtree!r}"
         return None
 
     def _look(self, now: int, known: _Order) -> None:
         """Sees how far an order is."""
+        if not known.has_ended and not known.is_carried_out:
+            self._look_at_effect(now, known)
+        if known.is_carried_out and not known.awaits_disk:
+            known.awaits_disk = self._after_sync.do(known.end)
+
+    def _look_at_effect(self, now: int, known: _Order) -> None:
         order = known.order
-        if known.is_done or known.refusal:
-            return
         uplink = self._claims.find(order.subtree)
         match order.kind:
-            case pb.ORDER_KIND_LEAVE:
+            case pb.ORDER_KIND_LEAVE:  # It changes no claim.
                 known.is_done = self._claims.have_ended
             case pb.ORDER_KIND_HAND_BACK if uplink is None or uplink.state is UplinkState.STOPPED:
-                known.is_done = True
+                known.is_carried_out = True
                 self._claims.forget(order.subtree)
             case pb.ORDER_KIND_CLAIM if self._owns(order.subtree):
-                known.is_done = True
+                known.is_carried_out = True
             case pb.ORDER_KIND_CLAIM:
                 self._look_at_claim(now, known, uplink)
 
@@ -211,7 +236,8 @@ class Orders:
     # Answers
 
     def _tell(self, known: _Order) -> None:
-        reason, text = known.refusal or (Reason.REASON_SUCCESS, "")
+        waits = known.is_carried_out and not known.is_done and self._after_sync.is_failing
+        reason, text = known.refusal or (Reason.REASON_SUCCESS, UNNOTED if waits else "")
         self._answer(known.asked_by, known.order, reason, text, done=known.is_done)
 
     def _answer(

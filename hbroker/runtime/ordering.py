@@ -46,7 +46,8 @@ def give_order(
     if answer.reason != Reason.REASON_SUCCESS:
         raise Refused(answer.text, answer.reason)
     if not answer.done:
-        raise Unreachable(f"{order.node} is still at it after {timeout:g} s", _UNREACHABLE)
+        why = f": {answer.text}" if answer.text else ""
+        raise Unreachable(f"{order.node} is still at it after {timeout:g} s{why}", _UNREACHABLE)
 
 
 def _wait(endpoint: Endpoint, ordering: Ordering, deadline: int, waits: Callable[[], None]) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
+from hbroker.protocol.orders import UNNOTED
 from hbroker.protocol.outcome import Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, NodeHost
 from hbroker.sim.network.files import NodeFiles
+from hbroker.sim.network.operators import Errand, Operator
 from tests.network.networks import Tree
 from tests.network.test_gathering import Stream
 
@@ -83,3 +86,36 @@ def test_it_can_leave() -> None:
     began = tree.world.now
     tree.world.run_until(lambda: tree.root.owns(TOPIC))
     assert tree.world.now - began < 5 * SECOND
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_order_that_was_told_as_done_outlives_a_loss_of_power(seed: int) -> None:
+    """Or else two nodes claim what was handed back, and nobody what was claimed."""
+    tree = Tree.grow(seed)
+    settings = NodeSettings("home", "home", tree.world.new_address(), root=tree.root.address)
+    files = NodeFiles(tree.world, settings, sync_us=SECOND // 2)
+    node = NodeHost(tree.world, settings, files)
+    tree.world.run_until(lambda: tree.serves(node))
+    tree.world.run(2 * SECOND)
+    for kind, subtree, claims in (
+        (pb.ORDER_KIND_HAND_BACK, "home", []),
+        (pb.ORDER_KIND_CLAIM, "garden", ["garden"]),
+    ):
+        tree.order(node, kind, subtree)
+        node.kill(with_machine=True)
+        node = node.restart(remembers=True)
+        assert list(node.claims) == claims
+        tree.world.run(2 * SECOND)
+
+
+def test_who_orders_a_node_whose_disk_is_full_learns_why_that_takes_so_long() -> None:
+    tree = Tree.grow(5)
+    node = a_full_node(tree)
+    operator = Operator(tree.world, [Errand(node, pb.ORDER_KIND_HAND_BACK, "home")])
+    tree.world.run_until(lambda: tree.root.owns(TOPIC))
+    tree.world.run(2 * SECOND)
+    assert operator.answer is not None
+    assert (operator.has_ended, operator.answer.done, operator.answer.text) == (False, False, UNNOTED)
+    node.files.mend()
+    tree.world.run_until(lambda: operator.has_ended)
+    assert operator.answer.done

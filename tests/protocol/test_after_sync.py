@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol import storage
-from hbroker.protocol.packets import Reason, address_of
+from hbroker.protocol import orders, storage
+from hbroker.protocol.packets import Reason, address_of, pack
 from hbroker.protocol.storage import AfterSync
 from tests.protocol.sole_node import HERE, SoleNode
 
@@ -104,3 +105,57 @@ def test_while_the_disk_fails_subscribers_are_taken_and_new_children_wait() -> N
     answer = sole.tell(link, join)
     assert isinstance(answer, pb.JoinAck)
     assert answer.reason == Reason.REASON_SUCCESS
+
+
+def order(sole: SoleNode, request: int) -> pb.OrderAck:
+    """Claims what the root owns anyway: that is carried out at once. What it says."""
+    claim = pb.Order(request=request, kind="ORDER_KIND_CLAIM", node="root", subtree="street")
+    sole.node.handle_event(sole.now, ControlEvent(None, HERE, pack(claim), True))
+    return last_answer(sole)
+
+
+def last_answer(sole: SoleNode) -> pb.OrderAck:
+    answer = sole.core.sent_outside[-1][1]
+    assert isinstance(answer, pb.OrderAck)
+    return answer
+
+
+def test_an_order_is_told_as_done_once_all_that_was_noted_is_on_the_disk() -> None:
+    notes = Notes()
+    sole = SoleNode(storage=notes)
+    assert order(sole, 1).done
+    notes.written = 1
+    waits = order(sole, 2)
+    assert (waits.done, waits.text) == (False, "")
+    notes.is_failing = True
+    waits = order(sole, 2)
+    assert (waits.done, waits.text) == (False, orders.UNNOTED)
+    notes.is_failing, notes.durable = False, 1
+    sole.pass_time(0.001)
+    told = last_answer(sole)
+    assert (told.request, told.done, told.text) == (2, True, ""), "without being asked"
+    assert order(sole, 2).done
+
+
+def test_an_order_that_may_not_wait_for_the_disk_yet_does_so_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "MOST_WAITING", 1)
+    notes = Notes()
+    sole = SoleNode(storage=notes)
+    notes.written = 1
+    assert not order(sole, 1).done
+    assert not order(sole, 2).done
+    notes.durable = 1
+    sole.pass_time(0.001)
+    assert [order(sole, request).done for request in (1, 2)] == [True, True]
+
+
+def test_orders_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "MOST_ORDERS", 3)
+    notes = Notes()
+    sole = SoleNode(storage=notes)
+    notes.written = 1
+    assert not any(order(sole, request).done for request in (1, 2, 3))
+    assert order(sole, 4).reason == Reason.REASON_QUOTA_EXCEEDED
+    notes.durable = 1
+    sole.pass_time(0.001)
+    assert order(sole, 5).done
