@@ -481,9 +481,18 @@ class Deliveries:
 
     def _was_given_up(self, session: int, sent: Sent) -> bool:
         """Whether a session's queue may have given up a message that its publisher sends again, because
-        another subscriber had not answered for it when its topic moved."""
-        has_moved = self._ownership.changed.get(sent.topic, 0) >= sent.at
-        return sent.acknowledged is None and has_moved and self._losses.has_overflowed(session, sent.at)
+        another subscriber had not answered for it when its topic moved, or the publisher lost its link."""
+        has_moved = sent.acknowledged is None and self._ownership.changed.get(sent.topic, 0) >= sent.at
+        is_sent_again = has_moved or self._was_open_at_a_break(sent)
+        return is_sent_again and self._losses.has_overflowed(session, sent.at)
+
+    def _was_open_at_a_break(self, sent: Sent) -> bool:
+        """Whether its publisher had no PUBACK for a message when it lost its link to the owner."""
+        breaks = (
+            a.broken.get(sent.topic, 0) for a in self._applications.values() if a.name == sent.publisher
+        )
+        broken_at = max(breaks, default=0)
+        return broken_at >= sent.at and (sent.acknowledged is None or sent.acknowledged >= broken_at)
 
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
         key = sent.id[0], sent.topic
@@ -496,7 +505,7 @@ class Deliveries:
         if self._may_be_refused(sent):
             return  # It was on its way from the owner before.
         if self._was_given_up(application.host.session, sent):
-            return  # The owner before had no room for it, and the one of now has.
+            return  # The session had no room for it when it came first.
         if self._ownership.was_forgotten(sent.topic, sent.at):
             return  # Of two owners one had it wait, and the other took the later one.
         interests = application.interests.values()
