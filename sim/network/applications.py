@@ -43,6 +43,10 @@ class Sent:
         """Whether one datagram may be too small for it (§7.5)."""
         return len(self.payload) > WHOLE
 
+    def is_open_at(self, then: int) -> bool:
+        """Whether it had been published by then, and its publisher had no PUBACK."""
+        return self.at <= then and (self.acknowledged is None or self.acknowledged >= then)
+
     def may_be_dead(self, now: int) -> bool:
         """Whether it has expired by the clock of any node (§5.6)."""
         return self.dies_at is not None and now + (now - START) * AHEAD >= self.dies_at

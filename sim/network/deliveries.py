@@ -482,17 +482,11 @@ class Deliveries:
     def _was_given_up(self, session: int, sent: Sent) -> bool:
         """Whether a session's queue may have given up a message that its publisher sends again, because
         another subscriber had not answered for it when its topic moved, or the publisher lost its link."""
-        has_moved = sent.acknowledged is None and self._ownership.changed.get(sent.topic, 0) >= sent.at
-        is_sent_again = has_moved or self._was_open_at_a_break(sent)
+        runs = (each for each in self._applications.values() if each.name == sent.publisher)
+        broken_at = max((run.broken.get(sent.topic, 0) for run in runs), default=0)
+        moved_at = self._ownership.changed.get(sent.topic, 0)
+        is_sent_again = sent.is_open_at(moved_at) or sent.is_open_at(broken_at)
         return is_sent_again and self._losses.has_overflowed(session, sent.at)
-
-    def _was_open_at_a_break(self, sent: Sent) -> bool:
-        """Whether its publisher had no PUBACK for a message when it lost its link to the owner."""
-        breaks = (
-            a.broken.get(sent.topic, 0) for a in self._applications.values() if a.name == sent.publisher
-        )
-        broken_at = max(breaks, default=0)
-        return broken_at >= sent.at and (sent.acknowledged is None or sent.acknowledged >= broken_at)
 
     def _keep_order(self, application: Application, sent: Sent) -> Iterator[Violation]:
         key = sent.id[0], sent.topic
