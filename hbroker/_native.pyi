@@ -881,6 +881,51 @@ class ConnectionStatus:
     dropped: int
 
 @final
+class AttemptSource:
+    """Where an attempt comes from: hashes under the key of its `Attempts`."""
+
+    @property
+    def address(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class Attempts:
+    """How many passwords may be guessed, by whom and for whom. Times are µs of the core's clock. Usable from several threads."""
+
+    def __new__(
+        cls,
+        seed: int,
+        *,
+        pair: tuple[int, int, str],
+        address: tuple[int, int, str],
+        name: tuple[int, int, str],
+        asked: tuple[int, int, str],
+        entries: int,
+        known: int,
+    ) -> Attempts:
+        """Buckets as (burst, µs until one more, what a client is told): of an address with a name, an address, a name, and of all
+        attempts of an address. `entries`, `known`: so many of each table, and passwords, are kept, and twice as many at most."""
+    def source(self, host: str, name: str | None) -> AttemptSource:
+        """Of an attempt for `name` by the peer at `host`; None: for no name. Raises ValueError for what is no IP address."""
+    def take(self, now: int, source: AttemptSource) -> str | None:
+        """Takes the tokens of an attempt; else takes none, and returns the text of the bucket that refuses it."""
+    def give_back(self, now: int, source: AttemptSource) -> None:
+        """The attempt was no guess."""
+    def succeeded(self, now: int, source: AttemptSource) -> None:
+        """The password was right: this address is trusted with this name."""
+    def asked(self, now: int, source: AttemptSource) -> int:
+        """How much the address has asked of late, all that was right left out."""
+    def remember(self, name: str, password: bytes) -> None:
+        """This password is right: workers leave it to Python. Of each name the last one counts."""
+    def set_full(self, is_full: bool) -> None:
+        """Whether there is no room. Then workers refuse the addresses that have asked as often as is counted."""
+    def refused(self) -> list[tuple[str, int]]:
+        """How many attempts workers refused, by what clients were told."""
+    def sizes(self) -> tuple[int, int]:
+        """Entries of the largest table, and passwords that are known."""
+
+@final
 class Gateway(Hive):
     """A hive, and an MQTT server in front of it. Its first member publishes what clients publish.
 
@@ -962,6 +1007,9 @@ class Gateway(Hive):
     def assign_acl(self, connection: int, acl: int) -> None:
         """A connection has another list from now on. Raises NativeError where there is no such list."""
     def forget_acl(self, acl: int) -> None: ...
+    def refuse_guesses(self, attempts: Attempts | None) -> None:
+        """A CONNECT with a name and a password, and without a certificate or a method, that these refuse is refused without a
+        ConnectEvent, and counted there. None: none is."""
 
     # Read
     def connections(self, most: int) -> list[ConnectionStatus]: ...

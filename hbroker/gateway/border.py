@@ -24,7 +24,7 @@ from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address
 
 if TYPE_CHECKING:
-    from hbroker._native import Load, Message
+    from hbroker._native import Attempts, Load, Message
 
 __all__ = [
     "PACKET_ID_BLOCKS",
@@ -345,6 +345,9 @@ class Border(Protocol):
         """An open connection has another list from now on."""
 
     def forget_acl(self, acl: int) -> None: ...
+    def refuse_guesses(self, attempts: Attempts | None) -> None:
+        """A CONNECT with a name and a password, and without a certificate or a method, that these refuse is
+        refused without a ConnectEvent. None: none is."""
 
     # Read
     def connections(self, most: int) -> list[ConnectionStatus]: ...

@@ -3,8 +3,9 @@
 A check costs tens of milliseconds of a processor. So few wait, and each address has a lane of its own. Lanes
 take turns, and between two turns comes the one whose address has asked least of late: who comes for the first
 time does not wait behind all who guess, and nobody waits for ever. Where there is no room for one more, the
-longest lane loses its last; of lanes as long as each other, the one whose address has asked most. So whoever
-guesses a lot waits behind himself, and makes room for others.
+longest lane loses its last; of lanes as long as each other, the one whose address has asked most. An address
+that has asked as often as is counted is then not let in by the core at all. So whoever guesses a lot waits
+behind himself, and makes room for others.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from hbroker.gateway.attempts import Attempts, Bound, Source
+from hbroker._native import Attempts, AttemptSource
+from hbroker.gateway.attempts import Bound
 from hbroker.gateway.policy import Admitted, Check, Policy, Verdict
 from hbroker.gateway.reasons import Code
 
-__all__ = ["MOST_RUNNING", "MOST_WAITING", "Attempt", "Checks"]
+__all__ = ["MOST_RUNNING", "MOST_WAITING", "Attempt", "Checks", "settle"]
 
 MOST_RUNNING: Final = 2
 """Checks that are being made at once: the threads of the process. More would take the processors from
@@ -36,9 +38,18 @@ class Attempt:
     is."""
 
     number: int
-    source: Source
+    source: AttemptSource
     check: Check
     policy: Policy
+
+
+def settle(attempts: Attempts, now: int, source: AttemptSource, verdict: Verdict | None) -> None:
+    """What becomes of an attempt's tokens. `verdict`: None: nobody made one. Where the policy could not tell,
+    it was no guess."""
+    if isinstance(verdict, Admitted):
+        attempts.succeeded(now, source)
+    elif verdict is None or verdict.code not in _WRONG:
+        attempts.give_back(now, source)
 
 
 class Checks:
@@ -46,7 +57,7 @@ class Checks:
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._lanes: dict[bytes, dict[int, Attempt]] = {}
+        self._lanes: dict[int, dict[int, Attempt]] = {}
         self._waiting = 0
         self._running: dict[int, Attempt] = {}
         self._is_in_turn = True
@@ -56,10 +67,11 @@ class Checks:
         that does so; without a bound there is no room."""
         bound = self._attempts.take(now, attempt.source)
         if bound is not None:
-            return attempt, bound
+            return attempt, Bound(bound)
         address = attempt.source.address
         self._lanes.setdefault(address, {})[attempt.number] = attempt
         self._waiting += 1
+        self._attempts.set_full(self._waiting >= MOST_WAITING)
         if self._waiting <= MOST_WAITING:
             return None
         last = self._last(now, attempt)
@@ -82,16 +94,12 @@ class Checks:
         return attempt
 
     def finish(self, now: int, number: int, verdict: Verdict | None) -> Attempt:
-        """What the check of an attempt came to; None: it was not made. Where the policy could not tell,
-        it was no guess."""
+        """What the check of an attempt came to; None: it was not made."""
         attempt = self._running.pop(number)
-        if isinstance(verdict, Admitted):
-            self._attempts.succeeded(now, attempt.source)
-        elif verdict is None or verdict.code not in _WRONG:
-            self._attempts.give_back(now, attempt.source)
+        settle(self._attempts, now, attempt.source, verdict)
         return attempt
 
-    def _modest(self, now: int) -> bytes:
+    def _modest(self, now: int) -> int:
         """The address that has asked least."""
         firsts = (lane[next(iter(lane))].source for lane in self._lanes.values())
         return min(firsts, key=lambda source: self._attempts.asked(now, source)).address
@@ -111,5 +119,6 @@ class Checks:
         lane = self._lanes[address]
         del lane[attempt.number]
         self._waiting -= 1
+        self._attempts.set_full(self._waiting >= MOST_WAITING)
         if not lane:
             del self._lanes[address]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import auto
 from typing import Final
 
+from hbroker._native import AttemptSource
 from hbroker.gateway.admission import Entrant
 from hbroker.gateway.border import ConnectEvent, SubscribeOptions, WillMessage
 from hbroker.gateway.claims import Stamp
@@ -107,7 +108,10 @@ class Connection:
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.AUTHENTICATING))
     username: str | None = None
     proof: str = ""
+    attempt: AttemptSource | None = None
+    """The exchange of AUTH that has begun, as one that may be a guess."""
     step: int = 0
+    """Of it."""
     expiry_s: int = 0
     is_held: bool = False
     connected_at_us: int = 0

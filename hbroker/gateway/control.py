@@ -226,6 +226,7 @@ class Gateway:
         common.policy, common.limits = policy, settings.limits
         common.settings = replace(common.settings, listeners=settings.listeners)
         common.access.reload(policy)
+        self._opening.policy_changed()
         for connection in list(self._roster.all()):
             if connection.acl is None:
                 continue
@@ -292,14 +293,15 @@ class Gateway:
 
     def counters(self) -> dict[str, int]:
         """The border's, the process's and what the decisions count, by name."""
+        counts = self._opening.counters()
         connections = list(self._roster.open())
         filters = [filter for connection in connections for filter in connection.subscriptions]
         away = self._common.records.away_count
         return {
             **self._vitals(),
             **self._common.border.gateway_counters(),
-            **self._common.counts,
-            "sockets": self._common.counts.get("connects", 0),
+            **counts,
+            "sockets": counts["connects"],
             "connections": len(connections),
             "connections_most": self._roster.most,
             "sessions": len(connections) + away,

@@ -7,6 +7,7 @@ the first of each second are told, and how many more there were.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -69,6 +70,8 @@ class Notices:
         self._second = 0
         self._told = 0
         self._more = 0
+        self.others: Callable[[], int] = int
+        """How many were refused by others since this was asked last."""
 
     def connected(self, event: ConnectEvent, client: str, username: str | None, *, is_present: bool) -> None:
         """See `Connected`."""
@@ -88,7 +91,7 @@ class Notices:
             self._more += 1
             return
         self._told += 1
-        more, self._more = self._more, 0
+        more, self._more = self._more + self.others(), 0
         client = _short(event.client_id)
         self._waiting.append(Refused(client, format_address(event.peer), event.version, reason, text, more))
 

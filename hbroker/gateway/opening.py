@@ -17,17 +17,26 @@ from typing import Final
 from hbroker.gateway import claims, wills
 from hbroker.gateway.acl import may_write
 from hbroker.gateway.admission import admit
-from hbroker.gateway.attempts import Attempts, Bound
+from hbroker.gateway.attempts import BUSY, Bound, new_attempts
 from hbroker.gateway.border import Accept, AuthEvent, ConnectEvent, SessionState, next_block
 from hbroker.gateway.bridge import Bridge
-from hbroker.gateway.checks import Attempt, Checks
+from hbroker.gateway.checks import Attempt, Checks, settle
 from hbroker.gateway.claiming import Claiming
 from hbroker.gateway.closing import Closing
 from hbroker.gateway.common import Common
 from hbroker.gateway.connections import Connection, Event, State
 from hbroker.gateway.keeping import Keeping
 from hbroker.gateway.leftovers import Leftovers, forgotten
-from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, Policy, Refusal, Verdict
+from hbroker.gateway.policy import (
+    Admitted,
+    Candidate,
+    Challenge,
+    Check,
+    Policy,
+    Refusal,
+    Verdict,
+    remembers_passwords,
+)
 from hbroker.gateway.reasons import Code
 from hbroker.gateway.records import Record
 from hbroker.gateway.roster import Roster
@@ -45,7 +54,7 @@ _DISCARD_PATIENCE: Final = 3 * SECOND // 2
 """Longer than a member that leaves is waited for."""
 _EXCHANGE_PATIENCE: Final = 10 * SECOND
 """How long an authentication by AUTH may take, with all its steps, at CONNECT or anew."""
-_KEY_BYTES: Final = 16
+_SEED_BITS: Final = 64
 _WILL: Final = "will"
 _RECORD: Final = "record"
 _MEMBER: Final = "member"
@@ -54,6 +63,7 @@ _COUNTED: Final = {
     Bound.ADDRESS: "refused_address",
     Bound.NAME: "refused_name",
 }
+_EARLY: Final = {**{bound.value: name for bound, name in _COUNTED.items()}, BUSY: "refused_busy"}
 _TOO_LONG: Final = "the authentication took too long"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
@@ -69,7 +79,10 @@ class Opening:
         self._bridge = bridge
         self._keeping = keeping
         self._closing = closing
-        self._attempts = Attempts(common.random.randbytes(_KEY_BYTES))
+        self._attempts = new_attempts(common.random.getrandbits(_SEED_BITS))
+        self._refused_early = 0
+        common.notices.others = self._take_refused_early
+        self.policy_changed()
         self._checks = Checks(self._attempts)
         self._claiming = Claiming(common, roster, self._claimed)
         self._claims: Agenda[Connection] = Agenda()
@@ -118,8 +131,6 @@ class Opening:
             case Challenge(data=data):
                 self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
             case Admitted():
-                connection.step = 0
-                self._exchanges.cancel(connection)
                 self._common.border.auth(connection.id, Code.SUCCESS, event.method, b"")
             case Refusal(code=code):
                 return code
@@ -143,6 +154,11 @@ class Opening:
         elif isinstance(verdict, Refusal):
             self._common.count("refused_password")
         self._judge(now, connection, verdict)
+
+    def policy_changed(self) -> None:
+        """Has the core refuse guesses beyond the bounds, where the policy decides by what it remembers."""
+        is_early = self._remembers = remembers_passwords(self._common.policy)
+        self._common.border.refuse_guesses(self._attempts if is_early else None)
 
     def handle_will(self, now: int, connection: Connection) -> None:
         """The owner of the will's topic has it, or nobody takes it: then the gateway alone keeps it."""
@@ -191,6 +207,17 @@ class Opening:
             self._checks.finish(now, attempt.number, None)
         return None
 
+    def counters(self) -> dict[str, int]:
+        """What happened, by name, with the CONNECTs that the core refused by itself."""
+        early = {_EARLY[text]: times for text, times in self._attempts.refused()}
+        early["connects"] = early["refused"] = sum(early.values())
+        counts = self._common.counts
+        return {name: counts.get(name, 0) + early.get(name, 0) for name in counts | early}
+
+    def _take_refused_early(self) -> int:
+        before, self._refused_early = self._refused_early, sum(times for _, times in self._attempts.refused())
+        return self._refused_early - before
+
     # Who it is
 
     def _candidate(self, connection: Connection) -> Candidate:
@@ -209,7 +236,7 @@ class Opening:
 
     def _check(self, now: int, connection: Connection, policy: Policy, check: Check) -> None:
         """Has the check made when it is its turn, unless this would be a guess too many."""
-        source = self._attempts.source(connection.event.peer[0], connection.event.username or "")
+        source = self._attempts.source(connection.event.peer[0], connection.event.username)
         turned = self._checks.enter(now, Attempt(connection.id, source, check, policy))
         if turned is None:
             return
@@ -220,7 +247,7 @@ class Opening:
             self._closing.refuse(now, connection, Code.CONNECTION_RATE_EXCEEDED, bound.value)
         elif refused is not None and refused.state is State.AUTHENTICATING:
             self._common.count("refused_busy")
-            self._closing.refuse(now, refused, Code.SERVER_BUSY, "too many passwords to check")
+            self._closing.refuse(now, refused, Code.SERVER_BUSY, BUSY)
 
     def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:
         answer = self._step(now, connection, method, data)
@@ -233,23 +260,43 @@ class Opening:
                 self._closing.refuse(now, connection, Code.BAD_AUTHENTICATION_METHOD)
 
     def _give_up_exchange(self, now: int, connection: Connection) -> None:
+        self._end_exchange(now, connection, None)
         if connection.state is State.AUTHENTICATING:
             self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
         elif connection.state is State.OPEN:
             self._closing.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
 
     def _step(self, now: int, connection: Connection, method: str, data: bytes) -> Verdict | Challenge | None:
-        if connection not in self._exchanges:
+        """One step of an exchange: an attempt, from its first step to its verdict."""
+        if connection.attempt is None:
+            connection.attempt = self._attempts.source(connection.event.peer[0], connection.event.username)
+            text = self._attempts.take(now, connection.attempt)
+            if text is not None:
+                connection.attempt = None
+                self._common.count(_COUNTED[Bound(text)])
+                return Refusal(Code.CONNECTION_RATE_EXCEEDED, text)
             self._exchanges.set(connection, now + _EXCHANGE_PATIENCE)
         step, connection.step = connection.step, connection.step + 1
-        return self._common.policy.exchange(self._candidate(connection), method, data, step)
+        answer = self._common.policy.exchange(self._candidate(connection), method, data, step)
+        if not isinstance(answer, Challenge):
+            self._end_exchange(now, connection, answer)
+        return answer
+
+    def _end_exchange(self, now: int, connection: Connection, verdict: Verdict | None) -> None:
+        """Its attempt is settled. `verdict`: None: it ended without one."""
+        self._exchanges.cancel(connection)
+        if connection.attempt is not None:
+            settle(self._attempts, now, connection.attempt, verdict)
+        connection.attempt, connection.step = None, 0
 
     def _judge(self, now: int, connection: Connection, verdict: Verdict) -> None:
-        self._exchanges.cancel(connection)
         if isinstance(verdict, Refusal):
             self._closing.refuse(now, connection, verdict.code, verdict.text)
             return
-        connection.username, connection.proof, connection.step = verdict.username, verdict.proof, 0
+        name, password = connection.event.username, connection.event.password
+        if self._remembers and name is not None and password is not None:
+            self._attempts.remember(name, password)
+        connection.username, connection.proof = verdict.username, verdict.proof
         connection.acl = self._common.access.of(verdict.username, connection.client_id)
         will = connection.event.will
         if will is not None and not may_write(self._common.access.rules(connection.acl), will.topic):

@@ -18,7 +18,17 @@ from hbroker.gateway.border import Rule
 from hbroker.gateway.passwords import Passwords
 from hbroker.gateway.reasons import Code
 
-__all__ = ["Admitted", "Candidate", "Challenge", "Check", "FilePolicy", "Policy", "Refusal", "Verdict"]
+__all__ = [
+    "Admitted",
+    "Candidate",
+    "Challenge",
+    "Check",
+    "FilePolicy",
+    "Policy",
+    "Refusal",
+    "Verdict",
+    "remembers_passwords",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,13 @@ class Policy(Protocol):
         """Whether a client that was admitted by `proof` would be now."""
 
 
+def remembers_passwords(policy: Policy) -> bool:
+    """Whether it has an attribute of this name that is true. That says: with a name and a password, and
+    without a certificate, `admit` admits at once those alone whose name and password it admitted before. Then
+    the core refuses guesses beyond the bounds without asking."""
+    return bool(getattr(policy, "remembers_passwords", False))
+
+
 class FilePolicy:
     """mosquitto's rules: a file of passwords, one of access rules, and whether a client may have no name.
 
@@ -102,6 +119,11 @@ class FilePolicy:
         self._passwords = passwords
         self._access = access
         self._anonymous = anonymous
+
+    @property
+    def remembers_passwords(self) -> bool:
+        """See the function."""
+        return self._passwords is not None
 
     def admit(self, candidate: Candidate) -> Verdict | Check:
         """See `Policy`."""

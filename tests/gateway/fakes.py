@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from hbroker._native import Config, Engine, Message
+from hbroker._native import Attempts, Config, Engine, Message
 from hbroker.gateway.border import (
     Accept,
     ClosedEvent,
@@ -278,6 +278,9 @@ class FakeBorder:
 
     def forget_acl(self, acl: int) -> None:
         del self.acls[acl]
+
+    def refuse_guesses(self, attempts: Attempts | None) -> None:
+        self.attempts = attempts
 
     # Read
 

@@ -156,7 +156,7 @@ class EndpointShell:
         return {"packets_in": 1}
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("attach_listener", "detach_listener", "assign_acl", "forget_acl"):
+        if name in ("attach_listener", "detach_listener", "assign_acl", "forget_acl", "refuse_guesses"):
             return lambda *_, **__: None
         raise AttributeError(name)
 

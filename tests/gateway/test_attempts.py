@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from ipaddress import IPv4Address
 from itertools import count, cycle
 from random import Random
 
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hbroker._native import Attempts, AttemptSource
 from hbroker.gateway import attempts, checks
-from hbroker.gateway.attempts import ADDRESS, NAME, PAIR, Attempts, Bound, network_of
+from hbroker.gateway.attempts import ADDRESS, NAME, PAIR, Bound, new_attempts
 from hbroker.gateway.border import ConnectEvent
 from hbroker.gateway.checks import MOST_RUNNING, MOST_WAITING, Attempt, Checks
 from hbroker.gateway.policy import Admitted, Candidate, FilePolicy, Refusal, Verdict
@@ -26,11 +28,12 @@ HERE, ELSEWHERE = "192.0.2.1", "198.51.100.1"
 
 
 def guess(bounds: Attempts, now: int, host: str, name: str, times: int = 1) -> list[Bound | None]:
-    return [bounds.take(now, bounds.source(host, name)) for _ in range(times)]
+    told = (bounds.take(now, bounds.source(host, name)) for _ in range(times))
+    return [None if text is None else Bound(text) for text in told]
 
 
 def test_a_name_is_refused_at_an_address_that_guessed_too_often() -> None:
-    bounds = Attempts(b"key")
+    bounds = new_attempts(1)
     assert guess(bounds, 0, HERE, "ann", PAIR.burst) == [None] * PAIR.burst
     assert guess(bounds, 0, HERE, "ann") == [Bound.PAIR]
     assert guess(bounds, 0, ELSEWHERE, "ann") == [None]
@@ -42,20 +45,20 @@ def test_a_name_is_refused_at_an_address_that_guessed_too_often() -> None:
 
 
 def test_one_name_that_is_guessed_without_end_leaves_others_at_the_address_in_peace() -> None:
-    bounds = Attempts(b"key")
+    bounds = new_attempts(1)
     guess(bounds, 0, HERE, "ann", 100_000)
     assert guess(bounds, 0, HERE, "bob") == [None]
 
 
 def test_an_address_that_goes_through_names_is_refused_and_nobody_else() -> None:
-    bounds = Attempts(b"key")
+    bounds = new_attempts(1)
     told = [guess(bounds, 0, HERE, f"n{n}")[0] for n in range(ADDRESS.burst + 1)]
     assert told == [None] * ADDRESS.burst + [Bound.ADDRESS]
     assert guess(bounds, 0, ELSEWHERE, "n1") == [None]
 
 
 def test_a_name_that_many_addresses_guess_is_refused_but_where_its_owner_was() -> None:
-    bounds = Attempts(b"key")
+    bounds = new_attempts(1)
     home = bounds.source("2001:db8::1", "ann")
     assert bounds.take(0, home) is None
     bounds.succeeded(0, home)
@@ -66,16 +69,19 @@ def test_a_name_that_many_addresses_guess_is_refused_but_where_its_owner_was() -
 
 
 def test_who_has_an_address_of_a_network_of_ipv6_has_them_all() -> None:
+    def network_of(host: str) -> int:
+        return bounds.source(host, None).address
+
+    bounds = new_attempts(1)
     same = ["2001:db8::1", "2001:db8::2:0:0:1", "2001:db8:0:0:ffff:ffff:ffff:ffff"]
     assert len({network_of(host) for host in same}) == 1
     assert network_of("2001:db8:0:1::1") != network_of(same[0])
     assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1") != network_of("192.0.2.2")
     assert network_of("fe80::1%eth0") == network_of("fe80::2%eth1")
-    assert network_of("") == b""
 
 
 def test_a_right_password_costs_nothing() -> None:
-    bounds = Attempts(b"key")
+    bounds = new_attempts(1)
     source = bounds.source(HERE, "ann")
     for _ in range(10 * NAME.burst):
         assert bounds.take(0, source) is None
@@ -84,20 +90,17 @@ def test_a_right_password_costs_nothing() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    bounds = Attempts(b"key")
-    for n in range(attempts.MOST_REMEMBERED + 100):
+    bounds = new_attempts(1)
+    for n in range(3 * attempts.MOST_REMEMBERED):
         source = bounds.source(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", f"n{n}" + "x" * 100)
         bounds.take(0, source)
         bounds.succeeded(0, source) if n % 2 else None
-    tables = [bounds._pairs, bounds._addresses, bounds._names, bounds._asked]
-    assert all(len(table._full_at) <= attempts.MOST_REMEMBERED for table in tables)
-    assert len(bounds._trusted) <= attempts.MOST_REMEMBERED
-    assert all(len(key) <= 16 for table in tables for key in table._full_at)
+    assert attempts.MOST_REMEMBERED <= bounds.sizes()[0] <= 2 * attempts.MOST_REMEMBERED
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * PAIR.interval), st.booleans()), max_size=60))
 def test_never_more_guesses_than_the_bucket_holds_and_gets(steps: list[tuple[int, bool]]) -> None:
-    bounds, now, taken = Attempts(b"key"), 0, 0
+    bounds, now, taken = new_attempts(1), 0, 0
     source = bounds.source(HERE, "ann")
     for pause, is_right in steps:
         now += pause
@@ -115,7 +118,8 @@ class Waiting:
     """Attempts of addresses by number; connections are numbered as they come."""
 
     def __init__(self) -> None:
-        self.attempts = Attempts(b"key")
+        self.attempts = new_attempts(1)
+        self.addresses: dict[str, str] = {}
         self.checks = Checks(self.attempts)
         self.numbers = count()
         self.hosts: dict[int, str] = {}
@@ -124,11 +128,15 @@ class Waiting:
     def enter(self, host: str, name: str = "", now: int = 0) -> int:
         number = next(self.numbers)
         self.hosts[number] = host
-        source = self.attempts.source(host, name or f"{host}-{number}")
+        source = self.source(host, name or f"{host}-{number}")
         turned = self.checks.enter(now, Attempt(number, source, lambda: WRONG, FilePolicy()))
         if turned is not None:
             self.refused.append(self.hosts[turned[0].number])
         return number
+
+    def source(self, host: str, name: str | None) -> AttemptSource:
+        address = self.addresses.setdefault(host, str(IPv4Address(len(self.addresses) + 1)))
+        return self.attempts.source(address, name)
 
     def next(self) -> str:
         """The one whose turn it is; it is wrong at once."""
@@ -192,8 +200,9 @@ def test_whoever_waits_most_makes_room() -> None:
 def test_of_those_who_wait_alike_the_one_that_asked_most_makes_room() -> None:
     waiting = Waiting()
     for n in range(MOST_WAITING):
-        for _ in range(3):  # Two of these are refused by their bound, and are no less asked for.
-            waiting.attempts._asked.take(0, waiting.attempts.source(f"h{n}", "").address)
+        for _ in range(3):  # What was no guess was no less asked for.
+            waiting.attempts.take(0, waiting.source(f"h{n}", None))
+            waiting.attempts.give_back(0, waiting.source(f"h{n}", None))
         waiting.enter(f"h{n}")
     waiting.enter("late", "x")
     assert "late" not in waiting.refused

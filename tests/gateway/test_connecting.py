@@ -6,14 +6,14 @@ import pytest
 
 from hbroker.config import GatewayLimits
 from hbroker.gateway.acl import parse
-from hbroker.gateway.attempts import PAIR
+from hbroker.gateway.attempts import ADDRESS, PAIR
 from hbroker.gateway.border import AuthEvent, ConnectEvent, Rule, WillMessage
 from hbroker.gateway.checks import MOST_WAITING
 from hbroker.gateway.passwords import Passwords
 from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
 from hbroker.gateway.reasons import Code
 from hbroker.runtime.hashing import Verified
-from tests.gateway.networks import FakeGateway
+from tests.gateway.networks import Client, FakeGateway
 from tests.network.networks import Tree
 
 
@@ -208,6 +208,54 @@ def test_an_authentication_that_takes_too_long_is_given_up(is_open: bool) -> Non
     assert client.closed is None
     gateway.world.run(200_000)
     assert (client.closed if is_open else client.refused) == 0x87
+
+
+def exchange(gateway: FakeGateway, data: bytes, host: str, name: str | None = None) -> Client:
+    fields = {} if name is None else {"username": name}
+    client = gateway.begin("a", auth_method="twice", auth_data=data, peer=(host, 1), **fields)
+    if client.is_answered or data == b"given up":
+        return client
+    gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
+    gateway.world.run_until(lambda: client.is_accepted)
+    client.drop()
+    return client
+
+
+@pytest.mark.parametrize(("name", "most"), [(None, ADDRESS.burst), ("ann", PAIR.burst)])
+def test_guesses_by_auth_are_bounded_as_those_of_passwords(name: str | None, most: int) -> None:
+    gateway = one_gateway(policy=Hook())
+    told = [exchange(gateway, b"no", "192.0.2.9", name).refused for _ in range(most + 3)]
+    assert told == [0x87] * most + [0x9F] * 3
+    assert exchange(gateway, b"1", "192.0.2.9", name).refused == 0x9F
+    assert exchange(gateway, b"1", "192.0.2.8", name).is_accepted
+    by = "address" if name is None else "pair"
+    assert gateway.control.counters()[f"refused_{by}"] == 4
+
+
+def test_who_is_right_by_auth_or_gives_up_has_not_guessed() -> None:
+    gateway = one_gateway(policy=Hook())
+    for _ in range(2 * PAIR.burst):
+        assert exchange(gateway, b"1", "192.0.2.9", "ann").is_accepted
+    for _ in range(PAIR.burst):
+        exchange(gateway, b"given up", "192.0.2.9", "ann").drop()
+    assert exchange(gateway, b"1", "192.0.2.9", "ann").refused == 0x9F, "none of these has an end yet"
+    gateway.world.run(10_100_000)
+    assert exchange(gateway, b"1", "192.0.2.9", "ann").is_accepted
+
+
+def told_anew(gateway: FakeGateway) -> int | None:
+    """Comes in by AUTH, then guesses by it; returns what the client is told at last."""
+    client = gateway.begin("a", auth_method="twice", auth_data=b"1", username="ann")
+    gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
+    gateway.world.run_until(lambda: client.is_answered)
+    gateway.tell(AuthEvent(client.number, 0x19, "twice", b"no"))
+    return client.refused or client.closed
+
+
+def test_guesses_of_who_is_in_count_too() -> None:
+    gateway = one_gateway(policy=Hook())
+    codes = [told_anew(gateway) for _ in range(PAIR.burst + 1)]
+    assert codes == [0x87] * PAIR.burst + [0x9F]
 
 
 def test_another_method_than_the_one_begun_with_is_a_protocol_error() -> None:

@@ -316,7 +316,7 @@ def test_the_log_says_who_came_who_went_and_who_was_refused(
     passwords.write_text(f"alice:{hash_password('secret')}\n")
     running = start(access=AccessSettings(passwords=str(passwords)))
     running.connect(1, "lamp", username="alice", password=b"secret")
-    running.connect(2, "thief", username="alice", password=b"guess")
+    running.connect(2, "thief", username="alice", password=b"open sesame")
     running.shell.tell(ClosedEvent(1, "keep_alive", 0x8D))
     until(lambda: "client_disconnected" in caplog.messages, "its end", PATIENCE_S)
     told = {
@@ -338,4 +338,4 @@ def test_the_log_says_who_came_who_went_and_who_was_refused(
     assert told["client_disconnected"] == ("DEBUG", gone)
     text = str([vars(record) for record in caplog.records])
     assert "secret" not in text
-    assert "guess" not in text
+    assert "sesame" not in text

@@ -30,6 +30,7 @@
 
 pub mod access;
 mod aliases;
+pub mod attempts;
 mod bridge;
 pub mod claim;
 mod client;

@@ -20,6 +20,13 @@ impl From<IpAddr> for Prefix {
     }
 }
 
+impl Prefix {
+    /// Not the same for any two.
+    pub fn bits(self) -> u64 {
+        self.0.get()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

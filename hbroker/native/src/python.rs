@@ -95,6 +95,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 fn add_gateway(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<gateway::Gateway>()?;
+    module.add_class::<gateway::Attempts>()?;
+    module.add_class::<gateway::AttemptSource>()?;
     module.add_class::<gateway::ListenerSettings>()?;
     module.add_class::<gateway::ConnectEvent>()?;
     module.add_class::<gateway::WillMessage>()?;

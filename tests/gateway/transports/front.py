@@ -86,6 +86,10 @@ class Front:
         until(lambda: len(self._outcomes()) > before, "a word on SIGHUP", PATIENCE)
         return self._outcomes()[-1]
 
+    def log(self) -> str:
+        """What it has logged."""
+        return self._log.read_text()
+
     def connect(self, listener: str) -> socket.socket:
         """A connection, over TCP alone."""
         return socket.create_connection(self.addresses[listener], PATIENCE)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hbroker.gateway.attempts import PAIR
 from hbroker.gateway.passwords import hash_password
 from tests.gateway.transports.front import Client, Front, front_up
 from tests.gateway.transports.guesser import GUESSER, connect_as
-from tests.gateway_native.wire import CONNACK
+from tests.gateway_native.wire import CONNACK, PUBACK, SUBACK, Raw, ack, publish, subscribe
 from tests.product.network import PATIENCE, PROJECT, environment
 from tests.waiting import until
 
@@ -36,7 +39,7 @@ def front(tmp_path: Path) -> Iterator[Front]:
     users = ["known", *(f"stranger{n}" for n in range(STRANGERS))]
     (tmp_path / "users").write_text("".join(f"{user}:{hash_password(user)}\n" for user in users))
     listeners = {"proxied": {"proxy_protocol": True}}
-    rules = "pattern readwrite of/%u/#"
+    rules = "pattern readwrite of/%u/#\npattern read $SYS/broker/#"
     with front_up(tmp_path, listeners, rules=rules, passwords="users", anonymous=False) as front:
         yield front
 
@@ -114,25 +117,105 @@ def test_a_guesser_keeps_nobody_out(front: Front, kind: str, source: str) -> Non
     assert codes.keys() & {"0x89", "0x9f"}, "guesses are refused without a look at the password"
 
 
+def await_failed(front: Front, **wanted: bytes) -> None:
+    """Waits until `$SYS/broker/sockets/failed/` says so."""
+    with Client(front.connect("proxied")) as client:
+        client.send(connect_as(HOME, "counts", "known", "known"))
+        assert client.expect(CONNACK)[1] == 0
+        client.send(subscribe(1, ("$SYS/broker/sockets/failed/#", 0)))
+        client.expect(SUBACK)
+        while wanted:
+            topic, payload, *_ = client.message()
+            name = topic.rpartition("/")[2]
+            if wanted.get(name) == payload:
+                del wanted[name]
+
+
+def test_every_guess_is_counted_and_told(front: Front) -> None:
+    assert log_in(front, "known", HOME) == 0
+    codes = [log_in(front, "mallory", GUESSER) for _ in range(PAIR.burst + 30)]
+    assert codes == [0x86] * PAIR.burst + [0x9F] * 30
+    await_failed(front, pair=b"30", password=b"%d" % PAIR.burst)
+
+    def are_told() -> bool:
+        lines = [line for line in front.log().splitlines() if "client_refused" in line]
+        if len(lines) + sum(int(more) for more in re.findall(r" more=(\d+)", "\n".join(lines))) == len(codes):
+            return True
+        codes.append(log_in(front, f"other{len(codes)}", WORK))  # The next line tells of those before.
+        return False
+
+    until(are_told, "all refusals in the log", PATIENCE, found=front.log, glance_s=PAUSE_S)
+
+
+@contextmanager
+def at_home(front: Front) -> Iterator[Raw]:
+    """A client that is known, connected, and hears itself."""
+    with Client(front.connect("proxied")) as client:
+        client.send(connect_as(HOME, "at home", "known", "known"))
+        assert client.expect(CONNACK)[1] == 0
+        client.send(subscribe(1, ("of/known/#", 1)))
+        client.expect(SUBACK)
+        yield client
+
+
+def round_trip(client: Raw, number: int) -> float:
+    """Seconds until the client has its own message, at QoS 1, and its PUBACK."""
+    began = time.monotonic()
+    client.send(publish("of/known/x", str(number).encode(), qos=1, packet_id=number % 0xFFFF + 1))
+    is_heard = is_acknowledged = False
+    while not (is_heard and is_acknowledged):
+        first, body = client.read()
+        if first >> 4 == PUBACK:
+            is_acknowledged = True
+        else:
+            assert body.endswith(str(number).encode())
+            client.send(ack(PUBACK, int.from_bytes(body[12:14], "big")))
+            is_heard = True
+    return time.monotonic() - began
+
+
+@dataclass
+class Account:
+    """What was seen during a flood. Waits in seconds: of strangers until they are in, of a known client for
+    CONNACK, and for a message of its own. `most`: bytes of memory of the gateway."""
+
+    strangers: list[float] = field(default_factory=list)
+    logins: list[float] = field(default_factory=list)
+    messages: list[float] = field(default_factory=list)
+    most: int = 0
+
+    def run(self, front: Front, client: Raw, source: str) -> None:
+        began = time.monotonic()
+        while (now := time.monotonic()) < began + SECONDS:
+            assert log_in(front, "known", WORK) == 0
+            self.logins.append(time.monotonic() - now)
+            self.messages.append(round_trip(client, len(self.messages)))
+            if len(self.strangers) < STRANGERS:
+                asked = time.monotonic()
+                log_in_at_last(front, f"stranger{len(self.strangers)}", source)
+                self.strangers.append(time.monotonic() - asked)
+            self.most = max(self.most, front.own_bytes())
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kind", "source"), [("one", GUESSER), ("names", NEW), ("many", NEW)])
 def test_ten_thousand_guesses_a_second(in_long_form: None, front: Front, kind: str, source: str) -> None:
     """Nobody waits for long, and the gateway needs no more than 32 MiB for it."""
     assert log_in(front, "known", HOME) == 0
-    before = most = front.own_bytes()
-    with guessing(front, kind, RATE) as guesser:
-        waits: list[float] = []
-        began = time.monotonic()
-        while time.monotonic() < began + SECONDS:
-            assert log_in(front, "known", WORK) == 0
-            if len(waits) < STRANGERS:
-                asked = time.monotonic()
-                log_in_at_last(front, f"stranger{len(waits)}", source)
-                waits.append(time.monotonic() - asked)
-            most = max(most, front.own_bytes())
-        rate = guesser.told["guesses"] / (time.monotonic() - began)
-        print(f"{kind}: {rate:.0f} guesses a second, {(most - before) / 2**20:.1f} MiB more,", end=" ")
-        print(f"strangers wait {max(waits):.2f} s at most; answers: {guesser.told['codes']}")
-    assert most - before <= MOST_BYTES
-    assert len(waits) == STRANGERS
-    assert max(waits) < 10.0
+    before, account = front.own_bytes(), Account()
+    with at_home(front) as client, guessing(front, kind, int(RATE * 1.1)) as guesser:
+        guesser.await_more()
+        first, began = guesser.told["guesses"], time.monotonic()
+        account.run(front, client, source)
+        guesser.await_more()
+        rate = (guesser.told["guesses"] - first) / (time.monotonic() - began)
+        codes = guesser.told["codes"]
+    print(f"{kind}: {rate:.0f} guesses a second, {(account.most - before) / 2**20:.1f} MiB more;", end=" ")
+    waits = {"strangers": account.strangers, "logins": account.logins, "messages": account.messages}
+    print({who: f"{len(each)}, {max(each):.2f} s at most" for who, each in waits.items()}, codes)
+    assert codes.keys() <= REFUSALS, codes
+    assert rate >= RATE
+    assert account.most - before <= MOST_BYTES
+    assert len(account.strangers) == STRANGERS
+    assert max(account.strangers) < 10.0
+    assert max(account.logins + account.messages) < 2.0

@@ -18,6 +18,7 @@ use crate::mqtt::counters::Counters;
 use crate::mqtt::encoder::Encoder;
 use crate::mqtt::event::{Cause, Closed, Event};
 use crate::mqtt::io::admission::Admission;
+use crate::mqtt::io::connection::Connection as Stream;
 use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::output::Output;
@@ -25,7 +26,7 @@ use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
 use crate::mqtt::network::{Network, Visit};
 use crate::mqtt::news::{Arrival, News, SessionHandle};
 use crate::mqtt::office::Office;
-use crate::mqtt::packets::Farewell;
+use crate::mqtt::packets::{Connect, Farewell};
 use crate::mqtt::reason::Reason;
 use crate::mqtt::session::Session;
 use crate::mqtt::slate::Slate;
@@ -258,23 +259,17 @@ impl<N: Network> ClientTurn<'_, N> {
         };
         let news = match event {
             Event::Connect(connect) => {
-                let reason = match connection.admission() {
-                    Admission::Welcome => {
-                        client.version = Some(connect.version);
-                        client.asked += 1;
-                        let arrival = Arrival {
-                            listener: connection.listener(),
-                            source: connection.source(),
-                            identity: connection.identity(),
-                            connect: *connect,
-                        };
-                        self.news.push(News::Connect(id, Box::new(arrival)));
-                        return;
-                    }
-                    Admission::Full | Admission::HostFull => Reason::QUOTA_EXCEEDED,
-                    Admission::TooFast => Reason::CONNECTION_RATE_EXCEEDED,
+                let Some(farewell) = self.judge(connection, &connect) else {
+                    client.version = Some(connect.version);
+                    client.asked += 1;
+                    let arrival = Arrival {
+                        listener: connection.listener(),
+                        source: connection.source(),
+                        identity: connection.identity(),
+                        connect: *connect,
+                    };
+                    return self.news.push(News::Connect(id, Box::new(arrival)));
                 };
-                let farewell = Farewell::from(reason);
                 return self.with(connections, id, |connection, hand, above, _| {
                     connection.refuse(hand, &farewell, above);
                 });
@@ -290,6 +285,16 @@ impl<N: Network> ClientTurn<'_, N> {
         };
         client.asked += 1;
         self.news.push(news);
+    }
+
+    /// Why a client is refused without asking Python; `None`: it is asked.
+    fn judge(&self, connection: &Stream, connect: &Connect) -> Option<Farewell> {
+        match connection.admission() {
+            Admission::Full | Admission::HostFull => Some(Reason::QUOTA_EXCEEDED.into()),
+            Admission::TooFast => Some(Reason::CONNECTION_RATE_EXCEEDED.into()),
+            Admission::Welcome if connection.identity().is_some() => None,
+            Admission::Welcome => self.office.refuse_guess(self.now, connection.source().ip(), connect),
+        }
     }
 
     /// A connection has ended: its session is to be parked, and Python told.

@@ -20,6 +20,7 @@ use crate::hive::core::HiveCore;
 use crate::hive::messages::Mailbox;
 use crate::load::Report;
 use crate::mqtt::access::{AccessList, Rule};
+use crate::mqtt::attempts::Attempts;
 use crate::mqtt::bridge::Sorter;
 use crate::mqtt::clients::Clients;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
@@ -219,6 +220,12 @@ impl Gateway {
 
     pub fn forget_access(&self, number: u32) {
         self.office.forget_access(number);
+    }
+
+    /// Has CONNECTs refused that these refuse, unasked; `None`: none. Their clock is the machine's own count.
+    pub fn refuse_guesses(&self, attempts: Option<Arc<Attempts>>) {
+        let ahead = self.hive.endpoint().fleet().clock.unix_offset();
+        self.office.set_attempts(attempts.map(|attempts| (attempts, ahead)));
     }
 
     // How things are

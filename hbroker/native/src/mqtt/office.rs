@@ -1,5 +1,6 @@
 //! Where the network's thread, the workers and Python meet: messages come in here, and go out to the workers in batches.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +13,7 @@ use crate::endpoint::fleet::Fleet;
 use crate::endpoint::worker::Errand;
 use crate::mqtt::Key;
 use crate::mqtt::access::AccessList;
+use crate::mqtt::attempts::Attempts;
 use crate::mqtt::claim::{Claim, Releases, Ticket};
 use crate::mqtt::command::Command;
 use crate::mqtt::counters::{Counters, Drop as Loss};
@@ -19,6 +21,7 @@ use crate::mqtt::fanout::{Batches, Fanout, Incoming, Options, Parcel, Seated};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::desk::Post;
 use crate::mqtt::news::{News, NewsQueue, SessionHandle};
+use crate::mqtt::packets::{Connect, Farewell};
 use crate::mqtt::reason::Reason;
 use crate::mqtt::series::Series;
 use crate::mqtt::session::{Session, SessionState};
@@ -61,6 +64,7 @@ pub struct Office {
     /// Of messages of the network one in so many is timed; 0: none.
     pub timed: AtomicU32,
     pub unfinished: Unfinished,
+    attempts: RwLock<Option<(Arc<Attempts>, Micros)>>,
 }
 
 /// What the network's thread left with workers that it has not seen to.
@@ -95,6 +99,7 @@ impl Office {
             sessions: AtomicU64::new(1),
             timed: AtomicU32::new(0),
             unfinished,
+            attempts: RwLock::default(),
         }
     }
 
@@ -298,6 +303,18 @@ impl Office {
 
     pub fn access(&self, number: u32) -> Option<Arc<AccessList>> {
         self.access.lock().get(&number).cloned()
+    }
+
+    /// What guesses are refused by before Python is asked, and what the workers' clock is ahead of that of these; `None`: none are.
+    pub fn set_attempts(&self, attempts: Option<(Arc<Attempts>, Micros)>) {
+        *self.attempts.write() = attempts;
+    }
+
+    /// Says no to a guess beyond the bounds.
+    pub fn refuse_guess(&self, now: Micros, host: IpAddr, connect: &Connect) -> Option<Farewell> {
+        let attempts = self.attempts.read();
+        let (attempts, ahead) = attempts.as_ref()?;
+        attempts.refuse_connect(now.saturating_sub(*ahead), host, connect)
     }
 
     // Counting

@@ -1,5 +1,6 @@
 //! `Gateway`: an MQTT server in front of a hive. Its members' verbs are those of the base class `Hive`.
 
+mod attempts;
 mod events;
 mod state;
 mod status;
@@ -12,6 +13,7 @@ use std::thread;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+pub use self::attempts::{AttemptSource, Attempts};
 pub use self::events::{
     AuthEvent, ClosedEvent, ConnectEvent, SessionOverflowEvent, SubscribeEvent, SubscribeOptions,
     UnsubscribeEvent, WillMessage,
@@ -222,6 +224,11 @@ impl Gateway {
 
     fn forget_acl(&self, py: Python<'_>, acl: u32) {
         py.detach(|| self.gateway.forget_access(acl));
+    }
+
+    fn refuse_guesses(&self, py: Python<'_>, attempts: Option<&Attempts>) {
+        let attempts = attempts.map(|attempts| Arc::clone(&attempts.attempts));
+        py.detach(|| self.gateway.refuse_guesses(attempts));
     }
 
     // Reading

@@ -3,15 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use slab::Slab;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 
 use super::admission::Pass;
 use super::counters::{Counters, add};
-use super::listener::Listener;
+use super::listener::{INHERITS, Listener, prepare};
 use crate::Micros;
 
 /// Connections that one turn takes in at each door.
@@ -20,12 +19,6 @@ const ACCEPTS: usize = 256;
 const RETRY: Micros = 100_000;
 /// Where nobody can be let in for the moment it is looked again after this.
 const HOLD: Micros = 1_000;
-/// A peer that is gone without a word is found out by the kernel, however long its keep alive.
-const PROBE_AFTER: Duration = Duration::from_secs(120);
-const PROBE_EVERY: Duration = Duration::from_secs(30);
-/// So long may sent bytes stay unacknowledged.
-const UNANSWERED: Duration = Duration::from_secs(120);
-
 /// See the module.
 pub struct Doors {
     doors: Slab<Door>,
@@ -103,7 +96,9 @@ impl Doors {
                         let pass = door.listener.gate.admit(now, source.ip());
                         let is_welcome = pass.as_ref().is_some_and(Pass::is_welcome);
                         if let Some(pass) = pass {
-                            prepare(&socket);
+                            if !INHERITS {
+                                prepare(&SockRef::from(&socket));
+                            }
                             let is_in = take(&door.listener, socket, source, pass);
                             add(if is_in { &counters.accepted } else { &counters.accept_errors }, 1);
                         }
@@ -130,15 +125,6 @@ fn after(error: &io::Error, now: Micros, counters: &Counters) -> Micros {
             now + RETRY
         }
     }
-}
-
-/// Wishes, which a system may not grant.
-fn prepare(socket: &TcpStream) {
-    let _ = socket.set_nodelay(true);
-    let socket = SockRef::from(socket);
-    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
-    #[cfg(target_os = "linux")]
-    let _ = socket.set_tcp_user_timeout(Some(UNANSWERED));
 }
 
 /// An IPv4 client of a socket for both families is an IPv4 client.

@@ -3,16 +3,25 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::net::TcpListener;
 use parking_lot::RwLock;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::admission::{Gate, Limits};
 use super::transport::Layers;
 
 /// Clients that the kernel may hold for one worker until it accepts them.
 const BACKLOG: i32 = 4_096;
+/// A connection's socket has what was set for its listener's.
+pub const INHERITS: bool = cfg!(target_os = "linux");
+/// A peer that is gone without a word is found out by the kernel, however long its keep alive.
+const PROBE_AFTER: Duration = Duration::from_secs(120);
+const PROBE_EVERY: Duration = Duration::from_secs(30);
+/// So long may sent bytes stay unacknowledged.
+#[cfg(target_os = "linux")]
+const UNANSWERED: Duration = Duration::from_secs(120);
 
 /// What is set for a listener, and may be set anew while it is open. What is there already keeps what it came in by.
 #[derive(Clone, Debug)]
@@ -91,5 +100,45 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
+    if INHERITS {
+        prepare(&socket);
+    }
     Ok(socket)
+}
+
+/// Sets what is wished of the socket of a connection, which a system may not grant.
+pub fn prepare(socket: &Socket) {
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(UNANSWERED));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_connection_has_the_options_of_its_listeners() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (listener, sockets) = open(0, any, Settings::default(), 2).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut is_seen = [false; 2];
+        while is_seen != [true; 2] && INHERITS {
+            assert!(Instant::now() < deadline);
+            let _client = std::net::TcpStream::connect(listener.address).unwrap();
+            for (socket, is_seen) in sockets.iter().zip(&mut is_seen) {
+                while let Ok((connection, _)) = socket.accept() {
+                    let socket = SockRef::from(&connection);
+                    assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+                    assert_eq!(socket.tcp_keepalive_time().unwrap(), PROBE_AFTER);
+                    *is_seen = true;
+                }
+            }
+        }
+    }
 }
