@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Self
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.background import Background
 from tests.fuzz.assault import Attack, assail
 from tests.fuzz.captures import captured
 from tests.fuzz.packets import script
@@ -32,32 +32,26 @@ HANG_S = 20.0
 _BESIDE = "beside-"
 
 
-class Beside:
+class Beside(Background):
     """A pair of clients of the same gateway, QoS 2, for as long as the attack lasts."""
 
     def __init__(self, publisher: Peer, subscriber: Peer) -> None:
+        super().__init__()
         self.sent = 0
         self._publisher = publisher
         self._subscriber = subscriber
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
         self._subscriber.subscribe(("home/kitchen/beside", 2))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self._thread.join(PATIENCE_S)
+        return super().__enter__()
 
     def await_all(self) -> None:
         """Sends no more, and returns when all that was sent has come."""
-        self.__exit__()
+        self.stop()
         self._subscriber.await_received(self.sent)
 
     def _run(self) -> None:
-        while not self._ending.wait(0.01):
+        while not self._is_over.wait(0.01):
             self._publisher.client.publish("home/kitchen/beside", str(self.sent).encode(), 2)
             self.sent += 1
 

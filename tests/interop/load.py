@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from tests import waiting
+from tests.background import Background
 from tests.interop.clients import PATIENCE_S
 from tests.interop.peer import Peer
 
@@ -13,11 +13,12 @@ PAUSE_S = 0.002
 """Between two messages."""
 
 
-class Load:
+class Load(Background):
     """A publisher that goes on, without waiting for acknowledgements, until it is stopped. On one topic of
     each place, in turns; payloads are the name and a number."""
 
     def __init__(self, peer: Peer, name: str, qos: int, places: Sequence[str]) -> None:
+        super().__init__()
         self.sent: list[tuple[int, bytes]] = []
         """Packet id and payload. It only grows, so that others may read while the publisher goes on."""
         self._answered: set[int] = set()
@@ -26,15 +27,6 @@ class Load:
         self._name = name
         self._qos = qos
         self._places = places
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def __enter__(self) -> Load:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def acknowledged(self) -> set[bytes]:
         """The messages that the broker has answered for."""
@@ -49,14 +41,9 @@ class Load:
             found=lambda: len(self._answered),
         )
 
-    def stop(self) -> None:
-        """No more are sent."""
-        self._ending.set()
-        self._thread.join(PATIENCE_S)
-
     def _run(self) -> None:
         number = 0
-        while not self._ending.wait(PAUSE_S):
+        while not self._is_over.wait(PAUSE_S):
             topic = f"{self._places[number % len(self._places)]}/load/{self._name}"
             payload = f"{self._name} {number}".encode()
             self.sent.append((self._peer.client.publish(topic, payload, self._qos).mid, payload))

@@ -72,6 +72,13 @@ class House:
         until(lambda: found() == owner, f"{owner} owns {topic}", PATIENCE, found=found)
 
 
+def next_payload(messages: sync.Subscription) -> bytes:
+    """Of the next message, which comes in time."""
+    message = messages.next(timeout=PATIENCE)
+    assert message is not None, "nothing came in time"
+    return message.payload
+
+
 class Traffic:
     """hpub and hsub, and the messages between them."""
 

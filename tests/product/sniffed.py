@@ -5,14 +5,13 @@ from __future__ import annotations
 import secrets
 import selectors
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from hbroker._proto import packet_pb2 as pb
+from tests.background import Background
 from tests.product.node import Node, node_up
 
 __all__ = ["Heard", "SniffedPath", "SniffedRoot", "sniffed_root"]
@@ -36,13 +35,14 @@ class Heard(NamedTuple):
         return pb.Datagram.FromString(self.data)
 
 
-class SniffedPath:
+class SniffedPath(Background):
     """An address, `near`, for a node that listens at `far`: the same port of another address of this host.
 
-    Each peer has a socket of its own towards the node, so that the node tells them apart. A context manager.
+    Each peer has a socket of its own towards the node, so that the node tells them apart.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._near.bind(("127.0.0.1", 0))
         self.near: Address = self._near.getsockname()
@@ -52,18 +52,10 @@ class SniffedPath:
         self._peers: dict[Address, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._near, selectors.EVENT_READ)
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._carry)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over.set()
-        self._thread.join()
+    def stop(self) -> None:
+        """Carries nothing any more."""
+        super().stop()
         self._selector.close()
         for opened in (self._near, *self._peers.values()):
             opened.close()
@@ -72,7 +64,7 @@ class SniffedPath:
         """What one peer sent."""
         return [heard for heard in list(self.heard) if heard.source == source]
 
-    def _carry(self) -> None:
+    def _run(self) -> None:
         while not self._is_over.is_set():
             for key, _ in self._selector.select(_AWAKE_S):
                 if key.data is None:

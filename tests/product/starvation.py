@@ -7,13 +7,13 @@ no such file nobody is known to have waited.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from tests.background import Background
 
 __all__ = ["Starvation", "waited_s"]
 
@@ -28,24 +28,13 @@ def waited_s(pid: int) -> float:
         return 0.0
 
 
-class Starvation:
-    """Watches the threads of some processes. A context manager."""
+class Starvation(Background):
+    """Watches the threads of some processes."""
 
     def __init__(self, pids: Sequence[int]) -> None:
+        super().__init__()
         self._tasks = [Path(f"/proc/{pid}/task") for pid in pids]
         self._samples: list[tuple[int, dict[str, int]]] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over.set()
-        self._thread.join()
 
     def own_s(self, begin: int, end: int) -> float:
         """What is left of the time between two, less the longest wait in it."""
@@ -58,7 +47,7 @@ class Starvation:
         waits = [waited - before[thread] for thread, waited in after.items() if thread in before]
         return min(max(waits, default=0), end - begin) / 1e9
 
-    def _watch(self) -> None:
+    def _run(self) -> None:
         while not self._is_over.wait(_EVERY_S):
             began = time.monotonic_ns()
             waited: dict[str, int] = {}

@@ -12,7 +12,7 @@ import pytest
 
 from hbroker import sync
 from hbroker.runtime.identity import Profile
-from tests.product.house import TOPIC, House
+from tests.product.house import TOPIC, House, next_payload
 from tests.product.network import PATIENCE
 
 MANY = 1_000
@@ -40,9 +40,3 @@ def test_what_waits_for_a_session_outlives_the_lease_of_its_owner(house: House, 
         came = list(iter(lambda: next_payload(messages), b"last"))
         assert not messages.resumed, "the parent had not known of it"
     assert [payload for payload in came if payload != b"meanwhile"] == waiting
-
-
-def next_payload(messages: sync.Subscription) -> bytes:
-    message = messages.next(timeout=PATIENCE)
-    assert message is not None, "nothing came in time"
-    return message.payload

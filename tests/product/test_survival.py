@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from hbroker import errors, sync
+from tests.product.house import next_payload
 from tests.product.network import PATIENCE, PROJECT, Network, network_up, tree
 from tests.product.starvation import waited_s
 
@@ -104,9 +105,3 @@ def test_home_is_ready_in_time_and_ctrl_c_leaves_no_process(tmp_path: Path) -> N
         assert network.process.wait(PATIENCE) == 0
         assert time.monotonic() - asked < 3.0
         assert not [process for process in processes if process.is_running()]
-
-
-def next_payload(messages: sync.Subscription) -> bytes:
-    message = messages.next(timeout=PATIENCE)
-    assert message is not None, "nothing was delivered in time"
-    return message.payload

@@ -1,0 +1,37 @@
+"""What goes on in a thread of its own beside a test."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Background"]
+
+_PATIENCE_S: Final = 60.0
+
+
+class Background:
+    """A context manager: `_run` runs while its block does, and returns soon after `_is_over` is set."""
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Returns when it has ended."""
+        self._is_over.set()
+        self._thread.join(_PATIENCE_S)
+        assert not self._thread.is_alive(), "it goes on"
+
+    def _run(self) -> None:
+        raise NotImplementedError
