@@ -105,8 +105,8 @@ class LinkUpEvent:
 
 @final
 class LinkDownEvent:
-    """A link is gone, and its session with it, or away where it is persistent. `reason`: "timeout", "reset", "restarted",
-    "taken_over" (by another run of its peer), "closed"."""
+    """A link is gone, and its session with it, or away where it is persistent. `reason`: "timeout", "reset", "refused"
+    (the peer has too many), "restarted", "taken_over" (by another run of its peer), "closed"."""
 
     def __new__(
         cls, link: int, address: _Address, session: int, inbound: bool, reason: str

@@ -628,12 +628,14 @@ class Referral(_message.Message):
     def __init__(self, request: _Optional[int] = ..., node: _Optional[str] = ..., zone: _Optional[_Union[Zone, _Mapping[str, object]]] = ..., next: _Optional[_Union[Cut, _Mapping[str, object]]] = ...) -> None: ...
 
 class Reset(_message.Message):
-    __slots__ = ("session", "token")
+    __slots__ = ("session", "token", "reason")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     session: int
     token: bytes
-    def __init__(self, session: _Optional[int] = ..., token: _Optional[bytes] = ...) -> None: ...
+    reason: Reason
+    def __init__(self, session: _Optional[int] = ..., token: _Optional[bytes] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
     __slots__ = ("filter", "qos", "no_local", "retain_as_published", "session", "address", "client", "group", "overflow", "interrupted", "away")

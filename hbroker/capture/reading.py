@@ -32,7 +32,7 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "leave": ("subtree", "reason"),
     "challenge": ("lifetime_s",),
     "referral": ("node",),
-    "reset": ("session",),
+    "reset": ("session", "reason"),
     "transfer": ("subtree", "phase", "last"),
     "credit": ("messages", "bytes"),
     "will": ("delay_s",),

@@ -175,11 +175,10 @@ class ClientControl:
                     self._tell(Published(sequence, event.topic, event.reason))
             case LinkUpEvent():
                 self._links.add(event.link)
+                if self._resolver is not None:
+                    self._resolver.handle_link_up(event.address)
             case LinkDownEvent():
-                self._links.discard(event.link)
-                self._subscriber.handle_link_down(now, event.link)
-                if self._testator is not None:
-                    self._testator.handle_link_down(now, event.link)
+                self._handle_link_down(now, event)
         self._pass_on(now)
 
     def handle_timeout(self, now: int) -> None:
@@ -233,6 +232,15 @@ class ClientControl:
                 if self._resolver is not None:
                     self._resolver.handle_challenge(now, event.source, body)
                 self._subscriber.handle_challenge(now, event.source, body)
+
+    def _handle_link_down(self, now: int, event: LinkDownEvent) -> None:
+        is_refused = event.reason == "refused"
+        self._links.discard(event.link)
+        if is_refused and self._resolver is not None:
+            self._resolver.handle_refused(now, event.address)
+        self._subscriber.handle_link_down(now, event.link, is_refused=is_refused)
+        if self._testator is not None:
+            self._testator.handle_link_down(now, event.link, is_refused=is_refused)
 
     def _pass_on(self, now: int) -> None:
         """Gives what the resolver found to whoever asked: the testator, or the application."""

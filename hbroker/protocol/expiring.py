@@ -44,5 +44,9 @@ class ExpiringCache(Generic[KeyT, ValueT]):
         if entry is not None and entry[0] is value:
             del self._entries[key]
 
+    def discard(self, key: KeyT) -> None:
+        """Forgets the entry, if there is one."""
+        self._entries.pop(key, None)
+
     def __len__(self) -> int:
         return len(self._entries)

@@ -199,7 +199,7 @@ class Node:
                     self._handle_session_down(now, event)
                 self._custody.handle_link_down(event.link)
                 for uplink in self._claims:
-                    uplink.handle_link_down(now, event.link)
+                    uplink.handle_link_down(now, event.link, is_refused=event.reason == "refused")
             case OverflowEvent():
                 self._subscribing.handle_overflow(event.session)
             case _:

@@ -12,6 +12,9 @@ pauses between tries is a slow node, and not an unreachable one. What other clie
 were told meanwhile counts as well (`answers`).
 
 Failures are kept for the time that the answer states, and given to the core at once when it asks again.
+
+An owner may be found and open no session, because it has too many (`refusals`): then messages wait for the
+end of a pause before the core is told of it again, and fail where that lasts.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from hbroker.protocol.lookup import Event, Hop, Lookup, Resolution, State
 from hbroker.protocol.outcome import Outcome, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.reasons import RETRIED_REASONS
+from hbroker.protocol.refusals import Refusal, Refusals
 from hbroker.protocol.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
 from hbroker.protocol.timers import (
     LEASE,
@@ -83,6 +87,7 @@ class Resolver:
         self._queues: dict[Address, deque[Lookup]] = {}
         self._turns: dict[Address, Lookup] = {}
         self._negatives: ExpiringCache[str, int] = ExpiringCache(_MOST_NEGATIVES)
+        self._refusals = Refusals(random)
         self._referral_until = 0
         self._outcomes: deque[Outcome] = deque()
 
@@ -150,6 +155,14 @@ class Resolver:
         lookup.subtree, lookup.guide, lookup.has_silent_owner = cut[0], cut[2], True
         self._requests.settle(lookup.requests[-1])
         self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
+
+    def handle_refused(self, now: int, owner: Address) -> None:
+        """§3.6: this owner opens no session."""
+        self._refusals.note(now, owner)
+
+    def handle_link_up(self, owner: Address) -> None:
+        """There is a session with this owner."""
+        self._refusals.forget(owner)
 
     def handle_timeout(self, now: int) -> None:
         """Repeats what went unanswered, begins again after pauses, ends what took too long."""
@@ -242,19 +255,20 @@ class Resolver:
             lookup.machine.handle(Event.REPEAT)
             self._requests.repeat(now, request)
         elif by_referral:
-            self._defer(now, lookup, at_once=True)
+            self._defer(now, lookup, pause=0)
         else:
             lookup.machine.handle(Event.FALL_BACK)
             lookup.fell_back = True
             self._ask(now, lookup, request.address, pb.MODE_REFERRAL)
         self._pass_turn(now, lookup)
 
-    def _defer(self, now: int, lookup: Lookup, *, at_once: bool = False) -> None:
-        """Begins again, after a pause; after silence, which was one, at once."""
+    def _defer(self, now: int, lookup: Lookup, *, pause: int | None = None) -> None:
+        """Begins again, after a pause; after silence, which was one, at once. None: a pause that grows."""
         lookup.machine.handle(Event.DEFER)
         for request in lookup.requests:
             self._requests.settle(request)
-        pause = 0 if at_once else retry_after(lookup.restarts, self._random, SEARCH_MOST)
+        if pause is None:
+            pause = retry_after(lookup.restarts, self._random, SEARCH_MOST)
         lookup.restarts += 1
         self._agenda.set(lookup, min(lookup.deadline, now + pause))
         self._pass_turn(now, lookup)
@@ -275,6 +289,10 @@ class Resolver:
         self._chart.learn(now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root)
         answer = Answer(accept.zone, owner, accept.token, now + ttl)
         self._answers.keep(now, answer)
+        refusal = self._refusals.find(now, owner)
+        if refusal is not None and lookup.ticket is None:
+            self._await_place(now, lookup, refusal)
+            return
         self._take(now, answer)
         if lookup.fell_back:
             self._referral_until = now + ZONE_TTL
@@ -282,6 +300,18 @@ class Resolver:
         if lookup.ticket is not None:
             self._outcomes.append(Resolved(lookup.ticket, _resolution(lookup, owner, accept)))
         self._end(now, lookup)
+
+    def _await_place(self, now: int, lookup: Lookup, refusal: Refusal) -> None:
+        """The owner is known, and opens no session: not before the pause is over is it tried again."""
+        if not lookup.machine.accepts(Event.DEFER):
+            return
+        lookup.reason = Reason.REASON_QUOTA_EXCEEDED
+        if now >= refusal.gives_up_at:
+            lookup.negative_ttl = refusal.until - now
+            lookup.machine.handle(Event.REFUSE)
+            self._fail(now, lookup)
+        else:
+            self._defer(now, lookup, pause=min(refusal.until, refusal.gives_up_at) - now)
 
     def _refuse(self, now: int, lookup: Lookup, request: Request[Lookup], accept: pb.PubAccept) -> None:
         if not lookup.machine.accepts(Event.DEFER):
@@ -294,7 +324,7 @@ class Resolver:
         if accept.reason in RETRIED_REASONS:
             # One that the root has just named may say so as well: it is to have the subtree, and has not yet.
             stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and lookup.start != self._root
-            self._defer(now, lookup, at_once=stale_start)
+            self._defer(now, lookup, pause=0 if stale_start else None)
         else:
             lookup.machine.handle(Event.REFUSE)
             self._fail(now, lookup)
@@ -320,6 +350,8 @@ class Resolver:
         """
         answer = self._answers.find(now, lookup.topic) if lookup.ticket is None else None
         if answer is None or lookup.below not in (None, answer.owner):
+            return False
+        if self._refusals.find(now, answer.owner) is not None:
             return False
         if self._taken.get(now, answer.zone.scope) is answer:
             self._answers.discard(answer)

@@ -194,9 +194,11 @@ class Sites:
             self._ask_directly(now, site)
         self._review(known)
 
-    def handle_link_down(self, now: int, link: int) -> None:
-        """§6.3: every subscription in that session is to be made again."""
+    def handle_link_down(self, now: int, link: int, *, is_refused: bool) -> None:
+        """§6.3: every subscription in that session is to be made again. `is_refused`: see `Subscriber`."""
         for site in list(self._by_link.get(link, ())):
+            if is_refused:
+                site.subscription.reason = Reason.REASON_QUOTA_EXCEEDED
             self._chart.forget(site.address)
             self._pause(now, site, Event.LINK_DOWN)
             self._review(site.subscription)

@@ -128,18 +128,20 @@ class Subscriber:
         elif not self._sites.handle_confirmation(now, link, suback) and suback.active:
             self._forget_if_unwanted(link, key)
 
-    def handle_link_down(self, now: int, link: int) -> None:
-        """§6.3: every subscription in that session is to be made again."""
+    def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
+        """§6.3: every subscription in that session is to be made again. `is_refused`: the owner opened no
+        session, because it has too many."""
         self._unsubscriptions.handle_link_down(link)
         for known in self._by_key.values():
             known.lose(link)
-        self._sites.handle_link_down(now, link)
+        self._sites.handle_link_down(now, link, is_refused=is_refused)
 
     def handle_timeout(self, now: int) -> None:
         """Asks the silent, makes again what was lost, gives up what took too long."""
         for listener in self._deadlines.due(now):
             known = self._by_id[listener]
-            self._abandon(now, listener, known.reason or Reason.REASON_OWNER_UNREACHABLE, answered=False)
+            reason = known.reason or Reason.REASON_OWNER_UNREACHABLE
+            self._abandon(now, listener, reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
         self._sites.handle_timeout(now)
         self._unsubscriptions.handle_timeout(now)
 

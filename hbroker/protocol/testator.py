@@ -232,9 +232,12 @@ class Testator:
         else:
             self._refused(now, ack.reason)
 
-    def handle_link_down(self, now: int, link: int) -> None:
-        """§6.6: the owner may publish the will now: the next registration is another message."""
+    def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
+        """§6.6: the owner may publish the will now: the next registration is another message. `is_refused`:
+        it opened no session, because it has too many."""
         if link == self._link and self._machine.accepts(Event.LINK_DOWN):
+            if is_refused:
+                self._reason = Reason.REASON_QUOTA_EXCEEDED
             self._sequence += 1
             self._mistrust()
             self._pause(now, Event.LINK_DOWN)
@@ -242,7 +245,8 @@ class Testator:
     def handle_timeout(self, now: int) -> None:
         """Looks the owner up again; tells the application that it took too long."""
         if self._deadline is not None and self._deadline <= now:
-            self._end(self._reason or Reason.REASON_OWNER_UNREACHABLE, answered=False)
+            reason = self._reason or Reason.REASON_OWNER_UNREACHABLE
+            self._end(reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
         if self._due_at is None or now < self._due_at:
             return
         self._due_at = None

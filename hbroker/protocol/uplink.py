@@ -125,7 +125,8 @@ class Uplink:
             return True
         return False
 
-    def handle_link_down(self, now: int, link: int) -> None:
+    def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
+        """`is_refused`: the parent opened no session, because it has too many."""
         if link != self._link:
             return
         self._link = None
@@ -138,6 +139,10 @@ class Uplink:
             if was is not state:
                 self._attempt = 0
             self._settle(now, state)
+            if is_refused and self._retry_at is not None:
+                self._ledger.note(Refused(self.subtree, Reason.REASON_QUOTA_EXCEEDED, "", final=False))
+                self._attempt = max(self._attempt, REFUSED_WAIT)
+                self._again_after(now, timers.retry_after(self._attempt, self._means.random))
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving first, then whatever else is due."""

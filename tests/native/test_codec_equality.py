@@ -151,7 +151,7 @@ bodies = st.one_of(
     st.tuples(st.just("again"), st.binary(max_size=300)),
     st.tuples(st.just("puback"), st.tuples(I32, st.text(), runs(gap=0), st.none() | cuts)),
     st.tuples(st.sampled_from(["ping", "pong"]), U64),
-    st.tuples(st.just("reset"), st.tuples(U64, st.binary())),
+    st.tuples(st.just("reset"), st.tuples(U64, st.binary(), I32)),
     st.tuples(st.just("challenge"), st.tuples(st.binary(), U32)),
     st.tuples(st.just("credit"), st.tuples(U32, U64)),
 )
@@ -248,7 +248,7 @@ def content_values(packet: pb.Packet, kind: str) -> object:
         case "ping" | "pong":
             return getattr(packet, kind).sent_at_us
         case "reset":
-            return packet.reset.session, packet.reset.token
+            return packet.reset.session, packet.reset.token, packet.reset.reason
         case "challenge":
             return packet.challenge.token, packet.challenge.lifetime_s
         case "credit":

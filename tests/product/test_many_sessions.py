@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack, closing
 from random import Random
 
+import hbroker
+from hbroker import Reason, Refused
+from hbroker._proto import packet_pb2 as pb
 from tests.product.network import PATIENCE
 from tests.product.node import Node, Stranger, node_up
-from tests.product.peer import Peer
+from tests.product.peer import Intruder, Peer
 from tests.waiting import until
 
 MOST = 20
@@ -39,3 +43,52 @@ def test_an_address_has_so_many_sessions_and_others_have_theirs() -> None:
         for peer in late:
             peer.await_answer()
         until(lambda: sessions(node) == before + 1, "as many as before, and the other", PATIENCE)
+
+
+def fill(node: Node, opened: ExitStack) -> list[Peer]:
+    """Sessions of one address, as many as it may have."""
+    random = Random(4)
+    peers = [opened.enter_context(closing(Peer(node, random, HOST))) for _ in range(MOST)]
+    for peer in peers:
+        peer.await_answer()
+    return peers
+
+
+def test_a_session_that_finds_no_place_is_told_why_and_gets_no_token() -> None:
+    with node_up("--sessions-per-address", str(MOST)) as node, ExitStack() as opened:
+        fill(node, opened)
+        late = opened.enter_context(closing(Intruder(node, HOST)))
+
+        def refusals() -> list[pb.Reset]:
+            late.receive()
+            return [packet.reset for packet in late.answers if packet.HasField("reset")]
+
+        until(lambda: bool(refusals()), "the refusal of its first datagram", PATIENCE)
+        (refusal,) = refusals()
+        assert (refusal.session, refusal.token) == (late._session, b"")
+        assert refusal.reason == Reason.REASON_QUOTA_EXCEEDED
+
+
+async def outcome(awaited: object) -> object:
+    """What came of it, or the error."""
+    (found,) = await asyncio.gather(awaited, return_exceptions=True)  # type: ignore[call-overload]
+    return found
+
+
+def test_a_client_that_finds_no_place_says_why_and_gets_in_once_there_is_one() -> None:
+    async def use(node: Node, peers: list[Peer]) -> None:
+        async with hbroker.connect(node.root, listen=f"{HOST}:0", timeout=15) as client:
+            asked = client.publish("a", b"1", qos=1), outcome(client.subscribe("b"))
+            for error in await asyncio.gather(*asked, return_exceptions=True):
+                assert isinstance(error, Refused)
+                assert error.reason == Reason.REASON_QUOTA_EXCEEDED
+                assert "QUOTA_EXCEEDED" in str(error)
+            peers[0].leave()
+            async with client.subscribe("b", timeout=PATIENCE) as messages:
+                await client.publish("b", b"2", qos=1, timeout=PATIENCE)
+                message = await messages.next(PATIENCE)
+                assert message is not None
+                assert message.payload == b"2"
+
+    with node_up("--sessions-per-address", str(MOST)) as node, ExitStack() as opened:
+        asyncio.run(use(node, fill(node, opened)))

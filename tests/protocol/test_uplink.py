@@ -232,6 +232,41 @@ def test_who_lost_a_lease_joins_again_though_what_it_delegated_is_held_still() -
     assert child.notices()[0] == TookBack("a/b", "below")
 
 
+def refuse(child: Child, now: int) -> None:
+    """The parent has too many sessions."""
+    child.node.handle_event(now, LinkDownEvent(LINK, PARENT, 1, False, "refused"))
+
+
+def test_a_parent_that_opens_no_session_is_asked_seldom_and_that_is_told() -> None:
+    child = Child()
+    answered: set[int] = set()
+    for now in range(timers.SECOND, 61 * timers.SECOND, timers.SECOND // 20):
+        child.run(now, now)
+        join = child.join()
+        if join.request not in answered:
+            answered.add(join.request)
+            child.hear(now, child.ack(join))
+            refuse(child, now)
+    assert 60 / 6 <= len(answered) <= 60 / 3 + 1
+    assert child.notices().count(Refused("a", Reason.REASON_QUOTA_EXCEEDED, "", False)) == len(answered)
+
+
+def test_a_parent_that_opens_no_session_any_more_is_asked_seldom_while_the_lease_lasts() -> None:
+    child = Child()
+    child.serve(lease_ms=100_000)
+    tries = 0
+    child.core.sent.clear()
+    refuse(child, timers.SECOND)
+    for now in range(timers.SECOND, 61 * timers.SECOND, timers.SECOND // 20):
+        child.run(now, now)
+        if child.joins(child.core.sent):
+            tries += 1
+            child.core.sent.clear()
+            refuse(child, now)
+    assert child.core.serves("a")
+    assert 4 <= tries <= 60 / 3
+
+
 def test_a_wrong_credential_is_not_tried_again() -> None:
     child = Child()
     child.hear(10, child.ack(child.join(), reason=Reason.REASON_NOT_AUTHORIZED))

@@ -380,7 +380,7 @@ impl Engine {
             }
     }
 
-    /// Opens the link of a session; finds it where it is open.
+    /// Opens the link of a session; finds it where it is open. What is in the way is counted.
     fn open_link(
         &mut self,
         now: Micros,
@@ -388,12 +388,12 @@ impl Engine {
         session: u64,
         peer: SocketAddr,
         token: Vec<u8>,
-    ) -> Option<LinkId> {
+    ) -> Result<LinkId, Drop> {
         let inbound = role != Role::Initiator;
         let links = &mut self.out.links;
         let known = if inbound { links.by_session(session) } else { links.by_address(peer) };
-        if known.is_some() {
-            return known;
+        if let Some(known) = known {
+            return Ok(known);
         }
         let entered = match inbound {
             true => self.enter(session, role, peer),
@@ -402,7 +402,7 @@ impl Engine {
         };
         if let Err(why) = entered {
             self.out.counters.drop(why);
-            return None;
+            return Err(why);
         }
         let links = &mut self.out.links;
         let opened = self.shared.opened.fetch_add(1, Ordering::Relaxed);
@@ -420,7 +420,7 @@ impl Engine {
         if inbound {
             self.attach(now, session, id);
         }
-        Some(id)
+        Ok(id)
     }
 
     /// Counts a link in that its peer opened, or that is opened for its session, and makes this worker its home.

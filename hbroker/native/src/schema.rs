@@ -482,6 +482,7 @@ pub mod reset {
 
     pub const SESSION: u32 = 0x09;
     pub const TOKEN: u32 = 0x12;
+    pub const REASON: u32 = 0x18;
     pub const CHECKS: Checks = &[];
 }
 

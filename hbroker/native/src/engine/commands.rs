@@ -29,13 +29,13 @@ impl Engine {
 
     /// Opens a link to a node, or finds the one that is open; `None`: there are too many.
     pub fn connect(&mut self, now: Micros, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
-        self.open_link(now, Role::Initiator, self.config.session, address, token)
+        self.open_link(now, Role::Initiator, self.config.session, address, token).ok()
     }
 
     /// Opens the link of a session that was handed over (§5.4), or finds the one that is open; `None`: there are too many.
     pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr) -> Option<LinkId> {
         let token = self.token_for(now, address);
-        self.open_link(now, Role::Adopter, session, address, token)
+        self.open_link(now, Role::Adopter, session, address, token).ok()
     }
 
     /// Whether the peer of a link opened it, and never answered there.

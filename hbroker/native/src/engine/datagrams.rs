@@ -12,6 +12,7 @@ use crate::engine::outlet::Handoff;
 use crate::link::{Arrival, Receipt, Role};
 use crate::link_id::LinkId;
 use crate::publisher_id::publisher_id;
+use crate::schema::reason;
 use crate::wire::{Body, DatagramView, Header, Kind, Malformed, PacketView};
 
 /// How often an opening link takes a new token before it waits for its timer.
@@ -309,7 +310,7 @@ impl Engine {
             self.accept(now, Role::Acceptor, source, view, datagram.len());
         } else {
             self.out.counters.drop(Drop::UnknownSession);
-            self.answer_reset(now, source, session, datagram.len());
+            self.answer_reset(now, source, session, reason::SUCCESS, datagram.len());
         }
     }
 
@@ -346,15 +347,23 @@ impl Engine {
         }
         // What a node opens tells by which token it knows the answers (§3.1).
         let token = if role == Role::Initiator { view.header.token.to_vec() } else { Vec::new() };
-        if let Some(id) = self.open_link(now, role, view.header.session, source, token) {
-            if let Some(entry) = self.out.links.get_mut(id) {
-                match role {
-                    Role::Initiator => entry.link.begun_by_peer(),
-                    _ if acknowledges(view) => entry.link.mismatch(),
-                    _ => {}
+        let Header { session, number, .. } = view.header;
+        match self.open_link(now, role, session, source, token) {
+            Ok(id) => {
+                if let Some(entry) = self.out.links.get_mut(id) {
+                    match role {
+                        Role::Initiator => entry.link.begun_by_peer(),
+                        _ if acknowledges(view) => entry.link.mismatch(),
+                        _ => {}
+                    }
                 }
+                self.handle_inside(now, id, source, view, received);
             }
-            self.handle_inside(now, id, source, view, received);
+            // Its peer need not try for an idle timeout to learn that.
+            Err(Drop::TooManyLinks | Drop::TooManyOfHost) if role == Role::Acceptor && number != 0 => {
+                self.answer_reset(now, source, session, reason::QUOTA_EXCEEDED, received);
+            }
+            Err(_) => {}
         }
     }
 
@@ -363,12 +372,14 @@ impl Engine {
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else {
             return false;
         };
-        let token = view.packets().iter().find_map(|packet| match packet.body {
-            Body::Reset { session, token } if session == entry.session => Some(token),
+        let reset = view.packets().iter().find_map(|packet| match packet.body {
+            Body::Reset { session, token, reason } if session == entry.session => Some((token, reason)),
             _ => None,
         });
-        let Some(token) = token else { return false };
-        if entry.link.is_established() {
+        let Some((token, reason)) = reset else { return false };
+        if reason != reason::SUCCESS {
+            self.end_link(now, id, DownReason::Refused);
+        } else if entry.link.is_established() {
             self.end_link(now, id, DownReason::Reset);
         } else if entry.token_renewals < TOKEN_RENEWALS {
             entry.token_renewals += 1;
@@ -442,7 +453,7 @@ impl Engine {
     fn turn_away(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, received: usize) {
         self.out.counters.drop(Drop::UnknownSession);
         if view.header.number != 0 {
-            self.answer_reset(now, source, view.header.session, received);
+            self.answer_reset(now, source, view.header.session, reason::SUCCESS, received);
         }
     }
 

@@ -17,6 +17,8 @@ pub enum DownReason {
     Timeout,
     /// The peer does not know the session (§3.6).
     Reset,
+    /// The peer opens no session for this side: there are too many (§3.6).
+    Refused,
     /// The peer runs under another incarnation (§3.6).
     Restarted,
     /// Another run of the peer began a link in its session (§6.4).
@@ -30,6 +32,7 @@ impl DownReason {
         match self {
             Self::Timeout => "timeout",
             Self::Reset => "reset",
+            Self::Refused => "refused",
             Self::Restarted => "restarted",
             Self::TakenOver => "taken_over",
             Self::Closed => "closed",

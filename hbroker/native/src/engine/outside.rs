@@ -10,6 +10,7 @@ use crate::Micros;
 use crate::engine::counters::Drop;
 use crate::engine::event::Event;
 use crate::engine::turns::Lane;
+use crate::schema::reason;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, HeaderOut, Kind, PacketView};
 
@@ -81,10 +82,18 @@ impl Engine {
         self.tokens.issue(self.token_clock(now), address).to_vec()
     }
 
-    pub(super) fn answer_reset(&mut self, now: Micros, source: SocketAddr, session: u64, received: usize) {
-        let token = self.token_for(now, source);
+    /// `reason`: why no session is opened; SUCCESS: with the token of the answer it would be.
+    pub(super) fn answer_reset(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        session: u64,
+        reason: i32,
+        received: usize,
+    ) {
+        let token = if reason == reason::SUCCESS { self.token_for(now, source) } else { Vec::new() };
         let mut body = Vec::new();
-        wire::put_reset_field(&mut body, session, &token);
+        wire::put_reset_field(&mut body, session, &token, reason);
         self.answer_stranger(now, source, session, &body, received);
     }
 

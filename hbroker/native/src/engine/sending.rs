@@ -388,7 +388,7 @@ impl Engine {
                 return None;
             };
             let token = client.tokens.remove(&owner).unwrap_or_default();
-            self.open_link(now, Role::Initiator, self.config.session, owner, token)
+            self.open_link(now, Role::Initiator, self.config.session, owner, token).ok()
         })
     }
 

@@ -115,7 +115,9 @@ fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Boun
         Body::PubAck(puback) => ("puback", puback_values(py, &puback)?),
         Body::Ping { sent_at_us } => ("ping", object(py, sent_at_us)?),
         Body::Pong { sent_at_us } => ("pong", object(py, sent_at_us)?),
-        Body::Reset { session, token } => ("reset", object(py, (session, PyBytes::new(py, token)))?),
+        Body::Reset { session, token, reason } => {
+            ("reset", object(py, (session, PyBytes::new(py, token), reason))?)
+        }
         Body::Challenge { token, lifetime_s } => {
             ("challenge", object(py, (PyBytes::new(py, token), lifetime_s))?)
         }
@@ -193,8 +195,8 @@ fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResu
         "ping" => wire::put_ping_field(out, content.extract()?),
         "pong" => wire::put_pong_field(out, content.extract()?),
         "reset" => {
-            let (session, token): (u64, Vec<u8>) = content.extract()?;
-            wire::put_reset_field(out, session, &token);
+            let (session, token, reason): (u64, Vec<u8>, i32) = content.extract()?;
+            wire::put_reset_field(out, session, &token, reason);
         }
         "challenge" => {
             let (token, lifetime_s): (Vec<u8>, u32) = content.extract()?;

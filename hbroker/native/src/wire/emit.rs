@@ -317,10 +317,11 @@ pub fn put_pong_field(out: &mut Vec<u8>, sent_at_us: u64) {
     put_message(out, packet::PONG, |out| put_number(out, pong::SENT_AT_US, sent_at_us));
 }
 
-pub fn put_reset_field(out: &mut Vec<u8>, session: u64, token: &[u8]) {
+pub fn put_reset_field(out: &mut Vec<u8>, session: u64, token: &[u8], reason: i32) {
     put_message(out, packet::RESET, |out| {
         put_fixed64(out, reset::SESSION, session);
         put_bytes_unless_empty(out, reset::TOKEN, token);
+        put_enum(out, reset::REASON, reason);
     });
 }
 

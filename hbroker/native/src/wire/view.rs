@@ -87,6 +87,8 @@ pub enum Body<'a> {
     Reset {
         session: u64,
         token: &'a [u8],
+        /// Why the peer opens no session; 0: it knows of none.
+        reason: i32,
     },
     Challenge {
         token: &'a [u8],
@@ -366,18 +368,19 @@ fn merge_sent_at(mut message: Reader<'_>, field: u32, mut sent_at_us: u64) -> Re
 }
 
 fn merge_reset<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a>, Malformed> {
-    let (mut session, mut token) = match before {
-        Body::Reset { session, token } => (session, token),
+    let (mut session, mut token, mut reason) = match before {
+        Body::Reset { session, token, reason } => (session, token, reason),
         _ => Default::default(),
     };
     while let Some(tag) = message.tag()? {
         match tag {
             reset::SESSION => session = message.fixed64()?,
             reset::TOKEN => token = message.bytes()?,
+            reset::REASON => reason = message.open_enum()?,
             _ => message.skip(tag)?,
         }
     }
-    Ok(Body::Reset { session, token })
+    Ok(Body::Reset { session, token, reason })
 }
 
 fn merge_challenge<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a>, Malformed> {

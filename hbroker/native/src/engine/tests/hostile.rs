@@ -1,5 +1,6 @@
 //! What strangers and liars send: it is dropped and counted, answered in no more bytes than it has, and costs a bounded amount.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use rand::rngs::SmallRng;
@@ -8,10 +9,12 @@ use rand::{Rng, SeedableRng};
 
 use super::network::{Faults, GRANT, Network, SECOND, config, message};
 use crate::Micros;
+use crate::config::Config;
 use crate::core::Datagrams;
 use crate::engine::session_queue::Bounds;
 use crate::engine::{Engine, Shared};
-use crate::wire::{self, HeaderOut, PublishOut};
+use crate::schema::reason;
+use crate::wire::{self, Body, DatagramView, HeaderOut, PacketView, PublishOut};
 
 fn stranger(random: &mut SmallRng) -> SocketAddr {
     ([192, 0, 2, random.random()], random.random_range(1..u16::MAX)).into()
@@ -69,7 +72,7 @@ fn bodies(random: &mut SmallRng) -> Vec<Vec<u8>> {
     let first = random.random_range(0..50);
     wire::put_puback_field(&mut puback, [(first, u64::MAX - 1)], random.random_range(0..20), topic, None);
     wire::put_ping_field(&mut ping, random.random());
-    wire::put_reset_field(&mut reset, random.random_range(0..4), &[1; 21]);
+    wire::put_reset_field(&mut reset, random.random_range(0..4), &[1; 21], random.random_range(0..2));
     wire::put_challenge_field(&mut challenge, &[1; 21], 120);
     // SUBSCRIBE, JOIN and LEAVE without content, and messages that say they are like the one before.
     let control = [
@@ -141,7 +144,7 @@ fn what_a_stranger_sends_to_a_session_is_counted_each_time() {
     for count in 1..=20_000 {
         let session = random.random_range(2..u64::MAX);
         let mut bytes = hostile(&mut random, session, &[]);
-        if wire::DatagramView::parse(&bytes).is_ok_and(|view| view.header.session == 0) {
+        if DatagramView::parse(&bytes).is_ok_and(|view| view.header.session == 0) {
             bytes = vec![0xff];
         }
         engine.handle_datagram(1_000 * SECOND, stranger(&mut random), &bytes);
@@ -160,7 +163,7 @@ fn rate_limited(engine: &Engine) -> u64 {
 fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
     let mut random = SmallRng::seed_from_u64(3);
     for node in [true, false] {
-        let config = crate::config::Config {
+        let config = Config {
             max_links: 20,
             event_queue: 50,
             link_queue_bytes: 100_000,
@@ -216,6 +219,30 @@ fn subscribe_whoever_is_up(engine: &mut Engine, now: Micros, event: &crate::engi
 }
 
 #[test]
+fn a_session_that_finds_no_place_is_refused_in_no_more_bytes_and_no_more_often_than_strangers_are_answered() {
+    let config = Config { max_links_of_host: 0, stranger_rate: 5, ..config(true, 1) };
+    let mut engine = Engine::new(config.clone(), 0, 1, Shared::new(&config, 1));
+    let (now, source) = (SECOND, stranger(&mut SmallRng::seed_from_u64(3)));
+    let token = engine.token_for(now, source);
+    for session in 1..=100 {
+        // Of the smallest that begins a session.
+        let first = datagram(session, 1, &token, &[(0, vec![0x72, 0])]);
+        engine.handle_datagram(now, source, &first);
+        for (to, answer) in sent(&mut engine, now) {
+            assert_eq!(to, source);
+            assert!(answer.len() <= first.len());
+            let view = DatagramView::parse(&answer).expect("a node's own");
+            assert_eq!((view.header.session, view.header.number), (session, 0));
+            let is_refusal = |packet: &PacketView<'_>| matches!(packet.body, Body::Reset { session: named, token: [], reason: reason::QUOTA_EXCEEDED } if named == session);
+            assert!(view.packets().iter().all(|packet| is_refusal(&packet)));
+        }
+    }
+    let mut counters = HashMap::new();
+    engine.counters(|name, value| _ = counters.insert(name.to_owned(), value));
+    assert_eq!((counters["drop.too_many_of_host"], counters["drop.rate_limited"]), (100, 95));
+}
+
+#[test]
 fn only_one_who_knows_the_session_can_end_a_link() {
     let mut network = Network::new(4, Faults::default());
     let node = network.add_node("", 1);
@@ -229,7 +256,7 @@ fn only_one_who_knows_the_session_can_end_a_link() {
             continue;
         }
         let mut reset = Vec::new();
-        wire::put_reset_field(&mut reset, guess, &[1; 21]);
+        wire::put_reset_field(&mut reset, guess, &[1; 21], random.random_range(0..2));
         let forged = datagram(guess, 0, &[], &[(0, reset)]);
         network.hosts[client].engines[0].handle_datagram(now, node_address, &forged);
     }

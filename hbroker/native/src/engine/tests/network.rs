@@ -18,7 +18,7 @@ use rand::rngs::SmallRng;
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::engine::event::Event;
+use crate::engine::event::{DownReason, Event};
 use crate::engine::session_queue::Bounds;
 use crate::engine::subscribing::Opened;
 use crate::link_id::SessionKey;
@@ -300,7 +300,10 @@ impl Network {
         for event in events {
             match event {
                 Event::LinkUp(peer) => _ = self.hosts[index].links.insert(peer.session, peer.link),
-                Event::LinkDown(..) => self.hosts[index].downs += 1,
+                Event::LinkDown(_, reason) => {
+                    self.hosts[index].downs += 1;
+                    self.hosts[index].refused += usize::from(reason == DownReason::Refused);
+                }
                 Event::Unresolved { topic, .. } => self.resolve(index, &topic),
                 Event::Published { first, count, reason, .. } => {
                     for sequence in first..first + count {

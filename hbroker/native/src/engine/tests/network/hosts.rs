@@ -36,6 +36,8 @@ pub struct Host {
     /// The application reads messages.
     pub reads: bool,
     pub downs: usize,
+    /// Of these, links that their acceptor did not open.
+    pub refused: usize,
     /// Sessions that ended because of their queue.
     pub overflows: usize,
 }
@@ -100,6 +102,7 @@ impl Network {
             published: BTreeMap::new(),
             reads: true,
             downs: 0,
+            refused: 0,
             overflows: 0,
         });
         index

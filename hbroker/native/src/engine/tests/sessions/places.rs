@@ -2,7 +2,7 @@
 
 use rand::Rng;
 
-use super::super::network::{Faults, MILLISECOND, Network, SECOND};
+use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{OWN, check, link_to, put_away};
 use crate::link_id::LinkId;
 
@@ -33,8 +33,10 @@ fn try_link(network: &mut Network, client: usize, node: usize) -> Option<LinkId>
     network.run(50 * MILLISECOND);
     let session = network.hosts[client].session;
     let known = network.hosts[node].engines.iter().find_map(|engine| engine.out.links.by_session(session));
-    if known.is_none() {
-        let link = link_to(network, client, node).expect("its end waits");
+    if known.is_none()
+        && let Some(link) = link_to(network, client, node)
+    {
+        assert!(network.faults.loss > 0.0, "it is told so");
         network.hosts[client].engines[0].close(network.now, link);
     }
     known
@@ -67,6 +69,30 @@ fn a_host_has_so_many_sessions_whether_its_clients_are_there_or_away() {
         put_away(&mut network, node, clients[0]);
         check(&network, node);
         assert!(try_link(&mut network, another, node).is_some());
+        check(&network, node);
+    }
+}
+
+#[test]
+fn who_finds_no_place_is_told_so_and_keeps_what_it_publishes() {
+    for workers in [1, 3] {
+        let mut network = Network::new(33, Faults::default());
+        let node = add_node(&mut network, workers);
+        let clients: Vec<usize> = (0..OF_HOST).map(|_| add_client(&mut network, 1)).collect();
+        for &client in &clients {
+            assert!(try_link(&mut network, client, node).is_some());
+        }
+        let late = add_client(&mut network, 1);
+        assert!(try_link(&mut network, late, node).is_none());
+        assert_eq!((network.hosts[late].downs, network.hosts[late].refused), (1, 1));
+        assert_eq!(network.counter(node, "drop.too_many_of_host"), 1, "it asks once for each link");
+        network.publish(late, &message("a", b"x", 1));
+        network.run(100 * MILLISECOND);
+        assert!(network.hosts[late].refused > 1);
+        assert!(network.hosts[late].published.is_empty());
+        put_away(&mut network, node, clients[0]);
+        network.run_until_drained();
+        assert_eq!(network.hosts[late].published.len(), 1);
         check(&network, node);
     }
 }
