@@ -85,6 +85,21 @@ impl Copy {
     }
 }
 
+/// A network, a node, and a client whose session is away, for which so many messages wait there.
+fn with_away_session(messages: usize, qos: u8) -> (Network, usize, usize) {
+    let mut network = Network::new(6, Faults::default());
+    let node = network.add_node("", 1);
+    let client = network.add_client();
+    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
+    subscribe_persistently(&mut network, client, node, "b/#");
+    network.run(10 * MILLISECOND);
+    leave(&mut network, client, node);
+    let publisher = network.add_client();
+    (0..messages).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", qos)));
+    network.run(SECOND);
+    (network, node, client)
+}
+
 fn known<'a>(all: impl IntoIterator<Item = &'a Moving>) -> Vec<Known> {
     let each = |moving: &'a Moving| {
         let parcels = moving.left_from(0);
@@ -247,16 +262,8 @@ fn only_the_difference_travels_after_the_stop_and_all_comes_once_in_order() {
 /// As if they were offered one by one.
 #[test]
 fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_queue_is_cut_to_its_bounds() {
-    let mut network = Network::new(9, Faults::default());
-    let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
-    let client = network.add_client();
-    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
-    subscribe_persistently(&mut network, client, old, "b/#");
-    network.run(10 * MILLISECOND);
-    leave(&mut network, client, old);
-    let publisher = network.add_client();
-    (0..5).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 1)));
-    network.run(SECOND);
+    let (mut network, old, client) = with_away_session(5, 1);
+    let new = network.add_node("elsewhere", 1);
     network.connect(client, new);
     network.open_bounded(client, new, true, Bounds { messages: 1, bytes: 0 });
     let mut copy = Copy::begin(&mut network, old, "b");
@@ -270,15 +277,7 @@ fn what_comes_for_a_session_that_is_connected_is_given_to_its_link_before_its_qu
 
 #[test]
 fn copies_of_another_region_are_void() {
-    let mut network = Network::new(5, Faults::default());
-    let old = network.add_node("", 1);
-    let client = network.add_client();
-    subscribe_persistently(&mut network, client, old, "b/#");
-    network.run(10 * MILLISECOND);
-    leave(&mut network, client, old);
-    let publisher = network.add_client();
-    (0..30).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 1)));
-    network.run(SECOND);
+    let (mut network, old, _) = with_away_session(30, 1);
     let mut copy = Copy::begin(&mut network, old, "b");
     copy.round(&mut network);
     assert_eq!(copy.held.queues[0].len(), 30);
@@ -294,16 +293,7 @@ fn copies_of_another_region_are_void() {
 
 #[test]
 fn a_move_that_is_given_up_leaves_everything_as_it_was() {
-    let mut network = Network::new(6, Faults::default());
-    let old = network.add_node("", 1);
-    let client = network.add_client();
-    network.hosts[client].engines[0].listen(network.now, 1, "b/#", 2, false);
-    subscribe_persistently(&mut network, client, old, "b/#");
-    network.run(10 * MILLISECOND);
-    leave(&mut network, client, old);
-    let publisher = network.add_client();
-    (0..30).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 2)));
-    network.run(SECOND);
+    let (mut network, old, client) = with_away_session(30, 2);
     let mut copy = Copy::begin(&mut network, old, "b");
     copy.round(&mut network);
     let engine = &mut network.hosts[old].engines[0];
@@ -319,8 +309,7 @@ fn a_move_that_is_given_up_leaves_everything_as_it_was() {
 fn what_publishers_wait_for_is_not_copied() {
     let mut network = Network::new(7, Faults::default());
     let old = network.add_node("", 1);
-    let slow = network.add_subscriber(old, "b/#", 2);
-    network.hosts[slow].reads = false;
+    network.add_idle_subscriber(old, "b/#", 2);
     let publisher = network.add_client();
     (0..30).for_each(|_| _ = network.publish(publisher, &message("b/topic", b"x", 2)));
     network.run(SECOND / 2);
@@ -337,8 +326,7 @@ fn what_publishers_wait_for_is_not_copied() {
 fn to_be_copied_does_not_set_the_clock_of_a_slow_session_back() {
     let mut network = Network::new(8, Faults::default());
     let node = network.add_node("", 1);
-    let silent = network.add_subscriber(node, "a/#", 1);
-    network.hosts[silent].reads = false;
+    network.add_idle_subscriber(node, "a/#", 1);
     let publisher = network.add_client();
     network.publish(publisher, &message("a/b", b"x", 1));
     for _ in 0..26 {

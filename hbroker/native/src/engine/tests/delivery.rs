@@ -63,9 +63,8 @@ fn a_puback_means_that_every_subscriber_took_the_message_over() {
     let mut network = Network::new(3, Faults::HEAVY);
     let node = network.add_node("", 1);
     let ready = network.add_subscriber(node, "a", 1);
-    let slow = network.add_subscriber(node, "a", 1);
+    let slow = network.add_idle_subscriber(node, "a", 1);
     let publisher = network.add_client();
-    network.hosts[slow].reads = false;
     let sequence = network.publish(publisher, &message("a", b"x", 1));
     let queued =
         network.publish(publisher, &crate::wire::PublishOut { ack_queued: true, ..message("a", b"y", 1) });
@@ -217,8 +216,7 @@ fn a_message_is_for_those_who_listen_when_it_comes() {
     let mut network = Network::new(12, Faults::default());
     let node = network.add_node("", 1);
     let publisher = network.add_client();
-    let subscriber = network.add_subscriber(node, "a/#", 0);
-    network.hosts[subscriber].reads = false;
+    let subscriber = network.add_idle_subscriber(node, "a/#", 0);
     let mut heard = |change: &dyn Fn(&mut crate::engine::Engine)| {
         change(&mut network.hosts[subscriber].engines[0]);
         // One topic throughout: who listens to it was found for the message before.

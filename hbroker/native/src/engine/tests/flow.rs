@@ -75,9 +75,8 @@ fn a_subscriber_that_is_slower_than_all_its_publishers_loses_nothing() {
         for (qos, ack_queued) in [(1, false), (2, false), (1, true), (2, true)] {
             let mut network = Network::new(seed, Faults { loss: 0.02, duplication: 0.02, jitter: 500 });
             let node = add_node(&mut network, workers);
-            let subscriber = network.add_subscriber(node, "a/#", 2);
+            let subscriber = network.add_idle_subscriber(node, "a/#", 2);
             grant(&mut network, subscriber, node, 64);
-            network.hosts[subscriber].reads = false;
             let mut flood = Flood::new(&mut network, 8, 1_000, 200);
             let (mut got, mut most) = (0, 0);
             while got < 8_000 {
@@ -240,10 +239,9 @@ fn a_message_that_waited_when_the_front_was_marked_may_not_be_left_out_either() 
 fn one_that_leaves_a_group_now_and_then_does_not_set_its_clock_back() {
     let mut network = Network::new(1, Faults::default());
     let node = add_node(&mut network, 1);
-    let silent = network.add_subscriber(node, "a/#", 1);
+    let silent = network.add_idle_subscriber(node, "a/#", 1);
     let second = network.add_member(node, "g/t", "g", 1);
     let (victim, helper) = (network.add_client(), network.add_client());
-    network.hosts[silent].reads = false;
     network.hosts[silent].engines[0].listen_in(network.now, 2, ("g", "g/t"), 1, false);
     network.publish(victim, &message("a/b", b"x", 1));
     let (key, start) = (network.session(silent, node), network.now);
@@ -265,9 +263,8 @@ fn one_that_leaves_a_group_now_and_then_does_not_set_its_clock_back() {
 fn one_that_paused_is_waited_for_again_when_it_goes_on_though_its_queue_is_full() {
     let mut network = Network::new(8, Faults::default());
     let node = add_node(&mut network, 1);
-    let subscriber = network.add_subscriber(node, "a/#", 1);
+    let subscriber = network.add_idle_subscriber(node, "a/#", 1);
     grant(&mut network, subscriber, node, 64);
-    network.hosts[subscriber].reads = false;
     let mut flood = Flood::new(&mut network, 8, usize::MAX, 20);
     let mut lost = 0;
     for round in 0..1_600 {
@@ -290,8 +287,7 @@ fn one_that_paused_is_waited_for_again_when_it_goes_on_though_its_queue_is_full(
 fn a_handover_of_what_a_session_has_nothing_of_does_not_set_its_clock_back() {
     let mut network = Network::new(6, Faults::default());
     let node = network.add_node("", 1);
-    let silent = network.add_subscriber(node, "a/#", 1);
-    network.hosts[silent].reads = false;
+    let silent = network.add_idle_subscriber(node, "a/#", 1);
     let publisher = network.add_client();
     network.publish(publisher, &message("a/b", b"x", 1));
     for _ in 0..26 {
@@ -307,8 +303,7 @@ fn one_that_answers_steadily_is_waited_for_and_does_not_stall() {
     for (each, pause) in [(1, 20), (1, 1), (16, 1_000)] {
         let mut network = Network::new(6, Faults::default());
         let node = add_node(&mut network, 1);
-        let subscriber = network.add_subscriber(node, "a/#", 1);
-        network.hosts[subscriber].reads = false;
+        let subscriber = network.add_idle_subscriber(node, "a/#", 1);
         let mut flood = Flood::new(&mut network, 3, 10_000, 400);
         let start = network.now;
         while network.now < start + 12 * SECOND {
@@ -327,8 +322,7 @@ fn one_that_answers_steadily_is_waited_for_and_does_not_stall() {
 fn a_stalled_one_that_catches_up_counts_as_connected_again_and_once() {
     let mut network = Network::new(7, Faults::default());
     let node = network.add_node("", 1);
-    let slow = network.add_subscriber(node, "a/#", 1);
-    network.hosts[slow].reads = false;
+    let slow = network.add_idle_subscriber(node, "a/#", 1);
     let mut flood = Flood::new(&mut network, 2, 500, 10);
     let mut changes = 0;
     let mut was_stalled = false;
@@ -388,9 +382,8 @@ fn what_waits_for_all_is_bounded_and_nothing_that_was_acknowledged_is_lost() {
     for (workers, size, qos) in [(1, 1_000, 1), (1, 3_000, 2), (3, 1_000, 2)] {
         let mut network = Network::new(9, Faults { loss: 0.02, duplication: 0.02, jitter: 500 });
         let node = network.add_node_with("", workers, |config| config.queue_memory = MEMORY);
-        let subscriber = network.add_subscriber(node, "a/#", 2);
+        let subscriber = network.add_idle_subscriber(node, "a/#", 2);
         grant(&mut network, subscriber, node, 16);
-        network.hosts[subscriber].reads = false;
         let payload = vec![7; size];
         let mut flood = Flood::new(&mut network, 15, 20, 20);
         let total = 15 * 20;
@@ -482,9 +475,8 @@ fn a_publisher_that_is_held_back_may_leave_and_come_back() {
     for workers in [1, 3] {
         let mut network = Network::new(12, Faults::default());
         let node = add_node(&mut network, workers);
-        let subscriber = network.add_subscriber(node, "a/#", 1);
+        let subscriber = network.add_idle_subscriber(node, "a/#", 1);
         grant(&mut network, subscriber, node, 16);
-        network.hosts[subscriber].reads = false;
         let mut flood = Flood::new(&mut network, 4, 600, 200);
         let mut got = 0;
         for round in 0..400 {
@@ -512,10 +504,9 @@ fn longest_wait_beside_a_flood(keeps_to_its_credit: bool) -> u64 {
         config.queue_memory = 40_000_000;
         config.queue_messages = 100;
     });
-    let slow = network.add_subscriber(node, "x", 1);
+    let slow = network.add_idle_subscriber(node, "x", 1);
     network.add_subscriber(node, "quick", 1);
     grant(&mut network, slow, node, 16);
-    network.hosts[slow].reads = false;
     let (flooder, other) = (network.add_client(), network.add_client());
     let payload = [7; 1_000];
     network.publish(other, &message("quick", b"x", 1));
@@ -574,9 +565,8 @@ fn what_a_node_publishes_itself_is_bounded_too() {
         config.queue_memory = MEMORY;
         config.queue_messages = 50;
     });
-    let subscriber = network.add_subscriber(node, "a/#", 1);
+    let subscriber = network.add_idle_subscriber(node, "a/#", 1);
     grant(&mut network, subscriber, node, 16);
-    network.hosts[subscriber].reads = false;
     let mut refused = 0;
     for sequence in 1..=2_000 {
         let mut field = Vec::new();

@@ -170,8 +170,7 @@ fn what_waits_for_sessions_and_what_was_seen_moves() {
 fn an_open_message_is_sent_again_and_taken_for_new() {
     let mut network = Network::new(7, Faults::default());
     let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 1));
-    let subscriber = network.add_subscriber(old, "b/#", 2);
-    network.hosts[subscriber].reads = false;
+    let subscriber = network.add_idle_subscriber(old, "b/#", 2);
     let publisher = network.add_client();
     publish_for(&mut network, publisher, 5, 2);
     network.run(10 * MILLISECOND);
@@ -295,10 +294,9 @@ fn what_comes_again_before_it_is_read_is_acknowledged_when_it_is() {
     for bytes in [1, 10_000] {
         let mut network = Network::new(12, Faults::default());
         let (old, new) = (network.add_node("", 1), network.add_node("elsewhere", 1));
-        let subscriber = network.add_subscriber(old, "b/#", 2);
+        let subscriber = network.add_idle_subscriber(old, "b/#", 2);
         network.connect(subscriber, new);
         network.subscribe(subscriber, new, "b/#", 2, false);
-        network.hosts[subscriber].reads = false;
         let publisher = network.add_client();
         network.publish(publisher, &message("b/topic", &vec![7; bytes], 2));
         network.run(SECOND / 2);
@@ -322,8 +320,7 @@ fn what_is_open_is_told_with_no_subtree_neither_before_its_own_moves_nor_after()
     for order in [["a", "b"], ["b", "a"]] {
         let mut network = Network::new(10, Faults::default());
         let (old, new) = (network.add_node("", 2), network.add_node("elsewhere", 2));
-        let subscriber = network.add_subscriber(old, "b/#", 2);
-        network.hosts[subscriber].reads = false;
+        let subscriber = network.add_idle_subscriber(old, "b/#", 2);
         let publisher = network.add_client();
         publish_for(&mut network, publisher, 70, 2);
         network.run(10 * MILLISECOND);
@@ -353,8 +350,7 @@ fn what_is_taken_over_while_another_subtree_moves_is_new_to_the_next_owner() {
     for workers in 1..=2 {
         let mut network = Network::new(11, Faults::default());
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 2));
-        let subscriber = network.add_subscriber(old, "b/#", 2);
-        network.hosts[subscriber].reads = false;
+        let subscriber = network.add_idle_subscriber(old, "b/#", 2);
         let publisher = network.add_client();
         network.cut(old, "a", new);
         let (now, region) = (network.now, Region::from("a"));
@@ -389,8 +385,7 @@ fn what_lies_in_a_smaller_subtree_that_stays_is_left_as_it_is() {
     for workers in [1, 3] {
         let mut network = Network::new(14, Faults::default());
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 1));
-        let reader = network.add_subscriber(old, "b/mine/read", 2);
-        network.hosts[reader].reads = false;
+        let reader = network.add_idle_subscriber(old, "b/mine/read", 2);
         let away = network.add_client();
         network.hosts[away].engines[0].listen(network.now, 1, "b/#", 2, false);
         subscribe_persistently(&mut network, away, old, "b/#");

@@ -135,6 +135,13 @@ impl Network {
         client
     }
 
+    /// A client with a subscription at a node, which reads nothing by itself.
+    pub fn add_idle_subscriber(&mut self, node: usize, filter: &str, qos: u8) -> usize {
+        let client = self.add_subscriber(node, filter, qos);
+        self.hosts[client].reads = false;
+        client
+    }
+
     pub fn connect(&mut self, client: usize, node: usize) {
         let (address, to) = (self.hosts[client].address, self.hosts[node].address);
         let token = self.hosts[node].engines[0].token_for(self.now, address);

@@ -61,9 +61,8 @@ fn a_client_that_begins_another_link_gets_what_it_had_not_answered() {
 fn a_session_that_answers_nothing_counts_as_away_after_two_seconds() {
     let mut network = Network::new(1, Faults::default());
     let node = network.add_node("", 1);
-    let slow = network.add_subscriber(node, "a/#", 1);
+    let slow = network.add_idle_subscriber(node, "a/#", 1);
     let publisher = network.add_client();
-    network.hosts[slow].reads = false;
     let first = network.publish(publisher, &message("a/b", b"x", 1));
     network.run(2 * SECOND - 100 * MILLISECOND);
     assert!(network.hosts[publisher].published.is_empty() && !status(&network, node, slow).is_stalled);

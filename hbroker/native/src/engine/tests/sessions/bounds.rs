@@ -104,9 +104,8 @@ fn publishers_are_held_back_while_too_much_waits_and_let_go_then() {
     for engine in &mut network.hosts[node].engines {
         engine.config.queue_memory = 400_000;
     }
-    let slow = network.add_subscriber(node, "a/#", 1);
+    let slow = network.add_idle_subscriber(node, "a/#", 1);
     let publishers: Vec<usize> = (0..4).map(|_| network.add_client()).collect();
-    network.hosts[slow].reads = false;
     let held = |network: &Network| -> Vec<bool> {
         network.hosts[node].engines.iter().map(|engine| engine.throttle.is_on()).collect()
     };
