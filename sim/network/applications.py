@@ -115,7 +115,8 @@ class Application:
     interests: dict[int, Interest] = field(default_factory=dict)
     past: list[Interest] = field(default_factory=list)
     """What its session, where that is kept, asked for before: in an earlier run, or until it ended it. (An
-    owner may have sent some of that before it reads that this run begins clean, §6.4.)"""
+    owner may have sent some of that before it reads that this run begins clean, §6.4.) Also what an
+    application that reads slowly asked for: it may still have to read what came for that."""
     ended_at: int | None = None
     """When the process ended; None: it runs."""
     former: Application | None = None
@@ -161,7 +162,7 @@ class Application:
     def withdraw(self, subscription: int) -> Interest | None:
         """It wants a subscription no more, or could not have it."""
         interest = self.interests.pop(subscription, None)
-        if interest is not None and self.expiry:
+        if interest is not None and (self.expiry or self.host.pace is not None):
             self.past.append(interest)
         return interest
 
