@@ -228,23 +228,28 @@ class Subscribing:
         self.sweep(given, lapsed=subtree)
 
     def resume(self, now: int, subtree: str, inheritance: Inheritance) -> None:
-        """This node is about to serve a subtree, after its lease for it had ended (§5.6): before what it was
-        handed is taken in. Whose client has begun anew since has nothing here."""
+        """This node is about to serve a subtree: before what it was handed is taken in. A subscription that
+        is here, and was not handed over, ended at the owner before, with what waited there (§6.4). After a
+        lease that had ended (§5.6): whose client has begun anew since has nothing here."""
         if any(record.HasField("begun_us") for record in inheritance.sessions.values()):
             self._sessions.note_loss(subtree)
         ended_at = self._lapses.latest(subtree)
+        if ended_at is not None:
+            self._end_those_anew(now, ended_at, inheritance)
+        kept = self._kept_touching(subtree)
+        if subtree not in inheritance.cuts:  # Another node has served it, and may not have known of these.
+            self._interrupt([s for s in kept if (s.session, *s.key) not in inheritance.subscriptions])
         if ended_at is None:
             return
+        self._announcements.add(kept, subtree)
+        self._lapses.end(subtree)
+
+    def _end_those_anew(self, now: int, ended_at: int, inheritance: Inheritance) -> None:
         for record in inheritance.sessions.values():
             session = self._sessions.get(record.session)
             is_anew = record.HasField("begun_us") and now - record.begun_us > ended_at + timers.LEASE_DRIFT
             if session is not None and session.is_away and is_anew:
                 self._end(session)
-        kept = self._kept_touching(subtree)
-        if subtree not in inheritance.cuts:  # Another node has served it, and may not have known of these.
-            self._interrupt([s for s in kept if (s.session, *s.key) not in inheritance.subscriptions])
-        self._announcements.add(kept, subtree)
-        self._lapses.end(subtree)
 
     def sweep(self, given: Sequence[str] = (), lapsed: str | None = None) -> None:
         """A grant is gone without a handover: what touches nothing that is left is dropped.

@@ -10,6 +10,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.notices import Ledger
+from hbroker.protocol.records import Inheritance
 from hbroker.protocol.storage import AfterSync, Unstored
 from hbroker.protocol.subscribers import Subscription
 from hbroker.protocol.subscribing import Subscribing
@@ -69,3 +70,23 @@ def test_its_client_confirms(restarted: Subscribing) -> None:
     request = pb.Subscribe(request=1, filter=SUBSCRIPTION.filter, qos=pb.QOS_AT_LEAST_ONCE)
     restarted.handle_subscribe(Inquiry(HERE, session_link=1), request)
     assert held(restarted) == [1]
+
+
+@pytest.mark.parametrize("is_handed_over", [True, False])
+def test_one_that_is_not_handed_over_has_missed_something(
+    restarted: Subscribing, is_handed_over: bool
+) -> None:
+    """A session that a node has may have ended at another owner (§6.4): when that one's subtree comes, the
+    client is told that its subscription was not there all the time."""
+    request = pb.Subscribe(
+        request=1, filter=SUBSCRIPTION.filter, qos=pb.QOS_AT_LEAST_ONCE, session_expiry_s=60
+    )
+    restarted.handle_subscribe(Inquiry(HERE, session_link=1), request)
+    restarted.handle_link_down(0, 1, "timeout")
+    inheritance = Inheritance()
+    if is_handed_over:
+        inheritance.subscriptions[SUBSCRIPTION.session, *SUBSCRIPTION.key] = SUBSCRIPTION
+    restarted.resume(0, "home/kitchen", inheritance)
+    kept = restarted.subscribers.get(SUBSCRIPTION.session, SUBSCRIPTION.key)
+    assert kept is not None
+    assert kept.interrupted is not is_handed_over
