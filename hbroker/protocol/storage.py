@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 __all__ = ["AfterSync", "Storage", "Unstored"]
 
 MOST_WAITING: Final = 65_536
-"""Actions that wait for the disk at most: one more is not taken, and whoever asked for it asks again."""
+"""Actions that wait for the disk at most: one more is not taken, and whoever asked for it asks again. And as
+many that wait for no more than one of these."""
 
 
 class Storage(Protocol):
@@ -55,10 +56,15 @@ class Unstored:
         """Nothing was lost."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
+    """`link`: over which it answers; None: over none, or nobody is to be answered in order. `followers`: what
+    is done behind it."""
+
     mark: int
     act: Callable[[], object]
+    link: int | None
+    followers: list[Callable[[], object]] = field(default_factory=list)
 
 
 class AfterSync:
@@ -69,38 +75,38 @@ class AfterSync:
         self._storage = storage
         self._needing: deque[_Waiting] = deque()
         self._others: deque[_Waiting] = deque()
+        self._last: dict[int, _Waiting] = {}
+        """Of the actions that answer over a link, by that link."""
+        self._followers = 0
 
     # Change
 
-    def do(self, act: Callable[[], object], *, needs_disk: bool = True) -> bool:
-        """Does it as soon as all that was noted is on the disk: now, where it is. False: too many wait.
+    def do(self, act: Callable[[], object]) -> bool:
+        """Does it as soon as all that was noted is on the disk: now, where it is. False: too many wait."""
+        return self._wait(self._needing, act, None)
 
-        `needs_disk` False: while the disk fails it is not waited for.
-        """
-        waiting = self._needing if needs_disk else self._others
-        if len(waiting) >= MOST_WAITING:
-            return False
-        waiting.append(_Waiting(self._storage.written, act))
-        self.handle_timeout()
-        return True
+    def answer(self, link: int, act: Callable[[], object]) -> bool:
+        """The same, but that it answers over a link, and that a disk that fails is not waited for."""
+        return self._wait(self._others, act, link)
 
-    def follow(self, act: Callable[[], object]) -> bool:
-        """Does it behind those that wait already and do not need the disk: now, where none does. False: too
-        many wait."""
-        if not self._others:
+    def follow(self, link: int, act: Callable[[], object]) -> bool:
+        """Does it behind the answers over this link that wait already: now, where none does. False: too many
+        wait."""
+        last = self._last.get(link)
+        if last is None:
             act()
             return True
-        if len(self._others) >= MOST_WAITING:
+        if self._followers >= MOST_WAITING:
             return False
-        self._others.append(_Waiting(0, act))
+        last.followers.append(act)
+        self._followers += 1
         return True
 
     def handle_timeout(self) -> None:
         """Does what has waited long enough."""
-        while self._is_due(self._needing):
-            self._needing.popleft().act()
-        while self._is_due(self._others):
-            self._others.popleft().act()
+        for waiting in (self._needing, self._others):
+            while self._is_due(waiting):
+                self._end(waiting.popleft())
 
     # Read
 
@@ -120,6 +126,23 @@ class AfterSync:
     def is_failing(self) -> bool:
         """Whether the disk takes nothing now."""
         return self._storage.is_failing
+
+    def _wait(self, waiting: deque[_Waiting], act: Callable[[], object], link: int | None) -> bool:
+        if len(waiting) >= MOST_WAITING:
+            return False
+        action = _Waiting(self._storage.written, act, link)
+        if link is not None:
+            self._last[link] = action
+        waiting.append(action)
+        self.handle_timeout()
+        return True
+
+    def _end(self, action: _Waiting) -> None:
+        if action.link is not None and self._last[action.link] is action:
+            del self._last[action.link]
+        self._followers -= len(action.followers)
+        for act in (action.act, *action.followers):
+            act()
 
     def _is_due(self, waiting: deque[_Waiting]) -> bool:
         if not waiting:

@@ -155,7 +155,7 @@ class Subscribing:
         ack = self._ack(request.request, key)
         if session is None or not self._remove(session.id, key):
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
-        if not self._after_sync.follow(partial(self._core.send, link, pack(ack))):
+        if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
             self._ledger.count("unsubacks_not_sent")
 
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
@@ -313,9 +313,7 @@ class Subscribing:
         if not ack.active:
             self._confirm(session.id, link, request, ack)
         # §6.2: a next run of this node waits for this subscriber, if it can read who had subscribed.
-        elif not self._after_sync.do(
-            partial(self._confirm, session.id, link, request, ack), needs_disk=False
-        ):
+        elif not self._after_sync.answer(link, partial(self._confirm, session.id, link, request, ack)):
             self._ledger.count("subacks_not_sent")
 
     def _confirm(self, session: int, link: int, request: pb.Subscribe, ack: pb.SubAck) -> None:
@@ -459,7 +457,7 @@ class Subscribing:
         ack.resumed = ack.active and not subscription.interrupted
         held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
         for packet in self._subacks.of(ack, passed_to, list(held)):
-            if not self._after_sync.follow(partial(self._core.send, session.link, packet)):
+            if not self._after_sync.follow(session.link, partial(self._core.send, session.link, packet)):
                 self._ledger.count("subacks_not_sent")
 
     def _cuts(self, filter: str) -> list[Cut]:

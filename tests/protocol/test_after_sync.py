@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from hbroker._native import ControlEvent
@@ -10,6 +12,8 @@ from hbroker.protocol import orders, storage
 from hbroker.protocol.packets import Reason, address_of, pack
 from hbroker.protocol.storage import AfterSync
 from tests.protocol.sole_node import HERE, SoleNode
+
+LINK, ANOTHER = 5, 6
 
 
 class Notes:
@@ -31,8 +35,8 @@ def test_actions_are_done_in_order_once_what_came_before_them_is_on_the_disk() -
     notes.written = 1
     after.do(lambda: done.append("first"))
     notes.written = 2
-    after.do(lambda: done.append("second"), needs_disk=False)
-    after.follow(lambda: done.append("third"))
+    after.answer(LINK, lambda: done.append("second"))
+    after.follow(LINK, lambda: done.append("third"))
     assert done == ["at once"]
     assert after.poll_timeout() is None
     notes.durable = 1
@@ -41,7 +45,7 @@ def test_actions_are_done_in_order_once_what_came_before_them_is_on_the_disk() -
     assert done == ["at once", "first"]
     notes.durable = 2
     after.handle_timeout()
-    after.follow(lambda: done.append("fourth"))
+    after.follow(LINK, lambda: done.append("fourth"))
     assert done == ["at once", "first", "second", "third", "fourth"]
 
 
@@ -49,10 +53,10 @@ def test_while_the_disk_fails_only_those_wait_who_need_it() -> None:
     notes, done = Notes(), []
     after = AfterSync(notes)
     notes.written, notes.is_failing = 1, True
-    after.do(lambda: done.append("suback"), needs_disk=False)
+    after.answer(LINK, lambda: done.append("suback"))
     after.do(lambda: done.append("done"))
-    after.do(lambda: done.append("later suback"), needs_disk=False)
-    after.follow(lambda: done.append("unsuback"))
+    after.answer(LINK, lambda: done.append("later suback"))
+    after.follow(LINK, lambda: done.append("unsuback"))
     assert done == ["suback", "later suback", "unsuback"]
     notes.is_failing, notes.durable = False, 1
     after.handle_timeout()
@@ -64,9 +68,45 @@ def test_a_disk_that_hangs_makes_nothing_grow(monkeypatch: pytest.MonkeyPatch) -
     notes = Notes()
     after = AfterSync(notes)
     notes.written = 1
-    for needs_disk in (True, False):
-        assert [after.do(lambda: None, needs_disk=needs_disk) for _ in range(4)] == [True] * 3 + [False]
-    assert not after.follow(lambda: None)
+    for wait in (after.do, partial(after.answer, LINK), partial(after.follow, LINK)):
+        assert [wait(lambda: None) for _ in range(4)] == [True] * 3 + [False]
+
+
+def test_what_follows_waits_for_the_answers_over_its_own_link_alone() -> None:
+    """Nobody else's have to do with it."""
+    notes, done = Notes(), list[str]()
+    after = AfterSync(notes)
+    for number in (1, 2):
+        notes.written = number
+        after.answer(LINK, partial(done.append, f"answer {number}"))
+        after.follow(LINK, partial(done.append, f"behind {number}"))
+    after.follow(ANOTHER, partial(done.append, "another's"))
+    assert done == ["another's"]
+    notes.durable = 1
+    after.handle_timeout()
+    assert done[1:] == ["answer 1", "behind 1"]
+    after.follow(LINK, partial(done.append, "behind 2 too"))
+    notes.durable = 2
+    after.handle_timeout()
+    assert done[3:] == ["answer 2", "behind 2", "behind 2 too"]
+    after.follow(LINK, partial(done.append, "at once"))
+    assert done[6:] == ["at once"]
+
+
+def test_news_reach_a_session_however_many_answers_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else it never learns whom its subscription is with (§6.3)."""
+    monkeypatch.setattr(storage, "MOST_WAITING", 3)
+    notes = Notes()
+    sole = SoleNode(storage=notes)
+    link = sole.link_up(7)
+    assert sole.subscribe(link, "a/#").active
+    notes.written = 1
+    others = [sole.link_up(session) for session in (8, 9, 10, 11)]
+    for other in others:
+        assert sole.tell(other, pb.Subscribe(request=1, filter="b/#")) is None
+    sole.core.sent.clear()
+    sole.node.subscribing.take_strays(list(sole.node.subscribers.of(7)))
+    assert [body.request for at, body in sole.core.sent if at == link and isinstance(body, pb.SubAck)] == [0]
 
 
 def test_suback_waits_until_the_subscription_is_on_the_disk() -> None:
