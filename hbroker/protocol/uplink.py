@@ -8,6 +8,7 @@ asks is in `joining`, how it asks the root in `asking`, what it holds in `tenure
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
@@ -67,6 +68,8 @@ class Uplink:
         self._renew_at: int | None = None
         """When to renew while the subtree is handed back: it may take longer than a lease (§5.4)."""
         self._taking: Taking | None = None
+        self._taken: Taking | None = None
+        """What was taken over, and waits for the disk before the parent is told (§5.10)."""
         self._giving: Giving | None = None
         self._hands_back = False
         """An order wants it back with its parent."""
@@ -188,6 +191,8 @@ class Uplink:
         if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
             self._settle(now, UplinkState.STOPPED)
             return
+        if self._taken is not None:  # Who hands back need not remember what it has.
+            self._say_done(self._taken)
         self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._tenure.epoch)))
         custody = self._means.custody
         leavers = custody.leavers(self.subtree)
@@ -435,7 +440,8 @@ class Uplink:
             self._means.gathering.handle_return(now, self.subtree)
             self.refused = None
             self._hold(serving=True)
-            self._means.after_sync.do(taking.done)
+            self._taken = taking
+            self._means.after_sync.do(partial(self._say_done, taking))
             if self._jurisdiction.cuts_below(
                 self.subtree
             ):  # What touches only those came along with the rest.
@@ -444,6 +450,12 @@ class Uplink:
             if self._hands_back:
                 self._leave(now)
         return state is not None
+
+    def _say_done(self, taking: Taking) -> None:
+        """The parent is told once, and no more where another handover has begun."""
+        if self._taken is taking:
+            self._taken = None
+            taking.done()
 
     def _take_in_again(self, inheritance: Inheritance) -> None:
         """What left with a handing back that failed is here again, where nobody has served the subtree since
@@ -539,7 +551,7 @@ class Uplink:
             self._taking.abandon()
         if self._giving is not None:
             self._core.drop_held(self._giving.abandon())
-        self._taking = self._giving = None
+        self._taking = self._taken = self._giving = None
         self._retry_at = self._renew_at = None
         self._link = self._former = None
         self._joins.forget()

@@ -13,14 +13,17 @@ from hbroker.protocol import timers
 from hbroker.protocol.node import Node
 from hbroker.protocol.notices import LeaseLost, Refused, TookBack
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
+from hbroker.protocol.storage import Storage
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
+from tests.protocol.test_after_sync import Notes
 
 ROOT: Address = ("10.0.0.1", 7700)
 PARENT: Address = ("10.0.0.2", 7700)
 LINK = 7
 BELOW: Address = ("10.0.0.4", 7700)
 BELOW_LINK = 8
+DONE = pb.TRANSFER_PHASE_DONE
 
 
 class Recorder(FakeCore):
@@ -49,10 +52,10 @@ class Recorder(FakeCore):
 class Child:
     """A node that claims `a`, and has its name: only the claim to `a` is answered from then on."""
 
-    def __init__(self, policy: LeasePolicy = LeasePolicy.FENCE) -> None:
+    def __init__(self, policy: LeasePolicy = LeasePolicy.FENCE, storage: Storage | None = None) -> None:
         self.core = Recorder()
         settings = NodeSettings("n", "a", self.core.address, ROOT, policy=policy)
-        self.node = Node(settings, self.core, Random(1), incarnation=5, unix_offset_us=0)
+        self.node = Node(settings, self.core, Random(1), incarnation=5, unix_offset_us=0, storage=storage)
         self.node.start(0)
         self._be_named()
 
@@ -182,6 +185,22 @@ def test_who_leaves_without_its_silent_parent_says_that_it_serves_no_more() -> N
     child.run(10, 3 * timers.SECOND + 10)
     assert not child.core.serves("a")
     assert LeaseLost("a") in child.notices()
+
+
+def test_who_hands_back_before_its_disk_has_what_it_took_says_done_first() -> None:
+    """§5.10: late, behind LEAVE, its parent would expect it no more."""
+    notes = Notes()
+    child = Child(storage=notes)
+    notes.written = 1
+    child.serve()
+    child.core.sent.clear()
+    child.node.leave(10)
+    notes.durable = 1
+    child.run(10, 20)
+    said = [
+        body for body in child.core.sent if isinstance(body, pb.Leave) or getattr(body, "phase", 0) == DONE
+    ]
+    assert [type(body) for body in said if body.subtree == "a"] == [pb.Transfer, pb.Leave]
 
 
 def test_a_packet_that_comes_after_the_lease_ended_does_not_prolong_it() -> None:
