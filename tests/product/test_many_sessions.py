@@ -78,7 +78,7 @@ async def outcome(awaited: object) -> object:
 def test_a_client_that_finds_no_place_says_why_and_gets_in_once_there_is_one() -> None:
     async def use(node: Node, peers: list[Peer]) -> None:
         async with hbroker.connect(node.root, listen=f"{HOST}:0", timeout=15) as client:
-            asked = client.publish("a", b"1", qos=1), outcome(client.subscribe("b"))
+            asked = client.publish("a", b"1", qos=1, timeout=PATIENCE), outcome(client.subscribe("b"))
             for error in await asyncio.gather(*asked, return_exceptions=True):
                 assert isinstance(error, Refused)
                 assert error.reason == Reason.REASON_QUOTA_EXCEEDED
