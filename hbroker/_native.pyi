@@ -37,6 +37,7 @@ class Config:
     back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
     in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
     `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
+    `for_many`: it publishes for many, of whom one may not hold up the others (§7.7).
     `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
     `named`: other runs of the client have its id, too, as those of every persistent session (§3.6).
     `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
@@ -65,6 +66,7 @@ class Config:
         hold: bool = False,
         receive_messages: int = 4_096,
         receive_bytes: int = 8_388_608,
+        for_many: bool = False,
         queue_messages: int = 10_000,
         queue_bytes: int = 16_777_216,
         queue_memory_bytes: int = 1_073_741_824,

@@ -450,12 +450,14 @@ class Unsubscribe(_message.Message):
     def __init__(self, request: _Optional[int] = ..., filter: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Credit(_message.Message):
-    __slots__ = ("messages", "bytes")
+    __slots__ = ("messages", "bytes", "for_many")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    FOR_MANY_FIELD_NUMBER: _ClassVar[int]
     messages: int
     bytes: int
-    def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    for_many: bool
+    def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ..., for_many: _Optional[bool] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("sent_at_us",)

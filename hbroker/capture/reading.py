@@ -34,7 +34,7 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
     "referral": ("node",),
     "reset": ("session", "reason"),
     "transfer": ("subtree", "phase", "last"),
-    "credit": ("messages", "bytes"),
+    "credit": ("messages", "bytes", "for_many"),
     "will": ("delay_s",),
     "willack": ("reason",),
     "order": ("kind", "node", "subtree"),

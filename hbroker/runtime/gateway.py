@@ -315,6 +315,7 @@ def _core_config(settings: GatewaySettings) -> Config:
         hold=True,
         receive_messages=_RECEIVE_MESSAGES,
         receive_bytes=_RECEIVE_BYTES,
+        for_many=True,
         telemetry=settings.telemetry.is_on,
     )
 

@@ -6,7 +6,7 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 from hbroker.config import NodeSettings
@@ -33,6 +33,7 @@ class Fleet:
         nodes: tuple[NodePlan, ...],
         expiries: Mapping[str, int],
         credits: Mapping[str, int],
+        for_many: Collection[str],
         join_key: bytes,
         paces: Mapping[str, Pace],
         queue_messages: int,
@@ -40,6 +41,7 @@ class Fleet:
         self._world = world
         self._expiries = expiries
         self._credits = credits
+        self._for_many = for_many
         self._paces = paces
         self._queue_messages = queue_messages
         self._plans = {node.name: node for node in nodes}
@@ -83,7 +85,9 @@ class Fleet:
         if expiry := self._expiries.get(name):
             terms = SessionTerms(name, session_id(name), expiry, clean_start=begins_clean)
         root, credit, pace = self._settings[ROOT].listen, self._credits.get(name), self._paces.get(name)
-        return self._enter(name, ClientHost(self._world, root, name, terms, credit=credit, pace=pace))
+        is_for_many = name in self._for_many
+        host = ClientHost(self._world, root, name, terms, credit=credit, for_many=is_for_many, pace=pace)
+        return self._enter(name, host)
 
     def start_impostor(self, victim: ClientHost) -> ImpostorHost:
         """Starts a process that publishes under the id of a client's run, until all is healed."""

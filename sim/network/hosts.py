@@ -65,6 +65,7 @@ class Host:
         persistent: bool = False,
         named: bool = False,
         credit: int | None = None,
+        for_many: bool = False,
         queue_messages: int = 0,
         drift_ppm: int = 0,
         unix_offset_us: int = 0,
@@ -97,6 +98,7 @@ class Host:
             persistent=persistent,
             named=named,
             receive_messages=CREDIT if credit is None else credit,
+            for_many=for_many,
             queue_messages=queue_messages or QUEUE,
         )
         self.publisher = config.publisher
@@ -337,7 +339,8 @@ class ClientHost(Host):
     """A client: its application publishes and subscribes by the methods here.
 
     `terms`: those of its session, with a `session` where another run is to have the same. `credit`: how many
-    messages it takes from an owner without an answer; None: as many as clients do. `pace`: how it reads, if
+    messages it takes from an owner without an answer; None: as many as clients do. `for_many`: it publishes
+    for many (§7.7). `pace`: how it reads, if
     that is slowly. `address`: None for a new one.
     """
 
@@ -349,6 +352,7 @@ class ClientHost(Host):
         terms: SessionTerms | None = None,
         *,
         credit: int | None = None,
+        for_many: bool = False,
         pace: Pace | None = None,
         drift_ppm: int = 0,
         address: Address | None = None,
@@ -363,6 +367,7 @@ class ClientHost(Host):
             persistent=terms.is_persistent,
             named=terms.is_named,
             credit=credit,
+            for_many=for_many,
             drift_ppm=drift_ppm,
         )
         self.grants_little = credit is not None or pace is not None

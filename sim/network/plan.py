@@ -49,6 +49,7 @@ class Plan:
 
     `expiries`: of the sessions that are kept, how long each lives without a link, in seconds, by its client.
     `credits`: how many messages a client takes from an owner without an answer, where that is not the usual.
+    `for_many`: the clients that publish for many, as a gateway does.
     `first`: the nodes that are there from the beginning, by their order. `bandwidth_bps`: of the one line
     that all datagrams share; None: it has no limit. `join_key`: the network's; empty: it has none.
     `paces`: of the clients that read slowly. `queue_messages`: how many messages may wait for a session that
@@ -68,6 +69,7 @@ class Plan:
     join_key: bytes = b""
     paces: Mapping[str, Pace] = field(default_factory=dict)
     queue_messages: int = 0
+    for_many: tuple[str, ...] = ()
 
     @property
     def end(self) -> int:
@@ -91,6 +93,8 @@ class Plan:
             yield f"client {client}: its session is kept for {expiry} s"
         for client, credit in self.credits.items():
             yield f"client {client}: takes {credit} messages without an answer"
+        for client in self.for_many:
+            yield f"client {client}: publishes for many"
         for client, pace in self.paces.items():
             yield f"client {client}: reads {pace.messages} messages each {pace.every_us} us"
         if self.queue_messages:

@@ -89,6 +89,7 @@ class Trial:
             plan.nodes,
             plan.expiries,
             plan.credits,
+            plan.for_many,
             plan.join_key,
             plan.paces,
             plan.queue_messages,

@@ -73,6 +73,7 @@ def config(*, node: bool, seed: int) -> Config:
         token_keys=[bytes(16)],
         seed=seed,
         hold=not node,
+        for_many=not node,
     )
 
 

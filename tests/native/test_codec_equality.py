@@ -153,7 +153,7 @@ bodies = st.one_of(
     st.tuples(st.sampled_from(["ping", "pong"]), U64),
     st.tuples(st.just("reset"), st.tuples(U64, st.binary(), I32)),
     st.tuples(st.just("challenge"), st.tuples(st.binary(), U32)),
-    st.tuples(st.just("credit"), st.tuples(U32, U64)),
+    st.tuples(st.just("credit"), st.tuples(U32, U64, st.booleans())),
 )
 meant_for = st.tuples(st.none() | U64, st.just(0)) | st.tuples(st.none(), U32)
 packets = st.builds(lambda head, body: (*head, *body), st.tuples(U64, U64, meant_for), bodies)
@@ -252,7 +252,7 @@ def content_values(packet: pb.Packet, kind: str) -> object:
         case "challenge":
             return packet.challenge.token, packet.challenge.lifetime_s
         case "credit":
-            return packet.credit.messages, packet.credit.bytes
+            return packet.credit.messages, packet.credit.bytes, packet.credit.for_many
     return packet
 
 

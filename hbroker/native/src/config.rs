@@ -44,6 +44,8 @@ pub struct Config {
     /// What this end takes without having acknowledged it.
     pub receive_messages: u32,
     pub receive_bytes: u64,
+    /// It publishes for many clients: none of them is to hold up the others (§7.7).
+    pub for_many: bool,
     /// Answers to unproven addresses, a second.
     pub stranger_rate: u32,
     pub keep_alive: Micros,

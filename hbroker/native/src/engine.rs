@@ -453,7 +453,7 @@ impl Engine {
             return;
         };
         let peer = entry.peer();
-        if entry.holds > 0 {
+        if !entry.holders.is_empty() {
             self.end_holds(id);
         }
         match &mut self.side {

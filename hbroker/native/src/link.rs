@@ -487,6 +487,11 @@ impl Link {
         self.outbox.is_empty() && self.deliveries.is_empty() && self.pubacks.is_empty()
     }
 
+    /// The smoothed round-trip time; a guess until there was a sample.
+    pub fn rtt(&self) -> Micros {
+        self.recovery.rtt()
+    }
+
     /// Bytes that the link keeps to send, or to send again.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.unreliable_bytes() + self.deliveries.bytes()

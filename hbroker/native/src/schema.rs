@@ -327,6 +327,7 @@ pub mod credit {
 
     pub const MESSAGES: u32 = 0x08;
     pub const BYTES: u32 = 0x10;
+    pub const FOR_MANY: u32 = 0x18;
     pub const CHECKS: Checks = &[];
 }
 

@@ -16,7 +16,7 @@ from .hierarchy import draw_nodes
 from .impostors import draw_impostors
 from .moves import draw_moves
 from .paces import SLOW_CREDIT, draw_paces
-from .queues import draw_queues
+from .queues import draw_for_many, draw_queues
 from .sessions import draw_sessions
 from .successions import draw_successions
 from .traffic import draw_messages, draw_subscriptions, handovers
@@ -76,4 +76,5 @@ def draw(seed: int) -> Plan:
         join_key,
         paces,
         queue_messages,
+        draw_for_many(Random(f"{seed} many"), clients),
     )

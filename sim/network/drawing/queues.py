@@ -8,7 +8,7 @@ from random import Random
 
 from ..actions import Action, Overflow, Queue, Subscribe
 
-__all__ = ["draw_queues"]
+__all__ = ["draw_for_many", "draw_queues"]
 
 
 def draw_queues(
@@ -30,6 +30,13 @@ def draw_queues(
             if random.random() < 0.5:
                 credits[client] = random.choice((1, 4, 30))
     return credits, [_draw_queue(random, bounds, action) for action in actions]
+
+
+def draw_for_many(random: Random, clients: tuple[str, ...]) -> tuple[str, ...]:
+    """Who publishes for many: in half of the plans nobody, else half of the clients."""
+    if random.random() < 0.5:
+        return ()
+    return tuple(client for client in clients if random.random() < 0.5)
 
 
 def _draw_queue(random: Random, bounds: dict[str, Queue], action: Action) -> Action:

@@ -46,6 +46,7 @@ pub struct Taken {
 struct Flight {
     owner: SocketAddr,
     parts: u32,
+    bytes: usize,
     /// The highest sequence number that was sent.
     newest: u64,
     /// The delivery that was queued last.
@@ -149,18 +150,20 @@ impl Backlog {
         (returned, place.ok().and_then(|place| self.fresh.remove(place)))
     }
 
-    /// Parts were queued, so many: the last has this sequence number and delivery.
-    pub fn sent(&mut self, owner: SocketAddr, count: u32, sequence: u64, delivery: u64) {
-        let flight = self.flight.get_or_insert(Flight { owner, parts: 0, newest: 0, last: 0 });
-        flight.parts += count;
+    /// A part, or several messages together, were queued: the last as this delivery.
+    pub fn sent(&mut self, owner: SocketAddr, part: &Part, delivery: u64) {
+        let flight = self.flight.get_or_insert(Flight { owner, parts: 0, bytes: 0, newest: 0, last: 0 });
+        flight.parts += part.count;
+        flight.bytes += part.field.len();
         flight.last = delivery;
-        flight.newest = flight.newest.max(sequence);
+        flight.newest = flight.newest.max(part.last_sequence());
     }
 
-    /// So many parts are in flight no more.
-    pub fn landed(&mut self, count: u32) {
+    /// So many parts, of so many bytes, are in flight no more.
+    pub fn landed(&mut self, count: u32, bytes: usize) {
         if let Some(flight) = &mut self.flight {
             flight.parts -= count;
+            flight.bytes -= bytes;
             if flight.parts == 0 {
                 self.flight = None;
             }
@@ -183,6 +186,12 @@ impl Backlog {
         returned.or_else(|| self.fresh.front().map(|next| (next.sequence(), next.part_bytes(), next.qos())))
     }
 
+    /// The sequence number of the first part that waits and is of `QoS` 2.
+    pub fn first_exact(&self) -> Option<u64> {
+        let returned = self.returned.values().find(|part| part.qos == 2).map(|part| part.sequence);
+        returned.or_else(|| self.fresh.iter().find(|next| next.qos() == 2).map(Outgoing::sequence))
+    }
+
     /// Whether a message may go to this owner: nothing is in flight to another.
     pub fn is_free_for(&self, owner: SocketAddr) -> bool {
         self.flight.as_ref().is_none_or(|flight| flight.owner == owner)
@@ -191,6 +200,11 @@ impl Backlog {
     /// What is in flight: to which owner, and how far.
     pub fn in_flight(&self) -> Option<(SocketAddr, u64)> {
         self.flight.as_ref().map(|flight| (flight.owner, flight.newest))
+    }
+
+    /// How many parts are in flight, and their bytes.
+    pub fn open(&self) -> (u32, usize) {
+        self.flight.as_ref().map_or((0, 0), |flight| (flight.parts, flight.bytes))
     }
 
     /// The delivery that was queued last of those in flight; 0: none is.

@@ -19,6 +19,16 @@ impl Default for Grace {
 }
 
 impl Grace {
+    /// What a crowded session takes from one who publishes for many, and is not told to send nothing more (§7.7).
+    pub fn of_many() -> Self {
+        Self { messages: MESSAGES / 4, bytes: BYTES as u32 / 4 }
+    }
+
+    /// Whether a message of so many bytes would be among it.
+    pub fn covers(&self, bytes: usize) -> bool {
+        self.messages > 0 && bytes <= self.bytes as usize
+    }
+
     /// Whether a message of so many bytes is among it.
     pub fn take(&mut self, bytes: usize) -> bool {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -70,6 +80,21 @@ impl Credit {
             && (is_alone || u64::from(self.open_bytes) + bytes as u64 <= u64::from(self.bytes))
     }
 
+    /// Whether so many messages may go, of so many bytes in all, of one topic that has these open: with them it has no more than it leaves free (ADR
+    /// 30), but one message it always may have.
+    pub fn has_share_for(
+        &self,
+        (own_messages, own_bytes): (u32, usize),
+        messages: u32,
+        bytes: usize,
+    ) -> bool {
+        let free = |most: u32, open: u32| most.saturating_sub(open) as usize;
+        let (messages, own) = (messages as usize, own_messages as usize);
+        own == 0
+            || own + 2 * messages <= free(self.messages, self.open_messages)
+                && own_bytes + 2 * bytes <= free(self.bytes, self.open_bytes)
+    }
+
     /// So many messages went, of so many bytes in all.
     pub fn open_all(&mut self, messages: u32, bytes: usize) {
         self.open_messages += messages;
@@ -95,7 +120,31 @@ impl Credit {
 
 #[cfg(test)]
 mod tests {
-    use super::Credit;
+    use super::{Credit, Grace};
+
+    #[test]
+    fn a_topic_leaves_others_as_much_as_it_has_but_one_message_may_always_go() {
+        let mut credit = Credit::default();
+        credit.grant(100, 1_000);
+        credit.open_all(40, 400);
+        assert!(credit.has_share_for((40, 400), 10, 100), "half of it, of one alone");
+        assert!(!credit.has_share_for((40, 400), 11, 100) && !credit.has_share_for((40, 400), 10, 101));
+        assert!(credit.has_share_for((20, 200), 20, 200), "beside one that has 40");
+        assert!(!credit.has_share_for((20, 200), 21, 200) && !credit.has_share_for((20, 200), 20, 201));
+        credit.open_all(59, 0);
+        assert!(credit.has_share_for((0, 0), 1, 1), "a topic that has none");
+        assert!(!credit.has_share_for((1, 1), 1, 1));
+        credit.grant(10, 1_000);
+        assert!(!credit.has_share_for((1, 1), 1, 1), "less is granted than is open");
+    }
+
+    #[test]
+    fn what_a_crowded_session_takes_all_the_same_ends() {
+        let mut grace = Grace::of_many();
+        assert!(grace.covers(2 << 20) && !grace.covers((2 << 20) + 1));
+        assert!((0..1_024).all(|_| grace.covers(9) && grace.take(9)));
+        assert!(!grace.covers(0) && !grace.take(0));
+    }
 
     #[test]
     fn ends_by_number_or_by_bytes_and_comes_back_with_each_answer() {

@@ -253,8 +253,8 @@ impl Engine {
             Body::Again(_) | Body::Reset { .. } | Body::Challenge { .. } => {
                 self.out.counters.drop(Drop::UnexpectedPacket);
             }
-            Body::Credit { messages, bytes } => match self.side {
-                Side::Node(_) => self.grant_credit(now, id, *messages, *bytes),
+            Body::Credit { messages, bytes, for_many } => match self.side {
+                Side::Node(_) => self.grant_credit(now, id, (*messages, *bytes), *for_many),
                 Side::Client(_) => self.take_credit(now, id, *messages, *bytes),
             },
             Body::Pong { .. } | Body::None => {}

@@ -52,7 +52,7 @@ impl Engine {
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
                 // The first message of a link makes its session a publisher's.
-                let is_free = entry.refusals.is_empty() && entry.grace.is_none();
+                let is_free = entry.refusals.is_empty() && entry.grace.is_none() && !entry.holds_some();
                 let is_ready = entry.inbound && is_free && run.is_of(entry);
                 let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
                 is_ready && forwarder.forward_deliveries(now, run, origin, source, &mut self.out)

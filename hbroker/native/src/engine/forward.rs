@@ -146,6 +146,23 @@ impl Forwarder {
         Ok(())
     }
 
+    /// The sessions that a message would go to now, from this one's link; none, where it would not be taken over.
+    pub fn sessions_for(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        source: Option<SessionKey>,
+        out: &Outlet,
+    ) -> SmallVec<[SessionKey; 4]> {
+        let Self { routes, sharing, .. } = self;
+        let Ok(route) = routes.find(now, publish.topic) else {
+            return SmallVec::new();
+        };
+        let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source));
+        let chosen = route.groups.iter().filter_map(|group| sharing.look_up(&group, publish, out));
+        plain.copied().chain(chosen).map(|subscriber| subscriber.session).collect()
+    }
+
     /// Returns tickets: to their messages here, or to the worker that took those over.
     pub fn settle(&mut self, tickets: Span, out: &mut Outlet) {
         let worker = tickets.first.worker;

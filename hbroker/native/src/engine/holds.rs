@@ -4,15 +4,29 @@
 //! quarter is left, or until nobody waits for the session any more, because it stalled, is away or has ended. A publisher is
 //! held by its link, and as often as there are such sessions; it may send again when none of them holds it.
 //!
-//! The home of a session keeps which links it holds, and the home of a link by how many sessions it is held. What is empty, as
-//! most often, costs a message nothing.
+//! Who publishes for many (`for_many`: a gateway's shared member) is not told to stop, for that would hold up all of its clients. Instead the home
+//! of its link refuses what is for a session that holds it, and takes all else. So a link is in one of three states:
+//!
+//! | a session holds the link | its peer publishes for many | what comes over it at QoS 1 and 2 |
+//! |---|---|---|
+//! | none | either | is taken |
+//! | some | no | credit 0; what is under way is taken, two windows (`throttle`) |
+//! | some | yes | for none of these sessions: is taken; else a quarter of a window of it, and the rest is refused |
+//!
+//! A refusal comes before anybody has the message, and breaks its topic's chain (`refusals`): so none that follows overtakes it. The publisher
+//! lets the topic wait, and tries with one message now and then (`pauses`).
+//!
+//! The home of a session keeps which links it holds, and the home of a link which sessions hold it. What is empty, as most often, costs a
+//! message nothing.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Engine;
+use super::{Engine, Side};
 use crate::Micros;
+use crate::engine::credit::Grace;
 use crate::engine::outlet::Handoff;
 use crate::link_id::{LinkId, SessionKey};
+use crate::wire::PublishView;
 
 /// A session begins to hold a publisher's link, or lets go of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +85,28 @@ impl Engine {
             return;
         }
         if let Some(entry) = self.out.links.get_mut(link) {
-            entry.holds = if is_held { entry.holds + 1 } else { entry.holds.saturating_sub(1) };
+            if is_held {
+                entry.holders.entry(session).or_insert_with(Grace::of_many);
+            } else {
+                entry.holders.remove(&session);
+            }
             self.out.links.touch(link);
         }
         self.update_credit(now, link);
+    }
+
+    /// Whether a message of one who publishes for many is for a session that holds it back, and takes no more of it.
+    pub(super) fn is_held(&mut self, now: Micros, link: LinkId, publish: &PublishView<'_>) -> bool {
+        let Self { side: Side::Node(forwarder), out, .. } = self else {
+            return false;
+        };
+        let Some(entry) = out.links.awake(link).filter(|entry| entry.holds_some()) else {
+            return false;
+        };
+        let mut sessions = forwarder.sessions_for(now, publish, entry.subscriber, out);
+        sessions.retain(|session| entry.holders.contains_key(session));
+        let bytes = publish.topic.len() + publish.payload.len();
+        !out.links.get_mut(link).is_none_or(|entry| entry.is_let_through(&sessions, bytes))
     }
 
     /// A link is gone that sessions held.

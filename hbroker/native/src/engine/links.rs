@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use hashbrown::HashMap;
+use rustc_hash::FxHashMap;
 use slab::Slab;
 
 use crate::Micros;
@@ -61,8 +62,10 @@ pub struct Entry {
     pub stalled: bool,
     /// Its session's replays pause until there is room (§7.6).
     pub awaits_room: bool,
-    /// How many sessions hold its publisher back (§7.7).
-    pub holds: u32,
+    /// The sessions that hold its publisher back (§7.7), each with what it takes all the same from one who publishes for many.
+    pub holders: FxHashMap<SessionKey, Grace>,
+    /// Its peer publishes for many: it is not held back itself, but what it publishes to those sessions.
+    pub for_many: bool,
     /// Its publisher was told to send nothing more.
     pub is_held_back: bool,
     /// What may come all the same, while its publisher is held back.
@@ -91,6 +94,23 @@ impl Entry {
         self.grace.as_mut().is_some_and(|grace| !grace.take(length))
     }
 
+    /// Whether there are messages that its peer may not publish, though it is not held back itself.
+    pub fn holds_some(&self) -> bool {
+        self.for_many && !self.holders.is_empty()
+    }
+
+    /// Whether those of these sessions that hold its publisher back take a message of so many bytes all the same.
+    pub fn is_let_through(&mut self, sessions: &[SessionKey], bytes: usize) -> bool {
+        let is_taken =
+            sessions.iter().filter_map(|session| self.holders.get(session)).all(|grace| grace.covers(bytes));
+        if is_taken {
+            for session in sessions {
+                self.holders.get_mut(session).map(|grace| grace.take(bytes));
+            }
+        }
+        is_taken
+    }
+
     /// Of a link that was just opened.
     fn new(link: Link, session: u64, inbound: bool, id: LinkId, hasher: Keyed) -> Self {
         Self {
@@ -108,7 +128,8 @@ impl Entry {
             timed: Timed::default(),
             stalled: false,
             awaits_room: false,
-            holds: 0,
+            holders: FxHashMap::default(),
+            for_many: false,
             is_held_back: false,
             grace: None,
             early: Held::default(),

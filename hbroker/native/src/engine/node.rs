@@ -25,12 +25,14 @@ impl Engine {
         };
         let is_turned_away = entry.refusals.precede(publish, packet.after);
         let is_too_much = delivery > 0 && entry.is_beyond_grace(publish);
+        let may_be_held = delivery > 0 && entry.holds_some();
         if entry.publisher == 0 {
             // What came over a link has told the incarnation of its peer.
             let incarnation = entry.link.peer_incarnation().unwrap_or_default();
             entry.publisher = publisher_id(entry.session, incarnation);
             self.greet_publisher(now, id);
         }
+        let is_held = may_be_held && !is_turned_away && !is_too_much && self.is_held(now, id, publish);
         let is_its_own = self.out.links.awake(id).is_some_and(|entry| entry.is_of(publish.publisher));
         let Side::Node(forwarder) = &mut self.side else {
             return;
@@ -39,7 +41,7 @@ impl Engine {
             Err(Refusal::ForeignPublisher)
         } else if is_turned_away {
             Err(Refusal::Handover)
-        } else if is_too_much {
+        } else if is_too_much || is_held {
             Err(Refusal::QueuesFull)
         } else {
             forwarder.forward(now, publish, Some(Origin { link: id, delivery }), &mut self.out)
@@ -62,14 +64,24 @@ impl Engine {
         }
     }
 
-    /// A subscriber says how much it takes (§7.7).
-    pub(super) fn grant_credit(&mut self, now: Micros, id: LinkId, messages: u32, bytes: u64) {
+    /// A client says how much it takes, and whether it publishes for many (§7.7).
+    pub(super) fn grant_credit(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        (messages, bytes): (u32, u64),
+        for_many: bool,
+    ) {
         // Where it comes before the session is made here, that learns it from the link.
         let Some(entry) = self.out.links.get_mut(id) else {
             return;
         };
         entry.credit.grant(messages, bytes);
-        if let Some(session) = entry.subscriber {
+        let session = entry.subscriber;
+        if std::mem::replace(&mut entry.for_many, for_many) != for_many {
+            self.update_credit(now, id); // It may have been held back before it said so.
+        }
+        if let Some(session) = session {
             self.out.grant(now, session, messages, bytes);
             self.tie_up(now);
         }

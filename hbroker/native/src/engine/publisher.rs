@@ -23,10 +23,15 @@ use crate::engine::ledger::{Places, Ticket};
 use crate::engine::parts::{Outgoing, Part, Parts};
 use crate::keyed::Keyed;
 use crate::tables::jurisdiction::Cut;
+use crate::tables::window;
 use crate::tables::zones::{Lookup, Zones};
 
 /// How long a cut that a refusal told is believed.
 const CUT_TTL: Micros = 300_000_000;
+/// Half of what an owner remembers of a publisher's numbers, whatever gaps they have.
+const MOST_LEAD: u64 = window::SPAN as u64 / 2;
+/// How often it is found anew, at most.
+const FINDING_LEAD: Micros = 100_000;
 
 /// What is to be done about the messages that wait on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,16 @@ pub struct Publisher {
     /// The topics that wait for room with each owner, in the order of their turns.
     blocked: BTreeMap<Turn, Arc<str>>,
     turns: u64,
+    lead: Lead,
+}
+
+/// How far messages of `QoS` 2 may be ahead of one that waits, for their owners must know it for new when it comes (§7.4).
+#[derive(Default)]
+struct Lead {
+    /// Up to this sequence number they may go.
+    until: u64,
+    /// When that was found last.
+    found: Micros,
 }
 
 /// The bytes that wait. A message that is larger than all that may wait waits beside it, if it is the only one.
@@ -101,6 +116,7 @@ impl Publisher {
             deaths: BTreeSet::new(),
             blocked: BTreeMap::new(),
             turns: 0,
+            lead: Lead::default(),
         }
     }
 
@@ -137,6 +153,26 @@ impl Publisher {
     /// Whether something waits on this topic, and not merely for its turn.
     pub fn is_held(&self, topic: &str) -> bool {
         self.topics.get(topic).is_some_and(|backlog| backlog.is_waiting() && backlog.turn.is_none())
+    }
+
+    /// How much of a topic is in flight: messages, or parts of them, and their bytes.
+    pub fn open_on(&self, topic: &str) -> (u32, usize) {
+        self.topics.get(topic).map_or((0, 0), Backlog::open)
+    }
+
+    /// The sequence number of the first that waits on a topic.
+    pub fn first_on(&self, topic: &str) -> Option<u64> {
+        self.topics.get(topic)?.first().map(|(sequence, ..)| sequence)
+    }
+
+    /// Whether a message of `QoS` 2 may go, or would be too far ahead of one that waits. (Only one who publishes for many has some that wait for
+    /// minutes, while others go on.)
+    pub fn may_lead(&mut self, now: Micros, sequence: u64) -> bool {
+        if sequence > self.lead.until && now >= self.lead.found + FINDING_LEAD {
+            let oldest = self.topics.iter().filter_map(|(_, backlog)| backlog.first_exact()).min();
+            self.lead = Lead { until: oldest.unwrap_or(sequence) + MOST_LEAD, found: now };
+        }
+        sequence <= self.lead.until
     }
 
     /// Opens a message of several parts: it ends when all of them have.
@@ -214,7 +250,7 @@ impl Publisher {
     /// Keeps a part until its PUBACK that was queued as this delivery, and as those that follow; the ticket goes into the link's ledger.
     pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
         let (count, last) = (part.count, delivery + u64::from(part.count - 1));
-        self.topics.make(&part.topic).sent(owner, count, part.last_sequence(), last);
+        self.topics.make(&part.topic).sent(owner, &part, last);
         let key = self.in_flight.insert((part, count));
         Ticket { worker: 0, place: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
     }
@@ -233,7 +269,8 @@ impl Publisher {
         if is_spent && !is_whole {
             self.in_flight.remove(key);
         }
-        self.land(&settled[0].topic, places.len());
+        let bytes = settled.iter().map(|part| part.field.len()).sum();
+        self.land(&settled[0].topic, places.len(), bytes);
         settled
     }
 
@@ -358,9 +395,9 @@ impl Publisher {
         }
     }
 
-    fn land(&mut self, topic: &str, count: u32) {
+    fn land(&mut self, topic: &str, count: u32, bytes: usize) {
         let is_over = self.topics.get_mut(topic).is_some_and(|backlog| {
-            backlog.landed(count);
+            backlog.landed(count, bytes);
             backlog.is_over()
         });
         if is_over {

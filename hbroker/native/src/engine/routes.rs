@@ -34,7 +34,7 @@ pub enum Refusal {
     ForeignPublisher,
     /// It outlived its expiry on the way (§7.8).
     Expired,
-    /// Too much waits for sessions that count as connected, or its publisher sends more than it may (§7.7).
+    /// Too much waits for sessions that count as connected, or for one that it is for, or its publisher sends more than it may (§7.7).
     QueuesFull,
 }
 

@@ -15,6 +15,7 @@ use crate::engine::credit;
 use crate::engine::event::Event;
 use crate::engine::ledger::{Places, Ticket};
 use crate::engine::parts::{Part, Parts, Split};
+use crate::engine::pauses::Pause;
 use crate::engine::publisher::{Ended, Next};
 use crate::engine::turns::Lane;
 use crate::link::{Chain, Role};
@@ -164,14 +165,13 @@ impl Engine {
         }
     }
 
-    /// Says on a new link how much this client takes, where that is not what every end takes (§7.7).
+    /// Says on a new link how much this client takes, and that it publishes for many, where that is not as with every end (§7.7).
     pub(super) fn offer_credit(&mut self, id: LinkId) {
-        let Config { receive_messages, receive_bytes, .. } = self.config;
-        if matches!(self.side, Side::Client(_))
-            && (receive_messages, receive_bytes) != (credit::MESSAGES, credit::BYTES)
-        {
+        let Config { receive_messages, receive_bytes, for_many, .. } = self.config;
+        let is_usual = (receive_messages, receive_bytes) == (credit::MESSAGES, credit::BYTES) && !for_many;
+        if matches!(self.side, Side::Client(_)) && !is_usual {
             let mut field = Vec::new();
-            wire::put_credit_field(&mut field, receive_messages, receive_bytes);
+            wire::put_credit_field(&mut field, receive_messages, receive_bytes, for_many);
             self.out.queue_control(id, field.into());
         }
     }
@@ -181,15 +181,6 @@ impl Engine {
         if let Some(entry) = self.out.links.get_mut(id) {
             entry.credit.grant(messages, bytes);
             self.use_room(now, id);
-        }
-    }
-
-    /// Sends what a handover held up, once it has waited long enough.
-    pub(super) fn resume_paused(&mut self, now: Micros) {
-        while let Side::Client(client) = &mut self.side
-            && let Some(topic) = client.paused.take_due(now)
-        {
-            self.send_topic(now, &topic);
         }
     }
 
@@ -252,7 +243,7 @@ impl Engine {
             }
         }
         if waits(puback.reason) {
-            self.pause(now, topics);
+            self.pause(now, id, topics, puback.reason);
         } else {
             self.send_topics(now, topics);
         }
@@ -284,9 +275,13 @@ impl Engine {
         }
     }
 
-    fn pause(&mut self, now: Micros, topics: BTreeSet<Arc<str>>) {
+    /// Has topics wait of which messages were refused for this reason.
+    fn pause(&mut self, now: Micros, id: LinkId, topics: BTreeSet<Arc<str>>, reason: i32) {
+        let rtt = self.out.links.awake(id).map_or(0, |entry| entry.link.rtt());
+        let is_crowded = self.config.for_many && reason == reason::QUOTA_EXCEEDED;
+        let pause = if is_crowded { Pause::crowded(rtt) } else { Pause::Handover };
         if let Side::Client(client) = &mut self.side {
-            topics.into_iter().for_each(|topic| client.paused.add(now, topic));
+            topics.into_iter().for_each(|topic| client.paused.add(now, topic, pause));
         }
     }
 
@@ -298,9 +293,15 @@ impl Engine {
 
     /// Sends what waits on a topic, as far as that goes now; asks Python for its owner where nobody is known. False: there is no
     /// room with its owner.
-    fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
+    pub(super) fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
+        let is_held = matches!(&self.side, Side::Client(client) if client.paused.hold(topic));
+        is_held || self.send_some(now, topic, usize::MAX)
+    }
+
+    /// The same, of at most so many messages or parts.
+    pub(super) fn send_some(&mut self, now: Micros, topic: &Arc<str>, most: usize) -> bool {
         self.expire_waiting(now);
-        for sent in 0.. {
+        for sent in 0..most {
             let Side::Client(client) = &mut self.side else {
                 return true;
             };
@@ -313,6 +314,12 @@ impl Engine {
                 Next::Hold | Next::Nothing => return true,
             };
             let has_room = self.has_room_for_part(owner, qos, bytes);
+            if has_room && !self.has_share(owner, topic, qos, 1, bytes) {
+                return true; // It goes on when something of it is answered.
+            }
+            if has_room && !self.may_lead(now, topic, qos, None) {
+                return true;
+            }
             let Side::Client(client) = &mut self.side else {
                 return true;
             };
@@ -334,6 +341,8 @@ impl Engine {
         };
         let (count, bytes) = (part.count, part.field.len());
         let has_room = self.has_room_on(id, part.qos, count, bytes);
+        let has_share = self.has_share(owner, &part.topic, part.qos, count, bytes)
+            && self.may_lead(now, &part.topic, part.qos, Some(part.last_sequence()));
         let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
             return;
         };
@@ -341,7 +350,10 @@ impl Engine {
             return self.out.queue_copy(id, &part.field);
         }
         let before = Chain::After(client.publisher.last(&part.topic));
-        if has_room && let Ok(delivery) = entry.link.queue_batch(before, part.field.clone(), count, None) {
+        if has_room
+            && has_share
+            && let Ok(delivery) = entry.link.queue_batch(before, part.field.clone(), count, None)
+        {
             entry.credit.open_all(count, bytes);
             entry.ledger.open_run(delivery, count, client.publisher.keep(owner, part, delivery));
             self.out.counters.messages_out += u64::from(count);
@@ -352,9 +364,38 @@ impl Engine {
         if count > 1 {
             // There may be room for some of them.
             self.send_topic(now, &topic);
-        } else {
+        } else if has_share {
             client.publisher.block(owner, &topic);
         }
+    }
+
+    /// Whether a topic leaves enough of its owner's credit to others, of one who publishes for many.
+    fn has_share(&self, owner: SocketAddr, topic: &str, qos: u8, count: u32, bytes: usize) -> bool {
+        let Side::Client(client) = &self.side else {
+            return true;
+        };
+        if !self.config.for_many || qos == 0 {
+            return true;
+        }
+        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
+        entry.is_none_or(|entry| entry.credit.has_share_for(client.publisher.open_on(topic), count, bytes))
+    }
+
+    /// Whether this message, or the first that waits on the topic, is not too far ahead of others that wait, of one who publishes for many. If it
+    /// is, its topic waits a while.
+    fn may_lead(&mut self, now: Micros, topic: &Arc<str>, qos: u8, sequence: Option<u64>) -> bool {
+        let Side::Client(client) = &mut self.side else {
+            return true;
+        };
+        if !self.config.for_many || qos < 2 {
+            return true;
+        }
+        let sequence = sequence.or_else(|| client.publisher.first_on(topic)).unwrap_or_default();
+        let may_lead = client.publisher.may_lead(now, sequence);
+        if !may_lead {
+            client.paused.add(now, Arc::clone(topic), Pause::Lead);
+        }
+        may_lead
     }
 
     /// Whether a message, or a part of one, that waited may go to an owner now.

@@ -42,22 +42,21 @@ impl Sharing {
 
     /// The member that gets a message, or a part of one; `None`: there is none.
     pub fn choose(&mut self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Target> {
-        let standing = |member: &Subscriber| out.standing(member.session);
-        let member = match publish.fragment {
-            None => group.choose((publish.publisher, publish.sequence), standing)?,
-            Some(part) => {
-                let first = publish.sequence.wrapping_sub(u64::from(part.index));
-                let begun = ((publish.publisher, first), group.id);
-                let holder = self.holders.get(&begun).map(|holder| holder.session);
-                let holder = holder.filter(|session| out.standing(*session).is_some());
-                let holder =
-                    holder.and_then(|session| group.members.iter().find(|member| member.session == session));
-                let member = holder.copied().or_else(|| group.choose(begun.0, standing))?;
-                self.hold(begun, member.session, part.index.checked_add(1) == Some(part.count));
-                member
-            }
-        };
+        let member = self.look_up(group, publish, out)?;
+        if let Some(part) = publish.fragment {
+            let is_last = part.index.checked_add(1) == Some(part.count);
+            self.hold(begun(group, publish), member.session, is_last);
+        }
         Some(Target { shared: group.id, group: Some(Arc::clone(group.name)), ..Target::from(&member) })
+    }
+
+    /// The member that would be chosen now.
+    pub fn look_up(&self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Subscriber> {
+        let begun = begun(group, publish);
+        let holder = publish.fragment.and_then(|_| self.holders.get(&begun)).map(|holder| holder.session);
+        let holder = holder.filter(|session| out.standing(*session).is_some());
+        let holder = holder.and_then(|session| group.members.iter().find(|member| member.session == session));
+        holder.copied().or_else(|| group.choose(begun.0, |member| out.standing(member.session)))
     }
 
     fn hold(&mut self, begun: Begun, session: SessionKey, is_last: bool) {
@@ -78,6 +77,12 @@ impl Sharing {
             }
         }
     }
+}
+
+/// What a group's choice for a message is known by: the message's id, or that of its first part.
+fn begun(group: &Group<'_>, publish: &PublishView<'_>) -> Begun {
+    let index = publish.fragment.map_or(0, |part| part.index);
+    ((publish.publisher, publish.sequence.wrapping_sub(index.into())), group.id)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod deliveries;
 mod delivery;
 mod early;
 mod flow;
+mod for_many;
 mod gathered;
 mod groups;
 mod handover;

@@ -116,14 +116,14 @@ impl Engine {
         let Some(entry) = self.out.links.get_mut(link) else {
             return;
         };
-        let is_held_back = is_on || entry.holds > 0;
+        let is_held_back = is_on || !entry.for_many && !entry.holders.is_empty();
         entry.grace = is_held_back.then(|| entry.grace.unwrap_or_default());
         if is_held_back == entry.is_held_back {
             return self.out.links.touch(link);
         }
         let (messages, bytes) = if is_held_back { (0, 0) } else { (credit::MESSAGES, credit::BYTES) };
         let mut field = Vec::new();
-        wire::put_credit_field(&mut field, messages, bytes);
+        wire::put_credit_field(&mut field, messages, bytes, false);
         if !self.out.queue_control(link, field.into()) {
             // There is no room to tell it now.
             self.throttle.untold.push(link);

@@ -54,6 +54,7 @@ impl Identity {
             keep_alive,
             receive_messages: first.receive_messages.min(RECEIVE_MESSAGES),
             receive_bytes: first.receive_bytes.min(RECEIVE_BYTES),
+            for_many: false,
             ..first.clone()
         }
     }

@@ -311,7 +311,6 @@ impl<C> Recovery<C> {
     }
 
     /// The smoothed round-trip time; a guess until there was a sample.
-    #[cfg(test)]
     pub fn rtt(&self) -> Micros {
         self.rtt.smoothed()
     }

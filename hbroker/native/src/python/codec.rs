@@ -121,7 +121,7 @@ fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Boun
         Body::Challenge { token, lifetime_s } => {
             ("challenge", object(py, (PyBytes::new(py, token), lifetime_s))?)
         }
-        Body::Credit { messages, bytes } => ("credit", object(py, (messages, bytes))?),
+        Body::Credit { messages, bytes, for_many } => ("credit", object(py, (messages, bytes, for_many))?),
         Body::Control(kind) => (kind_name(kind), PyBytes::new(py, packet.raw).into_any()),
     };
     let meant_for = (packet.retained_for, packet.shared_for);
@@ -203,8 +203,8 @@ fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResu
             wire::put_challenge_field(out, &token, lifetime_s);
         }
         "credit" => {
-            let (messages, bytes) = content.extract()?;
-            wire::put_credit_field(out, messages, bytes);
+            let (messages, bytes, for_many) = content.extract()?;
+            wire::put_credit_field(out, messages, bytes, for_many);
         }
         _ => out.extend_from_slice(content.extract()?),
     }

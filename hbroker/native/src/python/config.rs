@@ -19,8 +19,8 @@ impl Config {
         *, node, session, incarnation, token_keys, seed, max_links = 1_000_000, max_links_of_host = 1_000_000, max_datagram = 8_952,
         link_queue_bytes = 16_777_216, event_queue = 100_000, message_queue_bytes = 67_108_864,
         retained_bytes = 268_435_456, max_message_bytes = 268_435_456, reassembly_bytes = 536_870_912,
-        persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, queue_messages = 10_000,
-        queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
+        persistent = false, named = false, hold = false, receive_messages = 4_096, receive_bytes = 8_388_608, for_many = false,
+        queue_messages = 10_000, queue_bytes = 16_777_216, queue_memory_bytes = 1_073_741_824, stranger_rate = 10_000,
         keep_alive_us = 2_000_000, idle_timeout_us = 15_000_000, telemetry = false,
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -44,6 +44,7 @@ impl Config {
         hold: bool,
         receive_messages: u32,
         receive_bytes: u64,
+        for_many: bool,
         queue_messages: usize,
         queue_bytes: usize,
         queue_memory_bytes: usize,
@@ -86,6 +87,7 @@ impl Config {
             hold,
             receive_messages,
             receive_bytes,
+            for_many,
             queue_messages,
             queue_bytes,
             queue_memory: queue_memory_bytes,

@@ -301,10 +301,11 @@ pub fn put_puback_field(
 }
 
 /// The field `credit` of a packet.
-pub fn put_credit_field(out: &mut Vec<u8>, messages: u32, bytes: u64) {
+pub fn put_credit_field(out: &mut Vec<u8>, messages: u32, bytes: u64, for_many: bool) {
     put_message(out, packet::CREDIT, |out| {
         put_number(out, credit::MESSAGES, u64::from(messages));
         put_number(out, credit::BYTES, bytes);
+        put_number(out, credit::FOR_MANY, for_many.into());
     });
 }
 

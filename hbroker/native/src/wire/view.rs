@@ -98,6 +98,7 @@ pub enum Body<'a> {
     Credit {
         messages: u32,
         bytes: u64,
+        for_many: bool,
     },
     /// Handed up to Python, as [`PacketView::raw`]. It is valid.
     Control(Kind),
@@ -399,18 +400,19 @@ fn merge_challenge<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body
 }
 
 fn merge_credit<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a>, Malformed> {
-    let (mut messages, mut bytes) = match before {
-        Body::Credit { messages, bytes } => (messages, bytes),
+    let (mut messages, mut bytes, mut for_many) = match before {
+        Body::Credit { messages, bytes, for_many } => (messages, bytes, for_many),
         _ => Default::default(),
     };
     while let Some(tag) = message.tag()? {
         match tag {
             credit::MESSAGES => messages = message.varint32()?,
             credit::BYTES => bytes = message.varint()?,
+            credit::FOR_MANY => for_many = message.varint()? != 0,
             _ => message.skip(tag)?,
         }
     }
-    Ok(Body::Credit { messages, bytes })
+    Ok(Body::Credit { messages, bytes, for_many })
 }
 
 /// The packets that go up to Python: what to call each, and what its content must satisfy.

@@ -24,6 +24,7 @@ pub struct Resting {
     pub session: u64,
     pub subscriber: Option<SessionKey>,
     pub publisher: u64,
+    pub for_many: bool,
     /// Its entry among the timers.
     pub scheduled: Micros,
     pub link: AtRest,
@@ -44,6 +45,7 @@ impl Entry {
             session: self.session,
             subscriber: self.subscriber,
             publisher: self.publisher,
+            for_many: self.for_many,
             scheduled: self.scheduled,
             link: self.link.at_rest()?,
             credit: (self.credit != Credit::default()).then(|| Box::new(self.credit)),
@@ -56,7 +58,7 @@ impl Entry {
             && self.announced
             && !self.stalled
             && !self.awaits_room
-            && self.holds == 0
+            && self.holders.is_empty()
             && !self.is_held_back
             && self.grace.is_none()
             && now >= self.challenge_from
@@ -72,6 +74,7 @@ impl Resting {
         Entry {
             subscriber: self.subscriber,
             publisher: self.publisher,
+            for_many: self.for_many,
             announced: true,
             credit: self.credit.take().map_or_else(Credit::default, |credit| *credit),
             scheduled: self.scheduled,

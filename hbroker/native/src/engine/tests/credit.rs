@@ -20,7 +20,7 @@ fn connected(seed: u64, faults: Faults) -> (Network, [usize; 3]) {
 fn grant(network: &mut Network, node: usize, client: usize, messages: u32, bytes: u64) {
     let link = network.hosts[node].links[&network.hosts[client].session];
     let mut credit = Vec::new();
-    wire::put_credit_field(&mut credit, messages, bytes);
+    wire::put_credit_field(&mut credit, messages, bytes, false);
     assert!(network.hosts[node].engines[0].send(link, credit));
     network.run(SECOND);
 }
@@ -40,7 +40,7 @@ fn nothing_is_sent_without_credit_and_no_more_than_it_allows() {
         assert_eq!(network.counter(publisher, "inflight"), 0);
         let link = network.hosts[node].links[&network.hosts[publisher].session];
         let mut credit = Vec::new();
-        wire::put_credit_field(&mut credit, 5, 3_000);
+        wire::put_credit_field(&mut credit, 5, 3_000, false);
         network.hosts[node].engines[0].send(link, credit);
         let mut most = 0;
         while network.counter(publisher, "waiting") > 0 {

@@ -8,10 +8,10 @@ use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
 use crate::wire::{self, PublishOut};
 
-const BOUNDS: Bounds = Bounds { messages: 200, bytes: 1 << 20 };
+pub const BOUNDS: Bounds = Bounds { messages: 200, bytes: 1 << 20 };
 
 /// A node whose queues are short, unless a session asks for less, with so many workers.
-fn add_node(network: &mut Network, workers: u8) -> usize {
+pub fn add_node(network: &mut Network, workers: u8) -> usize {
     let node = network.add_node("", workers);
     for engine in &mut network.hosts[node].engines {
         (engine.config.queue_messages, engine.config.queue_bytes) = (BOUNDS.messages, BOUNDS.bytes);
@@ -20,8 +20,8 @@ fn add_node(network: &mut Network, workers: u8) -> usize {
 }
 
 /// Publishers that have a message more to send whenever there is room for it.
-struct Flood {
-    publishers: Vec<usize>,
+pub struct Flood {
+    pub publishers: Vec<usize>,
     sent: Vec<usize>,
     each: usize,
     /// How many of one may be without an answer.
@@ -30,11 +30,14 @@ struct Flood {
 
 impl Flood {
     fn new(network: &mut Network, publishers: usize, each: usize, window: usize) -> Self {
-        let publishers: Vec<usize> = (0..publishers).map(|_| network.add_client()).collect();
+        Self::of((0..publishers).map(|_| network.add_client()).collect(), each, window)
+    }
+
+    pub fn of(publishers: Vec<usize>, each: usize, window: usize) -> Self {
         Self { sent: vec![0; publishers.len()], publishers, each, window }
     }
 
-    fn send(&mut self, network: &mut Network, out: &PublishOut<'_>) {
+    pub fn send(&mut self, network: &mut Network, out: &PublishOut<'_>) {
         for (&publisher, sent) in self.publishers.iter().zip(&mut self.sent) {
             while *sent < self.each && *sent < network.hosts[publisher].published.len() + self.window {
                 network.publish(publisher, out);
@@ -43,11 +46,11 @@ impl Flood {
         }
     }
 
-    fn answered(&self, network: &Network) -> usize {
+    pub fn answered(&self, network: &Network) -> usize {
         self.publishers.iter().map(|&publisher| network.hosts[publisher].published.len()).sum()
     }
 
-    fn assert_all_answered(&self, network: &Network) {
+    pub fn assert_all_answered(&self, network: &Network) {
         for &publisher in &self.publishers {
             network.assert_all_published(publisher, self.each);
         }
@@ -55,17 +58,17 @@ impl Flood {
 }
 
 /// Has a host, which does not read by itself, read so many messages.
-fn read(network: &mut Network, host: usize, count: usize) -> usize {
+pub fn read(network: &mut Network, host: usize, count: usize) -> usize {
     let now = network.now;
     network.hosts[host].engines[0].take_messages(now, count).len()
 }
 
 /// Nobody holds anybody any more, and every publisher that was told to wait was told to go on.
-fn assert_let_go(network: &Network, node: usize) {
+pub fn assert_let_go(network: &Network, node: usize) {
     for engine in &network.hosts[node].engines {
         assert_eq!(engine.out.holds.len(), 0);
         let links = engine.out.links.iter().filter_map(|place| engine.out.links.awake(place.id()));
-        links.for_each(|entry| assert!(entry.holds == 0 && !entry.is_held_back));
+        links.for_each(|entry| assert!(entry.holders.is_empty() && !entry.is_held_back));
     }
 }
 
@@ -540,7 +543,7 @@ fn longest_wait_beside_a_flood(keeps_to_its_credit: bool) -> u64 {
 }
 
 /// Has a client's publisher send as if it had been told nothing.
-fn ignore_credit(network: &mut Network, client: usize) {
+pub fn ignore_credit(network: &mut Network, client: usize) {
     let engine = &mut network.hosts[client].engines[0];
     let links: Vec<_> = engine.out.links.iter().map(|place| place.id()).collect();
     for link in links {

@@ -60,7 +60,7 @@ fn grant_credit(network: &mut Network, node: usize, client: usize, messages: u32
     let session = network.hosts[client].session;
     if let Some(&link) = network.hosts[node].links.get(&session) {
         let mut credit = Vec::new();
-        wire::put_credit_field(&mut credit, messages, bytes);
+        wire::put_credit_field(&mut credit, messages, bytes, false);
         network.hosts[node].engines[0].send(link, credit);
     }
 }

@@ -69,7 +69,7 @@ pub fn link_to(network: &Network, client: usize, node: usize) -> Option<LinkId> 
 /// A client grants a node credit for so many messages more.
 pub fn grant(network: &mut Network, client: usize, node: usize, messages: u32) {
     let mut field = Vec::new();
-    wire::put_credit_field(&mut field, messages, 1 << 20);
+    wire::put_credit_field(&mut field, messages, 1 << 20, false);
     let link = link_to(network, client, node).expect("it is connected");
     assert!(network.hosts[client].engines[0].out.queue_control(link, field.into()));
 }

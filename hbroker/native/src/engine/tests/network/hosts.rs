@@ -67,6 +67,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         hold: false,
         receive_messages: 4_096,
         receive_bytes: 8 << 20,
+        for_many: false,
         stranger_rate: 10_000,
         keep_alive: 2 * SECOND,
         idle_timeout: 15 * SECOND,
