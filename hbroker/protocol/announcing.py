@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hbroker.protocol.packets import Cut
 from hbroker.protocol.subscribers import Subscription
 
-__all__ = ["Announcements", "Move"]
+__all__ = ["Announcements", "Gone", "Move"]
 
-Move: TypeAlias = Cut | str
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A subtree went to another owner: where it is. `with_sessions`: as a handover gives it, with what waited
+    for sessions."""
+
+    cut: Cut
+    with_sessions: bool
+
+
+Move: TypeAlias = Gone | str
 """Where a subtree went, or the subtree that came here."""
 
 A_TURN: Final = 128

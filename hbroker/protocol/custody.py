@@ -361,7 +361,7 @@ class Custody:
         self._drop_exported(child)
         child.machine.handle(DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
-        self._subscribing.moved(delegation.as_cut())
+        self._subscribing.moved(delegation.as_cut(), with_sessions=True)
         self._estate.moved(delegation.subtree)
         self._joined(child)
 

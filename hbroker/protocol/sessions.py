@@ -284,24 +284,26 @@ class Sessions:
         return self.connect(self._core.adopt(session, address), session)
 
     def moved(self, subtree: str) -> None:
-        """A subtree has another owner now. The persistent ones of which nothing is left here went along."""
+        """A subtree has another owner now."""
         self._lost = {lost for lost in self._lost if not is_within(lost, subtree)}
-        for session in self._without_subscriptions():
-            self.end(session)
+
+    def end_empty(self, session: int) -> None:
+        """A subscription has gone along with a handed over subtree: so has a persistent session that has no
+        other (§6.4)."""
+        known = self._by_id.get(session)
+        if known is not None and known.is_persistent and not self._subscribers.has_any(session):
+            self.end(known)
 
     def sweep(self, given: Sequence[str] = ()) -> None:
         """A grant is gone without a handover, and what is on its way to sessions is nowhere else: one that is
         persistent, and of which nothing is left here, ends with its link (§6.4)."""
-        for session in self._without_subscriptions():
+        persistent = (session for session in self._by_id.values() if session.is_persistent)
+        for session in [s for s in persistent if not self._subscribers.has_any(s.id)]:
             if session.link is None:
                 self.end(session)
             else:
                 session.expiry_s = 0
                 self.open(session)
-
-    def _without_subscriptions(self) -> list[Session]:
-        persistent = (session for session in self._by_id.values() if session.is_persistent)
-        return [session for session in persistent if not self._subscribers.has_any(session.id)]
 
     def _may_be_stale(self, session: Session) -> bool:
         """A node that slept reads late what opened a link that the client has given up since. Over such a one

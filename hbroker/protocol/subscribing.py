@@ -17,7 +17,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.agenda import Agenda, earliest
-from hbroker.protocol.announcing import Announcements, Move
+from hbroker.protocol.announcing import Announcements, Gone, Move
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.inquiry import Inquiry
 from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
@@ -214,10 +214,10 @@ class Subscribing:
         self._sessions.note_loss(subtree)
         self._interrupt(self._kept_touching(subtree))
 
-    def moved(self, cut: Cut) -> None:
+    def moved(self, cut: Cut, *, with_sessions: bool = False) -> None:
         """A subtree has gone to a new owner, or was lost, and goes to the parent: tells its subscribers, and
-        drops what touches nothing here."""
-        self._announcements.add(list(self._subscribers.touching(cut[0])), cut)
+        drops what touches nothing here. `with_sessions`: it was handed over."""
+        self._announcements.add(list(self._subscribers.touching(cut[0])), Gone(cut, with_sessions))
 
     def lapse(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
         """The lease of a subtree has ended: now, or, where this process was stopped, at `until`. What
@@ -274,7 +274,7 @@ class Subscribing:
     def _announce(self, subscription: Subscription, move: Move) -> None:
         is_known = self._subscribers.get(subscription.session, subscription.key) is not None
         is_responsible = self._jurisdiction.responsible(subscription.filter) is not None
-        subtree = move if isinstance(move, str) else move[0]
+        subtree = move if isinstance(move, str) else move.cut[0]
         is_here = isinstance(self._jurisdiction.lookup(subtree), Grant)
         if isinstance(move, str):
             if is_known and is_responsible:
@@ -288,7 +288,9 @@ class Subscribing:
                     return  # It was told when the lease ended.
                 # It hears no more of those that are still on their way to their owners.
                 others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
-            self._tell(subscription, [move, *others])
+            self._tell(subscription, [move.cut, *others])
+            if move.with_sessions:
+                self._sessions.end_empty(subscription.session)
 
     def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None

@@ -484,7 +484,7 @@ class Uplink:
             self._jurisdiction.drop(self.subtree, parent)
             if parent is not None:
                 self._means.custody.release_below(self.subtree, parent)
-                self._subscribing.moved(_after(parent))
+                self._subscribing.moved(_after(parent), with_sessions=True)
                 self._means.custody.estate.moved(self.subtree)
             self._stop()
         return state is not None

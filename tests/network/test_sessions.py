@@ -14,7 +14,7 @@ from hbroker.protocol.packets import Reason
 from hbroker.protocol.terms import SessionTerms, session_id
 from hbroker.protocol.testator import Will
 from hbroker.protocol.timers import SECOND
-from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
+from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults, NodeHost
 from hbroker.sim.network.applications import Interest, Sent
 from hbroker.sim.network.losses import Losses
 from hbroker.sim.network.sharing import Sharing
@@ -398,3 +398,41 @@ def test_what_died_with_a_member_goes_to_no_other_member() -> None:
     assert heard(second) == [("garden/c", b"lives")]
     (status,) = (s for s in tree.root.engine.sessions(9) if s.session == second.session)
     assert (status.accepted, status.delivered, status.expired) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_session_of_which_nothing_is_left_at_an_owner_ends_there_with_the_handover(is_away: bool) -> None:
+    """§6.4. It was kept there, empty, until its expiry."""
+    tree = network(3, CLEAR)
+    lamp, screen, kitchen = tree.client(terms=TERMS), tree.client("screen"), tree.nodes["home/kitchen"]
+    subscribed(tree, lamp, "home/kitchen/+")
+    if is_away:
+        lamp.leave()
+        tree.world.run(SECOND)
+        lamp.kill()
+    publish(tree, screen, [b"waits"] if is_away else [], TOPICS[:1])
+    assert kitchen.control.sessions.get(lamp.session) is not None
+    tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen")
+    tree.world.run(SECOND)
+    assert sessions_of(kitchen) == []
+    assert sessions_of(tree.root) == [lamp.session]
+    tree.order(kitchen, pb.ORDER_KIND_CLAIM, "home/kitchen")
+    tree.world.run(SECOND)
+    assert sessions_of(tree.root) == []
+    assert sessions_of(kitchen) == [lamp.session]
+    publish(tree, screen, [b"later"], TOPICS[:1])
+    back = tree.client(terms=TERMS) if is_away else lamp
+    if is_away:
+        assert subscribed(tree, back, "home/kitchen/+").resumed
+    expected = [b"waits", b"later"] if is_away else [b"later"]
+    tree.world.run_until(lambda: [message.payload for message in back.messages] == expected)
+
+
+def sessions_of(node: NodeHost) -> list[int]:
+    """Those that outlive their links."""
+    return [status.session for status in node.engine.sessions(10) if is_kept(node, status.session)]
+
+
+def is_kept(node: NodeHost, session: int) -> bool:
+    known = node.control.sessions.get(session)
+    return known is not None and known.is_persistent

@@ -402,8 +402,10 @@ def test_what_nothing_is_left_of_here_has_gone_along() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=60)
+    node.node.sessions.end_empty(S)
+    assert not node.core.ended, "a subscription is left"
     node.tell(link, pb.Unsubscribe(request=1, filter="home/#"))
-    node.node.sessions.moved("home")
+    node.node.sessions.end_empty(S)
     assert node.core.ended == [(S, "session_ended")]
     kept = session_of(node)
     assert kept is not None, "its link stays"
