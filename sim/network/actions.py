@@ -15,6 +15,7 @@ from .attacker import Attack
 
 __all__ = [
     "DISTURBANCES",
+    "FAILURES",
     "USUAL",
     "Action",
     "ClientAction",
@@ -341,7 +342,8 @@ ProcessAction: TypeAlias = Stop | Continue | Suspend | Wake | Crash | Restart | 
 ClientAction: TypeAlias = Roam | Depart | SetWill | Subscribe | Unsubscribe | Publish | Impersonate
 Action: TypeAlias = NodeAction | PathAction | DiskAction | ProcessAction | ClientAction
 
-DISTURBANCES: Final = (Part, Stop, Suspend, Crash, LosePower, FillDisk, FailDisk, Roam, Depart)
+FAILURES: Final = (Part, Stop, Suspend, Crash, LosePower, FillDisk, FailDisk, Roam)
+DISTURBANCES: Final = (*FAILURES, Depart)
 """After these a subscriber may need longer to come back than it is waited for."""
 
 

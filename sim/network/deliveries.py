@@ -9,7 +9,6 @@ been without a link for its expiry. Then:
 - *Nothing lost*: at the moment when a publisher learns that its message of QoS 1 or 2 is distributed, the
   application of each subscriber has it whose subscription, of QoS 1 or 2, was whole from the message's
   publication on. A subscriber that was away or stalled then (§7.3) has it by the end: `owed`.
-- *Adds up*: what an owner took for a session is delivered, expired, dropped for a reason, or still there.
 - *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
 - *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
@@ -18,6 +17,7 @@ been without a link for its expiry. Then:
   come again, it is new to the subscriber; so is one that its queue gave up at an owner from which the topic
   moved before the message was acknowledged (docs/guarantees.md).
 - *Intact*: a message has the bytes that were published. *Genuine*: none is an impostor's (`impostors`).
+- *Adds up*, and whether owners took each message once: `accounts`.
 - *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Queues*, and what may be lacking where
   these are full or messages expire: `losses`. *Expires*: `expiries`.
 """
@@ -35,6 +35,7 @@ from hbroker.protocol.subscription import Key
 from hbroker.subtree import is_within
 
 from .absences import Absences
+from .accounts import Accounts
 from .actions import Queue
 from .applications import Application, Interest, MessageId, Sent
 from .expiries import Expiries
@@ -70,6 +71,7 @@ class Deliveries:
         self._stalled: dict[int, int] = {}
         """When each session was last seen stalled, or away."""
         self._losses = Losses()
+        self.accounts = Accounts()
         self._retention = Retention(topics, self._losses)
         self._paces = Paces()
         self.expiries = Expiries()
@@ -241,6 +243,7 @@ class Deliveries:
     def look_at_sessions(self, node: NodeHost) -> Iterator[Violation]:
         """After each act of a node: who is stalled, or away, or has lost something."""
         for status in node.engine.sessions(MOST_SESSIONS):
+            self.accounts.count(node, status)
             yield from self._losses.look(node, status, self._now())
             yield from self._paces.look(node, status, self._now())
             if status.stalled or not status.connected or self._losses.has_lost(status.session, self._now()):
@@ -256,10 +259,7 @@ class Deliveries:
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
                 held.add(status.session)
-                ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
-                if status.accepted != ends:
-                    text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
-                    yield Violation(self._now(), Invariant.ADDS_UP, text)
+                yield from self.accounts.look(node, status, self._now())
         for session, topic in self._absences.over(self._now()):
             application = self._applications.get(session)
             if application is not None or session in held:
@@ -381,6 +381,13 @@ class Deliveries:
         yield from self._owed.look_at_the_end(self._applications, self._now())
         yield from self._sharing.look_at_the_end(self._wanted)
         yield from self.wills.look_at_the_end(self._present)
+        yield from self.accounts.look_at_the_end(
+            self._applications.values(),
+            self._sent.values(),
+            self.wills.topics,
+            self._ownership.moves,
+            self._now(),
+        )
 
     def _end_lapsed_sessions(self) -> None:
         """What waits at an owner of before ends with its session there."""

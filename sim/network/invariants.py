@@ -6,7 +6,7 @@ The invariants are those of docs/guarantees.md, made exact:
   act of a node; a stopped process counts by what it would do if it woke now).
 - *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
   one by the same process alone.
-- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*, *adds up*: `deliveries`.
+- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`. *Adds up*: `accounts`.
 - *Proved*: no node has a link to an attacker for that of a child (`attacker`).
 - *Resumed*: `owed`.
 - *Genuine*: `impostors`. *Shared*: `sharing`. *Wills*: `wills`.
@@ -98,8 +98,12 @@ class Ownership:
         self.past: dict[str, set[Address]] = {topic: set() for topic in topics}
         """Everyone who ever served each topic."""
         self.changes = 0
+        self.moves: dict[str, list[int]] = {topic: [] for topic in topics}
+        """When each topic came to another owner."""
         self._epochs: dict[str, tuple[int, int]] = {}
         self._seen: dict[int, dict[str, int]] = {}
+        self._most_ahead_us = 0
+        """By how much the wall clock of a node was ahead, at most."""
         self._forgotten: dict[str, int] = {}
         """Until when each topic is excused."""
         self._lasting: set[str] = set()
@@ -113,11 +117,21 @@ class Ownership:
             if delegation.policy is LeasePolicy.SERVE:
                 self._lasting.update(below)
 
-    def set_clock(self, parent: NodeHost) -> None:
-        """The wall clock of a parent that is dead was set, now or before: under a lower epoch its next run
-        may grant what nobody remembers to have granted (docs/guarantees.md)."""
+    def set_clock(self, parent: NodeHost, offset_us: int) -> None:
+        """The next run of a parent that is dead begins under a wall clock that is ahead by so much. Where
+        another was further ahead, it may grant a subtree under a lower epoch than the last (§5.1).
+
+        Not so where anybody remembers that one: who noted the delegation, or holds the subtree. Whoever else
+        had it has handed it back, or its lease has ended, so an epoch has nobody left to keep out: what he
+        says late comes over a link to a run of its parent that is gone.
+        """
+        if offset_us >= self._most_ahead_us:
+            self._most_ahead_us = offset_us
+            return
         nodes = [host for host in self._world.hosts.values() if isinstance(host, NodeHost)]
         remembered = {subtree for node in (parent, *nodes) for subtree in node.delegations}
+        running = [node.control.jurisdiction for node in nodes if not node.is_stopped]
+        remembered |= {grant.subtree for jurisdiction in running for grant in jurisdiction.grants}
         for subtree in self._epochs.keys() - remembered:
             if any(is_within(subtree, claim) for claim in parent.claims):
                 del self._epochs[subtree]
@@ -157,6 +171,7 @@ class Ownership:
             self.past[topic].add(host.address)
             self.changed[topic] = now
             self.changes += 1
+            self.moves[topic].append(now)
         yield from self._look_at_epochs(host)
         yield from self._look_at_claims(host)
 

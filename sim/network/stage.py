@@ -55,6 +55,8 @@ class Stage:
         """Carries an action out."""
         if isinstance(action, actions.DISTURBANCES):
             self._deliveries.successions.disturb()
+        if isinstance(action, (*actions.FAILURES, actions.Exhaust, actions.Falter, actions.Succeed)):
+            self._deliveries.accounts.disturb()
         match action:
             case actions.Join() | actions.Leave() | actions.Dismiss() | actions.Move():
                 self._take_for_node(action)
@@ -259,7 +261,7 @@ class Stage:
                 self._ownership.forget(before)
             step_us = wanted.clock_step_s * SECOND
             if step_us or before.unix_offset_us:
-                self._ownership.set_clock(before)
+                self._ownership.set_clock(before, before.unix_offset_us + step_us)
             self._bounds.count(self._fleet.restart_node(name, remembers=remembers, clock_step_us=step_us))
 
     def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str, queue: actions.Queue) -> None:

@@ -132,6 +132,11 @@ class Wills:
 
     # Look
 
+    @property
+    def topics(self) -> set[str]:
+        """To which there was a will."""
+        return {testament.topic for testament in self._by_payload.values()}
+
     def read(self, application: Application, message: Message) -> Iterator[Violation] | None:
         """A client got a message; None: it is no will."""
         testament = self._by_payload.get(message.payload)

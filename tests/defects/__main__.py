@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,10 +71,15 @@ def is_caught(variant: Variant, jobs: int) -> bool:
 
 def verdicts(variant: Variant, jobs: int) -> Iterator[Verdict]:
     """The runs of a defective product, by seed. Each has processes of its own: they stay defective."""
-    from hbroker.sim import soak
-
     with multiprocessing.Pool(jobs, _begin, (variant.name,)) as pool:
-        yield from pool.imap(soak.run, range(1, MOST_SEEDS + 1))
+        yield from pool.imap(partial(_run, variant.name), range(1, MOST_SEEDS + 1))
+
+
+def _run(variant: str, seed: int) -> Verdict:
+    from hbroker.sim.network.trial import Trial
+    from tests.defects.variants import VARIANTS
+
+    return Trial(VARIANTS[variant].plan(seed)).run()
 
 
 def _begin(variant: str) -> None:

@@ -19,6 +19,7 @@ from hbroker.protocol import (
     delegating,
     gathering,
     handover,
+    lapses,
     node,
     sessions,
     sites,
@@ -36,10 +37,15 @@ from hbroker.protocol.records import Record
 from hbroker.protocol.site import Event, Site
 from hbroker.protocol.subscribers import Subscription
 from hbroker.runtime.memory import NodeMemory
+from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.files import NodeFiles
 from hbroker.sim.network.hosts import Host, NodeHost
 from hbroker.sim.network.invariants import Invariant
+from hbroker.sim.network.plan import Plan
 from hbroker.storage import record_file, store
+from hbroker.storage.disk import File
+from hbroker.storage.record_format import Reading
+from tests.defects import tears
 
 __all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
 
@@ -47,7 +53,7 @@ __all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A defective product: in the control `owner.method` is replaced by what `make` makes of it; in the core
-    it is `defect`."""
+    it is `defect`. `plan`: what is tried with each seed."""
 
     name: str
     breaks: Invariant
@@ -55,6 +61,7 @@ class Variant:
     method: str = ""
     make: Callable[[Callable[..., Any]], Any] | None = None
     defect: str = ""
+    plan: Callable[[int], Plan] = draw
 
     def patch(self) -> tuple[Any, str, Any]:
         """What to set to what, for a defect of the control."""
@@ -186,6 +193,25 @@ def _whatever_the_disk_says(flush: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
+def _up_to_the_first_tear(read: Callable[..., Reading]) -> Callable[..., Reading]:
+    def broken(data: bytes, file_id: int) -> Reading:
+        found = read(data, file_id)
+        if found.damage:
+            found = read(data[: found.damage[0][0]], file_id)
+        found.end, found.torn = len(data), 0
+        return found
+
+    return broken
+
+
+def _with_one_write(_: Callable[..., int]) -> Callable[..., int]:
+    def broken(file: File, data: bytes) -> int:
+        file.append(data)
+        return len(data)
+
+    return broken
+
+
 def _while_the_disk_works(touch: Callable[..., None]) -> Callable[..., None]:
     def broken(self: NodeMemory) -> None:
         if self.fault is None:
@@ -236,6 +262,10 @@ def _without_bounds(open: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
+def _never(_: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda self, filter: False
+
+
 def _always(_: object) -> property:
     return property(lambda self: True)
 
@@ -262,6 +292,13 @@ KEPT: Final = (
         sessions.Sessions,
         "open",
         _never_kept,
+    ),
+    Variant(
+        "a lease's end drops what waits for sessions that are away",
+        Invariant.NOTHING_LOST,
+        lapses.Lapses,
+        "touch",
+        _never,
     ),
     Variant(
         "a client takes every subscription for one that it had before",
@@ -301,8 +338,27 @@ KEPT: Final = (
 )
 """Defects of the control, in what it does for sessions that are kept, shared groups and wills."""
 
+COPYING: Final = (
+    Variant(
+        "a new owner keeps copies of what was answered since",
+        Invariant.NOTHING_DOUBLED,
+        handover.Taking,
+        "_hold",
+        _without_gone,
+    ),
+    Variant(
+        "a handover leaves behind what came while it was copied",
+        Invariant.NOTHING_LOST,
+        handover.Giving,
+        "_difference",
+        _without_queued,
+    ),
+)
+"""Defects of the control while it copies what waits."""
+
 CONTROL: Final = (
     *KEPT,
+    *COPYING,
     Variant(
         "the core is not told when a lease ends",
         Invariant.ONE_OWNER,
@@ -372,6 +428,22 @@ CONTROL: Final = (
         store.Store,
         "flush",
         _whatever_the_disk_says,
+    ),
+    Variant(
+        "a node takes a short write for a whole one",
+        Invariant.ONE_OWNER,
+        record_file,
+        "write_all",
+        _with_one_write,
+        plan=tears.by_a_full_disk,
+    ),
+    Variant(
+        "a node takes the first torn record of a file for its end, and leaves it there",
+        Invariant.ONE_OWNER,
+        record_file,
+        "read_records",
+        _up_to_the_first_tear,
+        plan=tears.by_a_late_sync,
     ),
     Variant(
         "a node tells by the wall clock how long it was away",
@@ -466,25 +538,6 @@ CONTROL: Final = (
     ),
 )
 """Defects of the control."""
-
-COPYING: Final = (
-    Variant(
-        "a new owner keeps copies of what was answered since",
-        Invariant.NOTHING_DOUBLED,
-        handover.Taking,
-        "_hold",
-        _without_gone,
-    ),
-    Variant(
-        "a handover leaves behind what came while it was copied",
-        Invariant.NOTHING_LOST,
-        handover.Giving,
-        "_difference",
-        _without_queued,
-    ),
-)
-"""Defects of the control while it copies what waits. Seldom does anything change in the moments that takes in
-a network of a soak: `tests/network/test_moving.py` has one in which much waits."""
 
 CORE: Final = (
     Variant(

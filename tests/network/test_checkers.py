@@ -23,7 +23,7 @@ from hbroker.sim.network.actions import (
 )
 from hbroker.sim.network.applications import PART_WAIT, Application, Sent
 from hbroker.sim.network.drawing import draw
-from hbroker.sim.network.invariants import Invariant
+from hbroker.sim.network.invariants import Invariant, Ownership
 from hbroker.sim.network.paths import CLEAR
 from hbroker.sim.network.plan import ROOT, NodePlan, Plan
 from hbroker.sim.network.trial import Trial
@@ -182,3 +182,20 @@ def test_a_later_run_may_lack_parts_that_an_earlier_one_can_have_had(
     large = Sent("publisher", (1, 1), TOPIC, 1, False, bytes(20_000), published_at)
     assert application.may_lack(large) == may_lack
     assert not application.may_lack(replace(large, payload=b"small"))
+
+
+@pytest.mark.parametrize(("told_s", "is_excused"), [(-3_600, True), (3_600, False)])
+def test_an_epoch_may_fall_where_nobody_remembers_it_and_a_clock_was_set_back(
+    told_s: int, is_excused: bool
+) -> None:
+    tree = Tree.grow(1, ["home/kitchen"])
+    kitchen, ownership = tree.nodes["home/kitchen"], Ownership(tree.world, (TOPIC,))
+    assert not [*ownership.look(tree.root), *ownership.look(kitchen)]
+    tree.leave(kitchen)
+    tree.root.kill()
+    ownership.set_clock(tree.root, told_s * SECOND)
+    tree.root.restart(remembers=True, clock_step_us=-3_600 * SECOND)
+    again = tree.join("home/kitchen")
+    assert [violation.invariant for violation in ownership.look(again)][:1] == (
+        [] if is_excused else [Invariant.EPOCHS_RISE]
+    )

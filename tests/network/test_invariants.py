@@ -20,11 +20,14 @@ from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.drawing.clocks import STEPS
 from hbroker.sim.network.drawing.paces import QUEUES, SLOW_CREDIT, STEADY, TRICKLE
 from hbroker.sim.network.plan import Plan
+from hbroker.sim.network.trial import Trial
 from tests.defects.variants import CONTROL, Variant
 
 SEEDS = range(1, 17)
+TEARS = range(1, 33)
 SHOWS_AT_ONCE = {
     "an owner keeps nothing for a session that is away",
+    "a lease's end drops what waits for sessions that are away",
     "every member of a shared group gets each message",
     "epochs begin anew with each run of a node",
     "a new owner inherits no subscriptions",
@@ -116,6 +119,15 @@ def test_a_defect_is_found_by_the_invariant_that_it_breaks(
     assert found is not None, "nothing was found"
     assert found.violation is not None
     assert found.violation.invariant is variant.breaks, soak.report(found)
+
+
+@pytest.mark.parametrize("variant", [v for v in CONTROL if v.plan is not draw], ids=lambda v: v.name)
+def test_a_defect_of_state_files_is_found(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [variant.plan(seed) for seed in TEARS]
+    assert [Trial(plan).run().violation for plan in plans] == [None] * len(plans)
+    monkeypatch.setattr(*variant.patch())
+    violations = [Trial(plan).run().violation for plan in plans]
+    assert {violation.invariant for violation in violations if violation is not None} == {variant.breaks}
 
 
 def test_the_core_has_no_defects_to_choose_from() -> None:

@@ -20,6 +20,7 @@ from .queues import draw_for_many, draw_queues
 from .sessions import draw_sessions
 from .successions import draw_successions
 from .traffic import draw_messages, draw_subscriptions, handovers
+from .waiting import draw_waiting
 from .wills import draw_wills
 
 __all__ = ["draw"]
@@ -57,6 +58,9 @@ def draw(seed: int) -> Plan:
         Random(f"{seed} paces"), clients, topics, length, paths, actions
     )
     nodes, paths, actions = draw_disks(Random(f"{seed} disks"), nodes, clients, topics, paths, actions)
+    waiting, paths, actions = draw_waiting(
+        Random(f"{seed} waiting"), nodes, late, clients, topics, paths, actions
+    )
     credits, actions = draw_queues(Random(f"{seed} queues"), clients, actions)
     actions = draw_expiries(Random(f"{seed} expiry"), actions)
     actions = draw_clocks(Random(f"{seed} clocks"), nodes, actions)
@@ -66,8 +70,8 @@ def draw(seed: int) -> Plan:
         seed,
         tuple(nodes),
         tuple(n.name for n in nodes if n.name not in late),
-        (*clients, *members),
-        expiries | {name: expiry for name, expiry in members.items() if expiry},
+        (*clients, *members, *waiting),
+        expiries | {name: expiry for name, expiry in members.items() if expiry} | waiting,
         topics,
         paths,
         random.choice((None, None, None, 2_000_000, 20_000_000)),

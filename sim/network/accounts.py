@@ -1,0 +1,94 @@
+"""What owners take for sessions, made exact.
+
+- *Adds up*: what an owner took for a session is delivered, expired, dropped for a reason, or still there.
+- *Taken once*: all owners together, less what they gave to other owners, took no message twice for a session,
+  wherever its topic went meanwhile; but once more for each time that the topic came to another owner before
+  the publisher had its answer: it sends the message to that one again (§7.4). That holds of a run in which
+  nothing fails, and of sessions that are kept, for which nothing else is counted: shared copies, wills, and
+  what is retained.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from hbroker._native import SessionStatus
+
+from .applications import Application, Sent
+from .hosts import NodeHost
+from .invariants import Invariant, Violation
+
+__all__ = ["Accounts"]
+
+LEAST_PART: Final = 1_000
+"""Bytes in each part of a large message but its last, at least (§3.4, §7.5)."""
+
+
+class Accounts:
+    """Of all sessions."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[int, int], tuple[int, int]] = {}
+        """What each run of a node took for each session, and gave away of it."""
+        self._ended: Counter[int] = Counter()
+        """What was taken for each session, and not given away, where it has ended."""
+        self._is_disturbed = False
+
+    # Change
+
+    def disturb(self) -> None:
+        """Something goes wrong: a publisher may ask an owner that has lost what it took."""
+        self._is_disturbed = True
+
+    def count(self, node: NodeHost, status: SessionStatus) -> None:
+        """How a session is at a node, after an act of that."""
+        key = node.incarnation, status.session
+        taken, given = self._counted.get(key, (0, 0))
+        if status.accepted < taken:  # It is another session, that of a client which began anew.
+            self._ended[status.session] += taken - given
+        self._counted[key] = status.accepted, status.dropped.get("moved", 0)
+
+    # Look
+
+    def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
+        """Whether what a node took for a session adds up."""
+        ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
+        if status.accepted != ends:
+            text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
+            yield Violation(now, Invariant.ADDS_UP, text)
+
+    def look_at_the_end(
+        self,
+        applications: Iterable[Application],
+        published: Iterable[Sent],
+        other_topics: Iterable[str],
+        moves: Mapping[str, Iterable[int]],
+        now: int,
+    ) -> Iterator[Violation]:
+        """Whether all owners took each message once. `other_topics`: those of wills. `moves`: when each
+        topic came to another owner."""
+        if self._is_disturbed:
+            return
+        most: Counter[str] = Counter()
+        others = set(other_topics)
+        for sent in published:
+            parts = len(sent.payload) // LEAST_PART + 1
+            repeats = sum(sent.is_open_at(at) for at in moves[sent.topic]) if sent.qos else 0
+            most[sent.topic] += parts * (1 + repeats)
+            if sent.retain:
+                others.add(sent.topic)
+        taken = Counter(self._ended)
+        for (_, session), (accepted, given) in self._counted.items():
+            taken[session] += accepted - given
+        for application in applications:
+            interests = [*application.interests.values(), *application.past]
+            topics = {topic for interest in interests for topic in interest.topics}
+            if not application.expiry:
+                continue  # Nobody remembers what it wanted before.
+            is_exact = not topics & others and not any(interest.group for interest in interests)
+            bound, took = sum(most[topic] for topic in topics), taken[application.host.session]
+            if is_exact and took > bound:
+                text = f"owners took {took} messages for {application.name}, of {bound}"
+                yield Violation(now, Invariant.NOTHING_DOUBLED, text)
