@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -23,8 +23,9 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason, address_of, body_of
 from hbroker.runtime.memory import NodeMemory
+from tests.background import Background
 from tests.product.network import PATIENCE
-from tests.product.node import Node, node_up
+from tests.product.node import Node, Stranger, node_up
 from tests.product.starvation import Starvation
 from tests.product.test_fair_control import session
 from tests.waiting import until
@@ -40,6 +41,7 @@ MOST_PASSED = 8_000
 """Answers to clients during these. Where renewals wait behind clients it was 11,200, else 2,300 at most."""
 RENEWED_WITHIN_S = 0.1
 FLOODED_S = 60.0
+ASKED_A_SECOND = 10_000
 PARTS = 6
 EVERY_S = 0.5
 ACTIVE = (int(Reason.REASON_SUCCESS), True)
@@ -79,6 +81,32 @@ def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path
     parts = [answered[n * len(answered) // PARTS : (n + 1) * len(answered) // PARTS] for n in range(PARTS)]
     assert all(any(part) for part in parts), "the flood went on to the end"
     assert status["subscriptions"] == CLIENTS
+
+
+@pytest.mark.usefixtures("in_long_form")
+def test_leases_are_renewed_while_a_stranger_asks_ten_thousand_times_a_second(tmp_path: Path) -> None:
+    """It has no session, so nothing holds it back: what the node does not answer it drops and counts."""
+    with (
+        parent_of_many(tmp_path) as node,
+        child(node) as (endpoint, link),
+        Asking(node) as stranger,
+        Starvation([node.pid, os.getpid()]) as starvation,
+    ):
+        epoch = join(endpoint, link, 1, 0)
+        began, before = time.monotonic(), stranger.sent
+        renewals: list[tuple[int, int]] = []
+        while time.monotonic() - began < FLOODED_S:
+            asked = time.monotonic_ns()
+            assert join(endpoint, link, len(renewals) + 2, epoch) == epoch, "the lease was lost"
+            renewals.append((asked, time.monotonic_ns()))
+            time.sleep(EVERY_S)
+        rate = (stranger.sent - before) / (time.monotonic() - began)
+        drops = node.drops()
+    slowest = max(starvation.own_s(*times) for times in renewals)
+    print(f"{len(renewals)} renewals, the slowest in {slowest * 1e3:.0f} ms; {rate:.0f} SUBSCRIBE a second")
+    print(f"dropped: {drops}")
+    assert slowest < RENEWED_WITHIN_S
+    assert rate >= ASKED_A_SECOND
 
 
 def test_renewals_pass_what_waits_of_clients_who_subscribe_to_everything(tmp_path: Path) -> None:
@@ -130,6 +158,27 @@ def join(endpoint: Endpoint, link: int, request: int, epoch: int) -> int:
 def child(node: Node) -> Iterator[tuple[Endpoint, int]]:
     with session(node, Random(99)) as (endpoint, link):
         yield endpoint, link
+
+
+class Asking(Background):
+    """A stranger, of another address, that asks who holds subscriptions to everything."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self.sent = 0
+        self._stranger = Stranger(node, "127.0.0.2")
+        token = self._stranger.ask().challenge.token
+        question = pb.Datagram(padding=bytes(512), header=pb.Header(token=token))
+        question.packets.add().subscribe.CopyFrom(pb.Subscribe(request=1, filter="#"))
+        self._question = question.SerializeToString()
+
+    def _run(self) -> None:
+        with closing(self._stranger):
+            began = time.monotonic()
+            while not self._is_over.wait(0.002):
+                for _ in range(int((time.monotonic() - began) * ASKED_A_SECOND * 1.05) - self.sent):
+                    self._stranger.send(self._question)
+                    self.sent += 1
 
 
 @contextmanager
