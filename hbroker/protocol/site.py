@@ -91,7 +91,6 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.ACTIVE, Event.LINK_DOWN): State.BACKING_OFF,
     (State.BACKING_OFF, Event.CLAIM): State.BACKING_OFF,
     (State.BACKING_OFF, Event.DISCLAIM): State.CLEAR,
-    (State.BACKING_OFF, Event.ACTIVATE): State.ACTIVE,
     (State.BACKING_OFF, Event.RESUME): State.CONFIRMING,
 }
 

@@ -183,6 +183,9 @@ class Sites:
         if suback.active and is_awaited:  # §6.2: it has not told what it delegated
             site.machine.handle(Event.CLAIM)
             self._confirm(now, site)
+        elif suback.active and site.state is State.BACKING_OFF:  # Nor what it has been handed since.
+            site.machine.handle(Event.RESUME)
+            self._confirm(now, site)
         elif suback.active:
             self.release(site)
             self._attach(site, link)

@@ -135,6 +135,32 @@ def test_news_of_a_node_that_has_not_answered_say_nothing_of_its_cuts(filter: st
     assert "cams" in world.outcome(Subscribed).owners
 
 
+def test_news_of_a_node_that_put_a_question_off_do_not_answer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """§6.2: it was asked while its subtree was on the way to it, and the cuts below with that (seed 1807)."""
+    world = World()
+    outside = home(world)["outside"]
+    children, outside.children = outside.children, []
+
+    def put_off(packet: bytes) -> None:
+        body = body_of(packet)
+        assert isinstance(body, pb.Subscribe)
+        monkeypatch.undo()
+        answer = outside.suback(body, [])
+        answer.reason = pb.REASON_HANDOVER
+        world.deliver(outside, answer)
+        world.later(partial(serve, body), SECOND // 100)
+
+    def serve(body: pb.Subscribe) -> None:
+        outside.children = children
+        news = outside.suback(pb.Subscribe(filter=body.filter), [])
+        news.active = True
+        world.deliver(outside, news)
+
+    monkeypatch.setattr(outside, "receive_in_session", put_off)
+    world.subscribe("home/outside/#")
+    assert world.outcome(Subscribed).owners == ("cams", "outside")
+
+
 def test_news_that_cross_a_question_do_not_answer_it() -> None:
     """§6.2: as above, to a client whose sibling had heard of the node."""
     knowledge = Knowledge.shared()
