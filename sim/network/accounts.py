@@ -34,9 +34,19 @@ class Accounts:
         """What each run of a node took for each session, and gave away of it."""
         self._ended: Counter[int] = Counter()
         """What was taken for each session, and not given away, where it has ended."""
+        self._wanted: dict[int, set[str]] = {}
+        """The topics that each session's subscriptions match, in whichever run of its client."""
+        self._sharing: set[int] = set()
+        """The sessions that were members of groups."""
         self._is_disturbed = False
 
     # Change
+
+    def ask(self, session: int, topics: Iterable[str], *, is_shared: bool) -> None:
+        """A client subscribed."""
+        self._wanted.setdefault(session, set()).update(topics)
+        if is_shared:
+            self._sharing.add(session)
 
     def disturb(self) -> None:
         """Something goes wrong: a publisher may ask an owner that has lost what it took."""
@@ -83,12 +93,11 @@ class Accounts:
         for (_, session), (accepted, given) in self._counted.items():
             taken[session] += accepted - given
         for application in applications:
-            interests = [*application.interests.values(), *application.past]
-            topics = {topic for interest in interests for topic in interest.topics}
-            if not application.expiry:
-                continue  # Nobody remembers what it wanted before.
-            is_exact = not topics & others and not any(interest.group for interest in interests)
-            bound, took = sum(most[topic] for topic in topics), taken[application.host.session]
-            if is_exact and took > bound:
-                text = f"owners took {took} messages for {application.name}, of {bound}"
+            session = application.host.session
+            topics = self._wanted.get(session, set())
+            if not application.expiry or session in self._sharing or topics & others:
+                continue
+            bound = sum(most[topic] for topic in topics)
+            if taken[session] > bound:
+                text = f"owners took {taken[session]} messages for {application.name}, of {bound}"
                 yield Violation(now, Invariant.NOTHING_DOUBLED, text)

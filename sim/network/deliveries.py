@@ -124,6 +124,7 @@ class Deliveries:
         interest = application.interest(Interest(filter, qos, topics, self._now(), group, queue))
         self._losses.ask(host.session, queue)
         self._paces.ask(host.session, queue)
+        self.accounts.ask(host.session, topics, is_shared=bool(group))
         application.interests[subscription] = interest
         self._absences.ask(host.session, interest.key)
         if group:

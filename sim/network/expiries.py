@@ -7,7 +7,8 @@ message is dead then, it must have been given to the session's link before, and 
 - to the link that the session has now, if it had that already when the message died. That may be slow, with
   much before the message; but not where the client grants little credit (§7.7): no more waits there;
 - to an earlier one, or at another node, if the session had such a link between the message's publication and
-  its death: what was in flight there is sent again, whenever its client comes back.
+  its death: what was in flight there is sent again, whenever its client comes back. By that node's clock the
+  message may have died later, by as much as clocks that run at other rates have gone apart.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hbroker.protocol import timers
 
 from .hosts import NodeHost
 from .invariants import Invariant, Violation
-from .world import Address
+from .world import START, Address
 
 __all__ = ["Expiries"]
 
@@ -91,7 +92,9 @@ class Expiries:
         since = links.get(node.address)
         if since is not None and since <= died and is_prompt:
             return True
-        elsewhere = [(since, died) for other, since in links.items() if other != node.address]
+        most_ppm = max(abs(host.drift_ppm) for host in node.world.hosts.values())
+        died_last = died + (died - START) * 2 * most_ppm // 1_000_000
+        elsewhere = [(since, died_last) for other, since in links.items() if other != node.address]
         return any(
-            up <= died and down >= published for up, down in (*elsewhere, *self._past.get(session, ()))
+            up <= died_last and down >= published for up, down in (*elsewhere, *self._past.get(session, ()))
         )
