@@ -1,4 +1,4 @@
-"""Plans in which a parent's machine loses power with a part of what it noted on its disk (docs/protocol.md
+"""Plans in which a node's machine loses power with a part of what it noted on its disk (docs/protocol.md
 §5.10): for defects in what writes and reads files, which plans of the soak seldom meet."""
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from typing import Final
 from hbroker.sim.network.actions import (
     Action,
     Crash,
+    Falter,
     FillDisk,
     Join,
     LosePower,
     MendDisk,
+    Publish,
     Restart,
     Subscribe,
 )
@@ -20,11 +22,13 @@ from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.paths import CLEAR
 from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
 
-__all__ = ["by_a_full_disk", "by_a_late_sync"]
+__all__ = ["by_a_full_disk", "by_a_late_sync", "by_a_lost_subscription"]
 
 CHILD: Final = "n"
 BYTES: Final = 16
 """By how much more room there is on the disk with each seed."""
+TOPIC: Final = "home/lamp"
+FIRST: Final = Subscribe(0, "s0", TOPIC, 1)
 LATER: Final = SECOND // 100
 """By how much later the power is lost with each seed."""
 
@@ -34,6 +38,7 @@ def by_a_full_disk(seed: int) -> Plan:
     return _plan(
         seed,
         500,
+        FIRST,
         FillDisk(SECOND, ROOT, BYTES * seed),
         Join(2 * SECOND, CHILD),
         LosePower(4 * SECOND, ROOT),
@@ -48,6 +53,7 @@ def by_a_late_sync(seed: int) -> Plan:
     return _plan(
         seed,
         300_000,
+        FIRST,
         Join(2 * SECOND, CHILD),
         LosePower(2 * SECOND + LATER * seed, ROOT),
         Restart(5 * SECOND, ROOT),
@@ -56,8 +62,21 @@ def by_a_late_sync(seed: int) -> Plan:
     )
 
 
+def by_a_lost_subscription(seed: int) -> Plan:
+    """The power is lost before a subscription is synced, and messages come as soon as the node is back."""
+    lost = 2 * SECOND + LATER * seed
+    messages = (Publish(lost + tenth * SECOND // 10, "p0", TOPIC, 1, 20) for tenth in range(1, 30))
+    return _plan(
+        seed,
+        300_000,
+        Subscribe(2 * SECOND, "s0", TOPIC, 1),
+        Falter(lost, ROOT, with_machine=True),
+        Restart(lost + SECOND // 5, ROOT),
+        *messages,
+    )
+
+
 def _plan(seed: int, sync_us: int, *actions: Action) -> Plan:
-    topic = "home/lamp"
     return replace(
         draw(2),
         seed=seed,
@@ -66,11 +85,11 @@ def _plan(seed: int, sync_us: int, *actions: Action) -> Plan:
         clients=("p0", "s0"),
         expiries={},
         credits={},
-        topics=(topic,),
+        topics=(TOPIC,),
         paths=CLEAR,
         bandwidth_bps=None,
         join_key=b"",
         paces={},
         queue_messages=0,
-        actions=(Subscribe(0, "s0", topic, 1), *actions),
+        actions=actions,
     )

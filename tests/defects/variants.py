@@ -177,7 +177,7 @@ def _at_any_time(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _before_it_is_synced(_: Callable[..., bool]) -> Callable[..., bool]:
-    def broken(self: storage.AfterSync, act: Callable[[], object], *, needs_disk: bool = True) -> bool:
+    def broken(self: storage.AfterSync, waiting: object, act: Callable[[], object], link: int | None) -> bool:
         act()
         return True
 
@@ -412,8 +412,9 @@ CONTROL: Final = (
         "a node says what rests on its files before they are synced",
         Invariant.NOTHING_LOST,
         storage.AfterSync,
-        "do",
+        "_wait",
         _before_it_is_synced,
+        plan=tears.by_a_lost_subscription,
     ),
     Variant(
         "a node takes what it wrote for synced",
