@@ -9,19 +9,24 @@ def overlap(one: str, other: str) -> bool:
     """Whether some topic matches both."""
     if _is_hidden(one, other) or _is_hidden(other, one):
         return False
-    return _overlap(one.split("/"), other.split("/"))
+    return _overlap(_levels(one), _levels(other))
 
 
 def covers(wide: str, narrow: str) -> bool:
     """Whether every topic that matches `narrow` matches `wide`."""
     if _is_hidden(wide, narrow):
         return False
-    return _covers(wide.split("/"), narrow.split("/"))
+    return _covers(_levels(wide), _levels(narrow))
 
 
 def _is_hidden(wild: str, plain: str) -> bool:
     """A wildcard at the first level matches no topic that begins with `$`."""
     return wild[:1] in ("+", "#") and plain.startswith("$")
+
+
+def _levels(filter: str) -> list[str]:
+    """MQTT 5 §4.7.3: no topic is empty, so `/#` matches what `/+/#` matches, and no more."""
+    return ["", "+", "#"] if filter == "/#" else filter.split("/")
 
 
 def _overlap(one: list[str], other: list[str]) -> bool:
