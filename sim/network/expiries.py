@@ -93,7 +93,7 @@ class Expiries:
         if since is not None and since <= died and is_prompt:
             return True
         most_ppm = max(abs(host.drift_ppm) for host in node.world.hosts.values())
-        died_last = died + (died - START) * 2 * most_ppm // 1_000_000
+        died_last = died + max(0, died - START) * 2 * most_ppm // 1_000_000
         elsewhere = [(since, died_last) for other, since in links.items() if other != node.address]
         return any(
             up <= died_last and down >= published for up, down in (*elsewhere, *self._past.get(session, ()))
