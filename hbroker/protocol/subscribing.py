@@ -313,29 +313,36 @@ class Subscribing:
         else:
             ack.reason = Reason.REASON_NOT_RESPONSIBLE
         if not ack.active:
-            self._confirm(session.id, link, request, ack)
+            self._confirm(link, ack)
+            return
+        # §7.6: before the answer, behind which a message may be published that is not to come twice.
+        has_replay = self._replay(session.id, request, is_new=not ack.resumed)
         # §6.2: a next run of this node waits for this subscriber, if it can read who had subscribed.
-        elif not self._after_sync.answer(link, partial(self._confirm, session.id, link, request, ack)):
+        if not self._after_sync.answer(link, partial(self._confirm, link, ack)):
             self._ledger.count("subacks_not_sent")
+        if not has_replay:
+            self._refuse(session.id, link, request)
 
-    def _confirm(self, session: int, link: int, request: pb.Subscribe, ack: pb.SubAck) -> None:
-        """SUBACK within a session, and what was retained."""
+    def _confirm(self, link: int, ack: pb.SubAck) -> None:
+        """SUBACK within a session."""
         for packet in self._with_children(ack):
             self._core.send(link, packet)
-        is_there = ack.active and self._subscribers.get(session, (request.group, request.filter)) is not None
+
+    def _replay(self, session: int, request: pb.Subscribe, *, is_new: bool) -> bool:
+        """Begins to send what is retained, if that is wanted. False: too much of it waits already."""
         # §6.5: nobody knows which member of a group is to have what was retained.
-        if is_there and not request.group and _wants_retained(request.retain_handling, not ack.resumed):
-            is_taken = self._core.send_retained(session, request.filter, request.qos, request.listener)
-            if not is_taken:
-                self._refuse(session, link, request)
+        if request.group or not _wants_retained(request.retain_handling, is_new):
+            return True
+        return self._core.send_retained(session, request.filter, request.qos, request.listener)
 
     def _refuse(self, session: int, link: int, request: pb.Subscribe) -> None:
-        """§7.6: too much that is retained waits already. The subscription ends, and its client is told."""
+        """§7.6: its retained messages find no room. The subscription ends, and its client is told."""
         key = request.group, request.filter
         self._remove(session, key)
         ack = self._ack(0, key, request.qos)
         ack.reason = Reason.REASON_QUOTA_EXCEEDED
-        self._core.send(link, pack(ack))
+        if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
+            self._ledger.count("subacks_not_sent")
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter

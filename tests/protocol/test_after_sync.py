@@ -118,16 +118,22 @@ def test_suback_waits_until_the_subscription_is_on_the_disk() -> None:
     assert sole.tell(link, pb.Unsubscribe(request=2, filter="a/#")) is None
     sole.pass_time(1)
     assert not sole.core.sent
-    assert not sole.core.retained_sent
     notes.durable = 1
     sole.pass_time(0.001)
     assert [body.request for _, body in sole.core.sent if isinstance(body, pb.SubAck)] == [1, 2]
-    assert not sole.core.retained_sent, "it has ended meanwhile"
-    notes.written = 2
-    assert sole.tell(link, pb.Subscribe(request=3, filter="a/#")) is None
-    assert not sole.core.retained_sent
-    notes.durable = 2
+
+
+def test_what_is_retained_is_chosen_before_the_subscriber_has_its_answer() -> None:
+    """§7.6: what somebody publishes behind that answer comes as to any subscriber, and not again."""
+    notes = Notes()
+    sole = SoleNode(storage=notes)
+    link = sole.link_up(7)
+    notes.written = 1
+    assert sole.tell(link, pb.Subscribe(request=1, filter="a/#")) is None
+    assert sole.core.retained_sent == [(7, "a/#", 0)]
+    notes.durable = 1
     sole.pass_time(0.001)
+    assert [body.request for _, body in sole.core.sent if isinstance(body, pb.SubAck)] == [1]
     assert sole.core.retained_sent == [(7, "a/#", 0)]
 
 
