@@ -13,7 +13,7 @@ import psutil
 import yaml
 
 from tests.interop.lines import Place
-from tests.product.network import PROJECT, Network, network_up
+from tests.product.network import PROJECT, Network, network_up, processes_of
 
 GATEWAYS = ("one", "two")
 
@@ -53,8 +53,7 @@ class House:
     def processes(self) -> dict[str, psutil.Process]:
         """Nodes and gateways, by name."""
         state = self._network.state()
-        runs = [*state["nodes"], *state["gateways"]]
-        return {run["name"]: psutil.Process(run["pid"]) for run in runs}
+        return processes_of([*state["nodes"], *state["gateways"]])
 
     def log(self, name: str) -> str:
         """What a node or a gateway has logged."""

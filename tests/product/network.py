@@ -49,8 +49,7 @@ class Network:
 
     def processes(self) -> dict[str, psutil.Process]:
         """The nodes' processes by name."""
-        nodes = self.state()["nodes"]
-        return {node["name"]: psutil.Process(node["pid"]) for node in nodes if node["pid"] is not None}
+        return processes_of(self.state()["nodes"])
 
     def state(self) -> dict[str, Any]:
         """What the launcher keeps of its nodes and gateways."""
@@ -84,6 +83,17 @@ def network_up(file: Path, directory: Path) -> Iterator[tuple[Network, str]]:
         yield network, network.event("ready")["root"]
     finally:
         network.close()
+
+
+def processes_of(runs: list[dict[str, Any]]) -> dict[str, psutil.Process]:
+    """Nodes or gateways of a launcher's state, by name. One that has ended is left out, also where the
+    launcher does not know it yet."""
+    found = {}
+    for run in runs:
+        if run["pid"] is not None:
+            with suppress(psutil.NoSuchProcess):
+                found[run["name"]] = psutil.Process(run["pid"])
+    return found
 
 
 def tree(root: str) -> dict[str, dict[str, Any]]:
