@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Final, Self
 
@@ -11,7 +12,7 @@ __all__ = ["Background"]
 _PATIENCE_S: Final = 60.0
 
 
-class Background:
+class Background(ABC):
     """A context manager: `_run` runs while its block does, and returns soon after `_is_over` is set."""
 
     def __init__(self) -> None:
@@ -33,5 +34,6 @@ class Background:
         self._thread.join(_PATIENCE_S)
         assert not self._thread.is_alive(), "it goes on"
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """What goes on, until `_is_over` is set."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import ExitStack
 from random import Random
@@ -98,7 +99,7 @@ def test_every_copy_is_counted(house: House, seed: int) -> None:
     assert {key: many for key, many in copies.items() if not owned[key[0], key[1]][0]} == dict(plain)
 
 
-class Member:
+class Member(ABC):
     """A client whose session is kept, and what has come to it: by subscription and payload. `subscriptions`:
     group, filter and QoS, by number."""
 
@@ -109,14 +110,17 @@ class Member:
             for id, (group, filter) in enumerate(random_filters(random, stem), 1)
         }
 
+    @abstractmethod
     def come(self) -> None:
-        raise NotImplementedError
+        """Connects, and resumes its session."""
 
+    @abstractmethod
     def go(self) -> None:
-        raise NotImplementedError
+        """Disconnects. Its session is kept."""
 
+    @abstractmethod
     def copies(self) -> Counter[tuple[int, bytes]]:
-        raise NotImplementedError
+        """How often each payload has come, by number of the subscription."""
 
 
 class MqttMember(Member):
