@@ -44,6 +44,7 @@ FLOODED_S = 60.0
 ASKED_A_SECOND = 10_000
 PARTS = 6
 EVERY_S = 0.5
+"""From one renewal to the next: a pause, so that the clients' flood builds up between them."""
 ACTIVE = (int(Reason.REASON_SUCCESS), True)
 
 
@@ -66,7 +67,7 @@ def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path
             answered.append(answers(flooders))
             for client, its in flooders:
                 subscribe(client, its, answered[-1].total() // CLIENTS)
-            time.sleep(EVERY_S)
+            time.sleep(EVERY_S)  # the pace of renewals under a steady flood is what is tested
         took = time.monotonic() - began
         status = node.status()
     slowest = max(starvation.own_s(*times) for times in renewals)
@@ -99,7 +100,7 @@ def test_leases_are_renewed_while_a_stranger_asks_ten_thousand_times_a_second(tm
             asked = time.monotonic_ns()
             assert join(endpoint, link, len(renewals) + 2, epoch) == epoch, "the lease was lost"
             renewals.append((asked, time.monotonic_ns()))
-            time.sleep(EVERY_S)
+            time.sleep(EVERY_S)  # the pace of renewals under a steady flood is what is tested
         rate = (stranger.sent - before) / (time.monotonic() - began)
         drops = node.drops()
     slowest = max(starvation.own_s(*times) for times in renewals)

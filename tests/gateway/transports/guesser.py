@@ -111,7 +111,7 @@ def main() -> None:
             print(json.dumps({"guesses": guesses.made, "codes": guesses.codes}), flush=True)
             told = now
         if rate:
-            time.sleep(max(0.0, began + guesses.made / rate - now))
+            time.sleep(max(0.0, began + guesses.made / rate - now))  # keeps to its rate
 
 
 if __name__ == "__main__":
