@@ -12,7 +12,7 @@ from hbroker.gateway.claims import Stamp
 from hbroker.gateway.gateways import Gateways, Heard, Presence
 from hbroker.gateway.sealing import unseal
 from hbroker.sim.network import CLEAR, ClientHost
-from tests.gateway.networks import SECOND, FakeGateway, WillMessage, two_gateways
+from tests.gateway.networks import SECOND, Client, FakeGateway, WillMessage, two_gateways
 from tests.network.networks import Tree
 
 KEY: Final = b"a secret of enough bytes"
@@ -53,15 +53,26 @@ def count(gateway: FakeGateway, name: str) -> int:
     return gateway.control.counters().get(name, 0)
 
 
+def watch(gateway: FakeGateway, qos: int) -> Client:
+    """A client to which the wills of `drop_with_will` come."""
+    watcher = gateway.connect("watcher")
+    watcher.subscribe("home/status", qos=qos)
+    return watcher
+
+
+def drop_with_will(gateway: FakeGateway, client: str, qos: int) -> None:
+    """A client connects and is lost. Its will is due 60 s later, and its session lasts 100 s."""
+    will = WillMessage("home/status", b"gone", qos=qos, delay_s=60)
+    gateway.connect(client, will=will, clean_start=False, session_expiry_s=100).drop()
+
+
 @pytest.mark.parametrize("replays", [False, True])
 def test_a_gateway_that_is_gone_is_not_there_again_by_what_it_said_once(replays: bool) -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
-    watcher = two.connect("watcher")
-    watcher.subscribe("home/status", qos=1)
+    watcher = watch(two, qos=1)
     said = stranger.read()[-1]
-    will = WillMessage("home/status", b"gone", qos=1, delay_s=60)
-    one.connect("a", will=will, clean_start=False, session_expiry_s=100).drop()
+    drop_with_will(one, "a", qos=1)
     tree.world.run(2 * SECOND)
     one.kill()
     tree.world.run(GONE_AFTER)
@@ -95,15 +106,13 @@ def test_what_a_stranger_writes_of_a_gateway_is_put_right(payload: bytes) -> Non
 def test_a_will_is_published_once_though_somebody_cleared_what_its_gateway_said(clears: bool) -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
-    watcher = two.connect("watcher")
-    watcher.subscribe("home/status", qos=2)
+    watcher = watch(two, qos=2)
     if clears:
         stranger.write(b"")
     tree.world.run(10 * SECOND)
     FakeGateway(tree, "three", key=KEY).ready()
-    will = WillMessage("home/status", b"gone", qos=2, delay_s=60)
     for name in "abcdef":
-        one.connect(name, will=will, clean_start=False, session_expiry_s=100).drop()
+        drop_with_will(one, name, qos=2)
     tree.world.run(80 * SECOND)
     assert len(watcher.taken) == 6
 

@@ -72,6 +72,15 @@ def account(node: NodeHost, session: int = LAMP.session) -> Iterator[tuple[int, 
     return ((s.queued, s.dropped) for s in node.engine.sessions(100) if s.session == session)
 
 
+def assert_all_comes(tree: Tree, filter: str = TOPIC) -> ClientHost:
+    """The lamp comes again, and gets the 20 messages that waited for it, in order."""
+    again = tree.client("lamp", LAMP)
+    subscribe(again, filter)
+    tree.world.run(5 * SECOND)
+    assert numbers(again) == [*range(20)]
+    return again
+
+
 @pytest.fixture
 def tree() -> Tree:
     return Tree.grow(7, ["home"])
@@ -95,10 +104,7 @@ def away(tree: Tree) -> Tree:
 def test_what_waits_for_a_session_that_is_away_comes(away: Tree, how: str, seconds: int) -> None:
     interrupt(away, how, seconds)
     assert losses(away.nodes["home"]) == (seconds == LONG), "this is what is tested"
-    again = away.client("lamp", LAMP)
-    subscribe(again)
-    away.world.run(5 * SECOND)
-    assert numbers(again) == [*range(20)]
+    again = assert_all_comes(away)
     (resumed,) = (o.resumed for o in again.outcomes if isinstance(o, Subscribed))
     assert resumed == (seconds == SHORT or how == "parent away"), "the root served, and knew nothing of it"
 
@@ -108,10 +114,7 @@ def test_a_second_loss_changes_nothing(away: Tree, how: str) -> None:
     interrupt(away, how)
     interrupt(away, how)
     assert losses(away.nodes["home"]) == 2
-    again = away.client("lamp", LAMP)
-    subscribe(again)
-    away.world.run(5 * SECOND)
-    assert numbers(again) == [*range(20)]
+    assert_all_comes(away)
 
 
 def test_what_came_before_comes_before_what_another_owner_took_meanwhile(away: Tree) -> None:
@@ -176,10 +179,7 @@ def test_one_that_had_begun_clean_before_keeps_it(tree: Tree) -> None:
     world.run_until(lambda: losses(tree.root, TookBack) > 0)
     home.go_on()
     world.run(40 * SECOND)
-    again = tree.client("lamp", LAMP)
-    subscribe(again, "#")
-    world.run(5 * SECOND)
-    assert numbers(again) == [*range(20)]
+    assert_all_comes(tree, "#")
 
 
 @HOW
@@ -278,10 +278,7 @@ def test_what_is_handed_on_after_it_came_back_goes_along(away: Tree) -> None:
     away.move("home", away.nodes["home"], other)
     away.world.run_until(lambda: other.owns(TOPIC))
     assert [queued for queued, _ in account(other)] == [20]
-    again = away.client("lamp", LAMP)
-    subscribe(again)
-    away.world.run(5 * SECOND)
-    assert numbers(again) == [*range(20)]
+    assert_all_comes(away)
 
 
 def test_a_filter_that_matches_a_part_that_another_has_by_then_loses_nothing(tree: Tree) -> None:
@@ -296,10 +293,7 @@ def test_a_filter_that_matches_a_part_that_another_has_by_then_loses_nothing(tre
     world.run_until(lambda: kitchen.owns("home/kitchen/x"))
     home.go_on()
     world.run_until(lambda: home.owns(TOPIC))
-    again = tree.client("lamp", LAMP)
-    subscribe(again, "home/#")
-    world.run(5 * SECOND)
-    assert numbers(again) == [*range(20)]
+    assert_all_comes(tree, "home/#")
 
 
 def test_a_part_that_another_has_by_then_is_kept_as_long_as_its_session(tree: Tree) -> None:

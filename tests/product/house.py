@@ -20,6 +20,12 @@ nodes:
   - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7702"}
   - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7703"}
 """
+TWO_ROOMS = """
+nodes:
+  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
+  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
+  - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7702"}
+"""
 TOPIC = "home/kitchen/oven"
 KEYED = ("move", "leave", "apply", "clients", "kick")
 EVERY = 0.002

@@ -18,17 +18,11 @@ from threading import Event, Thread
 
 from hbroker import sync
 from tests.product.client import PolledClient
-from tests.product.house import House
+from tests.product.house import TWO_ROOMS, House
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
 from tests.product.starvation import Starvation
 from tests.waiting import until
 
-FILE = """
-nodes:
-  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
-  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
-  - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7702"}
-"""
 BYTES = 4_000
 """Of a message: it travels in parts, and waits so."""
 FEW, MANY = (4, 250), (34, 1_200)
@@ -124,7 +118,7 @@ class Publisher:
 
 def test_only_what_came_since_moves_after_the_stop(tmp_path: Path, is_long: bool) -> None:
     file = tmp_path / "house.yaml"
-    file.write_text(FILE)
+    file.write_text(TWO_ROOMS)
     with network_up(file, tmp_path / "state") as (network, root), sync.connect(root) as client:
         house = House(network, root)
         sessions, messages = MANY if is_long else FEW

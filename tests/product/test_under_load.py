@@ -13,17 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.product.house import TWO_ROOMS
 from tests.product.load import Load, pacer, readers
 from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
 from tests.product.node import Node, node_up
 from tests.product.starvation import Starvation
-
-FILE = """
-nodes:
-  - {name: root, subtree: "", listen: "127.0.0.1:7700"}
-  - {name: kitchen, subtree: home/kitchen, listen: "127.0.0.1:7701"}
-  - {name: bedroom, subtree: home/bedroom, listen: "127.0.0.1:7702"}
-"""
 
 RATE = 5_000
 SUBSCRIBERS = 10
@@ -44,7 +38,7 @@ MOST_SLOWER = 2.0
 
 def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
     file = tmp_path / "house.yaml"
-    file.write_text(FILE)
+    file.write_text(TWO_ROOMS)
     with (
         network_up(file, tmp_path / "state") as (network, root),
         readers(root, "home/#", 2, SUBSCRIBERS, "reader") as reading,
@@ -53,9 +47,9 @@ def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
     ):
         began = time.monotonic()
         for owner in ("bedroom", "kitchen") * (10 if is_long else 1):
-            time.sleep(LOADED_S)
+            time.sleep(LOADED_S)  # the load before a move
             move(network, root, owner)
-        time.sleep(LOADED_S)
+        time.sleep(LOADED_S)  # the load after the last
         lasted = time.monotonic() - began
         published, came = publishing.end(), reading.end()
     longest = max((starvation.own_s(begin, end) for begin, end in came["long_gaps"]), default=0)
@@ -99,14 +93,14 @@ def test_one_stalled_subscriber_among_a_hundred_costs_the_others_nothing(is_long
         pacer(node.root, "hall/lamp", 1, CALM_RATE) as publishing,
     ):
         for number in range(rounds):
-            time.sleep(CLEAN_S)
+            time.sleep(CLEAN_S)  # how late messages are in each phase is what is measured
             publishing.tell(".")
             stall(stalled, is_process=number % 2 == 1)
-            time.sleep(STALLED_S)
+            time.sleep(STALLED_S)  # that long it stands still
             publishing.tell(".")
             require_stalled(node)
             go_on(stalled)
-            time.sleep(SETTLING_S)
+            time.sleep(SETTLING_S)  # what waited goes out before the next clean phase
             publishing.tell(".")
         published = publishing.end()
         account = account_of_stalled(node)
