@@ -395,7 +395,9 @@ class Custody:
                 self._ledger.drop("too_many_records", taking.inheritance.refused)
             self._forget(child)
             self.sweep()
-            self._after_sync.do(taking.done)
+            # The child's handing back fails then, and it asks for the subtree, to hand it back again.
+            if not self._after_sync.do(taking.done):
+                self._ledger.count("dones_not_sent")
             self._ledger.note(ChildLeft(subtree, node))
         return state is not None
 

@@ -70,6 +70,8 @@ class Uplink:
         self._taking: Taking | None = None
         self._taken: Taking | None = None
         """What was taken over, and waits for the disk before the parent is told (§5.10)."""
+        self._done_waits = False
+        """`AfterSync` has taken that."""
         self._giving: Giving | None = None
         self._hands_back = False
         """An order wants it back with its parent."""
@@ -347,6 +349,8 @@ class Uplink:
             self._taking = Taking(self._core, self._means.custody.estate, self.subtree, ack.epoch, link)
         elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._tenure.epoch:
             self._machine.handle(UplinkEvent.RENEWED)
+            if not self._done_waits:
+                self._say_done_once_on_disk()
         else:
             self._ledger.drop("unexpected_packet")
             return
@@ -441,15 +445,20 @@ class Uplink:
             self.refused = None
             self._hold(serving=True)
             self._taken = taking
-            self._means.after_sync.do(partial(self._say_done, taking))
-            if self._jurisdiction.cuts_below(
-                self.subtree
-            ):  # What touches only those came along with the rest.
+            self._say_done_once_on_disk()
+            # What touches only those came along with the rest.
+            if self._jurisdiction.cuts_below(self.subtree):
                 self._means.custody.sweep()
             self._ledger.note(Joined(self.subtree, self._parent_name, self._tenure.epoch))
             if self._hands_back:
                 self._leave(now)
         return state is not None
+
+    def _say_done_once_on_disk(self) -> None:
+        """Where too much waits for the disk, this is tried again with the next renewal."""
+        taking = self._taken
+        if taking is not None:
+            self._done_waits = self._means.after_sync.do(partial(self._say_done, taking))
 
     def _say_done(self, taking: Taking) -> None:
         """The parent is told once, and no more where another handover has begun."""

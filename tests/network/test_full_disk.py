@@ -6,7 +6,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
-from hbroker.protocol import timers
+from hbroker.protocol import storage, timers
 from hbroker.protocol.orders import UNNOTED
 from hbroker.protocol.outcome import Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, NodeHost
@@ -119,3 +119,42 @@ def test_who_orders_a_node_whose_disk_is_full_learns_why_that_takes_so_long() ->
     node.files.mend()
     tree.world.run_until(lambda: operator.has_ended)
     assert operator.answer.done
+
+
+def is_done(transfer: pb.Transfer) -> bool:
+    return transfer.subtree == "home" and transfer.phase == pb.TRANSFER_PHASE_DONE
+
+
+def test_a_parent_is_told_with_the_next_renewal_where_too_much_waited_for_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then it keeps all that moved."""
+    tree = Tree.grow(5)
+    told = tree.watch_for(is_done)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "MOST_WAITING", 0)
+        node = tree.join("home")
+        tree.world.run(SECOND)
+        assert node.owns(TOPIC)
+        assert not told
+    tree.world.run(timers.LEASE)
+    assert len(told) == 1
+
+
+def test_a_child_hands_back_again_where_too_much_waited_for_the_disk_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = Tree.grow(5, ["home"])
+    node, told = tree.nodes["home"], tree.watch_for(is_done)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "MOST_WAITING", 0)
+        tree.order(node, pb.ORDER_KIND_HAND_BACK, "home", wait=False)
+        tree.world.run_until(lambda: tree.root.owns(TOPIC))
+        tree.world.run(SECOND)
+        assert not told
+        counters = tree.root.control.status(tree.world.now)["counters"]
+        assert isinstance(counters, dict)
+        assert counters["dones_not_sent"] >= 1
+    tree.world.run(2 * timers.LEASE)
+    assert list(node.claims) == []
+    assert tree.root.owns(TOPIC)
