@@ -82,7 +82,7 @@ impl Engine {
             Arrival::Fresh => {}
             Arrival::Moved => {
                 if self.tokens.verify(clock, source, view.header.token) {
-                    self.move_link(id, source);
+                    self.move_link(now, id, source, received);
                 } else {
                     self.challenge_moved(now, id, source, received);
                 }
@@ -407,15 +407,19 @@ impl Engine {
 
     /// The newest datagram of a session came from an address that did not prove itself: asks for the proof (§4.4).
     fn challenge_moved(&mut self, now: Micros, id: LinkId, source: SocketAddr, received: usize) {
-        let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
-            return;
-        };
-        if now < entry.challenge_from {
-            return;
+        if let Some(session) = self.moved_session(now, id) {
+            self.answer_challenge(now, source, session, received);
+        }
+    }
+
+    /// The session of a link whose peer moves, where that is to be answered: not oftener than each `CHALLENGE_INTERVAL`.
+    fn moved_session(&mut self, now: Micros, id: LinkId) -> Option<u64> {
+        let entry = self.out.links.get_mut(id)?;
+        if !entry.inbound || now < entry.challenge_from {
+            return None;
         }
         entry.challenge_from = now + CHALLENGE_INTERVAL;
-        let session = entry.session;
-        self.answer_challenge(now, source, session, received);
+        Some(entry.session)
     }
 
     /// The peer runs under another incarnation: an initiator begins a link anew, an acceptor is another process (§3.6).
@@ -457,14 +461,20 @@ impl Engine {
         }
     }
 
-    fn move_link(&mut self, id: LinkId, address: SocketAddr) {
+    /// The peer has proved this address. Where there is no place for it, only the peer gives the link up (§3.6): it stays here.
+    fn move_link(&mut self, now: Micros, id: LinkId, address: SocketAddr, received: usize) {
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
             return;
         };
         let (from, to) = (entry.link.peer().ip().into(), address.ip().into());
         match self.shared.hosts.move_to(Some(from), to, true) {
             Ok(()) => entry.link.move_to(address),
-            Err(_) => self.out.counters.drop(Drop::TooManyOfHost),
+            Err(_) => {
+                self.out.counters.drop(Drop::TooManyOfHost);
+                if let Some(session) = self.moved_session(now, id) {
+                    self.answer_reset(now, address, session, reason::QUOTA_EXCEEDED, received);
+                }
+            }
         }
     }
 }

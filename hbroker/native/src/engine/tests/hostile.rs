@@ -242,6 +242,46 @@ fn a_session_that_finds_no_place_is_refused_in_no_more_bytes_and_no_more_often_t
     assert_eq!((counters["drop.too_many_of_host"], counters["drop.rate_limited"]), (100, 95));
 }
 
+/// They know the session and have proved an address that is full. The answer goes to that address alone, and the session stays with its client.
+#[test]
+fn who_claims_that_a_client_moved_to_a_full_address_ends_nothing() {
+    let mut network = Network::new(4, Faults::default());
+    let node = network.add_node_with("", 1, |config| config.max_links_of_host = 1);
+    let client = network.add_subscriber(node, "a", 1);
+    let other = network.add_client();
+    network.hosts[other].address.set_ip([10, 9, 9, 9].into());
+    network.connect(other, node);
+    let (now, session) = (network.now, network.hosts[client].session);
+    let liar = SocketAddr::new([10, 9, 9, 9].into(), 99);
+    let incarnation = network.hosts[client].engines[0].config.incarnation;
+    let engine = &mut network.hosts[node].engines[0];
+    let (token, mut answers) = (engine.token_for(now, liar), 0);
+    for number in 0..1_000 {
+        let mut claim = Vec::new();
+        let number = 1_000 + number;
+        let header = HeaderOut { session, incarnation, number, ack: None, token: &token, ack_every: 0 };
+        wire::put_header(&mut claim, &header);
+        engine.handle_datagram(now, liar, &claim);
+        for (to, answer) in sent(engine, now) {
+            let view = DatagramView::parse(&answer).expect("a node's own");
+            let is_reset = |packet: &PacketView<'_>| {
+                matches!(packet.body, Body::Reset { token: [], reason: reason::QUOTA_EXCEEDED, .. })
+            };
+            if view.packets().iter().any(|packet| is_reset(&packet)) {
+                assert_eq!(to, liar);
+                assert!(answer.len() <= claim.len());
+                answers += 1;
+            }
+        }
+    }
+    assert_eq!(answers, 1, "not oftener than a CHALLENGE");
+    let publisher = network.add_client();
+    network.hosts[publisher].address.set_ip([10, 9, 9, 8].into());
+    network.publish(publisher, &message("a", b"x", 1));
+    network.run_until_drained();
+    assert_eq!((network.hosts[client].downs, network.hosts[client].read.len()), (0, 1));
+}
+
 #[test]
 fn only_one_who_knows_the_session_can_end_a_link() {
     let mut network = Network::new(4, Faults::default());

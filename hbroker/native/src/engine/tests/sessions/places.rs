@@ -115,7 +115,7 @@ fn all_hosts_together_have_so_many_and_a_client_moves_only_where_there_is_a_plac
     let now = network.now;
     let opened = network.hosts[node].engines[0].open_session(now, 77, true, OWN);
     assert_eq!(opened, crate::engine::subscribing::Opened::Refused);
-    for (client, to, moves) in [(3, 1, false), (3, 3, true), (5, 3, true), (4, 3, false)] {
+    for (client, to, moves) in [(3, 1, false), (4, 3, true), (5, 3, true), (7, 3, false)] {
         let client = inside[client];
         let before = network.counter(node, "drop.too_many_of_host");
         network.hosts[client].address.set_ip([10, 3, 3, to].into());
@@ -129,8 +129,13 @@ fn all_hosts_together_have_so_many_and_a_client_moves_only_where_there_is_a_plac
         let has_moved = known.map(|known| known.ip()) == Some([10, 3, 3, to].into());
         assert_eq!(has_moved, moves, "{client} to {to}");
         assert_eq!(network.counter(node, "drop.too_many_of_host") > before, !moves);
+        assert_eq!(network.hosts[client].refused, usize::from(!moves), "it is told so");
+        assert!(known.is_some(), "it has its place still");
         check(&network, node);
     }
+    network.hosts[inside[3]].address.set_ip([10, 3, 3, 2].into());
+    assert!(try_link(&mut network, inside[3], node).is_some(), "it goes on where it was before");
+    check(&network, node);
 }
 
 #[test]
