@@ -12,7 +12,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from hbroker.protocol import sharing
 from hbroker.protocol.agenda import Agenda
 from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.subscription import Options
+from hbroker.protocol.subscription import Options, Wanted
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["Answer", "Bridge"]
@@ -157,22 +157,31 @@ class Bridge:
     def restore(
         self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]
     ) -> None:
-        """Makes a session's subscriptions again, without what is retained. The connection awaits them."""
+        """Makes a session's subscriptions again, without what is retained. The connection awaits them.
+
+        Those of one member are made together: what waited at an owner, and several of them match, comes for
+        each of them.
+        """
 
         def needs_own(kept: SessionSubscription) -> bool:
             return kept.options.qos > 0 or kept.filter.startswith(sharing.PREFIX)
 
+        restored: dict[int, list[Listening]] = {}
         # In this order nothing moves from the shared member to the session's own.
         for kept in sorted(subscriptions, key=needs_own, reverse=True):
             parts = sharing.split(kept.filter)
             if parts is None or kept.filter in connection.subscriptions:
                 continue
             wanted = Listening(0, None, kept.filter, *parts, kept.options, kept.identifier)
-            self._open(now, connection, wanted, _DO_NOT_SEND, answer=None)
+            self._place(now, connection, wanted)
+            self._attach(connection, wanted, _DO_NOT_SEND, packet_id=None)
             if wanted.member is not None:
+                restored.setdefault(wanted.member, []).append(wanted)
                 connection.awaited.add(wanted.listener)
                 if wanted.member != SHARED and wanted.options.qos:
                     connection.unproven.add(wanted.listener)
+        for member, together in restored.items():
+            self._subscribe(now, member, together, _DO_NOT_SEND)
 
     def sweep(self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]) -> None:
         """Ends what a session before left at its owners: they are found by its subscriptions (§6.4)."""
@@ -287,16 +296,27 @@ class Bridge:
         answer: Answer | None,
     ) -> None:
         """Makes the listener: in the session, and in the network, unless all of it is the gateway's own."""
-        if not self._sys.is_all_of(wanted.plain):
-            wanted.member = self._member_for(now, connection, wanted)
+        self._place(now, connection, wanted)
         packet_id = None if answer is None else answer.packet_id
         self._listen(now, connection, wanted, handling, packet_id)
+
+    def _place(self, now: int, connection: Connection, wanted: Listening) -> None:
+        """Chooses its member."""
+        if not self._sys.is_all_of(wanted.plain):
+            wanted.member = self._member_for(now, connection, wanted)
 
     def _listen(
         self, now: int, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
     ) -> None:
         """Has the session get what comes, and then the listener's member subscribe: what is retained comes at
         once. `packet_id`: of the SUBACK for which that waits."""
+        self._attach(connection, wanted, handling, packet_id)
+        if wanted.member is not None:
+            self._subscribe(now, wanted.member, [wanted], handling)
+
+    def _attach(
+        self, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
+    ) -> None:
         wanted.listener = next(self._common.ids)
         assert connection.session is not None, "a session that subscribes is there"
         self._border.attach_listener(
@@ -309,24 +329,25 @@ class Bridge:
         )
         connection.subscribe(wanted)
         self._by_listener[wanted.listener] = connection, wanted
-        if wanted.member is not None:
-            self._subscribe(now, wanted.member, wanted, handling)
         if not wanted.group:
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
 
-    def _subscribe(self, now: int, member: int, wanted: Listening, handling: int) -> None:
+    def _subscribe(self, now: int, member: int, together: Sequence[Listening], handling: int) -> None:
+        self._members.control(member).subscribe_together(
+            now, [self._wanted(listening, handling) for listening in together], patience=PATIENCE
+        )
+        self._members.touch(member)
+
+    def _wanted(self, listening: Listening, handling: int) -> Wanted:
         limits = self._common.limits
         options = Options(
-            qos=wanted.options.qos,
-            retain_as_published=wanted.options.retain_as_published,
-            retain_handling=_DO_NOT_SEND if wanted.group else handling,
+            qos=listening.options.qos,
+            retain_as_published=listening.options.retain_as_published,
+            retain_handling=_DO_NOT_SEND if listening.group else handling,
             queue_messages=limits.queue_messages,
             queue_bytes=limits.queue_bytes,
         )
-        self._members.control(member).subscribe(
-            now, wanted.plain, options, group=wanted.group, patience=PATIENCE, listener=wanted.listener
-        )
-        self._members.touch(member)
+        return Wanted(listening.listener, (listening.group, listening.plain), options)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
         """Its own where owners are to hold messages for it, or to count it in a group; else the shared

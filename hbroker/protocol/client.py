@@ -12,7 +12,7 @@ of one client do not take it from each other for ever.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -27,7 +27,7 @@ from hbroker.protocol.outcome import Outcome, Published, Resolved, ResolveFailed
 from hbroker.protocol.packets import Address, Reason, body_of, pack
 from hbroker.protocol.resolution import PATIENCE, Resolver
 from hbroker.protocol.subscriber import Subscriber
-from hbroker.protocol.subscription import Key, Options
+from hbroker.protocol.subscription import Options, Wanted
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.testator import State as WillState
 from hbroker.protocol.testator import Testator, Will
@@ -111,14 +111,17 @@ class ClientControl:
         *,
         group: str = "",
         patience: int = PATIENCE,
-        listener: int | None = None,
     ) -> int:
-        """Subscribes to a valid filter. Returns the id of the outcome that follows: `listener`, a new one of
-        the `ids`, where somebody must know it before the first message can come."""
-        subscription = self._next_id() if listener is None else listener
-        key: Key = (group, filter)
-        self._subscriber.subscribe(now, subscription, key, options, patience)
+        """Subscribes to a valid filter. Returns the id of the outcome that follows."""
+        subscription = self._next_id()
+        self.subscribe_together(now, [Wanted(subscription, (group, filter), options)], patience=patience)
         return subscription
+
+    def subscribe_together(self, now: int, wanted: Sequence[Wanted], *, patience: int = PATIENCE) -> None:
+        """Subscribes to valid filters, for listeners with new ones of the `ids`: the caller knows them before
+        the first message can come. An outcome for each follows. Where the client had no link yet, a message
+        that waited in the session comes for all of them that it matches (§6.4)."""
+        self._subscriber.subscribe(now, wanted, patience)
 
     def unsubscribe(self, now: int, subscription: int) -> None:
         """Ends a subscription; `Unsubscribed` follows."""

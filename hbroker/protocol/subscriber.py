@@ -6,7 +6,7 @@ holds something of what its filter matches has it. Which nodes those are is `sit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from hbroker._proto import packet_pb2 as pb
@@ -18,7 +18,7 @@ from hbroker.protocol.outcome import Outcome, Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import Address, Reason
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.sites import Sites
-from hbroker.protocol.subscription import Key, Options, Subscription
+from hbroker.protocol.subscription import Key, Subscription, Wanted
 from hbroker.protocol.terms import SessionTerms
 from hbroker.protocol.unsubscription import Unsubscriptions
 
@@ -59,25 +59,18 @@ class Subscriber:
 
     # In: the application
 
-    def subscribe(self, now: int, listener: int, key: Key, options: Options, patience: int) -> None:
-        """Adds a listener. Messages may come for it from now on; `Subscribed` says that they all do."""
-        group, filter = key
-        self._core.listen(listener, filter, options.qos, options.retain_as_published, group)
-        self._deadlines.set(listener, now + patience)
-        known = self._by_key.get(key)
-        is_new = known is None
-        before = None if known is None else known.options
-        if known is None:
-            known = self._by_key[key] = Subscription(filter, group)
-            self._unsubscriptions.revoke(key)
-        known.listeners[listener] = options
-        known.waiting.add(listener)
-        self._by_id[listener] = known
-        if is_new:
-            self._sites.begin(now, known)
-        elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
-            self._sites.renew(now, known)
-        self._review(known)
+    def subscribe(self, now: int, wanted: Sequence[Wanted], patience: int) -> None:
+        """Adds listeners. Messages may come for them from now on; `Subscribed` says of each that they all do.
+
+        All of them listen before an owner hears of the first: the core receives meanwhile, and what waits in
+        the session comes with the first link (§6.4).
+        """
+        for each in wanted:
+            (group, filter), options = each.key, each.options
+            self._core.listen(each.listener, filter, options.qos, options.retain_as_published, group)
+        for each in wanted:
+            self._deadlines.set(each.listener, now + patience)
+            self._add(now, each)
 
     def unsubscribe(self, now: int, listener: int) -> None:
         """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
@@ -156,6 +149,24 @@ class Subscriber:
         )
 
     # What becomes of them
+
+    def _add(self, now: int, wanted: Wanted) -> None:
+        key, listener, options = wanted.key, wanted.listener, wanted.options
+        known = self._by_key.get(key)
+        is_new = known is None
+        before = None if known is None else known.options
+        if known is None:
+            group, filter = key
+            known = self._by_key[key] = Subscription(filter, group)
+            self._unsubscriptions.revoke(key)
+        known.listeners[listener] = options
+        known.waiting.add(listener)
+        self._by_id[listener] = known
+        if is_new:
+            self._sites.begin(now, known)
+        elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
+            self._sites.renew(now, known)
+        self._review(known)
 
     def _handle_news(
         self, now: int, link: int, source: Address, suback: pb.SubAck, known: Subscription | None

@@ -23,7 +23,7 @@ from hbroker.protocol.packets import Address
 from hbroker.protocol.site import Site
 from hbroker.protocol.terms import SessionTerms
 
-__all__ = ["TRANSITIONS", "Event", "Key", "Options", "State", "Subscription"]
+__all__ = ["TRANSITIONS", "Event", "Key", "Options", "State", "Subscription", "Wanted"]
 
 Key: TypeAlias = tuple[str, str]
 """(group, filter): what a client has one subscription for. The group is empty where it is not shared."""
@@ -85,6 +85,15 @@ class Options:
     overflow: int = 0
     queue_messages: int = 0
     queue_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A listener that is to be added, by its id, and what for."""
+
+    listener: int
+    key: Key
+    options: Options
 
 
 @dataclass(slots=True, eq=False)

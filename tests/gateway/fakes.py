@@ -6,7 +6,7 @@ an open connection takes messages over at once and acknowledges them, and what i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -99,7 +99,8 @@ class _Control:
 
 
 class _Verbs:
-    """A member's core: every verb acts at the world's time, and the host is looked at afterwards."""
+    """A member's core: every verb acts at the world's time, and the host is looked at afterwards: by the
+    world, and by `meanwhile` before the gateway does anything else."""
 
     def __init__(self, host: MemberHost) -> None:
         self._host = host
@@ -107,7 +108,14 @@ class _Verbs:
     def __getattr__(self, name: str) -> Any:
         self._host.engine.handle_timeout(self._host.clock())
         self._host.border.touched.add(self._host.number)
-        return getattr(self._host.engine, name)
+        verb = getattr(self._host.engine, name)
+
+        def act(*args: Any, **options: Any) -> Any:
+            result = verb(*args, **options)
+            self._host.border.meanwhile(self._host)
+            return result
+
+        return act
 
 
 class FakeBorder:
@@ -136,6 +144,8 @@ class FakeBorder:
         self.acls: dict[int, tuple[Rule, ...]] = {}
         self.assigned: dict[int, int] = {}
         self.log: list[tuple[str, object]] = []
+        self.meanwhile: Callable[[MemberHost], None] = lambda host: None
+        """What a member's core does by itself between two verbs of the gateway: its thread is another."""
         self._numbers = 0
         self._sessions = 0
         MemberHost(self, 0, world.random.getrandbits(63) + 1, False)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from hbroker._native import Message
 from hbroker.config import GatewayLimits
 from hbroker.gateway.acl import parse
 from hbroker.gateway.border import SubscribeEvent, SubscribeOptions
 from hbroker.gateway.connections import MOST_SHAPES
 from hbroker.gateway.policy import FilePolicy
 from hbroker.protocol.client import ClientControl
+from hbroker.protocol.subscription import Wanted
+from tests.gateway.fakes import MemberHost
 from tests.gateway.networks import SECOND, Client, FakeGateway
 from tests.network.networks import HOME, Tree
 
@@ -38,21 +41,60 @@ def test_a_session_listens_before_its_subscription_can_bring_anything(
     gateway = one_gateway()
     client = gateway.connect("a")
     order: list[tuple[str, object]] = []
-    attach, subscribe = gateway.border.attach_listener, ClientControl.subscribe
+    attach, subscribe = gateway.border.attach_listener, ClientControl.subscribe_together
 
     def attached(listener: int, *args: Any, **options: Any) -> None:
         order.append(("attach", listener))
         attach(listener, *args, **options)
 
-    def subscribed(control: ClientControl, *args: Any, **options: Any) -> int:
-        order.append(("subscribe", options["listener"]))
-        return subscribe(control, *args, **options)
+    def subscribed(control: ClientControl, now: int, wanted: Sequence[Wanted], **options: Any) -> None:
+        order.extend(("subscribe", each.listener) for each in wanted)
+        subscribe(control, now, wanted, **options)
 
     monkeypatch.setattr(gateway.border, "attach_listener", attached)
-    monkeypatch.setattr(ClientControl, "subscribe", subscribed)
+    monkeypatch.setattr(ClientControl, "subscribe_together", subscribed)
     assert client.subscribe("home/a") == [1]
     assert [kind for kind, _ in order] == ["attach", "subscribe"]
     assert order[0][1] == order[1][1]
+
+
+def test_what_waited_comes_for_all_that_match_however_fast_its_owner_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The member's core sends and receives while the gateway makes one subscription after the other."""
+    gateway = one_gateway()
+    border, owner = gateway.border, gateway.tree.nodes["home"]
+    client = gateway.connect("a", clean_start=False, session_expiry_s=100)
+    client.subscribe("home/oven", "home/+", "home/#", "$share/g/home/+")
+    client.disconnect()
+    gateway.world.run(SECOND)
+    gateway.publish("home/oven", b"180")
+    gateway.world.run(SECOND)
+    came: list[list[int]] = []
+    route = border.route
+
+    def routed(host: MemberHost, messages: list[Message]) -> None:
+        if host.number:
+            came.extend(message.subscriptions for message in messages)
+        route(host, messages)
+
+    def exchange(host: MemberHost) -> None:
+        while host.number and (sent := host.poll_transmit()):
+            for destination, data in sent:
+                assert destination == owner.address
+                owner.handle_datagram(host.address, data)
+            owner.settle()
+            for destination, data in owner.poll_transmit():
+                if destination == host.address:
+                    host.handle_datagram(owner.address, data)
+                else:
+                    gateway.world.inject(owner.address, destination, data)
+
+    monkeypatch.setattr(border, "route", routed)
+    border.meanwhile = exchange
+    client = gateway.connect("a", clean_start=False, session_expiry_s=100)
+    gateway.world.run_until(lambda: len(client.taken) == 2)
+    assert sorted(map(len, came)) == [1, 3], "one copy for the group, and one for all others"
 
 
 @pytest.mark.parametrize(
