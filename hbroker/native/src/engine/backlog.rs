@@ -141,6 +141,18 @@ impl Backlog {
         }
     }
 
+    /// The next part, if it may go together with the messages before it, of which this is the last one's sequence number.
+    pub fn joins(&self, before: u64) -> Option<&Part> {
+        let next = match self.returned.first_key_value() {
+            Some((_, part)) => part,
+            None => match self.fresh.front()? {
+                Outgoing::Single(part) => part,
+                Outgoing::Large(_) => return None,
+            },
+        };
+        (next.sequence == before + 1 && next.may_join()).then_some(next)
+    }
+
     /// Takes what waits of a message: its parts that came back, and those not made yet.
     pub fn remove(&mut self, message: u64, parts: u32) -> (Vec<Part>, Option<Outgoing>) {
         let last = message + u64::from(parts);

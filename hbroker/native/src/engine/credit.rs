@@ -42,6 +42,25 @@ impl Grace {
     }
 }
 
+/// How many messages may go, and how many bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    pub messages: usize,
+    pub bytes: usize,
+}
+
+impl Room {
+    /// No more messages than so many.
+    pub fn of_messages(self, most: usize) -> Self {
+        Self { messages: self.messages.min(most), ..self }
+    }
+
+    /// No more bytes than so many.
+    pub fn of_bytes(self, most: usize) -> Self {
+        Self { bytes: self.bytes.min(most), ..self }
+    }
+}
+
 /// What the peer takes, and how much of that is used. Bytes fit 32 bits: so many that a window of messages (§9) never has more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
@@ -95,6 +114,19 @@ impl Credit {
                 && own_bytes + 2 * bytes <= free(self.bytes, self.open_bytes)
     }
 
+    /// What may go. `own`: it is of one topic that has so much open, and leaves others their share.
+    pub fn room(&self, own: Option<(u32, usize)>) -> Room {
+        let messages = self.messages.saturating_sub(self.open_messages) as usize;
+        let bytes = self.bytes.saturating_sub(self.open_bytes) as usize;
+        match own {
+            None => Room { messages, bytes },
+            Some((own_messages, own_bytes)) => Room {
+                messages: messages.saturating_sub(own_messages as usize) / 2,
+                bytes: bytes.saturating_sub(own_bytes) / 2,
+            },
+        }
+    }
+
     /// So many messages went, of so many bytes in all.
     pub fn open_all(&mut self, messages: u32, bytes: usize) {
         self.open_messages += messages;
@@ -120,7 +152,7 @@ impl Credit {
 
 #[cfg(test)]
 mod tests {
-    use super::{Credit, Grace};
+    use super::{Credit, Grace, Room};
 
     #[test]
     fn a_topic_leaves_others_as_much_as_it_has_but_one_message_may_always_go() {
@@ -136,6 +168,27 @@ mod tests {
         assert!(!credit.has_share_for((1, 1), 1, 1));
         credit.grant(10, 1_000);
         assert!(!credit.has_share_for((1, 1), 1, 1), "less is granted than is open");
+    }
+
+    #[test]
+    fn what_there_is_room_for_may_go_and_no_message_more() {
+        let mut credit = Credit::default();
+        credit.grant(100, 1_000);
+        for (open, own) in [(0, 0), (40, 40), (40, 20), (41, 20), (99, 0), (99, 60), (100, 100)] {
+            credit.open_all(open, 0);
+            let Room { messages: all, bytes } = credit.room(None);
+            let count = u32::try_from(all).expect("at most 100");
+            assert_eq!((count, bytes), (100 - open, 1_000));
+            assert!(!credit.has_room_for(count + 1, 1) && (count == 0 || credit.has_room_for(count, 1)));
+            let share = u32::try_from(credit.room(Some((own, 0))).messages).expect("at most 100");
+            assert!(own == 0 || share == 0 || credit.has_share_for((own, 0), share, 0), "{open}, {own}");
+            assert!(own == 0 || !credit.has_share_for((own, 0), share + 1, 0), "{open}, {own}");
+            credit.settle_all(open, 0);
+        }
+        credit.open_all(1, 400);
+        assert_eq!((credit.room(None).bytes, credit.room(Some((1, 400))).bytes), (600, 100));
+        credit.grant(0, 0);
+        assert_eq!(credit.room(None), Room::default(), "less is granted than is open");
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl Part {
         Self { field: self.field.slice(start..end), count, message, sequence, ..self.clone() }
     }
 
+    /// Whether it may go together with others: a whole message of `QoS` 1, which does not die. (Of `QoS` 2 each may be too far ahead by itself.)
+    pub fn may_join(&self) -> bool {
+        self.qos == 1 && self.parts == 1 && self.dies_at == Micros::MAX
+    }
+
     /// The sequence number of its last message.
     pub fn last_sequence(&self) -> u64 {
         self.sequence + u64::from(self.count - 1)

@@ -4,7 +4,7 @@
 //! it and the owner's credit (§7.7), or for its turn. *In flight*: on the link to an owner, under the delivery number that the
 //! link's ledger maps to its ticket. A refusal (NOT_RESPONSIBLE, HANDOVER) or the end of the link brings it back to waiting under
 //! the same message id; the owner's PUBACK ends it. One that outlives its expiry ends while it waits, and not once it was sent.
-//! Messages that go together (`at_once`) are one part with one ticket until they are answered: each may be for itself, and comes back so.
+//! Messages that go together (`at_once`, `take_run`) are one part with one ticket until they are answered: each may be for itself, and comes back so.
 //!
 //! Messages of one topic keep their order through all of this: they wait in the order of their sequence numbers, nothing is sent past
 //! those that wait, and nothing goes to one owner while an older message, or one that may come back, is in flight to another.
@@ -19,6 +19,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::Micros;
 use crate::engine::backlog::{Backlog, Backlogs, Taken, Turn};
+use crate::engine::blocks::Blocks;
+use crate::engine::credit::Room;
 use crate::engine::ledger::{Places, Ticket};
 use crate::engine::parts::{Outgoing, Part, Parts};
 use crate::keyed::Keyed;
@@ -86,6 +88,8 @@ pub struct Publisher {
     blocked: BTreeMap<Turn, Arc<str>>,
     turns: u64,
     lead: Lead,
+    /// Makes one part of messages that waited.
+    blocks: Blocks,
 }
 
 /// How far messages of `QoS` 2 may be ahead of one that waits, for their owners must know it for new when it comes (§7.4).
@@ -117,6 +121,7 @@ impl Publisher {
             blocked: BTreeMap::new(),
             turns: 0,
             lead: Lead::default(),
+            blocks: Blocks::default(),
         }
     }
 
@@ -239,6 +244,31 @@ impl Publisher {
         self.bury(dies_at, part.message, &part.topic);
         self.tidy(topic);
         Some(part)
+    }
+
+    /// Takes the first part that waits on a topic; with it, as one part, the messages that follow it closely and may join it, as far as there is room.
+    pub fn take_run(&mut self, topic: &str, room: Room) -> Option<Part> {
+        let mut run = self.take_first(topic)?;
+        let Some(backlog) = self.topics.get_mut(topic).filter(|_| run.may_join()) else {
+            return Some(run);
+        };
+        let (most, mut bytes) = (room.messages.min(Places::MOST as usize), run.field.len());
+        while (run.count as usize) < most
+            && let Some(next) = backlog.joins(run.last_sequence())
+            && bytes + next.field.len() <= room.bytes
+            && (run.count > 1 || self.blocks.gather(&run.field))
+            && self.blocks.gather(&next.field)
+            && let Some(Taken { freed, .. }) = backlog.take_first()
+        {
+            self.budget.free(freed);
+            bytes += freed;
+            run.count += 1;
+        }
+        if self.blocks.gathered() > 0 {
+            run.field = self.blocks.take();
+            self.tidy(topic);
+        }
+        Some(run)
     }
 
     /// The delivery that the next one of a topic follows: the last one whose fate is open; 0: there is none. If that one is

@@ -11,7 +11,7 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::config::Config;
 use crate::engine::counters::Drop;
-use crate::engine::credit;
+use crate::engine::credit::{self, Room};
 use crate::engine::event::Event;
 use crate::engine::ledger::{Places, Ticket};
 use crate::engine::parts::{Part, Parts, Split};
@@ -301,7 +301,8 @@ impl Engine {
     /// The same, of at most so many messages or parts.
     pub(super) fn send_some(&mut self, now: Micros, topic: &Arc<str>, most: usize) -> bool {
         self.expire_waiting(now);
-        for sent in 0..most {
+        let mut sent = 0;
+        while sent < most {
             let Side::Client(client) = &mut self.side else {
                 return true;
             };
@@ -320,16 +321,19 @@ impl Engine {
             if has_room && !self.may_lead(now, topic, qos, None) {
                 return true;
             }
+            let room = self.room_for_run(owner, topic).of_messages(most - sent);
             let Side::Client(client) = &mut self.side else {
                 return true;
             };
-            if sent == PARTS_PER_TURN || !has_room {
+            if sent >= PARTS_PER_TURN || !has_room {
                 client.publisher.block(owner, topic);
                 return has_room;
             }
-            if let Some(part) = client.publisher.take_first(topic) {
-                self.send_part(now, owner, part);
-            }
+            let Some(part) = client.publisher.take_run(topic, room) else {
+                return true;
+            };
+            sent += part.count as usize;
+            self.send_part(now, owner, part);
         }
         true
     }
@@ -379,6 +383,17 @@ impl Engine {
         }
         let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
         entry.is_none_or(|entry| entry.credit.has_share_for(client.publisher.open_on(topic), count, bytes))
+    }
+
+    /// What may go of a topic at once, and together, at `QoS` 1. The first message may go whatever this says.
+    fn room_for_run(&self, owner: SocketAddr, topic: &str) -> Room {
+        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
+        let (Side::Client(client), Some(entry)) = (&self.side, entry) else {
+            return Room::default();
+        };
+        let own = self.config.for_many.then(|| client.publisher.open_on(topic));
+        let on_link = self.config.link_queue_bytes.saturating_sub(entry.link.queued_bytes() + 1);
+        entry.credit.room(own).of_bytes(on_link)
     }
 
     /// Whether this message, or the first that waits on the topic, is not too far ahead of others that wait, of one who publishes for many. If it

@@ -106,6 +106,46 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     assert!(publisher.is_drained() && publisher.budget.bytes == 0);
 }
 
+#[test]
+fn what_waits_goes_together_as_far_as_there_is_room_and_its_numbers_follow_one_another() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    let room = |messages, bytes| Room { messages, bytes };
+    let fields: Vec<Part> = (0..9).map(|_| messages.single()).collect();
+    fields[..5].iter().for_each(|part| publisher.give_back(part.clone()));
+    messages.single();
+    for message in [messages.make("a", 9, 1, None), messages.make("a", 9, 1, None)] {
+        publisher.push(message);
+    }
+    publisher.push(messages.make("a", 9, 1, Some(60)));
+    for _ in 0..2 {
+        publisher.push(messages.make("a", 9, 2, None));
+    }
+    messages.open(&mut publisher, "a", None);
+    let one = fields[0].field.len();
+    let mut take = |room| publisher.take_run("a", room).map(|run| (run.sequence, run.count, run.field));
+    let joined = |parts: &[Part]| parts.iter().flat_map(|part| part.field.to_vec()).collect::<Vec<u8>>();
+    assert_eq!(take(room(2, 9_999)), Some((1, 2, joined(&fields[..2]).into())), "by number");
+    assert_eq!(take(room(9, 3 * one - 1)), Some((3, 2, joined(&fields[2..4]).into())), "by bytes");
+    assert_eq!(take(room(0, 0)), Some((5, 1, fields[4].field.clone())), "the first may go");
+    let mut take_all = || take(room(99, 9_999)).map(|(sequence, count, _)| (sequence, count));
+    assert_eq!(take_all(), Some((11, 2)), "a gap before, one that dies behind");
+    let singles: Vec<_> = std::iter::from_fn(take_all).collect();
+    assert_eq!(singles.iter().map(|(_, count)| count).sum::<u32>() as usize, singles.len());
+    assert_eq!(singles[..4].iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [13, 14, 15, 16]);
+    assert!(publisher.is_drained() && publisher.budget.bytes == 0);
+}
+
+#[test]
+fn what_goes_together_fills_no_more_than_a_block() {
+    let (mut publisher, mut messages) = (publisher(), Messages::new());
+    (0..30).for_each(|_| publisher.push(Outgoing::Single(messages.single())));
+    let room = Room { messages: 100, bytes: 100_000 };
+    let runs: Vec<Part> = std::iter::from_fn(|| publisher.take_run("a", room)).collect();
+    assert!(runs.iter().all(|run| run.field.len() <= 1_200), "as what is gathered");
+    assert!(runs.len() <= 6 && runs.iter().map(|run| run.count).sum::<u32>() == 30, "{}", runs.len());
+    assert!(runs.iter().map(|run| run.sequence).is_sorted() && publisher.is_drained());
+}
+
 /// Several messages, as one part.
 fn together(messages: &mut Messages, sizes: &[usize]) -> Part {
     let parts: Vec<Part> = sizes

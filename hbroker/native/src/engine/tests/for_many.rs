@@ -263,3 +263,30 @@ fn what_waits_at_the_highest_qos_is_new_to_its_owner_however_many_others_went_be
     network.assert_all_published(gateway, 21_500);
     assert_eq!((got.len(), network.hosts[quick].read.len()), (1_500, 20_000));
 }
+
+#[test]
+fn what_waits_for_its_share_of_a_window_goes_in_runs() {
+    let mut network = Network::new(5, Faults::default());
+    let node = network.add_node("", 1);
+    let subscriber = network.add_idle_subscriber(node, "a", 1);
+    let gateway = add_many(&mut network);
+    (0..3_000).for_each(|_| _ = network.publish(gateway, &message("a", b"x", 1)));
+    network.run(SECOND);
+    assert!(network.counter(gateway, "waiting") > 500, "half of a window is open");
+    network.hosts[subscriber].reads = true;
+    let (mut got, start) = (Vec::new(), network.now);
+    while network.counter(gateway, "waiting") > 0 {
+        got.extend(read_numbers(&mut network, subscriber, 1));
+        network.run(MILLISECOND);
+        assert!(network.now < start + SECOND, "it goes as soon as the others were read");
+    }
+    let links = &network.hosts[gateway].engines[0].out.links;
+    let owner = links.iter().find_map(|place| links.awake(place.id())).expect("it is busy");
+    let (open, parts) = (owner.ledger.len(), owner.ledger.iter().count());
+    assert!(open > 500 && 8 * parts < open, "{open} messages are open, in {parts} parts");
+    network.run_until_drained();
+    network.assert_all_published(gateway, 3_000);
+    got.extend(network.hosts[subscriber].read.iter().map(|read| read.sequence));
+    assert_eq!(got.len(), 3_000);
+    assert!(got.is_sorted(), "in order");
+}
