@@ -24,6 +24,7 @@ pub mod distribution;
 pub mod event;
 pub mod forward;
 pub mod fragment;
+pub mod full;
 pub mod handover;
 pub mod held;
 pub mod held_queues;
@@ -80,6 +81,7 @@ use crate::engine::counters::{Counters, Drop};
 use crate::engine::directory::Directory;
 use crate::engine::event::{DownReason, Event};
 use crate::engine::forward::Forwarder;
+use crate::engine::full::FullSessions;
 use crate::engine::holds::Holds;
 use crate::engine::inbox::Inbox;
 use crate::engine::ledger::{Places, Ticket};
@@ -217,6 +219,7 @@ impl Engine {
                 loose: Loose::default(),
                 exports: Vec::new(),
                 holds: Holds::default(),
+                full: FullSessions::default(),
                 others_are_full: false,
                 standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
                 counters: Counters::default(),
@@ -320,6 +323,8 @@ impl Engine {
             Handoff::Copies(copies) => return self.deliver_copies(&copies),
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
             Handoff::Gone { session } => forwarder.routes.forget_session(session),
+            Handoff::Full { session, is_full } => self.out.full.set(session, is_full),
+            Handoff::Refused { session, link } => self.out.hold_back(session, link),
             Handoff::Pressure { worker, is_high, is_full } => {
                 return self.take_pressure(now, worker, is_high, is_full);
             }

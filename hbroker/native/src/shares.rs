@@ -38,6 +38,13 @@ impl<K> Held<K> {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    pub fn holder(&self) -> Option<K>
+    where
+        K: Copy,
+    {
+        self.holder
+    }
 }
 
 impl<K: Copy + Eq + Hash> Shares<K> {
@@ -84,6 +91,13 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     /// Whether a place of this holder may have so much more.
     pub fn fits_in(&self, place: &Held<K>, holder: K, more: usize) -> bool {
         self.fits(place.holder.unwrap_or(holder), more)
+    }
+
+    /// Whether so much is more than this part of what may be in a place of a holder, in which `counted` bytes are as far as they were counted.
+    pub fn is_fuller_than(&self, parts: usize, holder: K, counted: usize, own: usize) -> bool {
+        // While most of it is free, nobody has to be looked up: there may be at least a third of what is free beyond what all have.
+        3 * parts * own + 2 * self.used > self.total
+            && parts * own > self.most_in_place(Some(holder), counted)
     }
 
     /// In a place of this holder is so much now.

@@ -97,6 +97,7 @@ impl Forwarder {
         let is_taken = is_open(route)
             && !route.gathering
             && !out.is_full()
+            && out.full.among(route.subscribers.iter().copied()).next().is_none()
             && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
         if !is_taken {
             return false;

@@ -94,13 +94,21 @@ impl Forwarder {
         if reliable.is_some() && route.gathering {
             return Err(Refusal::Handover);
         }
-        let has_room = match origin {
-            Some(_) => reliable.is_none() || !out.is_full(),
-            // Nobody can be held back for what this node publishes itself.
-            None => publish.qos == 0 || !out.is_half_full(),
-        };
-        if !has_room {
+        let waits = reliable.is_some() || origin.is_none() && publish.qos > 0;
+        if waits && out.is_full() {
             return Err(Refusal::QueuesFull);
+        }
+        if waits && !out.full.is_empty() {
+            let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
+            let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session)).copied();
+            let chosen = route.groups.iter().filter_map(|group| sharing.look_up(&group, publish, out));
+            let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
+            if !full.is_empty() {
+                origin.inspect(|origin| {
+                    full.iter().for_each(|&session| out.note_refused(session, origin.link))
+                });
+                return Err(Refusal::QueuesFull);
+            }
         }
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {

@@ -94,6 +94,8 @@ impl Engine {
             let overflowed = std::mem::take(&mut self.out.loose.overflowed);
             let holds = std::mem::take(&mut self.out.loose.holds);
             let orphans = std::mem::take(&mut self.out.loose.orphans);
+            let full = std::mem::take(&mut self.out.loose.full);
+            full.into_iter().for_each(|(session, is_full)| self.tell_full(session, is_full));
             for key in overflowed {
                 self.end_overflowed(now, key);
             }

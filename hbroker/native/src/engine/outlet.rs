@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::engine::copies::Copies;
 use crate::engine::counters::{Counters, Drop};
 use crate::engine::distribution::Origin;
+use crate::engine::full::FullSessions;
 use crate::engine::handover::Exporting;
 use crate::engine::holds::{Hold, Holds};
 use crate::engine::ledger::Span;
@@ -45,6 +46,10 @@ pub enum Handoff {
     Pressure { worker: u8, is_high: bool, is_full: bool },
     /// A session that is mine holds a link that is yours, or lets go of it.
     Hold(Hold),
+    /// A session that is mine is full, or is so no more.
+    Full { session: SessionKey, is_full: bool },
+    /// A message that came over a link of mine was refused, for a session that is yours is full.
+    Refused { session: SessionKey, link: LinkId },
     /// A link is gone that sessions of yours may hold.
     LinkGone { link: LinkId },
     /// All that this worker had for you before its barrier of this number has come.
@@ -110,6 +115,7 @@ pub struct Outlet {
     pub loose: Loose,
     pub exports: Vec<Exporting>,
     pub holds: Holds,
+    pub full: FullSessions,
     /// Another worker takes nothing more over for its sessions.
     pub others_are_full: bool,
     pub counters: Counters,
@@ -123,11 +129,6 @@ impl Outlet {
     /// Whether too much waits for sessions that count as connected: then nothing more is taken over at `QoS` 1 and 2 (§7.7).
     pub fn is_full(&self) -> bool {
         self.others_are_full || self.sessions.is_full()
-    }
-
-    /// Whether half as much waits for them as may.
-    pub fn is_half_full(&self) -> bool {
-        self.others_are_full || self.sessions.is_half_full()
     }
 
     /// Lets a PUBACK go, if its link is still there.

@@ -36,6 +36,8 @@ pub struct Loose {
     pub orphans: Vec<Parcel>,
     /// Publishers to be held back, or let go.
     pub holds: Vec<Hold>,
+    /// Sessions that are full from now on, or no more: the other workers are to know.
+    pub full: Vec<(SessionKey, bool)>,
 }
 
 /// A session that ended.
@@ -53,6 +55,7 @@ impl Loose {
             && self.overflowed.is_empty()
             && self.orphans.is_empty()
             && self.holds.is_empty()
+            && self.full.is_empty()
     }
 }
 
@@ -119,6 +122,7 @@ impl Outlet {
         if !is_watched {
             self.sessions.watch(now, key);
         }
+        self.weigh_if_changed(key);
         is_held
     }
 
@@ -144,6 +148,7 @@ impl Outlet {
         if !is_watched {
             sessions.watch(now, target.session);
         }
+        self.weigh_if_changed(target.session);
         Some(is_held)
     }
 
@@ -161,7 +166,8 @@ impl Outlet {
         let goes_at_once = session.queue.is_empty()
             && session.has_credit(bytes)
             && link.is_none_or(|link| link.has_room(bytes));
-        goes_at_once || !session.queue.is_fuller_than(RETAINED_SHARE) && !self.sessions.is_half_full()
+        goes_at_once
+            || !session.queue.is_fuller_than(RETAINED_SHARE) && !self.sessions.is_fuller_than(2, session)
     }
 
     /// A session's replays go on when its link has been looked at, or there is another one.
@@ -189,6 +195,7 @@ impl Outlet {
             let after = session.waiting();
             self.sessions.recount(before, after);
         }
+        self.weigh_if_changed(key);
         self.pump(now, key);
     }
 
@@ -210,6 +217,7 @@ impl Outlet {
             self.sessions.recount(before, after);
         }
         self.pump(now, key);
+        self.weigh(key);
         self.sessions.watch(now, key);
         self.tell_standing(key);
     }
@@ -221,6 +229,7 @@ impl Outlet {
             session.park(unsent as u64, host, &mut self.loose.tickets);
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
+            self.weigh(key);
             self.let_go(key);
         }
     }
@@ -228,6 +237,7 @@ impl Outlet {
     /// Ends a session: what is left of it beside its messages.
     pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
         let mut session = self.sessions.remove(key)?;
+        self.weigh(key);
         self.let_go(key);
         self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
         for export in session.exports() {
@@ -304,12 +314,13 @@ impl Outlet {
             if session.look(now) {
                 session.stall(&mut self.loose.tickets);
             }
-            if session.is_idle() {
-                session.rest();
-            }
             let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
+            self.weigh(key);
+            if let Some(session) = self.sessions.get_mut(key).filter(|_| is_idle) {
+                session.rest();
+            }
             self.let_go_unless_crowded(key);
             if !is_idle && is_connected {
                 self.sessions.watch(now, key);
@@ -395,14 +406,18 @@ impl Outlet {
     /// counts on: that one is held back instead (§7.8).
     fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
         let Self { sessions, counters, loose, .. } = self;
-        let is_half_full = sessions.is_half_full();
         let Some(current) = sessions.get(key).map(Session::waiting) else {
             return;
         };
         let most = sessions.most_bytes(before, current);
+        let has_more_than =
+            |parts| sessions.get(key).is_some_and(|session| sessions.is_fuller_than(parts, session));
+        let (has_all, has_half) = (has_more_than(1), has_more_than(2));
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
+        // What it has already stays, as in `most_bytes`.
+        let most = if has_all && before.is_ready && current.is_ready { most.min(before.bytes) } else { most };
         let limit = session.queue.limit(beyond, most);
         if session.queue.is_over(limit) {
             for dead in session.queue.take_dead(now) {
@@ -414,7 +429,7 @@ impl Outlet {
                 // A retained message has no publisher that could be held back.
                 let is_retained = matches!(newest.meant_for, Some(MeantFor::Listener(_)));
                 let excess = match session.keeps(newest) && !Defect::DropsWhatWaits.is_present() {
-                    true if is_retained && is_half_full => session.queue.pop_newest().map(Excess::Dropped),
+                    true if is_retained && has_half => session.queue.pop_newest().map(Excess::Dropped),
                     true => break,
                     false => session.queue.next_excess(limit),
                 };
@@ -450,7 +465,8 @@ impl Outlet {
         };
         if let Some(newest) = session.queue.newest()
             && let Some(source) = newest.source
-            && session.is_crowded_for(newest)
+            && session.keeps(newest)
+            && (session.queue.is_half_full() || self.sessions.is_fuller_than(2, session))
             && !Defect::DropsWhatWaits.is_present()
         {
             self.loose.holds.extend(self.holds.add(key, source));
@@ -459,7 +475,10 @@ impl Outlet {
 
     /// Lets the publishers go that a session holds, unless it is still crowded.
     fn let_go_unless_crowded(&mut self, key: SessionKey) {
-        let is_crowded = |session: &Session| session.is_ready() && session.queue.is_quarter_full();
+        let is_crowded = |session: &Session| {
+            session.is_ready()
+                && (session.queue.is_quarter_full() || self.sessions.is_fuller_than(4, session))
+        };
         if !self.holds.is_empty() && !self.sessions.get(key).is_some_and(is_crowded) {
             self.let_go(key);
         }

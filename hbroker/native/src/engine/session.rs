@@ -21,6 +21,7 @@ use crate::engine::progress::{FRONT, Fronts};
 use crate::engine::session_queue::{Bounds, SessionQueue};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
+use crate::shares::Held;
 use crate::tables::groups::Fitness;
 use crate::tables::match_set::Overflow;
 use crate::wire::GoneRecord as Gone;
@@ -28,6 +29,10 @@ use crate::wire::GoneRecord as Gone;
 /// What the owner gives to a link at most, whatever credit the subscriber grants (§9).
 const MOST_MESSAGES: u32 = 65_536;
 const MOST_BYTES: u64 = 64 << 20;
+/// What is in flight to a session all the same that has half of its share (§9).
+const LEAST_BYTES: usize = 64 << 10;
+/// So much more or less than what counted last is counted at once.
+const STEP: usize = 16 << 10;
 
 /// What waits for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,8 @@ pub struct Session {
     pub is_bounded: bool,
     pub queue: SessionQueue,
     pub accounts: Accounts,
+    /// It has more than half of its share: little is in flight to it, and the rest waits.
+    pub is_capped: bool,
     key: SessionKey,
     /// As [`Self::host`].
     host: Option<Prefix>,
@@ -80,6 +87,8 @@ struct Notes {
     fronts: Option<Fronts>,
     /// One for each subtree that is about to move.
     copied: Vec<Copied>,
+    /// What of [`Session::shared_bytes`] counted last: its part of what its host has (§7.8).
+    counted: Held<Prefix>,
 }
 
 /// What a session had of a subtree that moves.
@@ -116,6 +125,7 @@ impl Session {
             told: None,
             queue: SessionQueue::new(bounds),
             accounts: Accounts::default(),
+            is_capped: false,
             key,
             host: None,
             is_stalled: false,
@@ -304,7 +314,7 @@ impl Session {
 
     /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
     pub fn rest(&mut self) {
-        self.notes.take_if(|notes| notes.copied.is_empty());
+        self.notes.take_if(|notes| notes.copied.is_empty() && notes.counted.bytes() == 0);
         self.forget_fronts();
         self.in_flight.rest();
         self.queue.rest();
@@ -322,7 +332,7 @@ impl Session {
     pub fn fitness(&self) -> Fitness {
         match self.link {
             None => Fitness::Away,
-            Some(_) if !self.is_stalled && self.queue.is_empty() && self.credit.has_room(0) => Fitness::Ready,
+            Some(_) if !self.is_stalled && self.queue.is_empty() && self.has_credit(0) => Fitness::Ready,
             Some(_) => Fitness::Connected,
         }
     }
@@ -347,11 +357,6 @@ impl Session {
         self.is_ready() && !self.is_bounded && parcel.overflow == Overflow::DropOldest
     }
 
-    /// Whether whoever publishes a message like this to it is held back (§7.7).
-    pub fn is_crowded_for(&self, parcel: &Parcel) -> bool {
-        self.queue.is_half_full() && self.keeps(parcel)
-    }
-
     /// How much its queue may have beyond its bounds: what it was given while it counted as connected it keeps, unless its client asked
     /// for less.
     pub fn beyond(&self) -> Bounds {
@@ -368,14 +373,15 @@ impl Session {
         self.in_flight.len() == 0 && self.queue.is_empty()
     }
 
-    /// Whether the subscriber takes another message of so many bytes now.
+    /// Whether the subscriber takes another message of so many bytes now, and its share has room for it.
     pub fn has_credit(&self, bytes: usize) -> bool {
-        self.credit.has_room(bytes)
+        let open = self.credit.open_bytes();
+        self.credit.has_room(bytes) && (!self.is_capped || open == 0 || open + bytes <= LEAST_BYTES)
     }
 
-    /// Whether it takes so many messages, of so many bytes in all.
+    /// Whether it takes so many messages, of so many bytes in all, as [`Self::has_credit`] says.
     pub fn has_credit_for(&self, messages: u32, bytes: usize) -> bool {
-        self.credit.has_room_for(messages, bytes)
+        self.credit.has_room_for(messages, bytes) && !self.is_capped
     }
 
     /// How many of those meant are in flight without a ticket: nobody waits for a PUBACK of theirs.
@@ -385,6 +391,31 @@ impl Session {
             .iter()
             .filter(|(flying, _)| flying.parcel.ticket.is_none() && is_meant(&flying.parcel));
         loose.map(|(_, open)| open.len() as usize).sum()
+    }
+
+    /// What counts for its share: bytes in flight, and those that wait while it counts as connected.
+    pub fn shared_bytes(&self) -> usize {
+        if self.is_ready() { self.held_bytes() } else { self.credit.open_bytes() }
+    }
+
+    /// What of that counted last.
+    pub fn counted_bytes(&self) -> usize {
+        self.notes.as_ref().map_or(0, |notes| notes.counted.bytes())
+    }
+
+    /// The host that it counted for.
+    pub fn counted_for(&self) -> Option<Prefix> {
+        self.notes.as_ref().and_then(|notes| notes.counted.holder()).or(self.host)
+    }
+
+    /// Where what counts of it is kept.
+    pub fn counted_mut(&mut self) -> &mut Held<Prefix> {
+        &mut self.notes.get_or_insert_default().counted
+    }
+
+    /// Whether that is a step more or less than what counted.
+    pub fn is_miscounted(&self) -> bool {
+        self.shared_bytes().abs_diff(self.counted_bytes()) >= STEP
     }
 
     /// Bytes that wait or are in flight.

@@ -30,6 +30,8 @@ pub struct Sessions {
     /// What waits in the queues of those that count as connected, and how much may.
     ready_bytes: usize,
     most_bytes: usize,
+    /// What waits for these, and what is in flight to all. Each session is a place of its client's host.
+    connected: Shares<Prefix>,
     /// What waits in those of the others. Each queue is a place of its client's host.
     others: Shares<Prefix>,
     /// What was counted for sessions that are gone.
@@ -48,6 +50,7 @@ impl Sessions {
             next_look: Micros::MAX,
             ready_bytes: 0,
             most_bytes: memory / 2,
+            connected: Shares::new(memory / 2, hasher),
             others: Shares::new(memory - memory / 2, hasher),
             ended: Accounts::default(),
         }
@@ -67,6 +70,7 @@ impl Sessions {
         self.get(key)?;
         let session = self.sessions.remove(key.slot());
         self.by_id.remove(&session.id);
+        self.connected.remove(session.counted_for(), session.counted_bytes());
         self.discount(session.waiting());
         Some(session)
     }
@@ -123,6 +127,26 @@ impl Sessions {
         }
     }
 
+    /// Counts for its host what is held for a session.
+    pub fn count(&mut self, key: SessionKey) {
+        let session = self.sessions.get_mut(key.slot()).filter(|session| session.key() == key);
+        if let Some(session) = session
+            && let Some(host) = session.host()
+        {
+            let bytes = session.shared_bytes();
+            if bytes != session.counted_bytes() {
+                self.connected.set(session.counted_mut(), host, bytes);
+            }
+        }
+    }
+
+    /// Whether more is held for a session than this part of what it may have of what its host may have.
+    pub fn is_fuller_than(&self, parts: usize, session: &Session) -> bool {
+        let (counted, own) = (session.counted_bytes(), session.shared_bytes());
+        let host = session.counted_for();
+        host.is_some_and(|host| self.connected.is_fuller_than(parts, host, counted, own))
+    }
+
     /// How many bytes a queue may have, in which `before` waited and now `now`, by what all of its kind may hold together. What it has
     /// already stays, whatever others have.
     pub fn most_bytes(&self, before: Waiting, now: Waiting) -> usize {
@@ -137,11 +161,6 @@ impl Sessions {
     /// More waits for those that count as connected than may: nothing more is taken over for them.
     pub fn is_full(&self) -> bool {
         self.ready_bytes > self.most_bytes
-    }
-
-    /// Half as much waits for them as may.
-    pub fn is_half_full(&self) -> bool {
-        2 * self.ready_bytes > self.most_bytes
     }
 
     pub fn by_id(&self, id: u64) -> Option<SessionKey> {

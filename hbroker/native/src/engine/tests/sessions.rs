@@ -2,6 +2,7 @@
 
 mod absence;
 mod bounds;
+mod connected;
 mod groups;
 mod lives;
 mod memory;
