@@ -104,9 +104,9 @@ impl Forwarder {
             let chosen = route.groups.iter().filter_map(|group| sharing.look_up(&group, publish, out));
             let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
             if !full.is_empty() {
-                origin.inspect(|origin| {
-                    full.iter().for_each(|&session| out.note_refused(session, origin.link))
-                });
+                if let Some(Origin { link, .. }) = origin {
+                    full.into_iter().for_each(|session| out.note_refused(session, link));
+                }
                 return Err(Refusal::QueuesFull);
             }
         }
