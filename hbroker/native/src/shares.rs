@@ -118,7 +118,8 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         self.used
     }
 
-    fn held(&self, holder: K) -> usize {
+    /// What a holder has.
+    pub fn held(&self, holder: K) -> usize {
         self.held.get(&holder).copied().unwrap_or(0)
     }
 }
@@ -232,6 +233,51 @@ mod tests {
             assert!(shares.held(1) <= TOTAL - shares.used(), "{count}: it has more than is free");
             assert!(shares.most_in_place(Some(1), 0) >= equal / 3 - 64, "{count}: another of its places");
             assert!(shares.most_in_place(Some(2), 0) >= TOTAL / 6, "{count}: another holder");
+        }
+    }
+
+    #[test]
+    fn a_place_is_fuller_than_a_part_where_so_often_as_much_is_more_than_it_may_have() {
+        let mut shares = shares();
+        let (third, half) = (TOTAL / 3, TOTAL / 6);
+        assert!(!shares.is_fuller_than(1, 1, 0, third) && shares.is_fuller_than(1, 1, 0, third + 1));
+        assert!(!shares.is_fuller_than(2, 1, 0, half) && shares.is_fuller_than(2, 1, 0, half + 1));
+        shares.add(Some(1), third);
+        assert!(!shares.is_fuller_than(1, 1, third, third) && shares.is_fuller_than(1, 1, third, third + 1));
+        assert!(!shares.is_fuller_than(1, 1, 0, third / 3) && shares.is_fuller_than(1, 1, 0, third / 3 + 1));
+        assert!(!shares.is_fuller_than(1, 2, 0, 2 * half * 2 / 3) && shares.is_fuller_than(1, 2, 0, third));
+        shares.add(Some(1), TOTAL / 2);
+        assert!(
+            !shares.is_fuller_than(4, 1, 0, 0) && shares.is_fuller_than(1, 1, 0, 1),
+            "it has all that it may"
+        );
+    }
+
+    #[test]
+    fn a_place_is_fuller_than_a_part_as_the_plain_formula_says() {
+        for seed in 0..100 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut shares = shares();
+            let mut places =
+                [(0, 0); 8].map(|_| (random.random_range(0..3), random.random_range(0..TOTAL / 7)));
+            places.iter().for_each(|&(holder, counted)| shares.add(Some(holder), counted));
+            for (holder, counted) in &mut places {
+                let used_by = |is_meant: &dyn Fn(u32) -> bool| -> usize {
+                    let bytes =
+                        shares.held.iter().filter(|(holder, _)| is_meant(**holder)).map(|(_, held)| held);
+                    bytes.sum()
+                };
+                let others = used_by(&|other| other != *holder);
+                let own_others = used_by(&|other| other == *holder) - *counted;
+                // As much as is free without it, less what the holder has elsewhere: a third of that is as much as is left beside it.
+                let most = TOTAL.saturating_sub(others + 2 * own_others) / 3;
+                for parts in [1, 2, 4] {
+                    for own in [0, most / parts, most / parts + 1, *counted, random.random_range(0..TOTAL)] {
+                        let is_fuller = shares.is_fuller_than(parts, *holder, *counted, own);
+                        assert_eq!(is_fuller, parts * own > most, "seed {seed}: {own} of {most}");
+                    }
+                }
+            }
         }
     }
 

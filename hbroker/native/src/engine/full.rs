@@ -19,7 +19,7 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::{Overflow, Subscriber};
 
 /// The sessions of all workers that are full.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct FullSessions {
     sessions: FxHashSet<SessionKey>,
 }
@@ -36,6 +36,11 @@ impl FullSessions {
 
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
     }
 
     pub fn has(&self, session: SessionKey) -> bool {

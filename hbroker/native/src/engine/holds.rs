@@ -1,8 +1,8 @@
 //! Which publishers wait for which sessions (§7.7).
 //!
-//! A session that answers, but whose queue is half full, is *crowded*: whoever publishes to it is held back until no more than a
-//! quarter is left, or until nobody waits for the session any more, because it stalled, is away or has ended. A publisher is
-//! held by its link, and as often as there are such sessions; it may send again when none of them holds it.
+//! A session that answers, but whose queue is half full, or which has more than half of its share (`full`), is *crowded*: whoever publishes to
+//! it is held back until no more than a quarter is left, or until nobody waits for the session any more, because it stalled, is away or has
+//! ended. A publisher is held by its link, and as often as there are such sessions; it may send again when none of them holds it.
 //!
 //! Who publishes for many (`for_many`: a gateway's shared member) is not told to stop, for that would hold up all of its clients. Instead the home
 //! of its link refuses what is for a session that holds it, and takes all else. So a link is in one of three states:

@@ -204,6 +204,12 @@ impl Sessions {
         self.others.used()
     }
 
+    /// What counts for those that count as connected, and what is in flight.
+    #[cfg(test)]
+    pub fn connected(&self) -> &Shares<Prefix> {
+        &self.connected
+    }
+
     fn discount(&mut self, before: Waiting) {
         match before.is_ready {
             true => self.ready_bytes -= before.bytes,

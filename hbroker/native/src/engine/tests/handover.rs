@@ -57,7 +57,7 @@ fn unanswered_within<'a>(network: &mut Network, node: usize, region: impl Into<R
 }
 
 /// And at the new one. How many records found no session or no room.
-fn import(network: &mut Network, node: usize, queued: &Records, seen: &Records) -> usize {
+pub fn import(network: &mut Network, node: usize, queued: &Records, seen: &Records) -> usize {
     let mut held = Held::default();
     queued.iter().for_each(|transfer| assert_eq!(held.take(transfer, usize::MAX), (0, 0)));
     held.seen.clone_from(seen);

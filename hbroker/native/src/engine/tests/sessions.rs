@@ -12,8 +12,12 @@ mod restarts;
 use std::collections::HashMap;
 
 use super::network::{MILLISECOND, Network, message};
+use crate::Micros;
+use crate::engine::Engine;
+use crate::engine::outlet::Outlet;
 use crate::engine::session::{Session, Status};
 use crate::engine::session_queue::Bounds;
+use crate::engine::sessions::LOOK;
 use crate::link_id::LinkId;
 use crate::prefix::Prefix;
 use crate::tables::match_set::Subscriber;
@@ -105,7 +109,38 @@ pub fn check(network: &Network, node: usize) {
         assert!(away <= engine.config.queue_memory / engine.workers as usize / 2 + 1);
         let (accounts, queued) = engine.balance();
         assert_eq!(accounts.open(), queued, "{accounts:?}");
+        check_shares(engine, network.now);
     }
+    let engines = &network.hosts[node].engines;
+    if engines.iter().all(|engine| engine.out.handoffs.is_empty()) {
+        let full = &engines[0].out.full;
+        assert!(engines.iter().all(|engine| engine.out.full == *full), "every worker knows who is full");
+    }
+}
+
+/// What is held for connected sessions counts for their hosts, exactly where nobody is about to look; and so who is full is weighed again.
+fn check_shares(engine: &Engine, now: Micros) {
+    let Outlet { sessions, full, .. } = &engine.out;
+    let (mut sum, mut hosts) = (0, HashMap::<Prefix, usize>::new());
+    for session in sessions.iter() {
+        let (counted, held) = (session.counted_bytes(), session.shared_bytes());
+        if session.is_watched {
+            assert!(sessions.next_look() <= now + LOOK);
+        } else {
+            assert_eq!((counted, session.is_capped), (held, false), "nobody looks at it");
+        }
+        sum += counted;
+        if counted > 0 {
+            *hosts.entry(session.counted_for().expect("it has had a link")).or_default() += counted;
+        }
+    }
+    let shares = sessions.connected();
+    assert_eq!(shares.used(), sum);
+    assert!(hosts.iter().all(|(&host, &held)| shares.held(host) == held), "{hosts:?}");
+    let is_its = |session: &&Session| full.has(session.key());
+    let own: Vec<&Session> = sessions.iter().filter(is_its).collect();
+    assert!(own.iter().all(|session| session.is_watched && session.is_capped && session.link.is_some()));
+    assert!(engine.workers > 1 || full.len() == own.len(), "who is gone is not full");
 }
 
 /// Every link that a client opened counts for its host, and so does every session that is away.
