@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from hbroker.config import NodeSettings
-from hbroker.protocol.outcome import Resolved, Subscribed
+from hbroker.protocol.results import Resolved, Subscribed
 from sim.network.hosts import ClientHost, NodeHost
 from sim.network.world import Datagram, World
 

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
         SessionTakenOver,
         Unreachable,
     )
-    from hbroker.protocol.lookup import Hop, Resolution
     from hbroker.protocol.packets import Reason
-    from hbroker.runtime.client import Client, Connecting, connect
-    from hbroker.runtime.fleet import Fleet, Member, fleet
-    from hbroker.runtime.identity import Will
-    from hbroker.runtime.publication import Receipt
-    from hbroker.runtime.subscription import Subscription
+    from hbroker.protocol.resolution.lookup import Hop, Resolution
+    from hbroker.runtime.client.client import Client, Connecting, connect
+    from hbroker.runtime.client.client_pool import Fleet, Member, fleet
+    from hbroker.runtime.client.identity import Will
+    from hbroker.runtime.client.publication import Receipt
+    from hbroker.runtime.client.subscription import Subscription
 
 __all__ = [
     "Backpressure",
@@ -67,20 +67,20 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "Client": "hbroker.runtime.client",
-    "Connecting": "hbroker.runtime.client",
-    "Fleet": "hbroker.runtime.fleet",
-    "Hop": "hbroker.protocol.lookup",
-    "Member": "hbroker.runtime.fleet",
+    "Client": "hbroker.runtime.client.client",
+    "Connecting": "hbroker.runtime.client.client",
+    "Fleet": "hbroker.runtime.client.client_pool",
+    "Hop": "hbroker.protocol.resolution.lookup",
+    "Member": "hbroker.runtime.client.client_pool",
     "Message": "hbroker._native",
     "Reason": "hbroker.protocol.packets",
-    "Receipt": "hbroker.runtime.publication",
-    "Resolution": "hbroker.protocol.lookup",
-    "Subscription": "hbroker.runtime.subscription",
-    "Will": "hbroker.runtime.identity",
-    "connect": "hbroker.runtime.client",
+    "Receipt": "hbroker.runtime.client.publication",
+    "Resolution": "hbroker.protocol.resolution.lookup",
+    "Subscription": "hbroker.runtime.client.subscription",
+    "Will": "hbroker.runtime.client.identity",
+    "connect": "hbroker.runtime.client.client",
     "filter_is_valid": "hbroker._native",
-    "fleet": "hbroker.runtime.fleet",
+    "fleet": "hbroker.runtime.client.client_pool",
     "topic_is_valid": "hbroker._native",
     "topic_matches": "hbroker._native",
 }

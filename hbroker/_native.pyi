@@ -954,7 +954,7 @@ class Gateway(Hive):
     def poll_mqtt(self, limit: int = 1024) -> list[_MqttEvent]:
         """What clients ask. `fileno` is readable, and `wait` returns, as long as there is something."""
     def accept(self, connection: int, accept: Any) -> None:
-        """CONNACK with success: `accept` has the attributes of `hbroker.gateway.border.Accept`. Its session is one without a connection."""
+        """CONNACK with success: `accept` has the attributes of `hbroker.gateway.native_api.Accept`. Its session is one without a connection."""
     def refuse(
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:

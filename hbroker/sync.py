@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from hbroker.errors import Backpressure, InvalidTopic
 from hbroker.properties import Properties
-from hbroker.protocol.outcome import (
+from hbroker.protocol.results import (
     Outcome,
     Published,
     Resolved,
@@ -31,11 +31,11 @@ from hbroker.protocol.outcome import (
     SubscriptionFailed,
     WillRefused,
 )
-from hbroker.runtime import failure
 from hbroker.runtime.address import Place, listen_for, place_of, resolve
-from hbroker.runtime.batch import Batch, Messages, parts
-from hbroker.runtime.delivery import Delivery, options_of
-from hbroker.runtime.hub import (
+from hbroker.runtime.client import failure
+from hbroker.runtime.client.batch import Batch, Messages, parts
+from hbroker.runtime.client.delivery import Delivery, options_of
+from hbroker.runtime.client.hub import (
     CLOSE_TIMEOUT,
     LEAVE_TIMEOUT,
     Callback,
@@ -43,15 +43,15 @@ from hbroker.runtime.hub import (
     microseconds,
     new_endpoint,
 )
-from hbroker.runtime.identity import Identity, Profile
-from hbroker.runtime.publication import Receipt
+from hbroker.runtime.client.identity import Identity, Profile
+from hbroker.runtime.client.publication import Receipt
 from hbroker.runtime.turns import HOLD_S, Turns, clock
 
 if TYPE_CHECKING:
     from hbroker._native import Message
-    from hbroker.protocol.lookup import Resolution
     from hbroker.protocol.packets import Address
-    from hbroker.protocol.subscription import Options
+    from hbroker.protocol.resolution.lookup import Resolution
+    from hbroker.protocol.subscriptions.client.subscription import Options
 
 __all__ = ["Client", "Subscription", "connect"]
 

@@ -37,40 +37,42 @@ class Chapter(NamedTuple):
 
 
 CHAPTERS: Final = {
-    "hbroker.protocol.uplink_states.UPLINK": Chapter(
+    "hbroker.protocol.hierarchy.child.uplink_states.UPLINK": Chapter(
         "A node's claim to a subtree",
         "As a child, for each subtree: [§5.1](protocol.md#51-join), [§5.6](protocol.md#56-leases).",
     ),
-    "hbroker.protocol.delegation.DELEGATION": Chapter(
+    "hbroker.protocol.hierarchy.parent.delegation.DELEGATION": Chapter(
         "A delegation",
         "As a parent, for each subtree: [§5.1](protocol.md#51-join), [§5.4](protocol.md#54-handover).",
     ),
-    "hbroker.protocol.handover.GIVING": Chapter(
+    "hbroker.protocol.handover.handover.GIVING": Chapter(
         "Handover, the old owner's end", "[§5.4](protocol.md#54-handover)."
     ),
-    "hbroker.protocol.handover.TAKING": Chapter(
+    "hbroker.protocol.handover.handover.TAKING": Chapter(
         "Handover, the new owner's end", "[§5.4](protocol.md#54-handover)."
     ),
-    "hbroker.protocol.lookup.TRANSITIONS": Chapter(
+    "hbroker.protocol.resolution.lookup.TRANSITIONS": Chapter(
         "A look-up", "A client's way to the owner of a topic: [§5.2](protocol.md#52-resolve)."
     ),
-    "hbroker.protocol.subscription.TRANSITIONS": Chapter(
+    "hbroker.protocol.subscriptions.client.subscription.TRANSITIONS": Chapter(
         "A subscription", "At the client, as a whole: [§6](protocol.md#6-subscriptions)."
     ),
-    "hbroker.protocol.site.TRANSITIONS": Chapter(
+    "hbroker.protocol.subscriptions.client.owner.TRANSITIONS": Chapter(
         "A subscription at one node", "At the client, for each node: [§6](protocol.md#6-subscriptions)."
     ),
-    "hbroker.protocol.testator.TRANSITIONS": Chapter(
+    "hbroker.protocol.sessions.client_will.TRANSITIONS": Chapter(
         "A will, at its client", "[§6.6](protocol.md#66-wills)."
     ),
-    "hbroker.protocol.sessions.TRANSITIONS": Chapter(
+    "hbroker.protocol.sessions.sessions.TRANSITIONS": Chapter(
         "A session, at an owner", "[§6.4](protocol.md#64-sessions)."
     ),
-    "hbroker.protocol.wills.TRANSITIONS": Chapter("A will, at its owner", "[§6.6](protocol.md#66-wills)."),
-    "hbroker.gateway.connections.TRANSITIONS": Chapter(
+    "hbroker.protocol.sessions.wills.TRANSITIONS": Chapter(
+        "A will, at its owner", "[§6.6](protocol.md#66-wills)."
+    ),
+    "hbroker.gateway.connect.connection.TRANSITIONS": Chapter(
         "An MQTT client's connection", "At its gateway: [Gateway](gateway.md#connecting)."
     ),
-    "hbroker.runtime.supervision.TRANSITIONS": Chapter(
+    "hbroker.runtime.launcher.supervisor.TRANSITIONS": Chapter(
         "A process under the launcher", "`hbroker up`; nothing of this is on the wire."
     ),
 }
@@ -113,7 +115,7 @@ def states_page() -> str:
 
 def modules() -> Iterator[ModuleType]:
     for package in (hbroker.protocol, hbroker.gateway, hbroker.runtime):
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             yield importlib.import_module(found.name)
 
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
-from hbroker.protocol.notices import Joined
-from hbroker.protocol.outcome import Published, Subscribed, Unsubscribed
+from hbroker.protocol.events import Joined
 from hbroker.protocol.packets import reason_name
+from hbroker.protocol.results import Published, Subscribed, Unsubscribed
 from hbroker.sim.network import ClientHost, Datagram, NodeHost, World
 from scripts.sequence import Arrow, Note, draw
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from hbroker.bench.launching import NoAnswer, announcement, ended, launch, on_cpus
 from hbroker.bench.process import descendants
 from hbroker.config import parse_address
-from hbroker.runtime import state
+from hbroker.runtime.launcher import run_directory
 
 if TYPE_CHECKING:
     from hbroker.bench.plan import Address, Transport
@@ -128,7 +128,7 @@ def announced(process: subprocess.Popen[bytes]) -> Address:
     return found[1], int(found[2])
 
 
-def pids_at(address: Address, networks: Sequence[state.NetworkRun]) -> tuple[int, ...]:
+def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> tuple[int, ...]:
     """The processes of the network of this host that has a node or a gateway at this port; (): none has."""
     for network in networks if _is_here(address[0]) else ():
         nodes = [parse_address(node.address) for node in network.nodes]
@@ -160,7 +160,9 @@ def _fresh_directory() -> Iterator[Path]:
 
 
 def _nodes(directory: Path) -> dict[str, int]:
-    found = [run for network in state.running(directory / _STATE) if (run := network.read()) is not None]
+    found = [
+        run for network in run_directory.running(directory / _STATE) if (run := network.read()) is not None
+    ]
     return {node.name: node.pid for run in found for node in run.nodes if node.pid is not None}
 
 

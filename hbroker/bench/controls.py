@@ -15,19 +15,19 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hbroker.bench.launching import NoAnswer
-from hbroker.protocol.agenda import Agenda
-from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import ClientCore, Event
-from hbroker.protocol.outcome import Resolved, Subscribed
-from hbroker.protocol.subscription import Options
-from hbroker.runtime.identity import Identity, random_id
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.results import Resolved, Subscribed
+from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.runtime.client.identity import Identity, random_id
 from hbroker.runtime.turns import EVENTS, clock
 
 if TYPE_CHECKING:
     from hbroker._native import LoadHive, LoadMember
     from hbroker.bench.plan import Address
-    from hbroker.protocol.lookup import Resolution
+    from hbroker.protocol.resolution.lookup import Resolution
 
 __all__ = ["Controls"]
 

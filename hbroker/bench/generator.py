@@ -19,8 +19,8 @@ from hbroker.bench.controls import Controls
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.process import sharpen_sleep
 from hbroker.runtime.address import listen_for
-from hbroker.runtime.hub import config_of
-from hbroker.runtime.identity import Identity
+from hbroker.runtime.client.hub import config_of
+from hbroker.runtime.client.identity import Identity
 
 if TYPE_CHECKING:
     from hbroker._native import LoadHive, LoadReport

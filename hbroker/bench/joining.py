@@ -24,7 +24,7 @@ from hbroker.config import NodeSettings
 from hbroker.protocol.node import Node
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.driver import Driver
-from hbroker.runtime.node import core_config
+from hbroker.runtime.node.process import core_config
 from hbroker.runtime.turns import clock
 
 if TYPE_CHECKING:

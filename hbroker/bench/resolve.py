@@ -21,8 +21,8 @@ from hbroker.bench.marks import Mark
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
 from hbroker.runtime.address import listen_for
-from hbroker.runtime.hub import config_of
-from hbroker.runtime.identity import Identity
+from hbroker.runtime.client.hub import config_of
+from hbroker.runtime.client.identity import Identity
 
 if TYPE_CHECKING:
     from hbroker._native import LoadMember

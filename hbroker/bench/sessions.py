@@ -18,7 +18,7 @@ from hbroker._native import LoadGenerator
 from hbroker._proto import packet_pb2 as pb
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.marks import Mark
-from hbroker.runtime.fleet import Fleet, fleet
+from hbroker.runtime.client.client_pool import Fleet, fleet
 
 if TYPE_CHECKING:
     from hbroker.bench.brokers import Broker

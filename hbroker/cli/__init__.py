@@ -12,27 +12,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from hbroker.cli import (
-    analyze,
-    apply,
-    bench,
-    capture,
-    check,
-    clients,
-    down,
-    gateway,
-    kick,
-    leave,
-    move,
-    node,
-    passwd,
-    resolve,
-    sim,
-    status,
-    tree,
-    up,
-)
+from hbroker.cli import capture, check, sim
+from hbroker.cli.analysis import analyze
+from hbroker.cli.bench import bench
 from hbroker.cli.exits import FAILED, INTERRUPTED, UNREACHABLE, USAGE
+from hbroker.cli.gateways import clients, gateway, kick, passwd
+from hbroker.cli.network import apply, down, leave, move, node, resolve, status, tree, up
 from hbroker.cli.output import discard_output
 from hbroker.errors import ConfigError, ConfigErrors, HBrokerError, Unreachable
 

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 def _check(file: str) -> dict[str, Any]:
     from hbroker import topology
     from hbroker.errors import ConfigErrors
-    from hbroker.runtime.gateway_files import require_files
+    from hbroker.runtime.gateway.files import require_files
 
     network: Topology | None = None
     errors: list[dict[str, Any]] = []

@@ -92,7 +92,7 @@ def with_key_of_this_host(settings: Process, options: argparse.Namespace) -> Pro
     """
     from dataclasses import replace
 
-    from hbroker.runtime.network_key import key_at
+    from hbroker.runtime.launcher.network_key import key_at
 
     if settings.join_key or settings.root is None:
         return settings

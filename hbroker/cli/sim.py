@@ -13,7 +13,7 @@ from hbroker.cli.output import Style, print_json, print_table, styled
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
-    from hbroker.cli.hierarchy import Status
+    from hbroker.cli.network.hierarchy import Status
     from hbroker.sim.rooms.accounts import Summary
     from hbroker.sim.rooms.plan import Plan
     from hbroker.sim.rooms.play import Outcome, Terms
@@ -114,7 +114,7 @@ def node_statuses(root: str, timeout: float) -> list[Status]:
     import time
 
     from hbroker import sync
-    from hbroker.cli.hierarchy import STATUS_FILTER, in_order, parse_status
+    from hbroker.cli.network.hierarchy import STATUS_FILTER, in_order, parse_status
 
     deadline = time.monotonic() + timeout
     with (
@@ -196,7 +196,7 @@ def _gateways(options: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Where MQTT clients go. Raises ConfigError where nobody says."""
     from hbroker.config import parse_address
     from hbroker.errors import ConfigError
-    from hbroker.runtime.state import running
+    from hbroker.runtime.launcher.run_directory import running
 
     if options.gateway:
         return tuple(parse_address(text) for text in options.gateway)
@@ -226,7 +226,7 @@ def _code(summary: Summary) -> int:
 
 
 def _print(summary: Summary) -> None:
-    from hbroker.cli.tree import LOSSES
+    from hbroker.cli.network.tree import LOSSES
     from hbroker.sim.rooms.accounts import is_clean
     from hbroker.sim.rooms.report import nodes_table, rooms_table, verdict, words
 

@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker._native import LinkDownEvent
 from hbroker.config import GatewaySettings
-from hbroker.gateway.access import AccessLists
-from hbroker.gateway.announcing import Announcing
-from hbroker.gateway.border import (
+from hbroker.gateway.access.access_lists import AccessLists
+from hbroker.gateway.access.policy import Check, Policy, Verdict
+from hbroker.gateway.admin.events import Notice
+from hbroker.gateway.admin.requests import Orders
+from hbroker.gateway.admin.sys_topics import SysTopics
+from hbroker.gateway.connect.connect import Opening
+from hbroker.gateway.connect.connection import Connection, State
+from hbroker.gateway.connect.connection_table import Roster
+from hbroker.gateway.connect.disconnect import Closing
+from hbroker.gateway.connect.disconnect_queue import Departures
+from hbroker.gateway.context import Common
+from hbroker.gateway.native_api import (
     AuthEvent,
     Border,
     ClosedEvent,
@@ -27,30 +36,20 @@ from hbroker.gateway.border import (
     SubscribeEvent,
     UnsubscribeEvent,
 )
-from hbroker.gateway.bridge import Answer, Bridge
-from hbroker.gateway.claims import Clock
-from hbroker.gateway.closing import Closing
-from hbroker.gateway.common import Common
-from hbroker.gateway.connections import Connection, State
-from hbroker.gateway.departures import Departures
-from hbroker.gateway.gateways import Gateways
-from hbroker.gateway.keeping import Keeping
-from hbroker.gateway.members import SHARED, Members
-from hbroker.gateway.notices import Notice
-from hbroker.gateway.opening import Opening
-from hbroker.gateway.orders import Orders
 from hbroker.gateway.outbox import Outbox
-from hbroker.gateway.policy import Check, Policy, Verdict
-from hbroker.gateway.reasons import Code
-from hbroker.gateway.records import Records
-from hbroker.gateway.roster import Roster
-from hbroker.gateway.sealing import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
-from hbroker.gateway.starting import Starting
-from hbroker.gateway.sys_topics import SysTopics
-from hbroker.gateway.yielding import Yielding
-from hbroker.protocol.agenda import earliest
+from hbroker.gateway.reason_codes import Code
+from hbroker.gateway.sessions.announcements import Announcing
+from hbroker.gateway.sessions.claims import Clock
+from hbroker.gateway.sessions.gateways import Gateways
+from hbroker.gateway.sessions.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
+from hbroker.gateway.sessions.records import Records
+from hbroker.gateway.sessions.session_store import Keeping
+from hbroker.gateway.sessions.startup import Starting
+from hbroker.gateway.sessions.takeover import Yielding
+from hbroker.gateway.subscriptions.mqtt_subscriptions import Answer, Bridge
+from hbroker.gateway.subscriptions.network_clients import SHARED, Members
 from hbroker.protocol.core import Event
-from hbroker.protocol.outcome import (
+from hbroker.protocol.results import (
     Published,
     Subscribed,
     SubscriptionFailed,
@@ -59,6 +58,7 @@ from hbroker.protocol.outcome import (
     WillRefused,
     WillSet,
 )
+from hbroker.protocol.timer_queue import earliest
 from hbroker.protocol.timers import SECOND
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from random import Random
 from typing import Final, TypeAlias
 
 from hbroker._native import NativeError
-from hbroker.gateway.border import Member, WillMessage
+from hbroker.gateway.native_api import Member, WillMessage
 from hbroker.properties import mqtt_properties_of
-from hbroker.protocol.agenda import Agenda, earliest
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.timer_queue import Agenda, earliest
 from hbroker.protocol.timers import retry_after
 
 __all__ = ["Done", "Letter", "Outbox"]

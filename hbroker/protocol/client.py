@@ -20,17 +20,17 @@ from typing import Final
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.agenda import earliest
-from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.core import ClientCore, Event
-from hbroker.protocol.outcome import Outcome, Published, Resolved, ResolveFailed, TakenOver
 from hbroker.protocol.packets import Address, Reason, body_of, pack
-from hbroker.protocol.resolution import PATIENCE, Resolver
-from hbroker.protocol.subscriber import Subscriber
-from hbroker.protocol.subscription import Options, Wanted
-from hbroker.protocol.terms import SessionTerms
-from hbroker.protocol.testator import State as WillState
-from hbroker.protocol.testator import Testator, Will
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.resolver import PATIENCE, Resolver
+from hbroker.protocol.results import Outcome, Published, Resolved, ResolveFailed, TakenOver
+from hbroker.protocol.sessions.client_will import State as WillState
+from hbroker.protocol.sessions.client_will import Testator, Will
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.subscriptions.client.subscription import Options, Wanted
+from hbroker.protocol.subscriptions.client.subscriptions import Subscriber
+from hbroker.protocol.timer_queue import earliest
 
 __all__ = ["ClientControl"]
 

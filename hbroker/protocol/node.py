@@ -16,28 +16,28 @@ from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEv
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings, format_address
 from hbroker.protocol import timers
-from hbroker.protocol.admission import STATUS_ROOT
-from hbroker.protocol.answering import Answering
-from hbroker.protocol.channels import Channels
-from hbroker.protocol.claims import Claims
+from hbroker.protocol.admin.requests import Orders
 from hbroker.protocol.core import Event, NodeCore
-from hbroker.protocol.custody import Custody
-from hbroker.protocol.delegating import Delegating
-from hbroker.protocol.gathering import Gathering
-from hbroker.protocol.inquiry import Inquiry
-from hbroker.protocol.jurisdiction import Delegation, Grant, Jurisdiction
-from hbroker.protocol.means import Means
-from hbroker.protocol.notices import Ledger, Notice
-from hbroker.protocol.orders import Orders
+from hbroker.protocol.events import Ledger, Notice
+from hbroker.protocol.handover.recovery import Gathering
+from hbroker.protocol.hierarchy.channels import Channels
+from hbroker.protocol.hierarchy.child.context import Means
+from hbroker.protocol.hierarchy.child.requested_subtrees import Claims
+from hbroker.protocol.hierarchy.join_proofs import Nonces
+from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
+from hbroker.protocol.hierarchy.parent.delegations import Custody
+from hbroker.protocol.hierarchy.parent.parent import Delegating
 from hbroker.protocol.packets import Body, address_from, body_of
-from hbroker.protocol.proofs import Nonces
-from hbroker.protocol.sessions import Sessions
+from hbroker.protocol.requester import Inquiry
+from hbroker.protocol.resolution.responder import Answering
+from hbroker.protocol.sessions.sessions import Sessions
+from hbroker.protocol.sessions.takeover import Takeovers
+from hbroker.protocol.sessions.wills import Wills
 from hbroker.protocol.status import OwnAccount, accounts_of, split_drops
 from hbroker.protocol.storage import AfterSync, Storage, Unstored
-from hbroker.protocol.subscribers import Subscribers, Subscription
-from hbroker.protocol.subscribing import Subscribing
-from hbroker.protocol.takeover import Takeovers
-from hbroker.protocol.wills import Wills
+from hbroker.protocol.subscriptions.owner.store import Subscribers, Subscription
+from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
 
 __all__ = ["Node"]
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from hbroker._native import topic_matches
 from hbroker.protocol import timers
-from hbroker.protocol.admission import STATUS_ROOT
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.sessions import Sessions
+from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
+from hbroker.protocol.sessions.sessions import Sessions
 
 __all__ = ["MOST_SESSIONS", "PERIOD", "OwnAccount", "accounts_of", "split_drops"]
 

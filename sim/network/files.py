@@ -2,8 +2,8 @@
 
 They are the product's own files, on a disk that may be full, fail, or lose power. What a run notes is written
 and synced a while later, and each second it notes that it lives, as by the threads that do so in a process
-(`hbroker.runtime.storing`). A run that is killed loses what it had not written; with the power goes what was
-written and not synced.
+(`hbroker.runtime.node.writer_threads`). A run that is killed loses what it had not written; with the power
+goes what was written and not synced.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker.config import NodeSettings
-from hbroker.protocol.agenda import earliest
-from hbroker.runtime.memory import NodeMemory, Recalled
+from hbroker.protocol.timer_queue import earliest
+from hbroker.runtime.node.state_files import NodeMemory, Recalled
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.store import OVERDUE_S
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 from hbroker.config import NodeSettings
-from hbroker.protocol.terms import SessionTerms, session_id
+from hbroker.protocol.sessions.options import SessionTerms, session_id
 
 from .files import NodeFiles
 from .hosts import ClientHost, Host, NodeHost

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
-from hbroker.protocol.agenda import earliest
-from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
-from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.events import Notice
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import Notice
-from hbroker.protocol.outcome import Outcome, TakenOver
-from hbroker.protocol.subscribers import Subscription
-from hbroker.protocol.subscription import Options
-from hbroker.protocol.terms import SessionTerms
-from hbroker.protocol.testator import Will
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.results import Outcome, TakenOver
+from hbroker.protocol.sessions.client_will import Will
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.protocol.timer_queue import earliest
 
 from .files import NodeFiles, Notes
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hbroker.protocol.outcome import Published
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.results import Published
 
 from .hosts import ClientHost
 from .invariants import Invariant, Violation

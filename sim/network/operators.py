@@ -12,8 +12,8 @@ from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.agenda import earliest
-from hbroker.protocol.ordering import Ordering
+from hbroker.protocol.admin.client import Ordering
+from hbroker.protocol.timer_queue import earliest
 
 from .hosts import Host, NodeHost
 from .world import World

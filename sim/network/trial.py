@@ -16,11 +16,11 @@ from typing import Final
 
 from hbroker._native import ControlEvent, LinkDownEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.answers import Answers
-from hbroker.protocol.chart import Chart
 from hbroker.protocol.core import Event
-from hbroker.protocol.notices import LeaseLost, TookBack
+from hbroker.protocol.events import LeaseLost, TookBack
 from hbroker.protocol.packets import body_of
+from hbroker.protocol.resolution.answer_cache import Answers
+from hbroker.protocol.resolution.owner_cache import Chart
 
 from .actions import Publish, describe
 from .attacker import Attacker

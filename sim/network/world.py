@@ -14,9 +14,9 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.answers import Answers
-from hbroker.protocol.chart import Chart
 from hbroker.protocol.core import Event
+from hbroker.protocol.resolution.answer_cache import Answers
+from hbroker.protocol.resolution.owner_cache import Chart
 
 from .paths import CLEAR, Faults
 

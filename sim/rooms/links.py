@@ -15,9 +15,9 @@ from typing import Final, Protocol, TypeAlias
 
 from hbroker.errors import Backpressure, HBrokerError
 from hbroker.protocol.packets import Reason, reason_name
-from hbroker.runtime.fleet import Fleet, Member
-from hbroker.runtime.identity import Will
-from hbroker.runtime.subscription import Subscription
+from hbroker.runtime.client.client_pool import Fleet, Member
+from hbroker.runtime.client.identity import Will
+from hbroker.runtime.client.subscription import Subscription
 
 from .mqtt.client import ConnectionFailed, MqttClient
 from .mqtt.packets import Received

@@ -17,7 +17,7 @@ from random import SystemRandom
 from typing import Final
 
 from hbroker.errors import HBrokerError
-from hbroker.runtime.fleet import Fleet, fleet
+from hbroker.runtime.client.client_pool import Fleet, fleet
 
 from .effort import Effort, Stopwatch
 from .latency import Histogram

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker.cli.times import when
+from hbroker.cli.analysis.times import when
 from hbroker.spark_analysis import reading, selection
 from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.errors import AnalysisError

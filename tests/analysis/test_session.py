@@ -89,7 +89,7 @@ def test_an_address_of_s3_tells_which_package_is_missing() -> None:
 def test_the_documented_package_is_that_of_the_spark_that_is_installed() -> None:
     reason = reason_of(Failure(MISSING))
     package = reason.rpartition("=")[2]
-    for document in ("docs/analysis.md", "hbroker/cli/analyze.py"):
+    for document in ("docs/analysis.md", "hbroker/cli/analysis/analyze.py"):
         assert package in (PROJECT / document).read_text(), f"{document}, for PySpark {version('pyspark')}"
 
 

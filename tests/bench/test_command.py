@@ -16,7 +16,7 @@ from hbroker.bench.brokers import pids_at, running
 from hbroker.bench.process import cpu_seconds, descendants
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
-from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun
+from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun
 from tests.bench.brokers import broker_that
 from tests.bench.runs import PERCENTILES, assert_all_came, bench
 from tests.frame.checkout import ROOT

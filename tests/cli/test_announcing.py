@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from hbroker import sync
-from hbroker.cli.announcing import PREFIX, Announcer
+from hbroker.cli.analysis.alerts import PREFIX, Announcer
 from tests.product.network import PATIENCE
 from tests.product.node import node_up
 from tests.waiting import until

@@ -15,7 +15,7 @@ import pytest
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.cli.output import duration
-from hbroker.runtime.state import RunDirectory
+from hbroker.runtime.launcher.run_directory import RunDirectory
 from tests.runtime.launched import PATIENCE, Launch, await_gone, launch
 
 __all__ = ["launch"]
@@ -64,7 +64,13 @@ def test_the_module_runs_and_help_loads_little() -> None:
         timeout=PATIENCE,
     )
     loaded = set(result.stdout.split())
-    assert not loaded & {"asyncio", "yaml", "google.protobuf", "hbroker._native", "hbroker.runtime.launcher"}
+    assert not loaded & {
+        "asyncio",
+        "yaml",
+        "google.protobuf",
+        "hbroker._native",
+        "hbroker.runtime.launcher.launcher",
+    }
 
 
 def test_flags_that_are_wrong_exit_with_2(capsys: Capture) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, USAGE
-from hbroker.gateway.passwords import hash_password
+from hbroker.gateway.access.password_file import hash_password
 from tests.gateway.transports.certificates import Authority
 from tests.product.network import PATIENCE, network_up
 from tests.waiting import until

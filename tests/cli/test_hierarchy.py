@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbroker.cli import hierarchy
+from hbroker.cli.network import hierarchy
 
 HOUSE: list[hierarchy.Status] = [
     {"name": "securitycams", "subtree": "home/outside/securitycams", "parent": "outside"},

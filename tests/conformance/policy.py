@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from hbroker.config import AccessSettings
-from hbroker.gateway import acl
-from hbroker.gateway.border import Rule
-from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
-from hbroker.gateway.reasons import Code
+from hbroker.gateway.access import acl_file
+from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
+from hbroker.gateway.native_api import Rule
+from hbroker.gateway.reason_codes import Code
 
 METHOD: Final = "echo"
 WHY: Final = "mallory is known here"
@@ -41,4 +41,4 @@ class TestPolicy(FilePolicy):
 
     def rules(self, username: str | None, client_id: str) -> Sequence[Rule]:
         """See `Policy`."""
-        return [Rule("denied/#", False, True, True), *acl.OPEN]
+        return [Rule("denied/#", False, True, True), *acl_file.OPEN]

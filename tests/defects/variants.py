@@ -13,30 +13,22 @@ from typing import Any, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol import (
-    claims,
-    custody,
-    delegating,
-    gathering,
-    handover,
-    lapses,
-    node,
-    sessions,
-    sites,
-    storage,
-    subscribing,
-    subscription,
-    timers,
-    wills,
-)
-from hbroker.protocol.admission import Applicant
-from hbroker.protocol.channels import Channels
-from hbroker.protocol.delegation import Child
-from hbroker.protocol.jurisdiction import Grant, Jurisdiction
-from hbroker.protocol.records import Record
-from hbroker.protocol.site import Event, Site
-from hbroker.protocol.subscribers import Subscription
-from hbroker.runtime.memory import NodeMemory
+from hbroker.protocol import node, storage, timers
+from hbroker.protocol.handover import handover, recovery
+from hbroker.protocol.handover.transfer import Record
+from hbroker.protocol.hierarchy import ended_leases
+from hbroker.protocol.hierarchy.channels import Channels
+from hbroker.protocol.hierarchy.child import requested_subtrees
+from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.hierarchy.parent import delegations, parent
+from hbroker.protocol.hierarchy.parent.admission import Applicant
+from hbroker.protocol.hierarchy.parent.delegation import Child
+from hbroker.protocol.sessions import sessions, wills
+from hbroker.protocol.subscriptions.client import owners, subscription
+from hbroker.protocol.subscriptions.client.owner import Event, Site
+from hbroker.protocol.subscriptions.owner import subscriptions
+from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.runtime.node.state_files import NodeMemory
 from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.files import NodeFiles
 from hbroker.sim.network.hosts import Host, NodeHost
@@ -97,7 +89,7 @@ def _stands_still(clock: Callable[[Host], int]) -> Callable[[Host], int]:
 
 
 def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: custody.Custody, child: Child) -> None:
+    def broken(self: delegations.Custody, child: Child) -> None:
         schedule(self, child)
         delegation = child.delegation
         if delegation.policy is LeasePolicy.FENCE:
@@ -115,7 +107,7 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: sites.Sites, now: int, site: Site) -> None:
+    def broken(self: owners.Sites, now: int, site: Site) -> None:
         site.machine.handle(Event.ACTIVATE)
         site.failures = 0
         self._doubt(now, site)
@@ -125,7 +117,7 @@ def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
 
 def _whatever_its_epoch(admit: Callable[..., None]) -> Callable[..., None]:
     def broken(
-        self: delegating.Delegating, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant
+        self: parent.Delegating, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant
     ) -> None:
         child = self._custody.children.get(applicant.subtree)
         if child is not None and applicant.is_holder(child.delegation):
@@ -165,7 +157,7 @@ def _nothing(_: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgets_first(hand_back: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: claims.Claims, now: int, subtree: str) -> None:
+    def broken(self: requested_subtrees.Claims, now: int, subtree: str) -> None:
         self._remember([claim for claim in self.subtrees if claim != subtree])
         hand_back(self, now, subtree)
 
@@ -271,7 +263,7 @@ def _always(_: object) -> property:
 
 
 def _shared_by_nobody(add: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscribing.Subscribing, subscription: Subscription) -> None:
+    def broken(self: subscriptions.Subscribing, subscription: Subscription) -> None:
         add(self, subscription)
         session, filter = subscription.session, subscription.filter
         if subscription.group:
@@ -296,7 +288,7 @@ KEPT: Final = (
     Variant(
         "a lease's end drops what waits for sessions that are away",
         Invariant.NOTHING_LOST,
-        lapses.Lapses,
+        ended_leases.Lapses,
         "touch",
         _never,
     ),
@@ -317,7 +309,7 @@ KEPT: Final = (
     Variant(
         "every member of a shared group gets each message",
         Invariant.SHARED,
-        subscribing.Subscribing,
+        subscriptions.Subscribing,
         "_add",
         _shared_by_nobody,
     ),
@@ -390,21 +382,21 @@ CONTROL: Final = (
     Variant(
         "a parent takes back without waiting for clocks that differ",
         Invariant.ONE_OWNER,
-        custody.Custody,
+        delegations.Custody,
         "_schedule",
         _at_once,
     ),
     Variant(
         "a parent forgets what it delegated",
         Invariant.ONE_OWNER,
-        custody.Custody,
+        delegations.Custody,
         "restore",
         _nothing,
     ),
     Variant(
         "a parent gives a subtree away before it is on the disk to whom",
         Invariant.ONE_OWNER,
-        custody.Custody,
+        delegations.Custody,
         "_is_noted",
         _at_any_time,
     ),
@@ -456,7 +448,7 @@ CONTROL: Final = (
     Variant(
         "a parent grants under the epoch of its clock",
         Invariant.EPOCHS_RISE,
-        delegating.Delegating,
+        parent.Delegating,
         "_next_epoch",
         _by_the_clock_alone,
     ),
@@ -470,7 +462,7 @@ CONTROL: Final = (
     Variant(
         "who is waited for is forgotten when a subtree moves",
         Invariant.NOTHING_LOST,
-        gathering.Gathering,
+        recovery.Gathering,
         "take_over",
         _nothing,
     ),
@@ -484,21 +476,21 @@ CONTROL: Final = (
     Variant(
         "a node forgets a claim before its parent has the subtree",
         Invariant.CLAIMED,
-        claims.Claims,
+        requested_subtrees.Claims,
         "hand_back",
         _forgets_first,
     ),
     Variant(
         "a parent takes a restarted child for the one that it was, whatever its epoch",
         Invariant.RECOVERS,
-        delegating.Delegating,
+        parent.Delegating,
         "_admit",
         _whatever_its_epoch,
     ),
     Variant(
         "a new owner inherits no subscriptions",
         Invariant.COMPLETE,
-        subscribing.Subscribing,
+        subscriptions.Subscribing,
         "_make",
         _nothing,
     ),
@@ -526,14 +518,14 @@ CONTROL: Final = (
     Variant(
         "an owner keeps subscriptions that have ended",
         Invariant.BOUNDED,
-        subscribing.Subscribing,
+        subscriptions.Subscribing,
         "_remove",
         _only_said,
     ),
     Variant(
         "a client asks again for what it has",
         Invariant.QUIET,
-        sites.Sites,
+        owners.Sites,
         "_activate",
         _asked_again,
     ),

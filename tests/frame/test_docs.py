@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hbroker.cli.tree import LOSSES
+from hbroker.cli.network.tree import LOSSES
 from tests.frame.checkout import ROOT, python_sources, run, rust_sources
 
 DOCS = ROOT / "docs"

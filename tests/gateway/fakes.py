@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from hbroker._native import Attempts, Config, Engine, Message
-from hbroker.gateway.border import (
+from hbroker.gateway.native_api import (
     Accept,
     ClosedEvent,
     ConnectionStatus,
@@ -119,7 +119,7 @@ class _Verbs:
 
 
 class FakeBorder:
-    """See `hbroker.gateway.border.Border`."""
+    """See `hbroker.gateway.native_api.Border`."""
 
     gateway: Gateway
 

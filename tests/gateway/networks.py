@@ -7,7 +7,9 @@ from itertools import count
 from typing import Any
 
 from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings
-from hbroker.gateway.border import (
+from hbroker.gateway.access.policy import FilePolicy, Policy
+from hbroker.gateway.control import Gateway
+from hbroker.gateway.native_api import (
     ClosedEvent,
     ConnectEvent,
     MqttEvent,
@@ -16,8 +18,6 @@ from hbroker.gateway.border import (
     UnsubscribeEvent,
     WillMessage,
 )
-from hbroker.gateway.control import Gateway
-from hbroker.gateway.policy import FilePolicy, Policy
 from hbroker.sim.network import World
 from tests.gateway.fakes import FakeBorder, FakeSession
 from tests.network.networks import Tree

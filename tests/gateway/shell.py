@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from hbroker._native import Config, Endpoint, Message
 from hbroker.config import GatewayLimits, ListenerSettings
-from hbroker.gateway.border import (
+from hbroker.gateway.native_api import (
     Accept,
     ClosedEvent,
     ConnectionStatus,
@@ -28,7 +28,7 @@ from hbroker.protocol.packets import Address
 
 
 class EndpointShell:
-    """See `hbroker.gateway.border.Shell`."""
+    """See `hbroker.gateway.native_api.Shell`."""
 
     last: EndpointShell
 

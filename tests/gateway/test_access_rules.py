@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from hbroker._native import filter_is_valid, topic_is_valid, topic_matches
 from hbroker.errors import ConfigErrors
-from hbroker.gateway.access import guarded
-from hbroker.gateway.acl import OPEN, Acl, may_read_some, may_write, parse
-from hbroker.gateway.border import Rule
-from hbroker.gateway.filters import covers, overlap
+from hbroker.gateway.access.access_lists import guarded
+from hbroker.gateway.access.acl_file import OPEN, Acl, may_read_some, may_write, parse
+from hbroker.gateway.native_api import Rule
+from hbroker.gateway.subscriptions.filters import covers, overlap
 
 LEVELS = st.sampled_from(["a", "", "$x", "$SYS"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(topic_is_valid)

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker._native import Attempts, AttemptSource
-from hbroker.gateway import attempts, checks
-from hbroker.gateway.attempts import ADDRESS, NAME, PAIR, Bound, new_attempts
-from hbroker.gateway.border import ConnectEvent
-from hbroker.gateway.checks import MOST_RUNNING, MOST_WAITING, Attempt, Checks
-from hbroker.gateway.policy import Admitted, Candidate, FilePolicy, Refusal, Verdict
-from hbroker.gateway.reasons import Code
+from hbroker.gateway.access import attempt_limits, password_checks
+from hbroker.gateway.access.attempt_limits import ADDRESS, NAME, PAIR, Bound, new_attempts
+from hbroker.gateway.access.password_checks import MOST_RUNNING, MOST_WAITING, Attempt, Checks
+from hbroker.gateway.access.policy import Admitted, Candidate, FilePolicy, Refusal, Verdict
+from hbroker.gateway.native_api import ConnectEvent
+from hbroker.gateway.reason_codes import Code
 from tests.gateway.networks import SECOND, Client, FakeGateway
 from tests.network.networks import Tree
 
@@ -91,11 +91,11 @@ def test_a_right_password_costs_nothing() -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     bounds = new_attempts(1)
-    for n in range(3 * attempts.MOST_REMEMBERED):
+    for n in range(3 * attempt_limits.MOST_REMEMBERED):
         source = bounds.source(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", f"n{n}" + "x" * 100)
         bounds.take(0, source)
         bounds.succeeded(0, source) if n % 2 else None
-    assert attempts.MOST_REMEMBERED <= bounds.sizes()[0] <= 2 * attempts.MOST_REMEMBERED
+    assert attempt_limits.MOST_REMEMBERED <= bounds.sizes()[0] <= 2 * attempt_limits.MOST_REMEMBERED
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * PAIR.interval), st.booleans()), max_size=60))
@@ -343,6 +343,6 @@ def test_ten_thousand_guesses_a_second_lock_nobody_out(
         if stranger.is_answered:
             stranger = storm.log_in("stranger", neighbour)
     assert stranger.is_accepted
-    assert storm.most_waiting <= MOST_WAITING == checks.MOST_WAITING
+    assert storm.most_waiting <= MOST_WAITING == password_checks.MOST_WAITING
     counted = gateway.control.counters()
     assert sum(counted.get(f"refused_{by}", 0) for by in ("pair", "address", "name", "busy")) > 3_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hbroker.gateway import claims
-from hbroker.gateway.border import ConnectEvent
-from hbroker.gateway.claims import Claim, Stamp
-from hbroker.gateway.sealing import CLAIMS, unseal
+from hbroker.gateway.native_api import ConnectEvent
+from hbroker.gateway.sessions import claims
+from hbroker.gateway.sessions.claims import Claim, Stamp
+from hbroker.gateway.sessions.record_authentication import CLAIMS, unseal
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
 from tests.network.networks import Tree

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hbroker.config import GatewayLimits
-from hbroker.gateway.acl import parse
-from hbroker.gateway.attempts import ADDRESS, PAIR
-from hbroker.gateway.border import AuthEvent, ConnectEvent, Rule, WillMessage
-from hbroker.gateway.checks import MOST_WAITING
-from hbroker.gateway.passwords import Passwords
-from hbroker.gateway.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
-from hbroker.gateway.reasons import Code
-from hbroker.runtime.hashing import Verified
+from hbroker.gateway.access.acl_file import parse
+from hbroker.gateway.access.attempt_limits import ADDRESS, PAIR
+from hbroker.gateway.access.password_checks import MOST_WAITING
+from hbroker.gateway.access.password_file import Passwords
+from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
+from hbroker.gateway.native_api import AuthEvent, ConnectEvent, Rule, WillMessage
+from hbroker.gateway.reason_codes import Code
+from hbroker.runtime.gateway.hashing import Verified
 from tests.gateway.networks import Client, FakeGateway
 from tests.network.networks import Tree
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from hbroker.config import GatewayLimits
-from hbroker.gateway.border import ClosedEvent, WillMessage
-from hbroker.gateway.connections import Connection
-from hbroker.gateway.departures import AT_ONCE, Departures
-from hbroker.gateway.roster import Roster
+from hbroker.gateway.connect.connection import Connection
+from hbroker.gateway.connect.connection_table import Roster
+from hbroker.gateway.connect.disconnect_queue import AT_ONCE, Departures
+from hbroker.gateway.native_api import ClosedEvent, WillMessage
 from tests.gateway.networks import SECOND, two_gateways
 
 KEPT: Final[dict[str, Any]] = {"clean_start": False, "session_expiry_s": 100}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hbroker.gateway.border import ConnectEvent
-from hbroker.gateway.notices import MOST_REFUSALS, Connected, Disconnected, Notices, Refused
+from hbroker.gateway.admin.events import MOST_REFUSALS, Connected, Disconnected, Notices, Refused
+from hbroker.gateway.native_api import ConnectEvent
 from tests.gateway.networks import SECOND, two_gateways
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hbroker.config import GatewayLimits
-from hbroker.gateway.acl import parse
-from hbroker.gateway.orders import CLIENTS, KICK, Request
-from hbroker.gateway.passwords import Passwords
-from hbroker.gateway.policy import FilePolicy
-from hbroker.gateway.sealing import seal, unseal
-from hbroker.runtime.hashing import Verified
+from hbroker.gateway.access.acl_file import parse
+from hbroker.gateway.access.password_file import Passwords
+from hbroker.gateway.access.policy import FilePolicy
+from hbroker.gateway.admin.requests import CLIENTS, KICK, Request
+from hbroker.gateway.sessions.record_authentication import seal, unseal
+from hbroker.runtime.gateway.hashing import Verified
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, FakeGateway, two_gateways
 from tests.network.networks import Tree
@@ -121,7 +121,7 @@ class TestReload:
         assert asked is not None
         answer = gateway.control._common.policy.admit
         assert answer is not None
-        from hbroker.gateway.policy import Admitted
+        from hbroker.gateway.access.policy import Admitted
 
         proof = gateway.control._common.policy._passwords.hash_of(user)  # type: ignore[attr-defined]
         gateway.control.handle_verdict(gateway.world.now, asked[0], Admitted(user, proof))

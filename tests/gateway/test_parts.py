@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.gateway import claims
-from hbroker.gateway.border import InFlight, Member, SessionState, SubscribeOptions, WillMessage
-from hbroker.gateway.claims import Claim, Clock, Stamp
-from hbroker.gateway.gateways import Gateways, Presence
-from hbroker.gateway.load import LoadAverage
-from hbroker.gateway.orders import Request
+from hbroker.gateway.admin.load_average import LoadAverage
+from hbroker.gateway.admin.requests import Request
+from hbroker.gateway.connect.wills import PendingWill
+from hbroker.gateway.native_api import InFlight, Member, SessionState, SubscribeOptions, WillMessage
 from hbroker.gateway.outbox import Letter, Outbox
-from hbroker.gateway.reasons import Code, suback_code
-from hbroker.gateway.records import Record, SessionSubscription
-from hbroker.gateway.sealing import seal, unseal
-from hbroker.gateway.wills import PendingWill
+from hbroker.gateway.reason_codes import Code, suback_code
+from hbroker.gateway.sessions import claims
+from hbroker.gateway.sessions.claims import Claim, Clock, Stamp
+from hbroker.gateway.sessions.gateways import Gateways, Presence
+from hbroker.gateway.sessions.record_authentication import seal, unseal
+from hbroker.gateway.sessions.records import Record, SessionSubscription
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.none() | st.integers(0, 1_000_000)), max_size=30))

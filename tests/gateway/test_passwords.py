@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker.errors import ConfigErrors
-from hbroker.gateway import passwords
-from hbroker.gateway.passwords import Passwords, parse, with_user, without_user
-from hbroker.gateway.policy import Admitted, Candidate, FilePolicy, Refusal
-from hbroker.runtime.hashing import Verified
+from hbroker.gateway.access import password_file
+from hbroker.gateway.access.password_file import Passwords, parse, with_user, without_user
+from hbroker.gateway.access.policy import Admitted, Candidate, FilePolicy, Refusal
+from hbroker.runtime.gateway.hashing import Verified
 
 HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("right")
 """As `hash_password` makes them, at a hundredth of the cost."""
@@ -60,8 +60,8 @@ def test_what_is_remembered_holds_until_the_user_has_another_hash() -> None:
 
 
 def test_new_hashes_take_half_of_the_memory() -> None:
-    hash = passwords.hash_password("right")
-    assert 2 * extract_parameters(hash).memory_cost <= passwords.MEMORY_KIB
+    hash = password_file.hash_password("right")
+    assert 2 * extract_parameters(hash).memory_cost <= password_file.MEMORY_KIB
     users = Passwords({"ann": hash, "bob": LARGE}, Verified(b""))
     assert users.costly == ["bob"]
 
@@ -136,7 +136,7 @@ def test_what_the_files_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     check = closed.admit(candidate(username="ann", password=b"right"))
     assert callable(check)
     assert check() == Admitted("ann", HASH)
-    monkeypatch.setattr(passwords, "_matches", lambda hash, password: pytest.fail("it is remembered"))
+    monkeypatch.setattr(password_file, "_matches", lambda hash, password: pytest.fail("it is remembered"))
     assert closed.admit(candidate(username="ann", password=b"right")) == Admitted("ann", HASH)
 
 
@@ -152,7 +152,7 @@ def test_a_wrong_name_takes_as_long_as_a_wrong_password(
     monkeypatch: pytest.MonkeyPatch, hashes: list[str], cost: str
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(passwords, "_matches", lambda hash, password: asked.append(hash))
+    monkeypatch.setattr(password_file, "_matches", lambda hash, password: asked.append(hash))
     users = Passwords({str(n): hash for n, hash in enumerate(hashes)}, Verified(b""))
     assert not users.verify("nobody", b"x")
     assert len(asked) == 1

@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from hbroker.gateway import gateways
-from hbroker.gateway.claims import Stamp
-from hbroker.gateway.gateways import Gateways, Heard, Presence
-from hbroker.gateway.sealing import unseal
+from hbroker.gateway.sessions import gateways
+from hbroker.gateway.sessions.claims import Stamp
+from hbroker.gateway.sessions.gateways import Gateways, Heard, Presence
+from hbroker.gateway.sessions.record_authentication import unseal
 from hbroker.sim.network import CLEAR, ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, WillMessage, two_gateways
 from tests.network.networks import Tree

@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from hbroker import cli
-from hbroker.cli import gateway as gateway_command
+from hbroker.cli.gateways import gateway as gateway_command
 from hbroker.config import AccessSettings, GatewaySettings, ListenerSettings
 from hbroker.errors import ConfigErrors
-from hbroker.gateway.border import ClosedEvent, ConnectEvent, SubscribeEvent, SubscribeOptions
-from hbroker.gateway.passwords import hash_password
-from hbroker.runtime import gateway, ports
-from hbroker.runtime.gateway import _Process
+from hbroker.gateway.access.password_file import hash_password
+from hbroker.gateway.native_api import ClosedEvent, ConnectEvent, SubscribeEvent, SubscribeOptions
+from hbroker.runtime.gateway import process
+from hbroker.runtime.gateway.process import _Process
+from hbroker.runtime.launcher import ports
 from tests.gateway.shell import EndpointShell
 from tests.product.node import node_up
 from tests.waiting import until
@@ -76,7 +77,7 @@ def root(key_file: str) -> Iterator[str]:
 
 @pytest.fixture
 def start(root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
-    monkeypatch.setattr(gateway, "NativeShell", EndpointShell)
+    monkeypatch.setattr(process, "NativeShell", EndpointShell)
     host, _, port = root.rpartition(":")
     started: list[Running] = []
 
@@ -287,8 +288,8 @@ def test_passwords_are_set_and_removed(
 ) -> None:
     from io import StringIO
 
-    from hbroker.gateway.passwords import Passwords, parse
-    from hbroker.runtime.hashing import Verified
+    from hbroker.gateway.access.password_file import Passwords, parse
+    from hbroker.runtime.gateway.hashing import Verified
 
     file = tmp_path / "users"
     for user, password in (("ann", "1"), ("bob", "2"), ("ann", "3")):

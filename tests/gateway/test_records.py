@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hbroker.gateway.claims import Stamp
-from hbroker.gateway.gateways import Gateways, Presence
-from hbroker.gateway.records import Record, Records
-from hbroker.gateway.sealing import seal
+from hbroker.gateway.sessions.claims import Stamp
+from hbroker.gateway.sessions.gateways import Gateways, Presence
+from hbroker.gateway.sessions.record_authentication import seal
+from hbroker.gateway.sessions.records import Record, Records
 from tests.gateway.networks import SECOND
 
 KEY: Final = b"a secret of enough bytes"

@@ -14,10 +14,10 @@ from typing import Any, Final
 import pytest
 
 from hbroker import _native
-from hbroker.gateway import border
-from hbroker.gateway.border import InFlight, SessionState
-from hbroker.gateway.leftovers import PATIENCE, forgotten
-from hbroker.protocol.outcome import Published
+from hbroker.gateway import native_api
+from hbroker.gateway.native_api import InFlight, SessionState
+from hbroker.gateway.sessions.stale_sessions import PATIENCE, forgotten
+from hbroker.protocol.results import Published
 from tests.gateway.networks import SECOND, Client, FakeGateway, WillMessage, two_gateways
 from tests.network.networks import Tree
 
@@ -254,7 +254,7 @@ def test_a_will_is_kept_for_a_client_that_begins_anew() -> None:
     tree.world.run_until(lambda: watcher.taken == [("office/will", b"gone")])
 
 
-@pytest.mark.parametrize("classes", [border, _native])
+@pytest.mark.parametrize("classes", [native_api, _native])
 def test_what_the_client_had_of_qos_2_is_not_sent_again(classes: Any) -> None:
     state = classes.SessionState(
         tuple(classes.InFlight(*m) for m in [(1, 7, 8, 2, True), (2, 7, 9, 2, False), (3, 0, 0, 2, True)]),

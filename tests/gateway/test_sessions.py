@@ -7,7 +7,8 @@ from typing import Any, Final
 import pytest
 
 from hbroker._native import NativeError
-from hbroker.gateway.border import (
+from hbroker.gateway.connect.wills import PendingWill
+from hbroker.gateway.native_api import (
     ClosedEvent,
     InFlight,
     SessionOverflowEvent,
@@ -15,10 +16,9 @@ from hbroker.gateway.border import (
     SubscribeOptions,
     WillMessage,
 )
-from hbroker.gateway.members import network_session
-from hbroker.gateway.records import Record, SessionSubscription
-from hbroker.gateway.sealing import CLAIMS, seal
-from hbroker.gateway.wills import PendingWill
+from hbroker.gateway.sessions.record_authentication import CLAIMS, seal
+from hbroker.gateway.sessions.records import Record, SessionSubscription
+from hbroker.gateway.subscriptions.network_clients import network_session
 from hbroker.sim.network import Faults
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
 from tests.network.networks import Tree

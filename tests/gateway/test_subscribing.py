@@ -9,12 +9,12 @@ import pytest
 
 from hbroker._native import Message
 from hbroker.config import GatewayLimits
-from hbroker.gateway.acl import parse
-from hbroker.gateway.border import SubscribeEvent, SubscribeOptions
-from hbroker.gateway.connections import MOST_SHAPES
-from hbroker.gateway.policy import FilePolicy
+from hbroker.gateway.access.acl_file import parse
+from hbroker.gateway.access.policy import FilePolicy
+from hbroker.gateway.connect.connection import MOST_SHAPES
+from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions
 from hbroker.protocol.client import ClientControl
-from hbroker.protocol.subscription import Wanted
+from hbroker.protocol.subscriptions.client.subscription import Wanted
 from tests.gateway.fakes import MemberHost
 from tests.gateway.networks import SECOND, Client, FakeGateway
 from tests.network.networks import HOME, Tree

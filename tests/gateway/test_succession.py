@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hbroker.gateway.border import WillMessage
-from hbroker.gateway.succession import MOST_WAITING
+from hbroker.gateway.connect.pending_connects import MOST_WAITING
+from hbroker.gateway.native_api import WillMessage
 from tests.gateway.networks import SECOND, Client, two_gateways
 from tests.network.networks import Tree
 

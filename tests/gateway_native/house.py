@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass
 class Accept:
-    """As `hbroker.gateway.border.Accept`."""
+    """As `hbroker.gateway.native_api.Accept`."""
 
     session: int
     client_id: str
@@ -57,7 +57,7 @@ class Accept:
 
 @dataclass
 class State:
-    """As `hbroker.gateway.border.SessionState`."""
+    """As `hbroker.gateway.native_api.SessionState`."""
 
     in_flight: tuple[Any, ...] = ()
     received: tuple[int, ...] = ()
@@ -252,7 +252,7 @@ def house(
 
 @dataclass
 class Rule:
-    """As `hbroker.gateway.border.Rule`."""
+    """As `hbroker.gateway.native_api.Rule`."""
 
     filter: str
     is_allowed: bool = True

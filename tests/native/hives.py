@@ -11,10 +11,10 @@ from random import Random
 
 from hbroker._native import Config, Hive, Message
 from hbroker.protocol.client import ClientControl
-from hbroker.protocol.outcome import Outcome, Subscribed, TakenOver
 from hbroker.protocol.packets import Address
-from hbroker.protocol.subscription import Options
-from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.results import Outcome, Subscribed, TakenOver
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.runtime.turns import clock
 
 PATIENCE = 60.0

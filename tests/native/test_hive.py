@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from hbroker._native import Config, Hive, NativeError
-from hbroker.protocol.outcome import Published, Subscribed, TakenOver
+from hbroker.protocol.results import Published, Subscribed, TakenOver
 from tests.memory import own_bytes
 from tests.native.hives import gateway_up
 from tests.product.node import Node, node_up

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
-from hbroker.protocol.notices import Joined
-from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.events import Joined
+from hbroker.protocol.sessions.options import SessionTerms
 from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World, operators
 from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hbroker.protocol import lapses
+from hbroker.protocol.hierarchy import ended_leases
 from hbroker.sim.network import World
 from hbroker.sim.network.actions import (
     Continue,
@@ -161,7 +161,7 @@ def stopped(seconds: int, *, back: bool = True) -> Plan:
 @pytest.mark.parametrize("seconds", [5, 40])
 def test_what_waits_at_an_owner_that_lives_is_to_come(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     assert Trial(stopped(seconds)).run().violation is None
-    monkeypatch.setattr(lapses.Lapses, "touch", lambda self, filter: False)
+    monkeypatch.setattr(ended_leases.Lapses, "touch", lambda self, filter: False)
     violation = Trial(stopped(seconds)).run().violation
     assert (violation and violation.invariant) == (Invariant.NOTHING_LOST if seconds == 40 else None)
 

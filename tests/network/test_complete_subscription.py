@@ -6,8 +6,8 @@ import pytest
 
 from hbroker._native import topic_matches
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Subscribed
-from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.results import Subscribed
+from hbroker.protocol.sessions.options import SessionTerms
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree
 

@@ -7,10 +7,11 @@ from contextlib import suppress
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol import handover, timers
-from hbroker.protocol.notices import LeaseLost
-from hbroker.protocol.outcome import Published
-from hbroker.protocol.terms import SessionTerms, session_id
+from hbroker.protocol import timers
+from hbroker.protocol.events import LeaseLost
+from hbroker.protocol.handover import handover
+from hbroker.protocol.results import Published
+from hbroker.protocol.sessions.options import SessionTerms, session_id
 from hbroker.sim.network import ClientHost, Faults
 from tests.defects.variants import COPYING, Variant
 from tests.network.networks import Tree

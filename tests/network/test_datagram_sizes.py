@@ -9,8 +9,8 @@ import pytest
 
 from hbroker import topology
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Published, Resolved, Subscribed
 from hbroker.protocol.packets import REQUEST_PADDING
+from hbroker.protocol.results import Published, Resolved, Subscribed
 from hbroker.sim.network import CLEAR, Datagram, Faults, World
 from tests.network.networks import Tree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbroker.protocol.subscription import Subscription
+from hbroker.protocol.subscriptions.client.subscription import Subscription
 from hbroker.sim.network import CLEAR, ClientHost
 from hbroker.sim.network.actions import Action, Crash, Heal, Part, Publish, Restart, Subscribe
 from hbroker.sim.network.invariants import Invariant, Violation

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.notices import LeaseLost, TookBack
-from hbroker.protocol.outcome import Published, Subscribed, WillSet
-from hbroker.protocol.terms import SessionTerms, session_id
-from hbroker.protocol.testator import Will
+from hbroker.protocol.events import LeaseLost, TookBack
+from hbroker.protocol.results import Published, Subscribed, WillSet
+from hbroker.protocol.sessions.client_will import Will
+from hbroker.protocol.sessions.options import SessionTerms, session_id
 from hbroker.sim.network import ClientHost, NodeHost, World
 from tests.network.networks import Tree
 

@@ -6,8 +6,8 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.notices import LeaseLost, TookBack
-from hbroker.protocol.outcome import Published, Subscribed
+from hbroker.protocol.events import LeaseLost, TookBack
+from hbroker.protocol.results import Published, Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults, NodeHost
 from tests.network.networks import Tree
 

@@ -7,8 +7,8 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import storage, timers
-from hbroker.protocol.orders import UNNOTED
-from hbroker.protocol.outcome import Subscribed
+from hbroker.protocol.admin.requests import UNNOTED
+from hbroker.protocol.results import Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, NodeHost
 from hbroker.sim.network.files import NodeFiles
 from hbroker.sim.network.operators import Errand, Operator

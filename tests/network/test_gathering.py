@@ -10,9 +10,9 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.notices import LeaseLost, TookBack
-from hbroker.protocol.outcome import Published, Subscribed
-from hbroker.protocol.terms import SessionTerms, session_id
+from hbroker.protocol.events import LeaseLost, TookBack
+from hbroker.protocol.results import Published, Subscribed
+from hbroker.protocol.sessions.options import SessionTerms, session_id
 from hbroker.sim.network import ClientHost, Faults, NodeHost
 from tests.network.networks import Tree
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hbroker import _native
-from hbroker.protocol.subscribing import Subscribing
+from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
 from hbroker.sim import soak
 from hbroker.sim.network import drawing
 from hbroker.sim.network.actions import USUAL, Action, Overflow, Publish, Restart, Subscribe

@@ -16,8 +16,8 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.notices import ChildJoined
-from hbroker.protocol.outcome import Published
+from hbroker.protocol.events import ChildJoined
+from hbroker.protocol.results import Published
 from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost, operators
 from tests.network.networks import Tree
 from tests.network.test_moving import TERMS, Traffic

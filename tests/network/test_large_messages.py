@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Published, Subscribed
+from hbroker.protocol.results import Published, Subscribed
 from hbroker.sim.network import Datagram
 from hbroker.sim.network.paths import Bottleneck, Faults
 from tests.network.networks import Tree

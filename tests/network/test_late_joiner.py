@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbroker._native import topic_matches
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Published, Subscribed
+from hbroker.protocol.results import Published, Subscribed
 from hbroker.sim.network import ClientHost, Datagram
 from hbroker.sim.network.paths import CLEAR
 from tests.network.networks import Tree

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hbroker.protocol import timers
-from hbroker.protocol.notices import TookBack
-from hbroker.protocol.outcome import Published
+from hbroker.protocol.events import TookBack
+from hbroker.protocol.results import Published
 from hbroker.sim.network import NodeHost
 from tests.network.networks import Tree
 

@@ -9,8 +9,8 @@ import pytest
 
 from hbroker._native import SessionStatus
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.subscription import Options
-from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.sim.network import NodeHost
 from hbroker.sim.network.actions import Overflow, Queue
 from hbroker.sim.network.applications import Sent

@@ -10,9 +10,9 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.notices import PolicyLowered, Refused
-from hbroker.protocol.outcome import Published
-from hbroker.protocol.terms import SessionTerms, session_id
+from hbroker.protocol.events import PolicyLowered, Refused
+from hbroker.protocol.results import Published
+from hbroker.protocol.sessions.options import SessionTerms, session_id
 from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost
 from hbroker.sim.network.invariants import Ownership, Violation
 from tests.network.networks import Tree

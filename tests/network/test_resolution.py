@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from hbroker.protocol.outcome import Published, Resolved
 from hbroker.protocol.packets import Reason
+from hbroker.protocol.results import Published, Resolved
 from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Published, Subscribed
-from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.results import Published, Subscribed
+from hbroker.protocol.sessions.options import SessionTerms
 from hbroker.sim.network import ClientHost, NodeHost
 from hbroker.sim.network.paths import Faults
 from tests.network.networks import HOME, Tree

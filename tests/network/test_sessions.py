@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Published, Subscribed, TakenOver, WillSet
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.terms import SessionTerms, session_id
-from hbroker.protocol.testator import Will
+from hbroker.protocol.results import Published, Subscribed, TakenOver, WillSet
+from hbroker.protocol.sessions.client_will import Will
+from hbroker.protocol.sessions.options import SessionTerms, session_id
 from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults, NodeHost
 from hbroker.sim.network.applications import Interest, Sent

@@ -15,10 +15,10 @@ from hbroker._native import Endpoint, PublishedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Address
 from hbroker.protocol.client import ClientControl
-from hbroker.protocol.outcome import Resolved, Subscribed
-from hbroker.protocol.subscription import Options
-from hbroker.runtime.hub import new_endpoint
-from hbroker.runtime.identity import Identity
+from hbroker.protocol.results import Resolved, Subscribed
+from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.runtime.client.hub import new_endpoint
+from hbroker.runtime.client.identity import Identity
 from hbroker.runtime.turns import clock
 
 __all__ = ["PolledClient"]
@@ -31,7 +31,7 @@ _DISTRIBUTED: Final = (pb.REASON_SUCCESS, pb.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class PolledClient:
-    """One endpoint and its control. `receive_messages`: as in `hbroker.runtime.identity.Profile`."""
+    """One endpoint and its control. `receive_messages`: as in `hbroker.runtime.client.identity.Profile`."""
 
     def __init__(self, root: Address, name: str, *, receive_messages: int = 4_096) -> None:
         identity = Identity.of(name, receive_messages=receive_messages)

@@ -20,7 +20,7 @@ from typing import Final
 
 from hbroker._native import Message
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.subscription import Options
+from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.runtime.address import place_of, resolve
 from hbroker.sim.rooms.ledger import Receipts
 from tests.product.client import PolledClient

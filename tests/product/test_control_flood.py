@@ -20,9 +20,9 @@ import pytest
 from hbroker._native import ControlEvent, Endpoint
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason, address_of, body_of
-from hbroker.runtime.memory import NodeMemory
+from hbroker.runtime.node.state_files import NodeMemory
 from tests.background import Background
 from tests.product.network import PATIENCE
 from tests.product.node import Node, Stranger, node_up

@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from hbroker import sync
-from hbroker.runtime.identity import Profile
+from hbroker.runtime.client.identity import Profile
 from tests.product.house import TOPIC, House, next_payload
 from tests.product.network import PATIENCE
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from random import Random
 
 from hbroker import sync
-from hbroker.runtime.supervision import RAN_WELL
+from hbroker.runtime.launcher.supervisor import RAN_WELL
 from tests.product.house import TOPIC, House, Traffic
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker
 from tests.product.starvation import waited_s

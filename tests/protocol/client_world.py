@@ -16,13 +16,13 @@ from random import Random
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, UnresolvedEvent, filter_touches
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.chart import Knowledge
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
-from hbroker.protocol.outcome import Outcome
 from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of, pack
-from hbroker.protocol.subscription import Options
-from hbroker.protocol.terms import SessionTerms
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.results import Outcome
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Faults
 

@@ -8,7 +8,8 @@ import pytest
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol import orders, storage
+from hbroker.protocol import storage
+from hbroker.protocol.admin import requests
 from hbroker.protocol.packets import Reason, address_of, pack
 from hbroker.protocol.storage import AfterSync
 from tests.protocol.sole_node import HERE, SoleNode
@@ -175,7 +176,7 @@ def test_an_order_is_told_as_done_once_all_that_was_noted_is_on_the_disk() -> No
     assert (waits.done, waits.text) == (False, "")
     notes.is_failing = True
     waits = order(sole, 2)
-    assert (waits.done, waits.text) == (False, orders.UNNOTED)
+    assert (waits.done, waits.text) == (False, requests.UNNOTED)
     notes.is_failing, notes.durable = False, 1
     sole.pass_time(0.001)
     told = last_answer(sole)
@@ -196,7 +197,7 @@ def test_an_order_that_may_not_wait_for_the_disk_yet_does_so_later(monkeypatch: 
 
 
 def test_orders_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "MOST_ORDERS", 3)
+    monkeypatch.setattr(requests, "MOST_ORDERS", 3)
     notes = Notes()
     sole = SoleNode(storage=notes)
     notes.written = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker.protocol.agenda import Agenda, earliest
-from hbroker.protocol.expiring import ExpiringCache
+from hbroker.protocol.expiring_cache import ExpiringCache
+from hbroker.protocol.timer_queue import Agenda, earliest
 
 _steps = st.lists(
     st.tuples(st.sampled_from(["set", "cancel", "due"]), st.integers(0, 8), st.integers(0, 50)), max_size=200

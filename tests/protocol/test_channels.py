@@ -10,10 +10,10 @@ import pytest
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.channels import Channels
-from hbroker.protocol.notices import LeaseLost, Ledger, Unproved
+from hbroker.protocol.events import LeaseLost, Ledger, Unproved
+from hbroker.protocol.hierarchy.channels import Channels
+from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
-from hbroker.protocol.proofs import NONCE_PERIOD, Nonces
 from tests.protocol.fake_network import DELAY, Conversation
 from tests.protocol.fakes import FakeCore
 from tests.protocol.world import Running, World

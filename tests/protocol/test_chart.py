@@ -1,5 +1,5 @@
-"""What siblings know of the nodes (docs/protocol.md §6.1, `hbroker.protocol.chart`): it spares questions, and
-however wrong it is, a subscription is complete when every owner has it."""
+"""What siblings know of the nodes (docs/protocol.md §6.1, `hbroker.protocol.resolution.owner_cache`): it
+spares questions, and however wrong it is, a subscription is complete when every owner has it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.chart import Chart, Knowledge
-from hbroker.protocol.outcome import Subscribed, WillSet
 from hbroker.protocol.packets import Address, cut_of
-from hbroker.protocol.testator import Will
+from hbroker.protocol.resolution.owner_cache import Chart, Knowledge
+from hbroker.protocol.results import Subscribed, WillSet
+from hbroker.protocol.sessions.client_will import Will
 from hbroker.protocol.timers import ZONE_TTL
 from tests.protocol.client_world import SECOND, World, holders, home
 from tests.protocol.fake_network import Faults

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from itertools import cycle, islice, product
 from random import Random
+from typing import Any
 
 import pytest
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
-from hbroker.protocol import passing
-from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import Address, pack
-from hbroker.protocol.passing import Allowances
-from hbroker.protocol.subacks import SubAcks
+from hbroker.protocol.resolution import forwarding_limits
+from hbroker.protocol.resolution.forwarding_limits import Allowances
+from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.timers import SECOND
 from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore, SoleNode
 
@@ -84,37 +85,38 @@ def test_one_host_cannot_have_more_passed_down_than_its_allowance() -> None:
     for _ in range(100):
         ask(node, 0, "#", ("10.9.9.9", 5_000))
     passed = [link for link, _ in core.sent if link >= 10_000]
-    assert len(passed) == passing.MOST
-    assert node.status(0)["counters"]["subscribes_not_passed_down"] == 100 - passing.MOST // CHILDREN  # type: ignore[index]
+    assert len(passed) == forwarding_limits.MOST
+    counters: Any = node.status(0)["counters"]
+    assert counters["subscribes_not_passed_down"] == 100 - forwarding_limits.MOST // CHILDREN
     answered = [body for _, body in core.sent_outside if isinstance(body, pb.SubAck)]
     assert sum(body.part == 0 for body in answered) == 100, "all were told where to ask"
 
 
 def test_another_host_has_its_own_and_it_fills_up_with_time() -> None:
     core, node = parent()
-    for _ in range(passing.MOST // CHILDREN + 1):
+    for _ in range(forwarding_limits.MOST // CHILDREN + 1):
         ask(node, 0, "#", ("10.9.9.9", 5_000))
     before = len(core.sent)
     ask(node, 0, "#", ("10.9.9.10", 5_000))
     assert len(core.sent) - before == CHILDREN
-    ask(node, CHILDREN * SECOND // passing.A_SECOND, "#", ("10.9.9.9", 6_000))
+    ask(node, CHILDREN * SECOND // forwarding_limits.A_SECOND, "#", ("10.9.9.9", 6_000))
     assert len(core.sent) - before == 2 * CHILDREN
 
 
 def test_hosts_of_one_ipv6_network_share_an_allowance_and_few_are_remembered() -> None:
     allowances = Allowances()
-    assert allowances.take(0, ("2001:db8::1", 1), passing.MOST)
+    assert allowances.take(0, ("2001:db8::1", 1), forwarding_limits.MOST)
     assert not allowances.take(0, ("2001:db8::ffff:1", 1), 1)
     assert allowances.take(0, ("2001:db8:0:1::1", 1), 1)
-    for number in range(passing.MOST_HOSTS + 100):
+    for number in range(forwarding_limits.MOST_HOSTS + 100):
         allowances.take(0, (f"10.1.{number // 250}.{number % 250}", 1), 1)
-    assert len(allowances._left) == passing.MOST_HOSTS
+    assert len(allowances._left) == forwarding_limits.MOST_HOSTS
 
 
 def test_whoever_has_more_children_than_an_allowance_is_asked_all_the_same() -> None:
     allowances = Allowances()
-    assert allowances.take(0, HERE, 5 * passing.MOST)
-    assert not allowances.take(0, HERE, 5 * passing.MOST)
+    assert allowances.take(0, HERE, 5 * forwarding_limits.MOST)
+    assert not allowances.take(0, HERE, 5 * forwarding_limits.MOST)
 
 
 def test_the_nodes_status_is_made_anew_for_no_flood_of_subscribers() -> None:

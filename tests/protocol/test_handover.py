@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.estate import Estate
-from hbroker.protocol.handover import (
+from hbroker.protocol.handover.handover import (
     DISK_WAIT,
     DRAIN_WAIT,
     GIVING,
@@ -20,10 +19,11 @@ from hbroker.protocol.handover import (
     Taking,
     TakingState,
 )
-from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.handover.subtree_state import Estate
+from hbroker.protocol.handover.transfer import CHUNK, Inheritance, Record, cut_record
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.records import CHUNK, Inheritance, Record, cut_record
-from hbroker.protocol.subscribers import Subscription, record_of
+from hbroker.protocol.subscriptions.owner.store import Subscription, record_of
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
 

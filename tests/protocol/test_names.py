@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hbroker.config import NodeSettings
-from hbroker.protocol.notices import NameTaken, Refused
+from hbroker.protocol.events import NameTaken, Refused
 from hbroker.protocol.packets import Address
 from hbroker.protocol.timers import LEASE, SECOND
 from tests.protocol.world import ROOT, Running, World

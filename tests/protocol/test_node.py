@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.delegation import DELEGATION, DelegationState
-from hbroker.protocol.inquiry import MOST_HOPS
-from hbroker.protocol.machine import ImpossibleTransition, Machine
-from hbroker.protocol.notices import PolicyLowered
+from hbroker.protocol.events import PolicyLowered
+from hbroker.protocol.hierarchy.child.uplink import UPLINK, UplinkEvent, UplinkState
+from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, DelegationState
 from hbroker.protocol.packets import Body, Reason, address_of, pack
-from hbroker.protocol.uplink import UPLINK, UplinkEvent, UplinkState
+from hbroker.protocol.requester import MOST_HOPS
+from hbroker.protocol.state_machine import ImpossibleTransition, Machine
 from tests.protocol.world import ROOT, World
 
 VICTIM = ("10.9.9.9", 9)

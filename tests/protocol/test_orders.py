@@ -9,11 +9,11 @@ import pytest
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.notices import Ordered
-from hbroker.protocol.ordering import Ordering, order_credential
-from hbroker.protocol.orders import MEMORY
+from hbroker.protocol.admin.client import Ordering, order_credential
+from hbroker.protocol.admin.requests import MEMORY
+from hbroker.protocol.events import Ordered
+from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD
 from hbroker.protocol.packets import Address, Reason, body_of, pack
-from hbroker.protocol.proofs import NONCE_PERIOD
 from tests.protocol.world import World
 
 KEY = b"a secret of enough bytes"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol import sharing
-from hbroker.protocol.outcome import (
+from hbroker.protocol.packets import Reason, cut_of, pack
+from hbroker.protocol.results import (
     Subscribed,
     SubscriptionFailed,
     TakenOver,
@@ -17,10 +17,10 @@ from hbroker.protocol.outcome import (
     WillRefused,
     WillSet,
 )
-from hbroker.protocol.packets import Reason, cut_of, pack
-from hbroker.protocol.subscription import Options
-from hbroker.protocol.terms import SessionTerms, session_id
-from hbroker.protocol.testator import State, Will
+from hbroker.protocol.sessions.client_will import State, Will
+from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.subscriptions import shared
+from hbroker.protocol.subscriptions.client.subscription import Options
 from tests.protocol.client_world import SECOND, Node, World, home
 
 SESSION = session_id("tester")
@@ -42,18 +42,18 @@ def test_a_session_follows_from_name_and_key_and_from_nothing_else() -> None:
     st.sampled_from(["a", "#", "+/b/#", "/"]),
 )
 def test_a_shared_filter_reads_as_it_is_written(group: str, filter: str) -> None:
-    written = sharing.joined(group, filter)
-    parts = sharing.split(written)
+    written = shared.joined(group, filter)
+    parts = shared.split(written)
     if set(group) & set("/+#\0"):
         assert parts != (group, filter)
     else:
         assert parts == (group, filter)
-    assert sharing.split(filter) == ("", filter)
+    assert shared.split(filter) == ("", filter)
 
 
 def test_what_is_no_shared_filter() -> None:
     for text in ("$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/g#/a", "$share/g/a#"):
-        assert sharing.split(text) is None, text
+        assert shared.split(text) is None, text
 
 
 def test_a_group_is_a_subscription_of_its_own() -> None:

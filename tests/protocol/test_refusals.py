@@ -10,10 +10,10 @@ import pytest
 
 from hbroker._native import LinkDownEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Resolved, Subscribed, SubscriptionFailed, WillRefused
 from hbroker.protocol.packets import Address
-from hbroker.protocol.refusals import PATIENCE, Refusals
-from hbroker.protocol.testator import Will
+from hbroker.protocol.results import Resolved, Subscribed, SubscriptionFailed, WillRefused
+from hbroker.protocol.sessions.client_will import Will
+from hbroker.protocol.sessions.refused import PATIENCE, Refusals
 from hbroker.protocol.timers import RETRY_MOST
 from tests.protocol.client_world import SECOND, World
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Resolved, ResolveFailed
 from hbroker.protocol.packets import address_of, body_of, pack
+from hbroker.protocol.results import Resolved, ResolveFailed
 from tests.protocol.client_world import SECOND, Node, World, home
 from tests.protocol.fake_network import Faults
 

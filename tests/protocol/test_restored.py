@@ -7,13 +7,13 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.inquiry import Inquiry
-from hbroker.protocol.jurisdiction import Grant, Jurisdiction
-from hbroker.protocol.notices import Ledger
-from hbroker.protocol.records import Inheritance
+from hbroker.protocol.events import Ledger
+from hbroker.protocol.handover.transfer import Inheritance
+from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.requester import Inquiry
 from hbroker.protocol.storage import AfterSync, Unstored
-from hbroker.protocol.subscribers import Subscription
-from hbroker.protocol.subscribing import Subscribing
+from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
 from tests.protocol.sole_node import HERE, HOME, ScriptedCore
 
 SUBSCRIPTION = Subscription(7, HERE, "home/#", 1)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import partial
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Subscribed, SubscriptionFailed
 from hbroker.protocol.packets import cut_of
+from hbroker.protocol.results import Subscribed, SubscriptionFailed
 from tests.protocol.client_world import SECOND, Node, World, holders, home
 
 

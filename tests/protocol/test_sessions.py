@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hbroker._native import OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.handover.transfer import Inheritance
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.records import Inheritance
-from hbroker.protocol.sessions import Session
-from hbroker.protocol.subscribers import Subscription, record_of, subscription_from
+from hbroker.protocol.sessions.sessions import Session
+from hbroker.protocol.subscriptions.owner.store import Subscription, record_of, subscription_from
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
 from tests.protocol.sole_node import ELSEWHERE, HERE, SoleNode
 

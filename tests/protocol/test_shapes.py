@@ -7,9 +7,9 @@ from itertools import combinations, islice, product
 
 import pytest
 
-from hbroker.protocol import shapes
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.shapes import Shapes, is_too_deep, shape_of
+from hbroker.protocol.subscriptions.owner import wildcard_shapes
+from hbroker.protocol.subscriptions.owner.wildcard_shapes import Shapes, is_too_deep, shape_of
 from tests.protocol.sole_node import SoleNode
 
 
@@ -43,12 +43,13 @@ def test_the_shape_of_a_filter_is_where_it_has_pluses(filter: str, shape: tuple[
 
 
 def test_ordinary_shapes_are_as_few_as_is_said() -> None:
-    levels = range(shapes.ORDINARY_LEVELS)
-    assert sum(len(list(combinations(levels, many))) for many in range(shapes.ORDINARY_PLUSES + 1)) == 137
+    levels = range(wildcard_shapes.ORDINARY_LEVELS)
+    counts = range(wildcard_shapes.ORDINARY_PLUSES + 1)
+    assert sum(len(list(combinations(levels, many))) for many in counts) == 137
 
 
 def test_a_filter_with_a_plus_is_of_so_many_levels_at_most() -> None:
-    most = "+" + "/a" * (shapes.MOST_LEVELS - 1)
+    most = "+" + "/a" * (wildcard_shapes.MOST_LEVELS - 1)
     assert not is_too_deep(most)
     assert is_too_deep(most + "/a")
     assert not is_too_deep("a/" * 1_000 + "#")
@@ -65,15 +66,16 @@ def test_one_session_cannot_make_a_look_up_double_with_each_level() -> None:
     taken = [ack for ack in acks if ack.active]
     assert {ack.reason for ack in acks if not ack.active} == {Reason.REASON_QUOTA_EXCEEDED}
     ordinary = 1 + 10 + 45
-    assert len(taken) == ordinary + shapes.MOST_OF_A_SESSION
+    assert len(taken) == ordinary + wildcard_shapes.MOST_OF_A_SESSION
     again = next(ack.filter for ack in taken if shape_of(ack.filter) is not None)
     assert node.subscribe(link, again).active, "it is there already"
 
 
 def test_sessions_cannot_do_it_together_nor_keep_others_from_ordinary_filters() -> None:
     node = SoleNode()
-    each = shapes.MOST_OF_A_SESSION
-    links = {session: node.link_up(session) for session in range(1, shapes.MOST_OF_A_NODE // each + 1)}
+    each = wildcard_shapes.MOST_OF_A_SESSION
+    sessions = range(1, wildcard_shapes.MOST_OF_A_NODE // each + 1)
+    links = {session: node.link_up(session) for session in sessions}
     for session, link in links.items():
         assert all(node.subscribe(link, filter).active for filter in odd(each, session * each))
     link = node.link_up(1_000)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol import site, subscription
-from hbroker.protocol.chart import Knowledge
-from hbroker.protocol.outcome import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.packets import address_of, body_of, pack
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
+from hbroker.protocol.subscriptions.client import owner, subscription
 from tests.protocol.client_world import SECOND, Node, World, holders, home
 from tests.protocol.fake_network import Faults
 
@@ -334,7 +334,7 @@ def test_a_thousand_rounds_leave_no_state_behind() -> None:
     assert len(sites._questions) == len(sites._by_link) == 0
 
 
-@pytest.mark.parametrize("machine", [site, subscription])
+@pytest.mark.parametrize("machine", [owner, subscription])
 def test_every_state_can_be_reached_and_every_event_happens(machine: object) -> None:
     table = machine.TRANSITIONS  # type: ignore[attr-defined]
     assert {event for _, event in table} == set(machine.Event)  # type: ignore[attr-defined]

@@ -7,10 +7,10 @@ from random import Random
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.joining import MOST_WAITING, Joins, Sent
-from hbroker.protocol.jurisdiction import Jurisdiction
+from hbroker.protocol.hierarchy.child.join_requests import MOST_WAITING, Joins, Sent
+from hbroker.protocol.hierarchy.child.lease_holder import Renewal, Tenure
+from hbroker.protocol.hierarchy.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address, body_of
-from hbroker.protocol.tenure import Renewal, Tenure
 from tests.protocol.fake_network import Network
 
 ADDRESS: Address = ("10.0.0.3", 7700)

@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from hbroker.protocol import touched
-from hbroker.protocol.touched import LONGEST_FILTER, MOST_ANSWERS, TouchedCuts
+from hbroker.protocol.hierarchy import touched_cuts
+from hbroker.protocol.hierarchy.touched_cuts import LONGEST_FILTER, MOST_ANSWERS, TouchedCuts
 
 CUTS = [object() for _ in range(100)]
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(touched, "MOST_CUTS", 100)
+    monkeypatch.setattr(touched_cuts, "MOST_CUTS", 100)
 
 
 def test_filters_of_the_same_cuts_share_them() -> None:

@@ -10,8 +10,8 @@ from hbroker._native import ControlEvent, LinkDownEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
+from hbroker.protocol.events import LeaseLost, Refused, TookBack
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import LeaseLost, Refused, TookBack
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
 from hbroker.protocol.storage import Storage
 from tests.protocol.fake_network import Network

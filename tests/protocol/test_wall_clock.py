@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbroker.protocol.notices import LeaseLost
+from hbroker.protocol.events import LeaseLost
 from hbroker.protocol.timers import SECOND
 from tests.protocol.fake_network import Network
 from tests.protocol.world import World

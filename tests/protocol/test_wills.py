@@ -6,9 +6,9 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.jurisdiction import Delegation, Grant
+from hbroker.protocol.handover.transfer import Inheritance
+from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.records import Inheritance
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
 from tests.protocol.sole_node import ELSEWHERE, HERE, OFFSET_US, SoleNode
 

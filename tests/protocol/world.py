@@ -12,9 +12,9 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import Event
-from hbroker.protocol.jurisdiction import Delegation
+from hbroker.protocol.events import Notice
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
-from hbroker.protocol.notices import Notice
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Body, address_from, body_of, pack
 from tests.protocol.fake_network import Faults, Network
 from tests.protocol.fakes import FakeCore

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from hbroker.cli import main, sim
-from hbroker.cli.hierarchy import Status
+from hbroker.cli.network.hierarchy import Status
 from hbroker.errors import Unreachable
 from hbroker.protocol.packets import Reason
 from hbroker.sim.rooms.accounts import is_clean, summarised

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import pytest
 
 from hbroker._native import NativeError, topic_is_valid
-from hbroker.protocol.lookup import Resolution
-from hbroker.protocol.outcome import Outcome, Published, Resolved, Subscribed, Unsubscribed, WillSet
 from hbroker.protocol.packets import Address
-from hbroker.protocol.terms import SessionTerms
-from hbroker.protocol.testator import Will
+from hbroker.protocol.resolution.lookup import Resolution
+from hbroker.protocol.results import Outcome, Published, Resolved, Subscribed, Unsubscribed, WillSet
+from hbroker.protocol.sessions.client_will import Will
+from hbroker.protocol.sessions.options import SessionTerms
 from tests.waiting import eventually
 
 T = TypeVar("T")
@@ -221,7 +221,7 @@ class FakeControl:
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     """Puts the fakes in; returns the endpoint that the next client gets."""
     from hbroker import sync
-    from hbroker.runtime import client, hub
+    from hbroker.runtime.client import client, hub
 
     endpoint = FakeEndpoint()
     monkeypatch.setattr(hub, "ClientControl", FakeControl)

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hbroker.runtime.state import GatewayRun, NetworkRun, NodeRun, RunDirectory
+from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun, RunDirectory
 
 PROJECT = Path(__file__).parent.parent.parent
 PATIENCE = 60.0

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from hbroker import topology
-from hbroker.cli.notices import tell_json
+from hbroker.cli.network.launcher_events import tell_json
 from hbroker.config import GatewaySettings, NodeSettings
-from hbroker.runtime.launcher import Launcher
-from hbroker.runtime.spawn import Listening, Ready
-from hbroker.runtime.state import RunDirectory
+from hbroker.runtime.launcher.launcher import Launcher
+from hbroker.runtime.launcher.run_directory import RunDirectory
+from hbroker.runtime.launcher.spawn import Listening, Ready
 
 
 def well(settings: NodeSettings, ready: Ready) -> int:

@@ -9,10 +9,10 @@ import pytest
 
 from hbroker._native import Endpoint, Engine
 from hbroker.errors import InvalidTopic, PayloadTooLarge
-from hbroker.runtime.delivery import options_of
-from hbroker.runtime.hub import Hub, config_of
-from hbroker.runtime.identity import Identity
-from hbroker.runtime.publication import encoded
+from hbroker.runtime.client.delivery import options_of
+from hbroker.runtime.client.hub import Hub, config_of
+from hbroker.runtime.client.identity import Identity
+from hbroker.runtime.client.publication import encoded
 
 LARGEST = 2_000
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Unreachable
-from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
-from hbroker.runtime.client import Client, connect
-from hbroker.runtime.hub import CLOSE_TIMEOUT
+from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
+from hbroker.runtime.client.client import Client, connect
+from hbroker.runtime.client.hub import CLOSE_TIMEOUT
 from tests.runtime.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, run
 from tests.waiting import eventually
 

@@ -12,11 +12,11 @@ import pytest
 from hbroker import InvalidTopic, PayloadTooLarge, SessionTakenOver, Will, sync
 from hbroker._native import Engine
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.outcome import Subscribed, TakenOver
-from hbroker.protocol.terms import session_id
-from hbroker.runtime.delivery import options_of
-from hbroker.runtime.hub import config_of
-from hbroker.runtime.identity import Identity
+from hbroker.protocol.results import Subscribed, TakenOver
+from hbroker.protocol.sessions.options import session_id
+from hbroker.runtime.client.delivery import options_of
+from hbroker.runtime.client.hub import config_of
+from hbroker.runtime.client.identity import Identity
 from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
 
 NUMBERS = count(1)

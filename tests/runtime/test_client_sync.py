@@ -8,7 +8,7 @@ import pytest
 
 from hbroker import sync
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Unreachable
-from hbroker.protocol.outcome import Published, ResolveFailed, SubscriptionFailed
+from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
 from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
 
 

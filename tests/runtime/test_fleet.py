@@ -9,7 +9,7 @@ import pytest
 
 import hbroker
 from hbroker import NotConnected, SessionTakenOver, Unreachable, Will
-from hbroker.runtime.fleet import Fleet, Member, MemberProfile, fleet
+from hbroker.runtime.client.client_pool import Fleet, Member, MemberProfile, fleet
 from tests.product.node import Node, node_up
 from tests.waiting import eventually
 

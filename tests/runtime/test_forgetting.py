@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from hbroker.config import LeasePolicy
-from hbroker.protocol.jurisdiction import Delegation
-from hbroker.runtime.forgetting import forget_the_dead
-from hbroker.runtime.memory import NodeMemory
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.runtime.launcher.reset import forget_the_dead
+from hbroker.runtime.node.state_files import NodeMemory
 from hbroker.sim.network.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 from tests.network.networks import Tree
@@ -64,7 +64,7 @@ def _cut(subtree: str, holder: str) -> Delegation:
 
 @pytest.fixture(autouse=True)
 def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hbroker.runtime.memory.make_folder_of", lambda path: None)
+    monkeypatch.setattr("hbroker.runtime.node.state_files.make_folder_of", lambda path: None)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hbroker.runtime.hashing import Memory, Verified
+from hbroker.runtime.gateway.hashing import Memory, Verified
 from tests.waiting import until
 
 PATIENCE_S = 20.0

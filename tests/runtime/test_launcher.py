@@ -8,7 +8,7 @@ import signal
 import psutil
 import pytest
 
-from hbroker.runtime.state import running
+from hbroker.runtime.launcher.run_directory import running
 from tests.runtime.launched import PATIENCE, Launch, await_gone, launch
 from tests.waiting import until
 

@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from hbroker import topology
-from hbroker.runtime import ports
-from hbroker.runtime.state import LOG_BYTES, AlreadyRunning, NetworkRun, NodeRun, RunDirectory
+from hbroker.runtime.launcher import ports
+from hbroker.runtime.launcher.run_directory import (
+    LOG_BYTES,
+    AlreadyRunning,
+    NetworkRun,
+    NodeRun,
+    RunDirectory,
+)
 
 PROJECT = Path(__file__).parent.parent.parent
 RUN = NetworkRun(

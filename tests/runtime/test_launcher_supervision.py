@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbroker.runtime.supervision import (
+from hbroker.runtime.launcher.supervisor import (
     FIRST_PAUSE,
     GRACE,
     JITTER,

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.jurisdiction import Delegation
-from hbroker.protocol.subscribers import Subscription, ended_of, record_of
-from hbroker.runtime.memory import NodeMemory, Recalled
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.subscriptions.owner.store import Subscription, ended_of, record_of
+from hbroker.runtime.node.state_files import NodeMemory, Recalled
 from hbroker.sim.network.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 
@@ -60,7 +60,7 @@ def a_memory(
 
 @pytest.fixture(autouse=True)
 def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hbroker.runtime.memory.make_folder_of", lambda path: None)
+    monkeypatch.setattr("hbroker.runtime.node.state_files.make_folder_of", lambda path: None)
 
 
 @settings(max_examples=60)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hbroker.errors import ConfigErrors
-from hbroker.runtime.network_key import key_at, own_key
-from hbroker.runtime.state import NetworkRun, NodeRun, RunDirectory
+from hbroker.runtime.launcher.network_key import key_at, own_key
+from hbroker.runtime.launcher.run_directory import NetworkRun, NodeRun, RunDirectory
 
 ROOT = ("192.0.2.1", 7700)
 NODES = 'nodes: [{name: root, subtree: "", listen: "192.0.2.1:7700"}]\n'

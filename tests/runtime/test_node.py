@@ -12,7 +12,7 @@ import pytest
 
 from hbroker._native import Endpoint
 from hbroker.config import Address, NodeSettings
-from hbroker.runtime import node
+from hbroker.runtime.node import process
 
 
 class FailingEndpoint:
@@ -43,9 +43,9 @@ def test_a_node_whose_socket_fails_says_so_and_ends_for_its_supervisor(
     def fail(address: Address) -> None:
         made[0].fault = "worker 0: EIO"
 
-    monkeypatch.setattr(node, "Endpoint", make)
+    monkeypatch.setattr(process, "Endpoint", make)
     with caplog.at_level(logging.INFO):
-        code = node.run_node(NodeSettings("root", "", ("127.0.0.1", 0)), ready=fail)
+        code = process.run_node(NodeSettings("root", "", ("127.0.0.1", 0)), ready=fail)
     assert code == 1
     assert made[0].is_shut
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -77,7 +77,7 @@ def test_a_terminal_that_is_closed_ends_no_node(caplog: pytest.LogCaptureFixture
     logger.addHandler(handler := Hearing())
     try:
         with caplog.at_level(logging.INFO):
-            code = node.run_node(
+            code = process.run_node(
                 settings, ready=lambda address: os.kill(os.getpid(), signal.SIGHUP), reload=reload
             )
     finally:

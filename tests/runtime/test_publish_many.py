@@ -11,8 +11,8 @@ import pytest
 
 from hbroker import sync
 from hbroker.errors import InvalidTopic, NotConnected, Refused, Unreachable
-from hbroker.protocol.outcome import Published
-from hbroker.runtime.client import connect
+from hbroker.protocol.results import Published
+from hbroker.runtime.client.client import connect
 from tests.runtime.client_fakes import PATIENCE_S, FakeEndpoint, run
 from tests.waiting import eventually
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from hbroker.protocol import timers
-from hbroker.protocol.subscribers import Subscription
-from hbroker.runtime import storing
+from hbroker.protocol.subscriptions.owner.store import Subscription
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.memory import NodeMemory
-from hbroker.runtime.storing import StoredNotes
+from hbroker.runtime.node import writer_threads
+from hbroker.runtime.node.state_files import NodeMemory
+from hbroker.runtime.node.writer_threads import StoredNotes
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import File, LocalDisk
 from tests.waiting import until
@@ -107,7 +107,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    monkeypatch.setattr(storing, "ALIVE_S", 0.01)
+    monkeypatch.setattr(writer_threads, "ALIVE_S", 0.01)
     run = Run(tmp_path)
     yield run
     run.disk.syncs.set()
@@ -132,7 +132,7 @@ def test_who_is_killed_while_a_sync_hangs_is_known_to_have_lived(run: Run) -> No
 def test_a_sync_that_does_not_return_counts_as_one_that_failed(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storing, "OVERDUE_S", 0.05)
+    monkeypatch.setattr(writer_threads, "OVERDUE_S", 0.05)
     run.disk.syncs.clear()
     run.note(LATE)
     run.await_that(lambda: run.notes.is_failing)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from hbroker.cli.tree import LOSSES
+from hbroker.cli.network.tree import LOSSES
 from hbroker.runtime.telemetry import preload
 from hbroker.spark_analysis import losses
 from hbroker.spark_analysis.schema import BUCKETS, FILE_NAME, SCHEMAS, VERSION, VERSION_KEY

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.notices import Unproved
+from hbroker.protocol.events import Unproved
 from hbroker.protocol.packets import Body, address_of, reason_name
 from tests.protocol.native import NativeNetwork
 from tests.protocol.world import World

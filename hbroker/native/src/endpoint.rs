@@ -2,10 +2,10 @@
 
 pub mod clock;
 pub mod egress;
-pub mod fleet;
+pub mod mailbox;
 pub mod moderation;
 pub mod socket;
-pub mod station;
+pub mod sockets;
 pub mod traffic;
 pub mod waker;
 pub mod worker;
@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::endpoint::fleet::Fleet;
+use crate::endpoint::mailbox::{Station, Visit};
 use crate::endpoint::socket::{Options, Socket};
-use crate::endpoint::station::{Station, Visit};
+use crate::endpoint::sockets::Fleet;
 use crate::endpoint::worker::{Machine, Worker};
 
 /// How long `shutdown` waits for a worker. None blocks for long, so this is for one that hangs.

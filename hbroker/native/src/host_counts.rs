@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 use crate::prefix::Prefix;
 
 /// The most there may be.

@@ -8,13 +8,13 @@
 #[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
 mod bench;
 mod broken;
+pub mod client_pool;
 mod config;
 pub mod core;
 mod endpoint;
 mod engine;
-pub mod hive;
 mod host_counts;
-mod keyed;
+mod keyed_hash;
 mod link;
 mod link_id;
 mod load;

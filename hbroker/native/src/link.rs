@@ -9,28 +9,14 @@
 //! For each datagram: [`Link::handle_header`], then [`Link::receive`] for each reliable packet, then
 //! [`Link::finish_datagram`]. After a batch of them, or of packets queued: [`Link::poll_transmit`].
 
-pub mod acks;
-pub mod arrivals;
-pub mod budget;
 mod config;
-pub mod congestion;
-mod contents;
-pub mod delivery;
-pub mod flight;
-pub mod hystart;
-mod lineage;
+pub mod idle;
+mod incarnation;
+mod keep_alive;
+pub mod loss_recovery;
 pub mod mtu;
-pub mod outbox;
-pub mod pacer;
-pub mod probing;
-pub mod pubacks;
-mod quiet;
-pub mod ranges;
-pub mod recovery;
-pub mod rest;
-pub mod rtt;
-mod seal;
-mod verdict;
+pub mod receive;
+pub mod send;
 
 #[cfg(test)]
 mod tests;
@@ -40,22 +26,22 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::Micros;
-use crate::link::acks::Acks;
-use crate::link::arrivals::Arrivals;
-pub use crate::link::arrivals::Receipt;
-use crate::link::budget::Budget;
-pub use crate::link::delivery::Chain;
-use crate::link::delivery::Deliveries;
+use crate::link::incarnation::Lineage;
+use crate::link::keep_alive::Quiet;
+use crate::link::loss_recovery::recovery::Recovery;
 use crate::link::mtu::PathMtu;
-use crate::link::outbox::{Outbox, Stretch};
-use crate::link::pubacks::{Pubacks, Success};
-use crate::link::recovery::Recovery;
+use crate::link::receive::acks::Acks;
+use crate::link::receive::arrivals::Arrivals;
+pub use crate::link::receive::arrivals::Receipt;
+pub use crate::link::receive::delivery::Chain;
+use crate::link::receive::delivery::Deliveries;
+use crate::link::receive::pubacks::{Pubacks, Success};
+use crate::link::send::budget::Budget;
+use crate::link::send::contents::Contents;
+use crate::link::send::outbox::{Outbox, Stretch};
+use crate::link::send::packet_builder::HEADER_BYTES;
 use crate::wire::{self, Header, MeantFor};
 pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
-use contents::Contents;
-use lineage::Lineage;
-use quiet::Quiet;
-use seal::HEADER_BYTES;
 
 /// A peer that leaves so many probes unanswered in the idle timeout is gone: the waits between them double only so far.
 const PROBES_BEFORE_TIMEOUT: Micros = 10;

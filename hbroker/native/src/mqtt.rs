@@ -10,7 +10,7 @@
 //! acknowledged, and the packet ids of `QoS` 2 that it used. An open connection owns its session; when it closes, the session is
 //! taken out of it and parked, or dropped.
 //!
-//! A [`Message`](message::Message) of the network is shared by all its recipients. Each that owes the network an answer (`QoS` 1 and 2) holds a
+//! A [`Message`](crate::mqtt::distribution::message::Message) of the network is shared by all its recipients. Each that owes the network an answer (`QoS` 1 and 2) holds a
 //! [`Claim`](claim::Claim); when the last one is dropped the message's ticket is in [`Releases`](claim::Releases), once.
 //!
 //! How a worker drives it:
@@ -30,32 +30,24 @@
 
 pub mod access;
 mod aliases;
-pub mod attempts;
-mod bridge;
 pub mod claim;
 mod client;
+mod client_counters;
 pub mod clients;
 pub mod codec;
 pub mod command;
 pub mod connection;
 pub mod counters;
-pub mod encoder;
+pub mod distribution;
 pub mod event;
-pub mod fanout;
 pub mod gateway;
 pub mod io;
-pub mod message;
-pub mod network;
-pub mod news;
-pub mod office;
-pub mod packets;
-pub mod reason;
-pub mod series;
+pub mod mailbox;
 pub mod session;
 pub mod settings;
-mod slate;
 mod throttle;
 mod unfinished;
+pub mod worker_event;
 
 /// Names a PUBLISH of `QoS` 1 or 2 that the network is to answer; unique within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,7 +11,7 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 
 /// A memory, and what each holder has of it.
 pub struct Shares<K> {

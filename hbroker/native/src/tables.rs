@@ -9,10 +9,10 @@ pub mod groups;
 pub mod jurisdiction;
 pub mod match_set;
 pub mod retained;
+mod small_list;
 pub mod trie;
 pub mod window;
 pub mod zones;
 
 mod arena;
-mod few;
 mod slot_index;

@@ -19,7 +19,9 @@
 
 mod acks;
 mod check;
+mod delta;
 mod emit;
+mod layout;
 mod meant_for;
 mod packets;
 mod properties;
@@ -27,13 +29,13 @@ mod publish;
 mod reader;
 mod records;
 mod requests;
-mod shape;
-mod stencil;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::wire::delta::Stencil;
+pub use crate::wire::layout::Span;
 pub use acks::{AckView, CutView, PubAckView};
 #[cfg(feature = "python")]
 pub use emit::put_again_field;
@@ -49,8 +51,6 @@ pub use records::{GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};
 pub use requests::{request_of, session_of};
-pub use shape::Span;
-pub use stencil::Stencil;
 pub use view::{Body, DatagramView, Header, Kind, PacketView, Rooms, field_like, put_whole};
 
 /// The largest payload of a UDP datagram over IPv4.

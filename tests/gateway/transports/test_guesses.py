@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from hbroker.gateway.attempts import PAIR
-from hbroker.gateway.passwords import hash_password
+from hbroker.gateway.access.attempt_limits import PAIR
+from hbroker.gateway.access.password_file import hash_password
 from tests.gateway.transports.front import Client, Front, front_up
 from tests.gateway.transports.guesser import GUESSER, connect_as
 from tests.gateway_native.wire import CONNACK, PUBACK, SUBACK, Raw, ack, publish, subscribe

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hbroker.gateway.passwords import hash_password
+from hbroker.gateway.access.password_file import hash_password
 from tests.gateway.transports.certificates import Authority, Pair
 from tests.gateway.transports.front import Client, Front, front_up
 from tests.gateway_native.wire import CONNACK, PINGRESP, SUBACK, packet, subscribe, text

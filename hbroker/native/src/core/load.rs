@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 
 use super::Core;
 use crate::config::Config;
-use crate::engine::counters::{Counters, Tally};
-use crate::engine::load::Weight;
+use crate::engine::metrics::counters::{Counters, Tally};
+use crate::engine::metrics::load::Weight;
 use crate::load::{Report, Taker, latency};
 
 /// For a core of so many workers; `None`: it does not count.

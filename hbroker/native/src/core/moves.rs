@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Core;
-use crate::engine::copied::Step;
-use crate::engine::held_queues::{Held, add_queued};
-use crate::engine::moving::Moving;
+use crate::engine::handover::copied::Step;
+use crate::engine::handover::held_queues::{Held, add_queued};
+use crate::engine::handover::moving::Moving;
 use crate::topic::Region;
 use crate::wire::Transfers;
 

@@ -14,10 +14,10 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use crate::Micros;
-use crate::endpoint::fleet::Fleet;
+use crate::endpoint::mailbox::Station;
 use crate::endpoint::moderation::Moderation;
 use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Sleeper, Socket};
-use crate::endpoint::station::Station;
+use crate::endpoint::sockets::Fleet;
 use crate::endpoint::traffic;
 use crate::sink::DatagramSink;
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::mqtt::message::Alias;
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
+use crate::mqtt::distribution::message::Alias;
 
 /// A topic that is shorter than this gains nothing by an alias, which takes three bytes.
 const SHORTEST: usize = 4;

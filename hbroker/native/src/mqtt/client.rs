@@ -2,13 +2,13 @@
 
 use crate::Micros;
 use crate::mqtt::Key;
+use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::command::Traffic;
 use crate::mqtt::connection::Connection;
+use crate::mqtt::distribution::network::{Network, Outgoing, Visit};
 use crate::mqtt::event::{Closed, Event, Taken, Upper};
-use crate::mqtt::network::{Network, Outgoing, Visit};
-use crate::mqtt::news::SessionHandle;
-use crate::mqtt::packets::Version;
+use crate::mqtt::worker_event::SessionHandle;
 use crate::prefix::Prefix;
 use crate::shares::Held;
 

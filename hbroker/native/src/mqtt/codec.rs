@@ -10,12 +10,14 @@ pub mod answers;
 pub mod connect;
 pub mod control;
 pub mod frame;
+pub mod packets;
 pub mod publish;
 pub mod reader;
+pub mod reason;
 #[cfg(test)]
 mod tests;
 
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 
 /// What is wrong with a packet.
 pub type Checked<T> = Result<T, Reason>;

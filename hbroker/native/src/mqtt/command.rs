@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use crate::mqtt::access::AccessList;
+use crate::mqtt::access::rules::AccessList;
+use crate::mqtt::codec::packets::{Accept, Auth, Farewell, Version};
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::Counters;
-use crate::mqtt::fanout::Parcel;
+use crate::mqtt::distribution::fanout::Parcel;
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::news::SessionHandle;
-use crate::mqtt::packets::{Accept, Auth, Farewell, Version};
-use crate::mqtt::reason::Reason;
 use crate::mqtt::session::Load;
 use crate::mqtt::settings::SessionSettings;
+use crate::mqtt::worker_event::SessionHandle;
 
 pub enum Command {
     Accept(ConnectionId, Box<Admitted>),

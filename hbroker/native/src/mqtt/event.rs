@@ -1,9 +1,9 @@
 //! What a connection tells those above it.
 
 use crate::mqtt::Key;
+use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
 use crate::mqtt::codec::publish::Publish;
-use crate::mqtt::packets::{Auth, Connect, Subscribe, Unsubscribe};
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 
 /// Those above a connection: the network for messages, Python for the rest.
 pub trait Upper {

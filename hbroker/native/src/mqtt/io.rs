@@ -9,18 +9,18 @@
 //! protocol is told when there is room again.
 
 pub mod admission;
-mod alarms;
 mod arrivals;
+pub mod commands;
 pub mod connection;
 pub mod connections;
 pub mod counters;
-pub mod desk;
-mod doors;
 pub mod listener;
+mod listeners;
 pub mod mailbox;
 pub mod output;
 pub mod protocol;
 mod proxy;
+mod timers;
 pub mod tls;
 pub mod transport;
 mod websocket;
@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::endpoint::clock::Clock;
-use crate::mqtt::io::desk::Desk;
+use crate::mqtt::io::commands::Desk;
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::Protocol;
 use crate::mqtt::io::worker::Order;

@@ -14,13 +14,13 @@ mod tests;
 use std::sync::Arc;
 
 use crate::Micros;
-use crate::mqtt::access::Access;
+use crate::mqtt::access::rules::Access;
 use crate::mqtt::claim::Claim;
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::{Counters, Drop};
-use crate::mqtt::encoder::Encoder;
-use crate::mqtt::message::{Message, Terms};
-use crate::mqtt::reason::Reason;
-use crate::mqtt::series::Series;
+use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::encoder::Encoder;
+use crate::mqtt::distribution::message::{Message, Terms};
 use crate::mqtt::settings::SessionSettings;
 use crate::mqtt::{Key, Turn};
 

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use parking_lot::Mutex;
 
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 use crate::prefix::Prefix;
 use crate::shares::{Held, Shares};
 

@@ -21,7 +21,7 @@ use crate::bench::load::{Counts, Group, Plan, Times};
 use crate::bench::mqtt::{Mqtt, Version};
 use crate::bench::nats::Nats;
 use crate::bench::speech::Speech;
-use crate::hive::messages::Mailbox;
+use crate::client_pool::messages::Mailbox;
 use crate::link_id::MemberId;
 
 /// The largest payload of a load.

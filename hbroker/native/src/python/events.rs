@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::{Address, address_out};
-use crate::engine::event::{DownReason, Event, Peer};
+use crate::engine::transport::event::{DownReason, Event, Peer};
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
 pub struct ControlEvent {

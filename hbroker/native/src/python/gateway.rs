@@ -29,12 +29,12 @@ use super::config::Config;
 use super::hive::Hive;
 use super::load::{Load, load_out};
 use super::{Address, NativeError, address_in, address_out, duration};
-use crate::hive::messages::Mailbox;
+use crate::client_pool::messages::Mailbox;
+use crate::mqtt::codec::packets::{Auth, Farewell};
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::gateway;
 use crate::mqtt::io::MOST_WORKERS;
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::packets::{Auth, Farewell};
-use crate::mqtt::reason::Reason;
 
 #[pyclass(module = "hbroker._native", extends = Hive, frozen)]
 pub struct Gateway {

@@ -11,10 +11,10 @@ use super::core::Core;
 use super::events::event_out;
 use super::messages::Message;
 use super::{Address, NativeError, address_in, address_out, duration};
+use crate::client_pool::Identity;
+use crate::client_pool::core::HiveCore;
+use crate::client_pool::messages::Mailbox;
 use crate::core;
-use crate::hive::Identity;
-use crate::hive::core::HiveCore;
-use crate::hive::messages::Mailbox;
 use crate::link_id::MemberId;
 
 #[pyclass(module = "hbroker._native", frozen, subclass)]

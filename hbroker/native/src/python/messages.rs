@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::engine::event;
+use crate::engine::transport::event;
 
 #[pyclass(module = "hbroker._native", frozen)]
 pub struct Message {

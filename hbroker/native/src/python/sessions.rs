@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 
-use crate::engine::session::Status;
+use crate::engine::sessions::session::Status;
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
 pub struct SessionStatus {

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxHasher;
 use siphasher::sip::SipHasher24;
 
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::match_set::Subscriber;

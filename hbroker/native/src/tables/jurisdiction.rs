@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use hashbrown::HashMap;
 
 use crate::Micros;
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 use crate::topic;
 use crate::wire::CutView;
 

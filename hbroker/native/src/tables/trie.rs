@@ -24,13 +24,13 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
-use crate::tables::few::{Crowds, Few};
 use crate::tables::groups::{Numbered, OWN, shared_id};
 pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 use crate::tables::slot_index::SlotIndex;
+use crate::tables::small_list::{Crowds, Few};
 use crate::tables::trie::plain::PlainFilters;
 
 /// Above the first levels of all filters of the trie.

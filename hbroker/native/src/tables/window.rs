@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 
 /// The newest numbers of a publisher that are remembered where there are no gaps between them; where there are, as many words.
 pub const SPAN: usize = 1 << 20;

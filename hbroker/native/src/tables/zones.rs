@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use hashbrown::HashMap;
 
 use crate::Micros;
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 use crate::tables::jurisdiction::Cut;
 use crate::topic;
 

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use super::Malformed;
 use super::emit::again_content;
 use super::reader::Reader;
-use super::shape::{Mask, Shape, Span};
 use super::view::{Body, PacketView};
+use crate::wire::layout::{Mask, Shape, Span};
 
 /// One packet; or several messages of one shape, one behind the other. If they have delivery numbers, these follow one another.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use super::Malformed;
 use super::check::check;
 use super::emit::{PublishOut, put_publish_field};
 use super::reader::{Reader, occurrences};
-use super::shape::{Shape, Span};
 use crate::Micros;
 use crate::schema::{fragment, packet, publish, user_property};
+use crate::wire::layout::{Shape, Span};
 
 /// `AckMode::ACK_MODE_QUEUED`.
 pub(super) const ACK_MODE_QUEUED: i32 = 1;

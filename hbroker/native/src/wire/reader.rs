@@ -10,7 +10,7 @@
 use std::iter;
 
 use super::Malformed;
-use super::shape::Span;
+use crate::wire::layout::Span;
 
 /// How deep sub-messages and groups may nest in a datagram.
 pub const MAX_DEPTH: u32 = 100;

@@ -10,8 +10,8 @@ use super::meant_for::MeantFor;
 use super::packets::{Alike, Packets};
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
-use super::shape::{Mask, Shape, Span};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
+use crate::wire::layout::{Mask, Shape, Span};
 
 /// A datagram that is valid as a whole.
 #[derive(Debug)]

@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 
 use super::port::{Bench, Part, Port, Shared, Turn, register_worker};
 use crate::Micros;
+use crate::client_pool::Hive;
+use crate::client_pool::core::HiveCore;
+use crate::client_pool::messages::MessageSink;
 use crate::config::Config;
 use crate::endpoint::worker::{Step, Worker};
-use crate::engine::bunch::Letter;
-use crate::engine::held::MessageId;
-use crate::hive::Hive;
-use crate::hive::core::HiveCore;
-use crate::hive::messages::MessageSink;
+use crate::engine::subscriber::batch::Letter;
+use crate::engine::subscriber::unacknowledged::MessageId;
 use crate::link_id::MemberId;
 
 /// Which of a load's subscribers each member is. Clones are the same.

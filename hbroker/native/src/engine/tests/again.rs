@@ -5,9 +5,9 @@ use rand::Rng;
 use super::apart::Apart;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::Micros;
-use crate::engine::bunch::Letter;
-use crate::engine::copies::MOST_BYTES;
-use crate::engine::event::Message;
+use crate::engine::owner::worker_copies::MOST_BYTES;
+use crate::engine::subscriber::batch::Letter;
+use crate::engine::transport::event::Message;
 use crate::wire::{self, HeaderOut, PublishOut};
 
 /// What a subscriber knows of a message.

@@ -1,8 +1,8 @@
 //! Messages of `QoS` 1 and 2 that come many at once, and whose subscriber is another worker's.
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use crate::engine::counters::Drop;
-use crate::engine::outlet::Handoff;
+use crate::engine::metrics::counters::Drop;
+use crate::engine::transport::outlet::Handoff;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 

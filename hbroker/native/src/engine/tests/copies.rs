@@ -2,8 +2,8 @@
 
 use super::apart::Apart;
 use super::network::{MILLISECOND, Network, SECOND, message};
-use crate::engine::copies::MOST_BYTES;
-use crate::engine::outlet::Handoff;
+use crate::engine::owner::worker_copies::MOST_BYTES;
+use crate::engine::transport::outlet::Handoff;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 

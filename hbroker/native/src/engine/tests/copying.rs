@@ -5,10 +5,10 @@ use rand::Rng;
 
 use super::handover::{has_passed, install, leave, raise_barrier, subscribe_persistently};
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
-use crate::engine::copied::Step;
-use crate::engine::held_queues::{Held, add_queued};
-use crate::engine::moving::Moving;
-use crate::engine::session_queue::Bounds;
+use crate::engine::handover::copied::Step;
+use crate::engine::handover::held_queues::{Held, add_queued};
+use crate::engine::handover::moving::Moving;
+use crate::engine::sessions::queue::Bounds;
 use crate::tables::jurisdiction::Grant;
 use crate::topic::Region;
 use crate::wire::{PublishOut, Transfers};
@@ -165,7 +165,7 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
                     engines[usize::from(key.worker())].end_session(
                         now,
                         key,
-                        crate::engine::counters::Drop::SessionEnded,
+                        crate::engine::metrics::counters::Drop::SessionEnded,
                     );
                     engines.iter_mut().for_each(|engine| engine.forget_subscriptions(key));
                     network.open_session(client, old, true);

@@ -1,7 +1,7 @@
 //! A publisher keeps to its owners' credit, and gives up what it could not send in time (§7.7, §7.2).
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use crate::engine::credit::Credit;
+use crate::engine::transport::credit::Credit;
 use crate::schema::reason;
 use crate::wire::{self, PublishOut};
 

@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{OWN, add_persistent, put_away};
-use crate::engine::bunch::Letter;
+use crate::engine::subscriber::batch::Letter;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 

@@ -1,7 +1,7 @@
 //! One owner, and clients of it (§7.3 to §7.6).
 
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
-use crate::engine::replay::Request;
+use crate::engine::retained::replay::Request;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
 

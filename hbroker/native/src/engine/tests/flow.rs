@@ -3,7 +3,7 @@
 use super::handover::export_queued;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{add_persistent, check, dropped, grant, put_away, status, subscribe};
-use crate::engine::session_queue::Bounds;
+use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
 use crate::wire::{self, PublishOut};

@@ -3,7 +3,7 @@
 use super::flow::{Flood, add_node, assert_let_go, flood_one, ignore_credit, read, read_ids};
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{grant, link_to, status};
-use crate::engine::links::Entry;
+use crate::engine::transport::links::Entry;
 use crate::wire::{self, PublishOut};
 
 /// A client that publishes for many.

@@ -7,7 +7,7 @@ use rand::Rng;
 
 use super::handover::export_queued;
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use crate::engine::counters::Drop;
+use crate::engine::metrics::counters::Drop;
 use crate::tables::groups::shared_id;
 use crate::wire::PublishOut;
 

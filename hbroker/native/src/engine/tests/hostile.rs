@@ -11,7 +11,7 @@ use super::network::{Faults, GRANT, Network, SECOND, config, message};
 use crate::Micros;
 use crate::config::Config;
 use crate::core::Datagrams;
-use crate::engine::session_queue::Bounds;
+use crate::engine::sessions::queue::Bounds;
 use crate::engine::{Engine, Shared};
 use crate::schema::reason;
 use crate::wire::{self, Body, DatagramView, HeaderOut, PacketView, PublishOut};
@@ -202,8 +202,8 @@ fn nothing_grows_without_bound_whatever_peers_with_sessions_send() {
     }
 }
 
-fn subscribe_whoever_is_up(engine: &mut Engine, now: Micros, event: &crate::engine::event::Event) {
-    if let crate::engine::event::Event::LinkUp(peer) = event {
+fn subscribe_whoever_is_up(engine: &mut Engine, now: Micros, event: &crate::engine::transport::event::Event) {
+    if let crate::engine::transport::event::Event::LinkUp(peer) = event {
         engine.open_session(
             now,
             peer.session,

@@ -1,7 +1,7 @@
 //! Messages larger than a datagram, on their way through whatever happens (§7.5).
 
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
-use crate::engine::parts::{Part, Split, Splitter};
+use crate::engine::fragmentation::fragments::{Part, Split, Splitter};
 use crate::wire::{Body, PacketView};
 
 /// Bytes in which a part that is missing, twice there or out of place shows.

@@ -7,8 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use crate::core::Datagrams;
-use crate::engine::counters::Drop;
-use crate::engine::replay::Request;
+use crate::engine::metrics::counters::Drop;
+use crate::engine::retained::replay::Request;
 use crate::link_id::SessionKey;
 use crate::tables::retained::{Offer, RetainedPart};
 use crate::wire::{self, PublishOut};

@@ -1,10 +1,10 @@
 //! Idle links and sessions take little memory, and are there when they are needed.
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use crate::engine::event::Event;
-use crate::engine::links::Place;
-use crate::engine::session::Session;
-use crate::engine::turns::Lane;
+use crate::engine::sessions::session::Session;
+use crate::engine::transport::event::Event;
+use crate::engine::transport::event_queue::Lane;
+use crate::engine::transport::links::Place;
 
 fn awake(network: &Network, node: usize) -> usize {
     network.hosts[node]

@@ -3,7 +3,7 @@
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use crate::engine::replay::Request;
+use crate::engine::retained::replay::Request;
 use crate::wire::PublishOut;
 
 fn retained<'a>(topic: &'a str, payload: &'a [u8], qos: u8) -> PublishOut<'a> {

@@ -3,9 +3,9 @@
 use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
-use crate::engine::bunch::Letter;
-use crate::engine::event::Message;
-use crate::engine::run::Run;
+use crate::engine::subscriber::batch::Letter;
+use crate::engine::transport::event::Message;
+use crate::engine::transport::runs::Run;
 use crate::load::topics::Traffic;
 use crate::wire::{self, DatagramView, PublishOut};
 

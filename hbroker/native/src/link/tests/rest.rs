@@ -1,7 +1,7 @@
 //! A link at rest: nobody can tell, and it takes little.
 
 use super::*;
-use crate::link::rest::AtRest;
+use crate::link::idle::AtRest;
 
 /// What both ends sent while one of them was busy now and then, and how often the second one rested.
 fn sent(seed: u64, rests: bool) -> (Vec<(Micros, usize, Vec<u8>)>, usize) {

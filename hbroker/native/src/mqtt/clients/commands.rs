@@ -4,17 +4,17 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::{ClientTurn, Leaving};
-use crate::mqtt::access::{Access, AccessList};
+use crate::mqtt::access::rules::{Access, AccessList};
 use crate::mqtt::client::{Client, Marks, Name};
+use crate::mqtt::client_counters::Weight;
+use crate::mqtt::codec::packets::{Farewell, Version};
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus, Traffic};
-use crate::mqtt::fanout::{Parcel, Seated, What};
+use crate::mqtt::distribution::fanout::{Parcel, Seated, What};
+use crate::mqtt::distribution::network::Network;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
-use crate::mqtt::network::Network;
-use crate::mqtt::news::News;
-use crate::mqtt::packets::{Farewell, Version};
-use crate::mqtt::reason::Reason;
 use crate::mqtt::session::Delivery;
-use crate::mqtt::slate::Weight;
+use crate::mqtt::worker_event::News;
 
 impl<N: Network> ClientTurn<'_, N> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {

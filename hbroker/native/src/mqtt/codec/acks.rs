@@ -2,9 +2,9 @@
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::{Frame, kind, put_binary, put_varint, varint_len};
+use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::reader::Reader;
-use crate::mqtt::packets::Version;
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 
 const REASON_STRING: u8 = 0x1F;
 const USER_PROPERTY: u8 = 0x26;

@@ -4,8 +4,8 @@
 //! (MQTT 5 §3.2.2.3.9 and its like), or where the client asked for none (MQTT 5 §3.1.2.11.7).
 
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, varint_len};
-use crate::mqtt::packets::{Accept, Auth, Farewell, UserProperties, Version};
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::packets::{Accept, Auth, Farewell, UserProperties, Version};
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::settings::ListenerSettings;
 
 pub const PINGRESP: [u8; 2] = [kind::PINGRESP << 4, 0];

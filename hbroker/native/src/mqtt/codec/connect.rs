@@ -7,9 +7,9 @@ use rmqtt_codec::{v3, v5};
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::control::{Decoded, check_properties, decode_bytes, owned};
 use crate::mqtt::codec::frame::{Frame, kind};
+use crate::mqtt::codec::packets::{Connect, UserProperties, Version, Will};
 use crate::mqtt::codec::reader::Reader;
-use crate::mqtt::packets::{Connect, UserProperties, Version, Will};
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 use crate::topic;
 
 const USER_NAME: u8 = 0x80;

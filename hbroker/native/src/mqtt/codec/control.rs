@@ -7,9 +7,11 @@ use tokio_util::codec::Decoder;
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::Frame;
+use crate::mqtt::codec::packets::{
+    Auth, Disconnect, Subscribe, Subscription, Unsubscribe, UserProperties, Version,
+};
 use crate::mqtt::codec::reader::Reader;
-use crate::mqtt::packets::{Auth, Disconnect, Subscribe, Subscription, Unsubscribe, UserProperties, Version};
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 use crate::topic;
 
 const SHARED: &str = "$share/";

@@ -1,7 +1,7 @@
 //! The fixed header (MQTT 5 §2.1): where a packet ends.
 
 use crate::mqtt::codec::Checked;
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 
 /// The largest remaining length (MQTT 5 §2.1.4).
 pub const MAX_REMAINING: usize = 268_435_455;

@@ -2,9 +2,9 @@
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::Frame;
+use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::reader::Reader;
-use crate::mqtt::packets::Version;
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 use crate::topic;
 
 /// The properties of PUBLISH (MQTT 5 §3.3.2.3).

@@ -1,7 +1,7 @@
 //! The data types of MQTT (MQTT 5 §1.5), read from a packet's body.
 
 use crate::mqtt::codec::Checked;
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 
 /// What is left of a body, or of its properties.
 #[derive(Clone, Copy)]

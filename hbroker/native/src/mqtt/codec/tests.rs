@@ -1,10 +1,11 @@
 //! What is no packet, and with which reason (MQTT 5 §4.13).
 
 use crate::mqtt::codec::frame::{self, kind, split};
+use crate::mqtt::codec::packets::Version;
+use crate::mqtt::codec::packets::Version::{V5, V31, V311};
 use crate::mqtt::codec::publish::Publish;
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{Checked, acks, connect, control};
-use crate::mqtt::packets::Version::{self, V5, V31, V311};
-use crate::mqtt::reason::Reason;
 
 /// Reads a packet as a connection would.
 fn read(version: Version, bytes: &[u8]) -> Checked<()> {

@@ -4,11 +4,11 @@ use crate::Micros;
 use crate::mqtt::Turn;
 use crate::mqtt::codec::answers::{Manner, put_accept, put_refusal};
 use crate::mqtt::codec::frame::{Frame, kind};
+use crate::mqtt::codec::packets::{Accept, Connect, Farewell, Version};
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{connect, control};
 use crate::mqtt::connection::{Client, Connection, State};
 use crate::mqtt::event::{Cause, Event, Upper};
-use crate::mqtt::packets::{Accept, Connect, Farewell, Version};
-use crate::mqtt::reason::Reason;
 use crate::mqtt::session::{Channel, NEVER, Session};
 
 impl Connection {

@@ -2,9 +2,9 @@
 
 use crate::mqtt::Turn;
 use crate::mqtt::codec::frame::{self, Frame, kind};
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::{Connection, Pause, State};
 use crate::mqtt::event::Upper;
-use crate::mqtt::reason::Reason;
 
 /// Bytes of a packet on its way that count as a sign of life: a large one may take longer than the keep alive.
 const SIGN_OF_LIFE: usize = 1_000;

@@ -1,17 +1,17 @@
 //! What a client sends once it is accepted.
 
 use crate::mqtt::Turn;
+use crate::mqtt::client_counters;
 use crate::mqtt::codec::answers::PINGRESP;
 use crate::mqtt::codec::frame::{Frame, kind};
+use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{acks, control};
 use crate::mqtt::connection::input::Flow;
 use crate::mqtt::connection::{Connection, Pause};
 use crate::mqtt::event::{Cause, Event, Taken, Upper};
-use crate::mqtt::packets::Version;
-use crate::mqtt::reason::Reason;
 use crate::mqtt::session::Arrival;
-use crate::mqtt::slate;
 
 impl Connection {
     pub(super) fn handle_open(
@@ -86,7 +86,7 @@ impl Connection {
             Taken::Refused(Reason::NOT_AUTHORIZED)
         };
         if taken == Taken::Yes {
-            slate::note_in(turn, publish.topic, publish.payload.len());
+            client_counters::note_in(turn, publish.topic, publish.payload.len());
         }
         let (qos, packet_id, bytes) = (publish.qos, publish.packet_id, publish.payload.len());
         self.conclude(turn, taken, qos, packet_id, bytes, upper)

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::engine::rate::RateLimit;
+use crate::engine::transport::token_bucket::RateLimit;
 use crate::host_counts::{Bounds, Full, HostCounts};
 use crate::prefix::Prefix;
 

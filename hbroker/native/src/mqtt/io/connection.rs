@@ -11,12 +11,12 @@ use std::sync::Arc;
 use mio::net::TcpStream;
 
 use super::admission::{Admission, Pass};
-use super::alarms::Alarm;
 use super::listener::Settings;
 use super::output::Output;
 use super::tls::Identity;
 use super::transport::{Failure, Transport};
 use crate::Micros;
+use crate::mqtt::io::timers::Alarm;
 
 /// How long a peer has to close its side.
 pub const LINGER: Micros = 2_000_000;

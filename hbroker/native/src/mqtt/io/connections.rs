@@ -4,11 +4,11 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use slab::Slab;
 
-use super::alarms::{Alarm, AlarmOf, Alarms};
 use super::connection::{Connection, LINGER};
 use super::output::Output;
 use super::protocol::Opening;
 use crate::Micros;
+use crate::mqtt::io::timers::{Alarm, AlarmOf, Alarms};
 
 /// Names a connection, and no other one after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,14 +14,14 @@ use super::arrivals::{Arrivals, Input};
 use super::connection::{Connection, Ending, Flushed, Origin};
 use super::connections::{ConnectionId, Connections};
 use super::counters::{Counters, add};
-use super::desk::WAKER;
-use super::doors::Doors;
 use super::listener::Listener;
 use super::mailbox::Mailbox;
 use super::protocol::{Protocol, Turn};
 use super::transport::Transport;
 use crate::Micros;
 use crate::endpoint::clock::Clock;
+use crate::mqtt::io::commands::WAKER;
+use crate::mqtt::io::listeners::Doors;
 
 /// Tokens from here on are of listening sockets; those below are slots of connections.
 const FIRST_DOOR: usize = 1 << 40;

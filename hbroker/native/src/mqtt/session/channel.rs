@@ -5,15 +5,15 @@ use std::sync::Arc;
 use crate::Micros;
 use crate::mqtt::Turn;
 use crate::mqtt::aliases;
+use crate::mqtt::client_counters;
 use crate::mqtt::codec::acks;
+use crate::mqtt::codec::packets::Version;
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::Drop;
-use crate::mqtt::encoder::Encoder;
-use crate::mqtt::message::{Alias, Shape, Terms};
-use crate::mqtt::packets::Version;
-use crate::mqtt::reason::Reason;
-use crate::mqtt::series::Series;
+use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::encoder::Encoder;
+use crate::mqtt::distribution::message::{Alias, Shape, Terms};
 use crate::mqtt::session::queue::Parcel;
-use crate::mqtt::slate;
 
 /// The way to a client.
 pub struct Channel {
@@ -104,7 +104,7 @@ impl Channel {
         turn.counters.packets_out += 1;
         turn.counters.messages_out += 1;
         turn.counters.payload_out += message.payload.len() as u64;
-        slate::note_out(turn, message);
+        client_counters::note_out(turn, message);
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl Channel {
         turn.counters.packets_out += series.len() as u64;
         turn.counters.messages_out += series.len() as u64;
         turn.counters.payload_out += series.payload_bytes() as u64;
-        slate::note_series_out(turn, series);
+        client_counters::note_series_out(turn, series);
         true
     }
 

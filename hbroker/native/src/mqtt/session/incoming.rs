@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::mqtt::Key;
 use crate::mqtt::codec::frame::kind;
-use crate::mqtt::reason::Reason;
+use crate::mqtt::codec::reason::Reason;
 
 #[derive(Default)]
 pub struct Incoming {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::Micros;
 use crate::mqtt::claim::Claim;
 use crate::mqtt::counters::{Counters, Drop};
-use crate::mqtt::message::{Message, Terms};
+use crate::mqtt::distribution::message::{Message, Terms};
 use crate::mqtt::settings::SessionSettings;
 use crate::tables::match_set::Overflow;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::mqtt::attempts::{self, Bounds, Bucket, Refused, Source};
+use crate::mqtt::access::attempts;
+use crate::mqtt::access::attempts::{Bounds, Bucket, Refused, Source};
 
 /// Burst, interval (µs), and what a client is told.
 type Limit = (u64, u64, String);

@@ -3,11 +3,11 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use crate::mqtt::codec::packets::{Auth, Subscribe, Unsubscribe, UserProperties, Version, Will};
+use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::event::{Cause, Closed};
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::news::{Arrival, News};
-use crate::mqtt::packets::{Auth, Subscribe, Unsubscribe, UserProperties, Version, Will};
-use crate::mqtt::reason::Reason;
+use crate::mqtt::worker_event::{Arrival, News};
 use crate::python::{Address, address_out};
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]

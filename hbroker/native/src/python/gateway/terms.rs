@@ -2,15 +2,15 @@
 
 use pyo3::prelude::*;
 
-use crate::mqtt::access::Rule as Line;
+use crate::mqtt::access::rules::Rule as Line;
+use crate::mqtt::codec::packets::Accept as Connack;
 use crate::mqtt::command::Admitted;
-use crate::mqtt::fanout::Options;
+use crate::mqtt::distribution::fanout::Options;
 use crate::mqtt::gateway::origin_of;
 use crate::mqtt::io::admission::Limits;
 use crate::mqtt::io::listener::Settings;
 use crate::mqtt::io::tls::{ClientCertificates, TlsSettings};
 use crate::mqtt::io::transport::Layers;
-use crate::mqtt::packets::Accept as Connack;
 use crate::mqtt::settings::{ListenerSettings as Mqtt, SessionSettings};
 use crate::python::NativeError;
 

@@ -7,10 +7,10 @@ use std::ops::{Index, IndexMut};
 use smallvec::SmallVec;
 
 use super::Subscription;
-use crate::keyed::Keyed;
+use crate::keyed_hash::Keyed;
 use crate::tables::arena::Arena;
-use crate::tables::few::Few;
 use crate::tables::slot_index::SlotIndex;
+use crate::tables::small_list::Few;
 
 /// Filters by their text, and by number.
 pub struct PlainFilters {

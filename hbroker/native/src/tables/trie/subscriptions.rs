@@ -7,8 +7,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::{Filter, Options, Place, Session, Subscription, SubscriptionTrie};
 use crate::link_id::SessionKey;
-use crate::tables::few::{Crowds, Few};
 use crate::tables::groups::OWN;
+use crate::tables::small_list::{Crowds, Few};
 use crate::topic;
 
 impl SubscriptionTrie {

@@ -2,7 +2,7 @@
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{OWN, add_persistent, check, firsts, link_to, publish_many, publish_together, put_away, status};
-use crate::engine::session::Status;
+use crate::engine::sessions::session::Status;
 use crate::schema::reason;
 use crate::wire::PublishOut;
 

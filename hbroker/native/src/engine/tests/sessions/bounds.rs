@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::{check, dropped, grant, publish_many, put_away, status, subscribe};
-use crate::engine::session_queue::Bounds;
+use crate::engine::sessions::queue::Bounds;
 use crate::schema::reason;
 use crate::tables::match_set::{Overflow, Subscriber};
 

@@ -64,7 +64,7 @@ fn a_host_has_so_many_sessions_whether_its_clients_are_there_or_away() {
         // It ends, and makes a place free.
         let (now, key) = (network.now, network.session(clients[0], node));
         for engine in network.hosts[node].engines.iter_mut().filter(|engine| engine.has_session(key)) {
-            engine.end_session(now, key, crate::engine::counters::Drop::SessionEnded);
+            engine.end_session(now, key, crate::engine::metrics::counters::Drop::SessionEnded);
         }
         put_away(&mut network, node, clients[0]);
         check(&network, node);
@@ -114,7 +114,7 @@ fn all_hosts_together_have_so_many_and_a_client_moves_only_where_there_is_a_plac
     // A session that a handover brings, and that is away, needs a place, too.
     let now = network.now;
     let opened = network.hosts[node].engines[0].open_session(now, 77, true, OWN);
-    assert_eq!(opened, crate::engine::subscribing::Opened::Refused);
+    assert_eq!(opened, crate::engine::owner::subscriptions::Opened::Refused);
     for (client, to, moves) in [(3, 1, false), (4, 3, true), (5, 3, true), (7, 3, false)] {
         let client = inside[client];
         let before = network.counter(node, "drop.too_many_of_host");
@@ -163,7 +163,11 @@ fn places_are_given_back_whatever_becomes_of_links_and_sessions() {
                     let (now, session) = (network.now, network.hosts[client].session);
                     for engine in &mut network.hosts[node].engines {
                         if let Some(key) = engine.session_key(session) {
-                            engine.end_session(now, key, crate::engine::counters::Drop::SessionEnded);
+                            engine.end_session(
+                                now,
+                                key,
+                                crate::engine::metrics::counters::Drop::SessionEnded,
+                            );
                         }
                     }
                 }

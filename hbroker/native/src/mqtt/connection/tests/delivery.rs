@@ -1,7 +1,7 @@
 //! From the network to a client that is connected.
 
 use super::*;
-use crate::engine::progress;
+use crate::engine::sessions::progress;
 use crate::tables::match_set::Overflow;
 
 /// How long a client may leave a message unanswered that others wait for.
@@ -365,10 +365,14 @@ fn what_the_socket_does_not_take_waits_in_the_session() {
 
 #[test]
 fn topics_that_it_may_not_read_are_dropped() {
-    let rule =
-        crate::mqtt::access::Rule { allow: true, read: true, write: false, filter: "open/#".to_owned() };
+    let rule = crate::mqtt::access::rules::Rule {
+        allow: true,
+        read: true,
+        write: false,
+        filter: "open/#".to_owned(),
+    };
     let mut session = Session::default();
-    session.set_access(crate::mqtt::access::AccessList::new(vec![rule], 3).access());
+    session.set_access(crate::mqtt::access::rules::AccessList::new(vec![rule], 3).access());
     let mut bench = Bench::open_with(Version::V311, ListenerSettings::default(), session, &[]);
     bench.deliver(Message::plain(1, "open/x", b"", 1), 1);
     bench.deliver(Message::plain(2, "shut/x", b"", 1), 1);

@@ -1,9 +1,9 @@
 //! Until a client is accepted, and how it ends.
 
 use super::*;
-use crate::mqtt::packets::{Auth, Farewell};
+use crate::mqtt::codec::packets::{Auth, Farewell};
 
-fn connected(bench: &Bench) -> &crate::mqtt::packets::Connect {
+fn connected(bench: &Bench) -> &crate::mqtt::codec::packets::Connect {
     match bench.upper.events.first() {
         Some(Event::Connect(connect)) => connect,
         other => panic!("{other:?}"),

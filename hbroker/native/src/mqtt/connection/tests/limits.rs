@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::mqtt::codec::answers::{Manner, put_accept, put_auth, put_disconnect};
-use crate::mqtt::packets::{Auth, Farewell};
+use crate::mqtt::codec::packets::{Auth, Farewell};
 
 #[test]
 fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {

@@ -1,7 +1,7 @@
 //! From a client to the network.
 
 use super::*;
-use crate::mqtt::access::{AccessList, Rule};
+use crate::mqtt::access::rules::{AccessList, Rule};
 
 #[test]
 fn acknowledgements_come_in_the_order_of_the_messages() {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::echo::{Bench, Command, PATIENCE, exchange, expect, expect_end};
-use crate::mqtt::io::desk::Post;
+use crate::mqtt::io::commands::Post;
 use crate::mqtt::io::listener::Settings;
 
 #[test]

@@ -1,0 +1,1 @@
+"""Commands for gateways: gateway, clients, kick, passwd."""

@@ -1,0 +1,86 @@
+"""`hbroker clients`: the MQTT clients of all gateways."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from hbroker.cli.exits import DONE, UNREACHABLE
+from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.output import duration, print_json, print_table
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+
+_TEXT = """\
+Each gateway lists the clients that it has, and the sessions without a client that it sees to.
+The network's join key is needed; that of a network of `hbroker up` on this host is found.
+
+examples:
+  hbroker clients
+  hbroker clients --json | jq -r '.clients[] | select(.state == "away").client'
+
+--json prints {clients: [{client, gateway, state, user, address, version, keep_alive_s, since_us,
+  session_expiry_s, subscriptions, has_will, messages_in, messages_out, queued, dropped}],
+  silent: [name]}; those that are away have fewer keys. since_us: connected or away since,
+  in microseconds since the Unix epoch
+
+exit codes: 0 every gateway answered, 2 the join key is missing or wrong, 3 a gateway did not
+  answer, or the root
+"""
+
+_NUMBERS = ("FILTERS", "IN", "OUT", "QUEUED")
+_VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    from hbroker.cli.network.admin_requests import add_orders
+
+    parser = command(commands, "clients", run, "list the MQTT clients of all gateways", _TEXT)
+    add_root(parser)
+    add_orders(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0 only if every gateway answered."""
+    from hbroker.cli.gateways.requests import ask_gateways
+    from hbroker.gateway.admin.requests import CLIENTS
+
+    answers = ask_gateways(options, CLIENTS)
+    clients = sorted(
+        ({**entry, "gateway": gateway} for gateway, entries in answers.entries.items() for entry in entries),
+        key=lambda entry: (str(entry["client"]), str(entry["state"])),
+    )
+    if options.json:
+        print_json({"clients": clients, "silent": answers.silent})
+    else:
+        _print(clients)
+        answers.complain()
+    return UNREACHABLE if answers.silent else DONE
+
+
+def _print(clients: list[dict[str, Any]]) -> None:
+    now_us = time.time_ns() // 1000
+    header = ("CLIENT", "GATEWAY", "STATE", "FOR", "USER", "ADDRESS", "MQTT", *_NUMBERS)
+    rows = [
+        (
+            entry["client"],
+            entry["gateway"],
+            entry["state"],
+            duration(max(now_us - int(entry["since_us"] or now_us), 0) / 1e6),
+            entry.get("user") or "-",
+            entry.get("address", "-"),
+            _VERSIONS.get(entry.get("version", 0), "-"),
+            entry["subscriptions"],
+            *(_number(entry.get(key)) for key in ("messages_in", "messages_out", "queued")),
+        )
+        for entry in clients
+    ]
+    print_table(header, rows, numbers=_NUMBERS)
+
+
+def _number(value: object) -> object:
+    return "-" if value is None else value

@@ -1,0 +1,110 @@
+"""Asking all gateways of a network: what `hbroker clients` and `hbroker kick` share.
+
+Gateways say who they are under the join key of the network. Where none of them can be understood the key is
+missing or wrong, which is an error. Where some can, the others have another key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hbroker.cli.output import Style, styled
+from hbroker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hbroker.sync import Client
+
+QUIET_S = 0.3
+"""Retained messages have no end: the gateways that there are have said so when none has come for so long."""
+
+
+@dataclass
+class Answers:
+    """Of each gateway that answered in time, what it said; and the names of those that did not. `foreign`:
+    which of these have another join key."""
+
+    entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def complain(self) -> None:
+        """Tells a person who did not answer."""
+        for name in self.silent:
+            why = "has another join key" if name in self.foreign else "does not answer"
+            print(styled(f"{name} {why}", Style.BAD), file=sys.stderr)
+
+
+def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") -> Answers:
+    """Asks every gateway, and waits for all of them.
+
+    Raises Unreachable where the root does not answer, and ConfigError where the network's join key is needed.
+    """
+    from hbroker import sync
+    from hbroker.cli.network.admin_requests import join_key
+    from hbroker.gateway.admin.requests import Request
+    from hbroker.gateway.sessions.record_authentication import seal, unseal
+
+    key = join_key(options)
+    deadline = time.monotonic() + options.timeout
+    request = Request(kind, secrets.token_hex(16), time.time_ns() // 1000, client_id)
+    answers = Answers()
+    ended: set[str] = set()
+    with sync.connect(options.root, timeout=options.timeout) as client:
+        names, foreign = _gateways(client, key, options.timeout)
+        if foreign and not names:
+            raise _key_error(options, key)
+        with client.subscribe(request.reply_topic, qos=1, timeout=options.timeout) as messages:
+            client.publish(request.topic, seal(key, request.topic, request.body()), qos=1, ack_queued=True)
+            while not names <= ended:
+                message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
+                if message is None:
+                    break
+                body = unseal(key, message.topic, message.payload)
+                if body is None:
+                    continue
+                answers.entries.setdefault(str(body["gateway"]), []).extend(body["entries"])
+                if body["is_last"]:
+                    ended.add(str(body["gateway"]))
+    answers.silent = sorted((names - ended) | foreign)
+    answers.foreign = sorted(foreign)
+    return answers
+
+
+def _key_error(options: argparse.Namespace, key: bytes) -> ConfigError:
+    if not key:
+        return ConfigError(
+            "the gateways of this network have a join key, and none was given",
+            file="command line",
+            line=None,
+            remedy="give --join-key-file, or the --state-dir of its `hbroker up` on this host",
+        )
+    return ConfigError(
+        "this is not the join key that the gateways of this network have",
+        file=str(options.join_key_file or options.state_dir),
+        line=None,
+        remedy=f"give --join-key-file with the key of the network whose root is at {options.root}",
+    )
+
+
+def _gateways(client: Client, key: bytes, timeout: float) -> tuple[set[str], set[str]]:
+    """The names of the gateways that there are, as each says of itself; and of those that cannot be
+    understood with this key."""
+    from hbroker.gateway.sessions.gateways import Presence
+    from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, unseal
+
+    names: set[str] = set()
+    foreign: set[str] = set()
+    with client.subscribe(f"{GATEWAYS}#", qos=1, timeout=timeout) as messages:
+        while (message := messages.next(timeout=QUIET_S)) is not None:
+            body = unseal(key, message.topic, message.payload)
+            presence = None if body is None else Presence.parse(body)
+            if presence is not None:
+                (names.add if presence.is_alive else names.discard)(presence.name)
+            elif message.payload:
+                foreign.add(last_level(message.topic))
+    return names, foreign - names

@@ -1,0 +1,1 @@
+"""Commands that start, show and change a network: up, down, status, tree, move, leave, apply, resolve."""

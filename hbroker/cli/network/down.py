@@ -1,0 +1,57 @@
+"""`hbroker down`: stops a launched network."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hbroker.cli.exits import DONE, FAILED
+from hbroker.cli.flags import add_network, add_state_directory, command
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+    from hbroker.runtime.launcher.run_directory import RunDirectory
+
+PATIENCE = 5.0
+"""Seconds: more than a launcher takes to end the most stubborn node."""
+
+_TEXT = """\
+examples:
+  hbroker down                          the network that runs
+  hbroker down home                     the one of that name
+
+exit codes: 0 it is stopped (or did not run), 1 it does not stop
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "down", run, "stop a launched network", _TEXT)
+    add_network(parser)
+    add_state_directory(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns when no process of the network is left."""
+    from hbroker.cli.network.running import named
+
+    directory = named(options.state_dir, options.network)
+    launcher = directory.launcher() if directory else None
+    if directory is None or launcher is None:
+        print(f"{options.network} does not run" if options.network else "no network runs")
+        return DONE
+    return _stop(directory, launcher)
+
+
+def _stop(directory: RunDirectory, launcher: int) -> int:
+    with suppress(ProcessLookupError):
+        os.kill(launcher, signal.SIGTERM)
+    if not directory.await_end(PATIENCE):
+        print(f"hbroker: the launcher (process {launcher}) does not end", file=sys.stderr)
+        return FAILED
+    print(f"stopped {directory.network}")
+    return DONE

@@ -1,0 +1,115 @@
+"""What a launcher tells: lines for a person, or JSON lines for a program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hbroker.cli.output import Style, discard_output, duration, print_json_line, styled
+from hbroker.config import NodeSettings, format_address
+from hbroker.runtime.launcher import launcher
+from hbroker.runtime.launcher.launcher import Notice
+from hbroker.topology import Topology
+
+
+def unbreakable(tell: Callable[[Notice], None]) -> Callable[[Notice], None]:
+    """The network outlives the terminal or the pipe that it was telling of itself."""
+
+    def tell_or_discard(notice: Notice) -> None:
+        try:
+            tell(notice)
+        except BrokenPipeError:
+            discard_output()
+        except OSError:
+            pass  # It is told to a file on a disk that is full.
+
+    return tell_or_discard
+
+
+class Console:
+    """Tells a person."""
+
+    def __init__(self, network: Topology, logs: Path) -> None:
+        self._network = network
+        telemetry = f", telemetry in {_near(network.telemetry.directory)}" if network.telemetry.is_on else ""
+        self._print(f"starting {_count(network)} of {network.name}; logs in {logs}{telemetry}")
+
+    def tell(self, notice: Notice) -> None:
+        """One line for each notice."""
+        match notice:
+            case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
+                root = format_address(network.root.address)
+                urls = "".join(f", {url}" for gateway in listeners.values() for url in gateway)
+                text = f"{network.name}: {_count(network)}, root {root}{urls}, in {duration(seconds)}"
+                self._print(f"{styled('ready', Style.GOOD)} {text}")
+            case launcher.Waiting(names=names, seconds=seconds):
+                self._print(f"waiting since {duration(seconds)} for {', '.join(names)} to join; see the logs")
+            case launcher.Ended(name=name, how=how, last_line=line, restart_in=pause):
+                ended = styled(f"{name} ended", Style.BAD)
+                said = f": {line}" if line else ""
+                self._print(f"{ended} ({how}), starting it again in {pause:.1f} s{said}")
+            case launcher.Back(name=name, seconds=seconds):
+                self._print(f"{styled(f'{name} is back', Style.GOOD)} after {duration(seconds)}")
+            case launcher.Left(name=name):
+                self._print(f"{name} has left, as it was ordered to; it is not started again")
+            case launcher.StorageFailed(name=name, error=error):
+                self._print(
+                    f"{styled(f'storage of {name} fails', Style.BAD)}: {error}; it goes on, and tries again"
+                )
+            case launcher.StorageRecovered(name=name):
+                self._print(f"{styled(f'storage of {name} works again', Style.GOOD)}")
+            case launcher.Stopped(seconds=seconds):
+                self._print(f"stopped {self._network.name} in {duration(seconds)}")
+
+    def _print(self, line: str) -> None:
+        print(line, flush=True)
+
+
+def tell_json(notice: Notice) -> None:
+    """Tells a program."""
+    entry: dict[str, Any]
+    match notice:
+        case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
+            nodes = [_node_json(node) for node in network.nodes]
+            root = format_address(network.root.address)
+            entry = {
+                "event": "ready",
+                "network": network.name,
+                "root": root,
+                "seconds": seconds,
+                "nodes": nodes,
+                "gateways": [{"name": name, "listeners": urls} for name, urls in listeners.items()],
+                "telemetry": network.telemetry.directory if network.telemetry.is_on else None,
+            }
+        case launcher.Waiting(names=names, seconds=seconds):
+            entry = {"event": "waiting", "nodes": names, "seconds": seconds}
+        case launcher.Ended(name=name, how=how, last_line=line, restart_in=pause):
+            entry = {"event": "ended", "node": name, "how": how, "last_line": line, "restart_in_s": pause}
+        case launcher.Back(name=name, seconds=seconds):
+            entry = {"event": "back", "node": name, "seconds": seconds}
+        case launcher.Left(name=name):
+            entry = {"event": "left", "node": name}
+        case launcher.StorageFailed(name=name, error=error):
+            entry = {"event": "storage_failed", "process": name, "error": error}
+        case launcher.StorageRecovered(name=name):
+            entry = {"event": "storage_recovered", "process": name}
+        case launcher.Stopped(seconds=seconds):
+            entry = {"event": "stopped", "seconds": seconds}
+    print_json_line(entry)
+
+
+def _node_json(node: NodeSettings) -> dict[str, str]:
+    return {"name": node.name, "subtree": node.subtree, "address": format_address(node.address)}
+
+
+def _near(directory: str) -> str:
+    """As it is written from here, where that is shorter."""
+    return min(directory, os.path.relpath(directory), key=len)
+
+
+def _count(network: Topology) -> str:
+    nodes = f"{len(network.nodes)} node{'s' if len(network.nodes) > 1 else ''}"
+    gateways = len(network.gateways)
+    return f"{nodes}, {gateways} gateway{'s' if gateways > 1 else ''}" if gateways else nodes

@@ -1,0 +1,101 @@
+"""`hbroker status`: what a launcher runs on this host."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from hbroker.cli.exits import DONE, FAILED
+from hbroker.cli.flags import add_json, add_network, add_state_directory, command
+from hbroker.cli.output import duration, print_json, print_table
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+    from hbroker.runtime.launcher.run_directory import NetworkRun
+
+_TEXT = """\
+The processes, as their launcher sees them. What the nodes themselves say: `hbroker tree`.
+
+states: up, joining, pending (its parent has not joined), waiting (for its next start),
+  left (by `hbroker leave`: it is not started again), leaving (once its children have ended),
+  stopping, down
+
+examples:
+  hbroker status
+  hbroker status --json | jq -r '.nodes[] | select(.state != "up").name'
+
+--json prints {network, up, pid, topology, started_at,
+  nodes: [{name, subtree, address, state, pid, started_at, restarts}],
+  gateways: [{name, listeners: [url], state, pid, started_at, restarts}],
+  telemetry: the directory of what they write of their load, or null,
+  storage: {process: what is wrong with its disk, and since when}}
+Times are seconds since the Unix epoch.
+
+exit codes: 0 every node is up, or left by order; 1 one is not, a disk fails, or nothing runs
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "status", run, "tell which processes of a network run", _TEXT)
+    add_network(parser)
+    add_state_directory(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0 only if every node is up."""
+    from hbroker.cli.network.running import named
+
+    directory = named(options.state_dir, options.network)
+    running = directory.read() if directory and directory.launcher() is not None else None
+    faults = directory.faults() if directory and running else {}
+    if options.json:
+        print_json(_as_json(running, options.network, faults))
+    elif running is None:
+        print(f"{options.network} does not run" if options.network else "no network runs")
+    else:
+        _print(running)
+        for process, fault in faults.items():
+            print(f"storage: {process}: {fault}")
+    return DONE if running is not None and running.is_up and not faults else FAILED
+
+
+def _as_json(running: NetworkRun | None, network: str | None, faults: dict[str, str]) -> dict[str, Any]:
+    if running is None:
+        return {"network": network, "up": False, "nodes": [], "gateways": []}
+    entry = running.to_json()
+    return {"network": entry.pop("name"), "up": running.is_up, **entry, "storage": faults}
+
+
+def _print(running: NetworkRun) -> None:
+    now = time.time()
+    up = sum(node.state == "up" for node in running.nodes)
+    print(f"{running.name}: {up} of {len(running.nodes)} nodes up, launcher {running.pid}")
+    rows = [
+        (
+            node.name,
+            node.subtree or '""',
+            node.address,
+            node.state,
+            node.pid or "-",
+            duration(max(now - node.started_at, 0.0)) if node.started_at else "-",
+            node.restarts,
+        )
+        for node in running.nodes
+    ]
+    header = ("NODE", "SUBTREE", "ADDRESS", "STATE", "PID", "RUNS FOR", "RESTARTS")
+    rows += [
+        (
+            gateway.name,
+            "-",
+            " ".join(gateway.listeners) or "-",
+            gateway.state,
+            gateway.pid or "-",
+            duration(max(now - gateway.started_at, 0.0)) if gateway.started_at else "-",
+            gateway.restarts,
+        )
+        for gateway in running.gateways
+    ]
+    print_table(header, rows, numbers=("PID", "RESTARTS"))

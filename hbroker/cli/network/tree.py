@@ -1,0 +1,124 @@
+"""`hbroker tree`: the live hierarchy."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from hbroker.cli.exits import DONE, UNREACHABLE
+from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.network.hierarchy import Status, drawing, read_statuses
+from hbroker.cli.output import Style, print_json, print_table, styled
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+
+LOSSES = frozenset(
+    {
+        "queue_full",
+        "session_ended",
+        "session_expired",
+        "away",
+        "retained_full",
+        "too_many_records",
+        "will_unpublished",
+    }
+)
+"""The reasons of drops by which a message that a node had taken did not arrive."""
+
+_COLUMNS = (
+    ("SUBSCRIPTIONS", "subscriptions"),
+    ("PUBLISHERS", "publishers"),
+    ("SESSIONS", "sessions"),
+    ("IN", "messages_in"),
+    ("OUT", "messages_out"),
+    ("QUEUED", "queued_messages"),
+)
+
+_TEXT = """\
+Each node says for itself what it owns and how much it moved. IN and OUT are messages since
+it started; QUEUED those that wait for a session or for its acknowledgement now; LOST those that
+it took and could not deliver: a subscriber did not keep up or went away, or there was no room
+for a retained one. CPU and MiB are its process's. --json tells all that it dropped, by reason,
+which is much that harms nobody, and what became of every session's messages (docs/commands.md).
+
+examples:
+  hbroker tree
+  hbroker tree --root 192.0.2.1:7700
+  hbroker tree --json | jq '.nodes[] | {name, drops}'
+  hbroker tree --json | jq '.nodes[].clients[] | select(.state != "connected")'
+
+--json prints {silent: [name], nodes: [{name, subtree, subtrees, parent, address, epoch,
+  subscriptions, publishers, sessions, sessions_away, wills, messages_in, messages_out, bytes_in,
+  bytes_out, accepted, delivered, expired, queued_messages, queued_bytes, away_bytes, early_bytes,
+  drops: {reason: n}, cpu_s, rss_bytes, clients: [{client, state, accepted, delivered, expired,
+  dropped: {reason: n}, queued, queued_bytes}]}]}; of each session accepted = delivered + expired +
+  dropped + queued
+
+exit codes: 0 every node answered, 3 one did not, or the root
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "tree", run, "show the live hierarchy: who owns what, and its load", _TEXT)
+    add_root(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns 0 only if every node told its status."""
+    statuses, silent = read_statuses(options.root, options.timeout, with_clients=options.json)
+    if options.json:
+        print_json({"nodes": statuses, "silent": silent})
+    else:
+        _print(statuses)
+        for name in silent:
+            print(styled(f"{name} does not tell its status", Style.BAD), file=sys.stderr)
+    return DONE if statuses and not silent else UNREACHABLE
+
+
+def _print(statuses: list[Status]) -> None:
+    header = (
+        "NODE",
+        "SUBTREE",
+        "ADDRESS",
+        "EPOCH",
+        *(title for title, _ in _COLUMNS),
+        "LOST",
+        "CPU s",
+        "MiB",
+    )
+    rows = [
+        (
+            label,
+            _subtrees(status),
+            status.get("address", "-"),
+            status.get("epoch", "-"),
+            *(status.get(key, "-") for _, key in _COLUMNS),
+            _lost(status.get("drops")),
+            _fixed(status.get("cpu_s"), 1, "{:.1f}"),
+            _fixed(status.get("rss_bytes"), 1 << 20, "{:.0f}"),
+        )
+        for label, status in zip(drawing(statuses), statuses, strict=True)
+    ]
+    print_table(header, rows, numbers=header[3:])
+
+
+def _subtrees(status: Status) -> str:
+    """What a node owns: most often one subtree; `-`: none, since it handed its own back."""
+    main = status.get("subtree")
+    others = status.get("subtrees")
+    others = [str(s) for s in others if s != main] if isinstance(others, list) else []
+    return " ".join([str(main) or '""', *others]) if main is not None else "-"
+
+
+def _lost(drops: object) -> object:
+    if not isinstance(drops, dict):
+        return "-"
+    return sum(count for reason, count in drops.items() if reason in LOSSES and isinstance(count, int))
+
+
+def _fixed(value: object, unit: int, form: str) -> str:
+    return form.format(value / unit) if isinstance(value, int | float) else "-"

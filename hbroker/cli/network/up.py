@@ -1,0 +1,171 @@
+"""`hbroker up`: launches a topology and keeps it running."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from hbroker.cli.exits import DONE, FAILED, USAGE
+from hbroker.cli.flags import add_json, add_logs, add_state_directory, command
+
+if TYPE_CHECKING:
+    from hbroker.cli.flags import Commands
+    from hbroker.config import GatewaySettings, NodeSettings
+    from hbroker.runtime.launcher.run_directory import RunDirectory
+    from hbroker.runtime.launcher.spawn import Body, GatewayBody, Listening, Ready
+    from hbroker.runtime.logs import Style
+    from hbroker.topology import Topology
+
+DEFAULT_FILE = "topologies/home.yaml"
+
+_TEXT = """\
+Every node and gateway runs as a process of its own. One that dies is started again. A line that
+begins with `ready` comes once every node has joined, and every gateway takes clients; it tells
+where. Ctrl-C stops all of them; a second Ctrl-C does so at once. What runs is in
+.hbroker/<network>/state.json, what the processes say in .hbroker/<network>/<name>.log. Where FILE
+names no join key the network has one of its own, in .hbroker/<network>/join.key: nodes and gateways
+of other hosts need a copy of it (--join-key-file).
+
+examples:
+  hbroker up                            topologies/home.yaml
+  hbroker up topologies/campus.yaml     40 nodes
+  hbroker up --detach && hbroker tree   in the background; `hbroker down` stops it
+  hbroker up --any-port my.yaml         on free ports; the ready line tells the root
+
+exit codes: 0 stopped as asked (--detach: ready), 1 a port is taken or the network runs already,
+  2 the topology is wrong, or a file that it names
+"""
+
+
+def add(commands: Commands) -> None:
+    """Declares the command."""
+    parser = command(commands, "up", run, "launch a topology and keep it running", _TEXT)
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"default: {DEFAULT_FILE}")
+    parser.add_argument("--no-telemetry", action="store_true", help="write no telemetry, whatever FILE says")
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="go on in the background: return once the network is ready; `hbroker down` stops it",
+    )
+    parser.add_argument("--any-port", action="store_true", help="give every node and listener a free port")
+    add_state_directory(parser)
+    add_logs(parser)
+    add_json(parser, "print every event as one JSON object a line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns when the network was stopped."""
+    from hbroker import topology
+    from hbroker.cli.network.launcher_events import Console, tell_json, unbreakable
+    from hbroker.runtime.launcher import ports
+    from hbroker.runtime.launcher.launcher import Launcher
+    from hbroker.runtime.launcher.run_directory import RunDirectory
+
+    file = options.file or _default_file()
+    wanted = topology.load(file)
+    if wanted.gateways:
+        from hbroker.runtime.gateway.files import require_files
+
+        require_files(wanted.gateways)
+    directory = RunDirectory(options.state_dir, wanted.name)
+    if options.detach:
+        from hbroker.cli.network import detach
+
+        return detach.launch(options, file, directory.path)
+    lock = directory.acquire()
+    try:
+        wanted = _with_key(_with_telemetry(wanted, directory, options), directory)
+        network = ports.assign(wanted, any_port=options.any_port)
+        if network.telemetry.is_on:
+            # Once, before there are forks: they share its memory.
+            from hbroker.runtime.telemetry import preload
+
+            preload()
+        _forget_the_dead(network, directory)
+        body = _node_body(directory, options.log_format, options.log_level)
+        gateway = _gateway_body(options.log_format, options.log_level) if network.gateways else None
+        tell = tell_json if options.json else Console(network, directory.path).tell
+        Launcher(network, file, directory, body, unbreakable(tell), gateway).run()
+    finally:
+        os.close(lock)
+    return DONE
+
+
+def _default_file() -> str:
+    """The one of this directory, or the one that hbroker brings."""
+    from importlib.resources import files
+
+    if os.path.exists(DEFAULT_FILE):
+        return DEFAULT_FILE
+    brought = files("hbroker") / DEFAULT_FILE
+    return str(brought) if brought.is_file() else DEFAULT_FILE
+
+
+def _with_telemetry(network: Topology, directory: RunDirectory, options: argparse.Namespace) -> Topology:
+    """Where each process writes its load: in the directory of the network's state, unless the file says."""
+    from dataclasses import replace
+
+    settings = network.telemetry.inside(str(directory.telemetry.absolute()))
+    return network.with_telemetry(replace(settings, enabled=settings.enabled and not options.no_telemetry))
+
+
+def _with_key(network: Topology, directory: RunDirectory) -> Topology:
+    """With the topology's join key, or one of the network's own. Raises ConfigErrors, OSError."""
+    from hbroker.runtime.launcher.network_key import own_key
+
+    return network if network.root.join_key else network.with_join_key(own_key(directory))
+
+
+def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
+    """No node of the last run is left. What orders moved in that run is forgotten, too: a network begins as
+    its file says."""
+    from hbroker.runtime.launcher.reset import forget_the_dead
+    from hbroker.runtime.node.state_files import NodeMemory
+
+    memories = {
+        node.name: NodeMemory(directory.memory_file(node.name), node.subtrees) for node in network.nodes
+    }
+    for damage in forget_the_dead(memories):
+        print(f"hbroker: {damage}", file=sys.stderr)
+
+
+def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
+    """A gateway's process, likewise. It ends with USAGE where a file was broken after the network had
+    started."""
+    import hbroker
+    from hbroker.errors import ConfigError, ConfigErrors
+    from hbroker.runtime import logs
+    from hbroker.runtime.gateway.process import run_gateway
+    from hbroker.runtime.launcher.ports import PortTaken
+
+    version = hbroker.__version__
+
+    def body(settings: GatewaySettings, listening: Listening) -> int:
+        logs.configure(node=settings.name, style=log_format, level=log_level)
+        log = logs.EventLog("gateway")
+        try:
+            return run_gateway(settings, ready=listening, version=version)
+        except (ConfigError, ConfigErrors) as wrong:
+            log.error("cannot_start", errors=str(wrong))
+            return USAGE
+        except PortTaken as taken:
+            log.error("cannot_start", errors=str(taken))
+            return FAILED
+
+    return body
+
+
+def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:
+    """A node's process, with all that it needs loaded already (the launcher forks it)."""
+    from hbroker.runtime import logs
+    from hbroker.runtime.launcher.spawn import say_left, say_storage
+    from hbroker.runtime.node.process import run_node
+
+    def body(settings: NodeSettings, ready: Ready) -> int:
+        logs.configure(node=settings.name, style=log_format, level=log_level)
+        memory = directory.memory_file(settings.name)
+        return run_node(settings, ready=ready, left=say_left, memory=memory, hindered=say_storage)
+
+    return body

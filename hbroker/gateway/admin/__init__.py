@@ -1,0 +1,1 @@
+"""What a gateway tells operators, and what they ask of it."""

@@ -1,0 +1,104 @@
+"""What a gateway tells those who run it: clients that connected, were refused, or ended.
+
+Names and addresses, and no secrets. There may be many in a second: of refusals, which are logged as warnings,
+the first of each second are told, and how many more there were.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hbroker.config import format_address
+from hbroker.gateway.native_api import ConnectEvent
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["Connected", "Disconnected", "Notice", "Notices", "Refused"]
+
+MOST_REFUSALS: Final = 10
+"""In one second."""
+_MOST: Final = 10_000
+"""Of all kinds, until they are taken."""
+_LONGEST_NAME: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A client was accepted."""
+
+    client: str
+    address: str
+    version: int
+    username: str | None
+    is_present: bool
+    """Its session was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """An open connection has ended, as `ClosedEvent` tells. `reason`: of MQTT 5; None: none was said."""
+
+    client: str
+    address: str
+    cause: str
+    reason: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A CONNECT was refused. `reason`: of MQTT 5, in all versions. `more`: others that were refused since the
+    last of these, and are not told."""
+
+    client: str
+    address: str
+    version: int
+    reason: int
+    text: str
+    more: int
+
+
+Notice: TypeAlias = Connected | Disconnected | Refused
+
+
+class Notices:
+    """Those that were not taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Notice] = deque(maxlen=_MOST)
+        self._second = 0
+        self._told = 0
+        self._more = 0
+        self.others: Callable[[], int] = int
+        """How many were refused by others since this was asked last."""
+
+    def connected(self, event: ConnectEvent, client: str, username: str | None, *, is_present: bool) -> None:
+        """See `Connected`."""
+        self._waiting.append(
+            Connected(_short(client), format_address(event.peer), event.version, username, is_present)
+        )
+
+    def disconnected(self, event: ConnectEvent, client: str, cause: str, reason: int | None) -> None:
+        """See `Disconnected`."""
+        self._waiting.append(Disconnected(_short(client), format_address(event.peer), cause, reason))
+
+    def refused(self, now: int, event: ConnectEvent, reason: int, text: str) -> None:
+        """See `Refused`."""
+        if now // SECOND != self._second:
+            self._second, self._told = now // SECOND, 0
+        if self._told >= MOST_REFUSALS:
+            self._more += 1
+            return
+        self._told += 1
+        more, self._more = self._more + self.others(), 0
+        client = _short(event.client_id)
+        self._waiting.append(Refused(client, format_address(event.peer), event.version, reason, text, more))
+
+    def poll(self) -> Notice | None:
+        """The next one."""
+        return self._waiting.popleft() if self._waiting else None
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"

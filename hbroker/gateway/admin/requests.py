@@ -1,0 +1,173 @@
+"""What operators ask of gateways, over the network: `hbroker clients` and `hbroker kick`.
+
+A request is a message under `$gateway/requests/`, which every gateway reads; each answers, in pages, under
+the topic that the request names below `$gateway/replies/`. In a network with a join key a request counts
+only if it is sealed with it, is young, and has not been seen: so a recorded one is good for nothing
+(compare docs/protocol.md §5.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hbroker._native import topic_is_valid
+from hbroker.config import format_address
+from hbroker.gateway.connect.connection import Connection, State
+from hbroker.gateway.connect.connection_table import Roster
+from hbroker.gateway.connect.disconnect import Closing
+from hbroker.gateway.context import Common
+from hbroker.gateway.native_api import ConnectionStatus, WillMessage
+from hbroker.gateway.outbox import Letter
+from hbroker.gateway.reason_codes import Code
+from hbroker.gateway.sessions.record_authentication import REPLIES, REQUESTS, seal, unseal
+from hbroker.gateway.sessions.records import Record
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["CLIENTS", "KICK", "Orders", "Request"]
+
+CLIENTS: Final = "clients"
+KICK: Final = "kick"
+_GOOD_FOR: Final = 60 * SECOND
+_MOST_SEEN: Final = 100_000
+_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `reply`: the last level of the answers' topic, random. `at_us`: when, since the Unix
+    epoch. `client`: whom it is about; empty: all."""
+
+    kind: str
+    reply: str
+    at_us: int
+    client: str = ""
+
+    @property
+    def topic(self) -> str:
+        """Where it goes."""
+        return f"{REQUESTS}{self.kind}"
+
+    @property
+    def reply_topic(self) -> str:
+        """Where the answers come."""
+        return f"{REPLIES}{self.reply}"
+
+    def body(self) -> dict[str, Any]:
+        """As it travels."""
+        return {"kind": self.kind, "reply": self.reply, "at_us": self.at_us, "client": self.client}
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> Request | None:
+        """What `body` made; None: it is something else."""
+        match body:
+            case {"kind": str(kind), "reply": str(reply), "at_us": int(at_us), "client": str(client)}:
+                is_level = 16 <= len(reply) <= 64 and "/" not in reply and topic_is_valid(reply)
+                return cls(kind, reply, at_us, client) if is_level else None
+        return None
+
+
+class Orders:
+    """Carries out requests, and answers them one page after the other."""
+
+    def __init__(self, common: Common, roster: Roster, closing: Closing) -> None:
+        self._common = common
+        self._roster = roster
+        self._closing = closing
+        self._seen: Agenda[str] = Agenda()
+
+    def handle_request(self, now: int, topic: str, payload: bytes) -> None:
+        """A request, if it is one."""
+        body = unseal(self._common.key, topic, payload)
+        request = None if body is None else Request.parse(body)
+        if request is None or request.topic != topic or not self._is_fresh(now, request):
+            self._common.count("orders_dropped")
+            return
+        if request.kind == CLIENTS:
+            self._answer(now, request, _paged(self._clients()), 0)
+        elif request.kind == KICK:
+            connection = self._roster.of_client(request.client)
+            if connection is not None:
+                self._common.count("kicked")
+                self._closing.disconnect(now, connection, Code.ADMINISTRATIVE_ACTION)
+            entry = {"client": request.client, "kicked": connection is not None}
+            self._answer(now, request, iter([[entry]]), 0)
+
+    def _is_fresh(self, now: int, request: Request) -> bool:
+        for _ in self._seen.due(now):
+            pass
+        age = self._common.clock.unix_us(now) - request.at_us
+        if abs(age) > _GOOD_FOR or request.reply in self._seen or len(self._seen) >= _MOST_SEEN:
+            return False
+        self._seen.set(request.reply, now + 2 * _GOOD_FOR)
+        return True
+
+    def _answer(self, now: int, request: Request, pages: Iterator[list[dict[str, Any]]], number: int) -> None:
+        """Sends one page, and the next when that one has come: a long list does not fill the queues."""
+        page = next(pages, None)
+        body = {
+            "gateway": self._common.settings.name,
+            "page": number,
+            "entries": page or [],
+            "is_last": page is None,
+        }
+        payload = seal(self._common.key, request.reply_topic, body)
+
+        def sent(now: int, is_distributed: bool) -> None:
+            if page is not None and is_distributed:
+                self._answer(now, request, pages, number + 1)
+
+        message = WillMessage(request.reply_topic, payload, qos=1)
+        self._common.outbox.post(now, Letter(message, sent, until=now + _GOOD_FOR))
+
+    def _clients(self) -> Iterator[dict[str, Any]]:
+        statuses = {status.connection: status for status in self._common.border.connections(1_000_000)}
+        for connection in self._roster.all():
+            if connection.state is State.OPEN:
+                yield _entry(connection, statuses.get(connection.id))
+        for record in self._common.records.away():
+            yield _away_entry(record)
+
+
+def _entry(connection: Connection, status: ConnectionStatus | None) -> dict[str, Any]:
+    event = connection.event
+    return {
+        "client": connection.client_id,
+        "state": "connected",
+        "user": connection.username,
+        "address": format_address(event.peer),
+        "version": event.version,
+        "keep_alive_s": event.keep_alive_s,
+        "since_us": connection.connected_at_us,
+        "session_expiry_s": connection.expiry_s,
+        "subscriptions": len(connection.subscriptions),
+        "has_will": connection.will is not None,
+        "messages_in": status.messages_in if status else None,
+        "messages_out": status.messages_out if status else None,
+        "queued": status.queued if status else None,
+        "dropped": status.dropped if status else None,
+    }
+
+
+def _away_entry(record: Record) -> dict[str, Any]:
+    return {
+        "client": record.client,
+        "state": "away",
+        "since_us": record.away_since_us,
+        "session_expiry_s": record.expiry_s,
+        "subscriptions": len(record.subscriptions),
+        "has_will": record.will is not None,
+    }
+
+
+def _paged(entries: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    page: list[dict[str, Any]] = []
+    for entry in entries:
+        page.append(entry)
+        if len(page) == _PAGE:
+            yield page
+            page = []
+    if page:
+        yield page

@@ -1,0 +1,154 @@
+"""$SYS/broker/...: a gateway's counters under the names that users of mosquitto know.
+
+A gateway owns no subtree, and `$SYS/nodes/...` is the nodes'. So nothing of this is in the network: the
+gateway answers its own clients, each listener with a filter that can match, as the owner of retained
+messages would. They see their gateway, as they would see their broker; `$SYS/#` brings the nodes' own
+topics besides, and `$SYS/broker/#` the states of bridges, which are retained in the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hbroker._native import topic_matches
+from hbroker.gateway.access.acl_file import BRIDGE_STATE
+from hbroker.gateway.admin.load_average import LoadAverage
+from hbroker.gateway.native_api import Border
+from hbroker.gateway.subscriptions.filters import covers, overlap
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["INTERVAL", "PREFIX", "SysTopics", "values_of"]
+
+PREFIX: Final = "$SYS/broker/"
+_ALL: Final = "$SYS/broker/#"
+INTERVAL: Final = 10 * SECOND
+"""mosquitto's sys_interval."""
+_DO_NOT_SEND: Final = 2
+
+_COUNTED: Final = {
+    "messages/received": "packets_in",
+    "messages/sent": "packets_out",
+    "bytes/received": "bytes_in",
+    "bytes/sent": "bytes_out",
+    "publish/messages/received": "messages_in",
+    "publish/messages/sent": "messages_out",
+    "publish/messages/dropped": "dropped",
+    "clients/total": "sessions",
+    "clients/connected": "connections",
+    "clients/active": "connections",
+    "clients/disconnected": "sessions_away",
+    "clients/inactive": "sessions_away",
+    "clients/maximum": "connections_most",
+    "clients/expired": "sessions_expired",
+    "subscriptions/count": "subscriptions",
+    "shared_subscriptions/count": "shared_subscriptions",
+    "heap/current": "rss_bytes",
+    "sockets/turned_away": "turned_away",
+    "sockets/failed/unfinished": "unfinished_full",
+    "sockets/failed/proxy": "proxy_failed",
+    "sockets/failed/password": "refused_password",
+    "sockets/failed/guesses/address": "refused_address",
+    "sockets/failed/guesses/name": "refused_name",
+    "sockets/failed/guesses/pair": "refused_pair",
+    "sockets/failed/busy": "refused_busy",
+    "sockets/failed/tls": "tls_failed",
+    "sockets/failed/websocket": "websocket_failed",
+}
+"""Topics below `$SYS/broker/`, and the counters that they show."""
+
+_LOADS: Final = {
+    "load/messages/received": "packets_in",
+    "load/messages/sent": "packets_out",
+    "load/bytes/received": "bytes_in",
+    "load/bytes/sent": "bytes_out",
+    "load/publish/received": "messages_in",
+    "load/publish/sent": "messages_out",
+    "load/publish/dropped": "dropped",
+    "load/connections": "connects",
+    "load/sockets": "sockets",
+}
+
+
+def values_of(
+    counters: Mapping[str, int], loads: Mapping[str, LoadAverage], version: str, uptime_s: int
+) -> dict[str, bytes]:
+    """All topics and what they say."""
+    values = {
+        "version": f"hbroker {version}",
+        "uptime": f"{uptime_s} seconds",
+        **{topic: str(counters.get(name, 0)) for topic, name in _COUNTED.items()},
+    }
+    for topic in _LOADS:
+        for period, rate in loads[topic].per_minute.items():
+            values[f"{topic}/{period}"] = f"{rate:.2f}"
+    return {PREFIX + topic: text.encode() for topic, text in values.items()}
+
+
+class SysTopics:
+    """Who listens to them. `counters`: all that is counted, by name."""
+
+    def __init__(self, border: Border, counters: Callable[[], Mapping[str, int]], version: str) -> None:
+        self._border = border
+        self._counters = counters
+        self._version = version
+        self._listeners: dict[int, str] = {}
+        self._unanswered: dict[tuple[int, int], list[int]] = {}
+        """Listeners that get all topics with their SUBACK, by connection and packet id."""
+        self._loads = {topic: LoadAverage() for topic in _LOADS}
+        self._values: dict[str, bytes] = {}
+        self._began: int | None = None
+        self._due = 0
+
+    def is_all_of(self, filter: str) -> bool:
+        """Whether a filter matches nothing but these topics."""
+        return covers(_ALL, filter) and not overlap(BRIDGE_STATE, filter)
+
+    def add(self, listener: int, filter: str, connection: int, packet_id: int | None, handling: int) -> None:
+        """A listener, if its filter can match; with its SUBACK it gets what there is, if it wants that."""
+        if not overlap(_ALL, filter):
+            return
+        self._listeners[listener] = filter
+        if packet_id is not None and handling != _DO_NOT_SEND:
+            self._unanswered.setdefault((connection, packet_id), []).append(listener)
+
+    def remove(self, listener: int) -> None:
+        """It listens no more."""
+        self._listeners.pop(listener, None)
+
+    def answered(self, connection: int, packet_id: int) -> None:
+        """A SUBACK has left."""
+        for listener in self._unanswered.pop((connection, packet_id), ()):
+            self._tell(listener, self._values, retained=True)
+
+    def closed(self, connection: int) -> None:
+        """A connection is gone, with the SUBACKs that it was owed."""
+        for key in [key for key in self._unanswered if key[0] == connection]:
+            del self._unanswered[key]
+
+    def handle_timeout(self, now: int) -> None:
+        """Tells what has changed, once in each interval."""
+        if now < self._due:
+            return
+        began = self._began = now if self._began is None else self._began
+        counters = self._counters()
+        for topic, name in _LOADS.items():
+            self._loads[topic].update(counters.get(name, 0), INTERVAL / SECOND if now > began else 0)
+        values = values_of(counters, self._loads, self._version, (now - began) // SECOND)
+        changed = {topic: value for topic, value in values.items() if self._values.get(topic) != value}
+        self._values = values
+        self._due = now + INTERVAL
+        for listener in list(self._listeners):
+            self._tell(listener, changed, retained=False)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return self._due
+
+    def _tell(self, listener: int, values: Mapping[str, bytes], *, retained: bool) -> None:
+        filter = self._listeners.get(listener)
+        if filter is None:
+            return
+        for topic, value in values.items():
+            if topic_matches(filter, topic):
+                self._border.deliver(listener, topic, value, retained=retained)

@@ -1,0 +1,520 @@
+"""CONNECT, from the packet to CONNACK.
+
+    admit  ->  claim  ->  resume, or begin  ->  accept
+    policy     no other   session, member,
+               gateway    subscriptions,
+               has it     will at its owner
+
+Each step may take a round trip or more, and the client may be gone by its end. Two of them are bounded: a
+claim that is not distributed, and a session that is not complete, hold the client up for three seconds.
+What is missing then is made up for in the background.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbroker.gateway.access.acl_file import may_write
+from hbroker.gateway.access.attempt_limits import BUSY, Bound, new_attempts
+from hbroker.gateway.access.password_checks import Attempt, Checks, settle
+from hbroker.gateway.access.policy import (
+    Admitted,
+    Candidate,
+    Challenge,
+    Check,
+    Policy,
+    Refusal,
+    Verdict,
+    remembers_passwords,
+)
+from hbroker.gateway.connect import wills
+from hbroker.gateway.connect.connect_packet import admit
+from hbroker.gateway.connect.connection import Connection, Event, State
+from hbroker.gateway.connect.connection_table import Roster
+from hbroker.gateway.connect.disconnect import Closing
+from hbroker.gateway.connect.pending_connects import Succession
+from hbroker.gateway.context import Common
+from hbroker.gateway.native_api import Accept, AuthEvent, ConnectEvent, SessionState, next_block
+from hbroker.gateway.reason_codes import Code
+from hbroker.gateway.sessions import claims
+from hbroker.gateway.sessions.claim_requests import Claiming
+from hbroker.gateway.sessions.records import Record
+from hbroker.gateway.sessions.session_store import Keeping
+from hbroker.gateway.sessions.stale_sessions import Leftovers, forgotten
+from hbroker.gateway.subscriptions.mqtt_subscriptions import Bridge
+from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["MOST_LETTERS", "Opening"]
+
+MOST_LETTERS: Final = 100_000
+"""What the gateway has published and nobody has acknowledged. More than that is not begun."""
+
+_RESUME_PATIENCE: Final = 3 * SECOND
+_DISCARD_PATIENCE: Final = 3 * SECOND // 2
+"""Longer than a member that leaves is waited for."""
+_EXCHANGE_PATIENCE: Final = 10 * SECOND
+"""How long an authentication by AUTH may take, with all its steps, at CONNECT or anew."""
+_SEED_BITS: Final = 64
+_WILL: Final = "will"
+_RECORD: Final = "record"
+_MEMBER: Final = "member"
+_COUNTED: Final = {
+    Bound.PAIR: "refused_pair",
+    Bound.ADDRESS: "refused_address",
+    Bound.NAME: "refused_name",
+}
+_EARLY: Final = {**{bound.value: name for bound, name in _COUNTED.items()}, BUSY: "refused_busy"}
+_TOO_LONG: Final = "the authentication took too long"
+_ELSEWHERE: Final = "the client id is claimed by another connection"
+
+
+class Opening:
+    """Every connection that is not open yet."""
+
+    def __init__(
+        self, common: Common, roster: Roster, bridge: Bridge, keeping: Keeping, closing: Closing
+    ) -> None:
+        self._common = common
+        self._roster = roster
+        self._bridge = bridge
+        self._keeping = keeping
+        self._closing = closing
+        self._attempts = new_attempts(common.random.getrandbits(_SEED_BITS))
+        self._refused_early = 0
+        common.notices.others = self._take_refused_early
+        self.policy_changed()
+        self._checks = Checks(self._attempts)
+        self._claiming = Claiming(common, roster, self._claimed)
+        self._claims: Agenda[Connection] = Agenda()
+        self._resumptions: Agenda[Connection] = Agenda()
+        self._exchanges: Agenda[Connection] = Agenda()
+        self.succession = Succession(roster, self._claim, self._refuse_waiting)
+        self._leftovers = Leftovers(common, bridge, keeping)
+        self.is_stopping = False
+
+    # In
+
+    def handle_connect(self, now: int, event: ConnectEvent) -> None:
+        """A client wants to connect."""
+        self._common.count("connects")
+        entrant = admit(event, self._common.limits, self._roster.staying, self._common.random)
+        if self.is_stopping:
+            entrant = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
+        elif len(self._common.outbox) >= MOST_LETTERS:
+            entrant = Refusal(Code.SERVER_BUSY, "the network does not answer")
+        if isinstance(entrant, Refusal):
+            self._refuse_unnamed(now, event, entrant)
+            return
+        connection = Connection(event, entrant)
+        self._roster.add(connection)
+        if event.auth_method is not None:
+            self._exchange(now, connection, event.auth_method, event.auth_data)
+            return
+        policy = self._common.policy
+        answer = policy.admit(self._candidate(connection))
+        if isinstance(answer, Admitted | Refusal):
+            self._judge(now, connection, answer)
+        else:
+            self._check(now, connection, policy, answer)
+
+    def handle_auth(self, now: int, connection: Connection, event: AuthEvent) -> Code | None:
+        """AUTH. Returns the code with which an open connection is to be closed; None: it goes on."""
+        if connection.event.auth_method != event.method:
+            return Code.PROTOCOL_ERROR
+        if connection.state is State.AUTHENTICATING:
+            self._exchange(now, connection, event.method, event.data)
+            return None
+        if connection.state is not State.OPEN:
+            return Code.PROTOCOL_ERROR
+        answer = self._step(now, connection, event.method, event.data)
+        match answer:
+            case Challenge(data=data):
+                self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
+            case Admitted():
+                self._common.border.auth(connection.id, Code.SUCCESS, event.method, b"")
+            case Refusal(code=code):
+                return code
+            case None:
+                return Code.BAD_AUTHENTICATION_METHOD
+        return None
+
+    def handle_verdict(self, now: int, number: int, verdict: Verdict) -> None:
+        """What a check came to."""
+        attempt = self._checks.finish(now, number, verdict)
+        connection = self._roster.get(number)
+        if connection is None or connection.state is not State.AUTHENTICATING:
+            return
+        policy = self._common.policy
+        if (
+            isinstance(verdict, Admitted)
+            and policy is not attempt.policy  # It was read again meanwhile.
+            and not policy.still_admits(verdict.username, connection.client_id, verdict.proof)
+        ):
+            verdict = Refusal(Code.NOT_AUTHORIZED, "the name or its password has changed")
+        elif isinstance(verdict, Refusal):
+            self._common.count("refused_password")
+        self._judge(now, connection, verdict)
+
+    def policy_changed(self) -> None:
+        """Has the core refuse guesses beyond the bounds, where the policy decides by what it remembers."""
+        is_early = self._remembers = remembers_passwords(self._common.policy)
+        self._common.border.refuse_guesses(self._attempts if is_early else None)
+
+    def handle_will(self, now: int, connection: Connection) -> None:
+        """The owner of the will's topic has it, or nobody takes it: then the gateway alone keeps it."""
+        connection.awaited.discard(_WILL)
+        self.handle_ready(now, connection)
+
+    def handle_ready(self, now: int, connection: Connection) -> None:
+        """Something that the connection waited for is there, or will not come."""
+        if connection.state is State.RESUMING and connection.is_forgotten:
+            self._discard(now, connection)
+        if connection.state is State.RESUMING and not connection.awaited:
+            self._accept(now, connection)
+
+    def handle_timeout(self, now: int) -> None:
+        """Claims those who came, and goes on without what took too long."""
+        self.succession.handle_timeout(now)
+        self._claiming.handle_timeout(now)
+        for connection in self._exchanges.due(now):
+            self._give_up_exchange(now, connection)
+        for connection in self._claims.due(now):
+            self._own(now, connection)
+        for connection in self._resumptions.due(now):
+            connection.awaited.clear()
+            self.handle_ready(now, connection)
+        self._leftovers.handle_timeout(now)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(
+            self.succession.poll_timeout(),
+            self._claiming.poll_timeout(),
+            self._claims.next(),
+            self._resumptions.next(),
+            self._exchanges.next(),
+            self._leftovers.poll_timeout(),
+        )
+
+    def poll_check(self, now: int) -> tuple[int, Check] | None:
+        """A check to be made in a thread; its verdict comes back with the number."""
+        while (attempt := self._checks.poll(now)) is not None:
+            connection = self._roster.get(attempt.number)
+            if connection is not None and connection.state is State.AUTHENTICATING:
+                return attempt.number, attempt.check
+            self._checks.finish(now, attempt.number, None)
+        return None
+
+    def counters(self) -> dict[str, int]:
+        """What happened, by name, with the CONNECTs that the core refused by itself."""
+        early = {_EARLY[text]: times for text, times in self._attempts.refused()}
+        early["connects"] = early["refused"] = sum(early.values())
+        counts = self._common.counts
+        return {name: counts.get(name, 0) + early.get(name, 0) for name in counts | early}
+
+    def _take_refused_early(self) -> int:
+        before, self._refused_early = self._refused_early, sum(times for _, times in self._attempts.refused())
+        return self._refused_early - before
+
+    # Who it is
+
+    def _candidate(self, connection: Connection) -> Candidate:
+        event, listener = connection.event, self._common.settings.listeners[connection.event.listener]
+        names_user = listener.tls is not None and listener.tls.names_user
+        return Candidate(
+            client_id=connection.client_id,
+            username=event.username or None,
+            password=event.password,
+            peer=event.peer[0],
+            listener=listener.url,
+            certificate=event.certificate if names_user else "",
+            version=event.version,
+            names_user=names_user,
+        )
+
+    def _check(self, now: int, connection: Connection, policy: Policy, check: Check) -> None:
+        """Has the check made when it is its turn, unless this would be a guess too many."""
+        source = self._attempts.source(connection.event.peer[0], connection.event.username)
+        turned = self._checks.enter(now, Attempt(connection.id, source, check, policy))
+        if turned is None:
+            return
+        last, bound = turned
+        refused = self._roster.get(last.number)
+        if bound is not None:
+            self._common.count(_COUNTED[bound])
+            self._closing.refuse(now, connection, Code.CONNECTION_RATE_EXCEEDED, bound.value)
+        elif refused is not None and refused.state is State.AUTHENTICATING:
+            self._common.count("refused_busy")
+            self._closing.refuse(now, refused, Code.SERVER_BUSY, BUSY)
+
+    def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:
+        answer = self._step(now, connection, method, data)
+        match answer:
+            case Challenge(data=reply):
+                self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, method, reply)
+            case Admitted() | Refusal():
+                self._judge(now, connection, answer)
+            case None:
+                self._closing.refuse(now, connection, Code.BAD_AUTHENTICATION_METHOD)
+
+    def _give_up_exchange(self, now: int, connection: Connection) -> None:
+        self._end_exchange(now, connection, None)
+        if connection.state is State.AUTHENTICATING:
+            self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
+        elif connection.state is State.OPEN:
+            self._closing.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
+
+    def _step(self, now: int, connection: Connection, method: str, data: bytes) -> Verdict | Challenge | None:
+        """One step of an exchange: an attempt, from its first step to its verdict."""
+        if connection.attempt is None:
+            connection.attempt = self._attempts.source(connection.event.peer[0], connection.event.username)
+            text = self._attempts.take(now, connection.attempt)
+            if text is not None:
+                connection.attempt = None
+                self._common.count(_COUNTED[Bound(text)])
+                return Refusal(Code.CONNECTION_RATE_EXCEEDED, text)
+            self._exchanges.set(connection, now + _EXCHANGE_PATIENCE)
+        step, connection.step = connection.step, connection.step + 1
+        answer = self._common.policy.exchange(self._candidate(connection), method, data, step)
+        if not isinstance(answer, Challenge):
+            self._end_exchange(now, connection, answer)
+        return answer
+
+    def _end_exchange(self, now: int, connection: Connection, verdict: Verdict | None) -> None:
+        """Its attempt is settled. `verdict`: None: it ended without one."""
+        self._exchanges.cancel(connection)
+        if connection.attempt is not None:
+            settle(self._attempts, now, connection.attempt, verdict)
+        connection.attempt, connection.step = None, 0
+
+    def _judge(self, now: int, connection: Connection, verdict: Verdict) -> None:
+        if isinstance(verdict, Refusal):
+            self._closing.refuse(now, connection, verdict.code, verdict.text)
+            return
+        name, password = connection.event.username, connection.event.password
+        if self._remembers and name is not None and password is not None:
+            self._attempts.remember(name, password)
+        connection.username, connection.proof = verdict.username, verdict.proof
+        connection.acl = self._common.access.of(verdict.username, connection.client_id)
+        will = connection.event.will
+        if will is not None and not may_write(self._common.access.rules(connection.acl), will.topic):
+            self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, "the will's topic is not allowed")
+        elif not self.succession.must_wait(now, connection):
+            self._claim(now, connection)
+
+    def _refuse_waiting(self, now: int, connection: Connection) -> None:
+        self._closing.refuse(now, connection, Code.SERVER_BUSY, "this client connects too often")
+
+    # Whose it is
+
+    def _claim(self, now: int, connection: Connection) -> None:
+        connection.machine.handle(Event.ADMIT)
+        connection.stamp, connection.claimed_at = self._common.clock.stamp(now), now
+        former = self._roster.of_client(connection.client_id)
+        self._roster.name(connection)
+        self._claims.set(connection, now + claims.PATIENCE)
+        if former is not None:
+            self._replace(now, former, connection)
+        self._claiming.claim(connection)
+
+    def _claimed(self, now: int, connection: Connection) -> None:
+        connection.is_claimed = True
+        self._own(now, connection)
+
+    def _replace(self, now: int, former: Connection, connection: Connection) -> None:
+        """The client's former connection at this gateway ends first."""
+        connection.awaits_former = True
+        self._common.count("taken_over")
+
+        def ended(now: int, is_distributed: bool) -> None:
+            connection.awaits_former = False
+            self._own(now, connection)
+
+        starts_clean = connection.event.clean_start
+        self._closing.disconnect(
+            now, former, Code.SESSION_TAKEN_OVER, _ELSEWHERE, ends_session=starts_clean, done=ended
+        )
+
+    def _own(self, now: int, connection: Connection) -> None:
+        """Nobody else has the client, as far as can be known, and nothing of it is left here."""
+        if connection.state is not State.CLAIMING:
+            self._claims.cancel(connection)
+            return
+        if now < connection.claimed_at + claims.PATIENCE:
+            if not connection.is_claimed or connection.awaits_former:
+                return
+            if self._common.members.when_gone(connection.client_id, lambda now: self._own(now, connection)):
+                return
+        self._claims.cancel(connection)
+        connection.machine.handle(Event.OWN)
+        connection.expiry_s = connection.entrant.expiry_s
+        record = self._common.records.of(connection.client_id)
+        has_ended = record is not None and self._common.records.has_ended(now, record)
+        connection.starts_clean = connection.event.clean_start or has_ended or not connection.expiry_s
+        if record is not None and has_ended:
+            self._closing.claimed(now, record, ends_session=True)
+            self._begin(now, connection, record)
+        elif record is not None and not connection.event.clean_start:
+            self._closing.claimed(now, record, ends_session=False)
+            self._resume(now, connection, record)
+        else:
+            if record is not None:
+                self._closing.claimed(now, record, ends_session=True)
+            self._begin(now, connection, record)
+        self._register(now, connection)
+        if connection.awaited:
+            self._resumptions.set(connection, now + _RESUME_PATIENCE)
+        self.handle_ready(now, connection)
+
+    # What it had
+
+    def _resume(self, now: int, connection: Connection, record: Record) -> None:
+        connection.was_present, connection.has_record = not record.is_forgotten, True
+        connection.leftover = record.leftover
+        self._leftovers.keep(now, connection)
+        connection.is_held = connection.expiry_s > 0 or record.has_member
+        state, is_known = record.state, record.away_since_us is not None
+        if not is_known:  # Its gateway died, and with it what was in flight.
+            state = SessionState(block=next_block(state.block))
+        connection.block = state.block
+        connection.session = self._common.border.open_session(state)
+        if record.has_member:
+            self._open_member(now, connection, clean_start=False)
+        self._bridge.restore(now, connection, record.subscriptions)
+        if not connection.expiry_s:
+            connection.has_record = False
+            self._keeping.ended(now, connection.client_id)
+        elif is_known:
+            self._keeping.changed(now, connection, None)
+        else:
+            self._await_record(now, connection)
+
+    def _discard(self, now: int, connection: Connection) -> None:
+        """The client begins anew: an owner has its session no more. What others hold waits until it
+        subscribes again. Every gateway knows it before the client does."""
+        assert connection.session is not None, "it was opened"
+        state = self._common.border.export_session(connection.session)
+        kept = {known.filter: known for known in connection.leftover}
+        for filter, listening in connection.subscriptions.items():
+            if connection.holds(filter):
+                kept[filter] = listening.kept()
+        connection.leftover = tuple(kept.values()) if connection.expiry_s else ()
+        self._leftovers.keep(now, connection)
+        self._bridge.release(now, connection)
+        connection.forget_subscriptions()
+        connection.awaited.clear()
+        connection.was_present, connection.starts_clean = False, not connection.expiry_s
+        state = forgotten(state)
+        connection.block = state.block
+        connection.session = self._common.border.open_session(state)
+        self._common.count("sessions_forgotten")
+        self._resumptions.set(connection, now + _DISCARD_PATIENCE)
+        if connection.expiry_s:
+            self._await_record(now, connection)
+        self._await_departure(now, connection)
+
+    def _await_departure(self, now: int, connection: Connection) -> None:
+        """What its member had not answered goes back to its owners."""
+        member, connection.member = connection.member, None
+        assert member is not None, "only what a member of its own has can be forgotten"
+        connection.awaited.add(_MEMBER)
+
+        def gone(now: int) -> None:
+            connection.awaited.discard(_MEMBER)
+            if connection.state is State.RESUMING:
+                self._register(now, connection)
+            self.handle_ready(now, connection)
+
+        self._common.members.when_gone(connection.client_id, gone)
+        self._common.members.leave(now, member, end_session=False)
+
+    def _await_record(self, now: int, connection: Connection) -> None:
+        """Nothing is sent before all gateways know which packet ids are used from now on."""
+        connection.awaited.add(_RECORD)
+
+        def written(now: int, is_distributed: bool) -> None:
+            connection.awaited.discard(_RECORD)
+            self.handle_ready(now, connection)
+
+        self._keeping.changed(now, connection, written)
+
+    def _begin(self, now: int, connection: Connection, record: Record | None) -> None:
+        """A new session; what one before left at its owners ends."""
+        connection.is_held = connection.expiry_s > 0
+        connection.session = self._common.border.open_session(SessionState())
+        if record is None:
+            return
+        if connection.expiry_s:
+            connection.has_record = True
+            self._keeping.changed(now, connection, None)
+        else:
+            self._keeping.ended(now, connection.client_id)
+        if record.has_member:
+            self._open_member(now, connection, clean_start=True)
+            self._bridge.sweep(now, connection, record.subscriptions + record.leftover)
+
+    def _register(self, now: int, connection: Connection) -> None:
+        """Has the will kept by its topic's owner, in case this gateway dies."""
+        connection.will = connection.event.will
+        will = None if connection.will is None else wills.registered(connection.will)
+        if will is None:
+            return
+        if connection.member is None:
+            self._open_member(now, connection, clean_start=connection.starts_clean)
+        assert connection.member is not None, "it was just opened"
+        connection.awaited.add(_WILL)
+        self._common.members.control(connection.member).set_will(now, will, patience=_RESUME_PATIENCE)
+        self._common.members.touch(connection.member)
+
+    def _open_member(self, now: int, connection: Connection, *, clean_start: bool) -> None:
+        connection.member = self._common.members.open(
+            now,
+            connection.client_id,
+            connection.expiry_s,
+            clean_start=clean_start,
+            is_kept=connection.is_held,
+        )
+
+    # The answer
+
+    def _accept(self, now: int, connection: Connection) -> None:
+        self._resumptions.cancel(connection)
+        connection.machine.handle(Event.READY)
+        connection.connected_at_us = self._common.clock.unix_us(now)
+        self._common.count("accepted")
+        entrant, limits, event = connection.entrant, self._common.limits, connection.event
+        assert connection.session is not None, "it was opened"
+        assert connection.acl is not None, "it was admitted"
+        accept = Accept(
+            session=connection.session,
+            client_id=connection.client_id,
+            session_present=connection.was_present,
+            acl=connection.acl,
+            in_flight=limits.in_flight,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+            rate=limits.rate,
+            is_distributed=self._common.settings.listeners[event.listener].is_distributed,
+            assigned_client_id=connection.client_id if entrant.assigned else None,
+            server_keep_alive_s=entrant.keep_alive_s,
+            session_expiry_s=entrant.changed_expiry_s,
+            auth_method=event.auth_method,
+        )
+        self._common.border.accept(connection.id, accept)
+        username, is_present = connection.username, connection.was_present
+        self._common.notices.connected(event, connection.client_id, username, is_present=is_present)
+        self.succession.accepted(now, connection)
+
+    def _refuse_unnamed(self, now: int, event: ConnectEvent, refusal: Refusal) -> None:
+        self._common.count("refused")
+        self._common.notices.refused(now, event, refusal.code, refusal.text)
+        reference = self._common.settings.server_reference if self.is_stopping else ""
+        self._common.border.refuse(
+            event.connection,
+            refusal.code,
+            text=refusal.text if event.wants_problem_information else "",
+            server_reference=reference or None,
+        )

@@ -1,0 +1,60 @@
+"""The connections of a gateway, by number and by client id. A client id has one connection at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hbroker.gateway.connect.connection import Connection, State
+
+__all__ = ["Roster"]
+
+
+class Roster:
+    """All connections that have not ended."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Connection] = {}
+        self._by_client: dict[str, Connection] = {}
+        self.most = 0
+        """How many there were at most."""
+        self.departing = 0
+        """How many of them broke, and are still to be seen to."""
+
+    def add(self, connection: Connection) -> None:
+        """A connection whose CONNECT has come."""
+        self._by_id[connection.id] = connection
+        self.most = max(self.most, len(self._by_id))
+
+    def name(self, connection: Connection) -> None:
+        """It has its client id from now on; whoever had it before was ended."""
+        self._by_client[connection.client_id] = connection
+
+    def remove(self, connection: Connection) -> None:
+        """It has ended."""
+        self._by_id.pop(connection.id, None)
+        if self._by_client.get(connection.client_id) is connection:
+            del self._by_client[connection.client_id]
+
+    def get(self, id: int) -> Connection | None:
+        """The connection with this number."""
+        return self._by_id.get(id)
+
+    def of_client(self, client_id: str) -> Connection | None:
+        """The connection that has this client id, or claims it."""
+        return self._by_client.get(client_id)
+
+    @property
+    def staying(self) -> int:
+        """How many have a client."""
+        return len(self) - self.departing
+
+    def open(self) -> Iterator[Connection]:
+        """Those that were accepted."""
+        return (connection for connection in list(self._by_id.values()) if connection.state is State.OPEN)
+
+    def all(self) -> list[Connection]:
+        """Those that were accepted, and those that are not yet."""
+        return list(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)

@@ -1,0 +1,96 @@
+"""When a client's will is published, and by whom (MQTT 5 §3.1.2.5, MQTT 5 §3.1.3.2.2).
+
+While its gateway lives, the gateway publishes it: behind the client's own messages, and whatever its size. In
+case the gateway dies, the client's member has the owner of the will's topic keep it (docs/protocol.md §6.6),
+if it fits there. A delay outlives the gateway too: what is still to be published stands in the record.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import Any
+
+from hbroker.gateway.native_api import WillMessage
+from hbroker.gateway.reason_codes import Code
+from hbroker.gateway.sessions.record_authentication import within
+from hbroker.properties import mqtt_properties_of
+from hbroker.protocol.sessions import client_will
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["PendingWill", "after_close", "registered"]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWill:
+    """A will that is to be published. `due_us`: since the Unix epoch."""
+
+    message: WillMessage
+    due_us: int
+
+    def body(self) -> dict[str, Any]:
+        """As it stands in a record."""
+        will = self.message
+        return {
+            "due_us": self.due_us,
+            "topic": will.topic,
+            "payload": b64encode(will.payload).decode(),
+            "qos": will.qos,
+            "retain": will.retain,
+            "expiry_s": will.expiry_s,
+            "content_type": will.content_type,
+            "payload_format": will.payload_format,
+            "response_topic": will.response_topic,
+            "correlation_data": b64encode(will.correlation_data).decode(),
+            "user_properties": [list(pair) for pair in will.user_properties],
+        }
+
+    @classmethod
+    def parse(cls, body: dict[str, Any]) -> PendingWill:
+        """What `body` made. Raises KeyError, TypeError or ValueError."""
+        expiry, format = body["expiry_s"], body["payload_format"]
+        message = WillMessage(
+            topic=str(body["topic"]),
+            payload=b64decode(body["payload"]),
+            qos=within(body["qos"], 3),
+            retain=bool(body["retain"]),
+            expiry_s=None if expiry is None else within(expiry, 1 << 32),
+            content_type=str(body["content_type"]),
+            payload_format=None if format is None else within(format, 2),
+            response_topic=str(body["response_topic"]),
+            correlation_data=b64decode(body["correlation_data"]),
+            user_properties=tuple((str(name), str(value)) for name, value in body["user_properties"]),
+        )
+        return cls(message, int(body["due_us"]))
+
+
+def after_close(
+    will: WillMessage | None,
+    now_us: int,
+    expiry_s: int,
+    *,
+    reason: int | None,
+    ends_session: bool,
+) -> PendingWill | None:
+    """What becomes of a will when its connection is closed; None: nothing.
+
+    `reason`: of the client's DISCONNECT; None: none came. `ends_session`: the session ends with it, or the
+    client that takes it over starts clean. The delay is the lesser of the will's own and the session's
+    expiry.
+    """
+    if will is None or reason == Code.SUCCESS:
+        return None
+    delay_s = 0 if ends_session else min(will.delay_s, expiry_s)
+    return PendingWill(will, now_us + delay_s * SECOND)
+
+
+def registered(will: WillMessage) -> client_will.Will | None:
+    """As a member registers it with its topic's owner; None: it is too large for that."""
+    message = client_will.will_message(
+        will.topic,
+        will.payload,
+        will.qos,
+        retain=will.retain,
+        **mqtt_properties_of(will),
+    )
+    return client_will.Will(message, will.delay_s) if message.ByteSize() <= client_will.WILL_ROOM else None

@@ -1,0 +1,51 @@
+"""What the concepts of one gateway share: the border, what it publishes, what it knows of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from hbroker.config import GatewayLimits, GatewaySettings
+from hbroker.gateway.access.access_lists import AccessLists
+from hbroker.gateway.access.policy import Policy
+from hbroker.gateway.admin.events import Notices
+from hbroker.gateway.native_api import Border
+from hbroker.gateway.outbox import Outbox
+from hbroker.gateway.sessions.claims import Clock
+from hbroker.gateway.sessions.gateways import Gateways
+from hbroker.gateway.sessions.records import Records
+from hbroker.gateway.subscriptions.network_clients import Members
+
+__all__ = ["Common"]
+
+
+@dataclass(slots=True)
+class Common:
+    """One gateway's, for all of its run. `limits`, `policy` and the listeners of `settings` change when they
+    are read again."""
+
+    settings: GatewaySettings
+    border: Border
+    random: Random
+    ids: Iterator[int]
+    clock: Clock
+    gateways: Gateways
+    members: Members
+    outbox: Outbox
+    records: Records
+    policy: Policy
+    access: AccessLists
+    limits: GatewayLimits
+    counts: dict[str, int] = field(default_factory=dict)
+    """What happened, by name, since the start."""
+    notices: Notices = field(default_factory=Notices)
+
+    @property
+    def key(self) -> bytes:
+        """The network's join key; empty: it has none."""
+        return self.settings.join_key
+
+    def count(self, name: str) -> None:
+        """Counts one of these."""
+        self.counts[name] = self.counts.get(name, 0) + 1

@@ -1,0 +1,1 @@
+"""Sessions of MQTT clients: who speaks for a client id, over all gateways, and their records."""

@@ -1,0 +1,101 @@
+"""Claims on their way: those of one turn go out together.
+
+A claim costs every gateway a message and its acknowledgement. When all devices come back at once hundreds of
+them connect in one turn, and a few messages claim them all.
+
+A message that was not distributed is made anew, without the clients that have gone or come back in the
+meantime: what is said of those would be out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hbroker.gateway.connect.connection import Connection
+from hbroker.gateway.connect.connection_table import Roster
+from hbroker.gateway.context import Common
+from hbroker.gateway.native_api import WillMessage
+from hbroker.gateway.outbox import Letter
+from hbroker.gateway.sessions import claims
+from hbroker.gateway.sessions.claims import Claim
+from hbroker.gateway.sessions.record_authentication import CLAIMS, seal
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timers import SECOND, retry_after
+
+__all__ = ["Claiming"]
+
+_REPEATED: Final = 300 * SECOND
+_MOST_CHARACTERS: Final = 640
+"""Of the client ids in one message, which then leaves in one datagram; a longer one is alone."""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    connections: Sequence[Connection]
+    attempts: int = 0
+
+
+class Claiming:
+    """The claims of one gateway. `claimed` is told of each connection whose client no other gateway has."""
+
+    def __init__(self, common: Common, roster: Roster, claimed: Callable[[int, Connection], None]) -> None:
+        self._common = common
+        self._roster = roster
+        self._claimed = claimed
+        self._topic = CLAIMS + common.settings.name
+        self._waiting: list[Connection] = []
+        self._pauses: Agenda[_Batch] = Agenda()
+
+    def claim(self, connection: Connection) -> None:
+        """Claims its client, with the others of this turn."""
+        self._waiting.append(connection)
+
+    def handle_timeout(self, now: int) -> None:
+        """Sends what waits, and what failed."""
+        waiting, self._waiting = self._waiting, []
+        for connections in _together(waiting):
+            self._send(now, _Batch(connections))
+        for batch in self._pauses.due(now):
+            batch.connections = [one for one in batch.connections if self._is_current(now, one)]
+            if batch.connections:
+                self._send(now, batch)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return self._waiting[0].claimed_at if self._waiting else self._pauses.next()
+
+    def _send(self, now: int, batch: _Batch) -> None:
+        told = [Claim(one.client_id, one.stamp, one.event.clean_start) for one in batch.connections]
+        body = claims.body_of(self._common.settings.name, told)
+        message = WillMessage(self._topic, seal(self._common.key, self._topic, body), qos=1)
+
+        def sent(now: int, is_distributed: bool) -> None:
+            if is_distributed:
+                for connection in batch.connections:
+                    self._claimed(now, connection)
+            else:
+                self._pauses.set(batch, now + retry_after(batch.attempts, self._common.random))
+                batch.attempts += 1
+
+        self._common.outbox.post(now, Letter(message, sent, until=now))
+
+    def _is_current(self, now: int, connection: Connection) -> bool:
+        is_known = self._roster.of_client(connection.client_id) is connection
+        return is_known and now < connection.claimed_at + _REPEATED
+
+
+def _together(connections: Sequence[Connection]) -> Iterator[list[Connection]]:
+    """Parts that each fit into one message, in order."""
+    part: list[Connection] = []
+    characters = 0
+    for connection in connections:
+        length = len(connection.client_id)
+        if len(part) == claims.MOST_TOGETHER or (part and characters + length > _MOST_CHARACTERS):
+            yield part
+            part, characters = [], 0
+        part.append(connection)
+        characters += length
+    if part:
+        yield part

@@ -1,0 +1,177 @@
+"""Writing session records: when a session changes, when its client goes, and when the session ends.
+
+While a client is connected its record says what another gateway needs if this one dies: the subscriptions,
+and which packet ids may be in flight.
+Changes that follow each other closely are written once. When the client goes the record also says what is in
+flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from hbroker.gateway.connect.connection import Connection
+from hbroker.gateway.connect.wills import PendingWill
+from hbroker.gateway.context import Common
+from hbroker.gateway.native_api import SessionState, WillMessage
+from hbroker.gateway.outbox import Done, Letter
+from hbroker.gateway.sessions.claims import Stamp
+from hbroker.gateway.sessions.record_authentication import seal
+from hbroker.gateway.sessions.records import Ending, Record
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["Keeping"]
+
+_DEBOUNCE: Final = 50_000
+_RESTORE_PAUSE: Final = SECOND // 10
+"""After which what is not true is put right, however often it was written meanwhile."""
+_REFRESH_PAUSE: Final = SECOND // 10
+_REFRESH_BATCH: Final = 200
+
+
+class Keeping:
+    """The records that this gateway writes."""
+
+    def __init__(self, common: Common) -> None:
+        self._common = common
+        self._changed: Agenda[Connection] = Agenda()
+        self._wrong: Agenda[str] = Agenda()
+        """Topics under which something stands that is not true."""
+        self._refresh: Iterator[tuple[str, bytes]] | None = None
+        self._refresh_at: int | None = None
+
+    # Change
+
+    def changed(self, now: int, connection: Connection, done: Done | None) -> None:
+        """A connected client's session has changed. `done`: told when every gateway knows; None: nobody
+        waits."""
+        if not connection.is_over and connection.expiry_s > 0:
+            if done is not None:
+                self._write_connected(now, connection, done)
+            elif connection not in self._changed:
+                self._changed.set(connection, now + _DEBOUNCE)
+        elif done is not None:
+            done(now, True)
+
+    def went(
+        self,
+        now: int,
+        connection: Connection,
+        state: SessionState,
+        will: PendingWill | None,
+        done: Done | None = None,
+    ) -> None:
+        """The client is gone, and its session stays."""
+        self._changed.cancel(connection)
+        record = self._record(connection, self._common.clock.unix_us(now), state, will)
+        self.write(now, record, is_here=False, done=done)
+
+    def ended(self, now: int, client: str, done: Done | None = None) -> None:
+        """The session has ended. Once every gateway knows, nothing stands under the topic any more."""
+        ending = Ending(client, self._stamp(now, client))
+        payload = seal(self._common.key, ending.topic, ending.body())
+        self._common.records.bury(ending, payload)
+        self._say_ended(now, ending.topic, payload, done)
+
+    def contradict(self, now: int, topic: str) -> None:
+        """Something stands under a topic that is not true: what is true is written again, soon."""
+        if topic not in self._wrong and self._common.records.truth(topic) is not None:
+            self._common.count("records_restored")
+            self._wrong.set(topic, now + _RESTORE_PAUSE)
+
+    def forget(self, connection: Connection) -> None:
+        """The connection has ended: what was to be written of it is out of date."""
+        self._changed.cancel(connection)
+
+    def write(self, now: int, record: Record, *, is_here: bool, done: Done | None = None) -> None:
+        """Writes a record, with a new stamp. `is_here`: its client is connected to this gateway."""
+        record = replace(record, stamp=self._stamp(now, record.client))
+        topic = record.topic
+        payload = seal(self._common.key, topic, record.body())
+        self._common.records.keep(now, record, topic, payload, is_here=is_here)
+        self._post(now, topic, payload, done)
+
+    def refresh(self, now: int) -> None:
+        """The owner of `$gateway` may have lost them: all that this gateway sees to are written again, not
+        all at once."""
+        self._refresh = self._common.records.mine()
+        self._refresh_at = now + _REFRESH_PAUSE
+
+    def handle_timeout(self, now: int) -> None:
+        """Writes what has changed."""
+        for connection in self._changed.due(now):
+            self._write_connected(now, connection, None)
+        for topic in self._wrong.due(now):
+            self._restore(now, topic)
+        if self._refresh_at is not None and self._refresh_at <= now:
+            self._refresh_some(now)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        due = [at for at in (self._changed.next(), self._wrong.next(), self._refresh_at) if at is not None]
+        return min(due, default=None)
+
+    def _write_connected(self, now: int, connection: Connection, done: Done | None) -> None:
+        self._changed.cancel(connection)
+        connection.has_record = True
+        state = SessionState(block=connection.block)
+        self.write(now, self._record(connection, None, state, None), is_here=True, done=done)
+
+    def _record(
+        self,
+        connection: Connection,
+        away_since_us: int | None,
+        state: SessionState,
+        will: PendingWill | None,
+    ) -> Record:
+        return Record(
+            client=connection.client_id,
+            gateway=self._common.settings.name,
+            run=self._common.clock.run,
+            expiry_s=connection.expiry_s,
+            away_since_us=away_since_us,
+            has_member=connection.is_held and (connection.member is not None or bool(connection.leftover)),
+            subscriptions=tuple(listening.kept() for listening in connection.subscriptions.values()),
+            leftover=connection.leftover,
+            state=state,
+            will=will,
+        )
+
+    def _refresh_some(self, now: int) -> None:
+        self._refresh_at = now + _REFRESH_PAUSE
+        for _ in range(_REFRESH_BATCH):
+            topic, payload = next(self._refresh or iter(()), ("", b""))
+            if not topic:
+                self._refresh_at = self._refresh = None
+                return
+            self._post(now, topic, payload, None)
+
+    def _stamp(self, now: int, client: str) -> Stamp:
+        return self._common.records.stamp_after(client, self._common.clock.stamp(now))
+
+    def _restore(self, now: int, topic: str) -> None:
+        truth = self._common.records.truth(topic)
+        if truth is not None:
+            payload, has_ended = truth
+            if has_ended:
+                self._say_ended(now, topic, payload, None)
+            else:
+                self._post(now, topic, payload, None)
+
+    def _say_ended(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
+        def said(now: int, is_distributed: bool) -> None:
+            if is_distributed and self._common.records.is_ending(topic, payload):
+                self._post(now, topic, b"", None)
+            if done is not None:
+                done(now, is_distributed)
+
+        self._post(now, topic, payload, said)
+
+    def _post(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
+        message = WillMessage(topic, payload, qos=1, retain=True)
+        self._common.outbox.post(now, Letter(message, done, replaces=True))

@@ -1,0 +1,89 @@
+"""A gateway's own subscriptions, with which it begins: it hears the other gateways before it takes clients.
+
+What they say stands in retained messages, and those have no end: the sessions that there are count as known
+when none has come for a while.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from hbroker.gateway.sessions.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
+from hbroker.gateway.subscriptions.network_clients import SHARED, Members
+from hbroker.protocol.results import Outcome, Subscribed, SubscriptionFailed
+from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["PATIENCE", "Starting"]
+
+PATIENCE: Final = 10 * SECOND
+"""For what a gateway asks of owners on its own behalf; then it asks again."""
+_FILTERS: Final = (CLAIMS + "#", SESSIONS + "#", GATEWAYS + "#", REQUESTS + "#")
+_QUIET: Final = SECOND // 4
+_LONGEST_LOADING: Final = 10 * SECOND
+
+
+class _State(Enum):
+    SUBSCRIBING = auto()
+    LOADING = auto()
+    READY = auto()
+
+
+class Starting:
+    """From the first of these subscriptions until clients may come."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._state = _State.SUBSCRIBING
+        self._asked: set[int] = set()
+        self._due: int | None = None
+        self._loading_until = 0
+
+    def start(self, now: int) -> None:
+        """Makes the subscriptions."""
+        for filter in _FILTERS:
+            self._listen(now, filter)
+
+    def handle_outcome(self, now: int, outcome: Outcome) -> bool:
+        """Takes the outcome of one of them; False: it is a client's."""
+        match outcome:
+            case Subscribed(subscription=listener) if listener in self._asked:
+                self._asked.discard(listener)
+                if not self._asked and self._state is _State.SUBSCRIBING:
+                    self._state = _State.LOADING
+                    self._loading_until = now + _LONGEST_LOADING
+                    self._due = now + _QUIET
+                return True
+            case SubscriptionFailed(subscription=listener, filter=filter) if filter in _FILTERS:
+                self._asked.discard(listener)
+                self._listen(now, filter)
+                return True
+        return False
+
+    def handle_record(self, now: int) -> None:
+        """A session has come: others may follow."""
+        if self._state is _State.LOADING:
+            self._due = min(now + _QUIET, self._loading_until)
+
+    def handle_timeout(self, now: int) -> bool:
+        """Returns whether clients may come from now on."""
+        if self._due is None or now < self._due:
+            return False
+        self._due = None
+        self._state = _State.READY
+        return True
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return self._due
+
+    @property
+    def is_over(self) -> bool:
+        """Whether clients may come."""
+        return self._state is _State.READY
+
+    def _listen(self, now: int, filter: str) -> None:
+        control = self._members.control(SHARED)
+        self._asked.add(control.subscribe(now, filter, Options(qos=1), patience=PATIENCE))
+        self._members.touch(SHARED)

@@ -1,0 +1,1 @@
+"""MQTT subscriptions as listeners of network clients."""

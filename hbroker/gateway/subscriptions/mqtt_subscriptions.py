@@ -1,0 +1,465 @@
+"""MQTT subscriptions as listeners of members: SUBSCRIBE, UNSUBSCRIBE, and what becomes of both.
+
+One MQTT subscription is one listener of one member; the member has one network subscription for all of its
+listeners with the same filter. A SUBACK is sent when each of its filters is complete at every owner
+(docs/protocol.md §6.2), or has failed. A subscription that is made again (MQTT 5 §3.8.4) is a new listener,
+which takes the place of the former.
+
+A message that several subscriptions of a session match comes once for each member that has some of them. So
+once the own member of a session that is kept has one, it has all: those that the shared member had move
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hbroker.gateway.access.acl_file import may_read_some
+from hbroker.gateway.admin.sys_topics import SysTopics
+from hbroker.gateway.connect.connection import Connection, Listening, State
+from hbroker.gateway.context import Common
+from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions, UnsubscribeEvent
+from hbroker.gateway.reason_codes import Code, suback_code
+from hbroker.gateway.sessions.records import SessionSubscription
+from hbroker.gateway.subscriptions.network_clients import SHARED
+from hbroker.protocol.packets import Reason
+from hbroker.protocol.results import Outcome, Subscribed, SubscriptionFailed, Unsubscribed
+from hbroker.protocol.subscriptions import shared
+from hbroker.protocol.subscriptions.client.subscription import Options, Wanted
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["Answer", "Bridge"]
+
+PATIENCE: Final = 10 * SECOND
+"""How long a SUBACK waits for owners that do not answer."""
+LONGEST_FILTER: Final = 64_000
+"""Bytes of a filter that a packet of the network carries, with all else that a SUBSCRIBE has (§3.4)."""
+_AGAIN: Final = SECOND
+_SEND, _SEND_IF_NEW, _DO_NOT_SEND = 0, 1, 2
+
+_CODES: Final[dict[int, Code]] = {
+    Reason.REASON_NOT_AUTHORIZED: Code.NOT_AUTHORIZED,
+    Reason.REASON_TOPIC_FILTER_INVALID: Code.TOPIC_FILTER_INVALID,
+    Reason.REASON_QUOTA_EXCEEDED: Code.QUOTA_EXCEEDED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """A SUBACK or UNSUBACK that is being made. `codes`: one for each filter, once it is known."""
+
+    connection: Connection
+    packet_id: int
+    codes: list[int | None]
+    is_suback: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every filter has its code."""
+        return None not in self.codes
+
+    @property
+    def changed(self) -> bool:
+        """Whether the session has other subscriptions than before."""
+        return any(code is not None and code < Code.NO_SUBSCRIPTION_EXISTED for code in self.codes)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    answer: Answer
+    index: int
+    connection: Connection
+    listening: Listening
+    former: Listening | None = None
+
+
+class Bridge:
+    """All MQTT subscriptions of a gateway. `complete` is told of an answer that has all its codes: it is to
+    call `send`, now or later. `ready`: the subscriptions of a session that is resumed are complete."""
+
+    def __init__(
+        self,
+        common: Common,
+        sys_topics: SysTopics,
+        complete: Callable[[int, Answer], None],
+        ready: Callable[[int, Connection], None],
+    ) -> None:
+        self._common = common
+        self._border = common.border
+        self._members = common.members
+        self._sys = sys_topics
+        self._complete = complete
+        self._ready = ready
+        self._by_listener: dict[int, tuple[Connection, Listening]] = {}
+        self._waiting: dict[int, _Waiting] = {}
+        self._swept: dict[int, Connection] = {}
+        self._failed: Agenda[int] = Agenda()
+        self._moving: dict[int, Listening] = {}
+        """By the listener that takes its place at the session's own member, once that is complete."""
+
+    # In: MQTT
+
+    def subscribe(self, now: int, connection: Connection, event: SubscribeEvent) -> Code | None:
+        """Takes a SUBSCRIBE. Returns the code with which the connection is to be closed; None: it is
+        answered."""
+        if any(o.no_local and f.startswith(shared.PREFIX) for f, o in event.filters):
+            return Code.PROTOCOL_ERROR  # MQTT-3.8.3-4
+        answer = Answer(connection, event.packet_id, [None] * len(event.filters), is_suback=True)
+        for index, (filter, options) in enumerate(event.filters):
+            refusal = self._refusal(connection, filter)
+            if refusal is not None:
+                answer.codes[index] = suback_code(connection.event.version, refusal)
+                continue
+            group, plain = shared.split(filter) or ("", filter)
+            if connection.event.is_bridge:
+                options = _for_bridge(options, group)
+            wanted = Listening(0, None, filter, group, plain, options, event.identifier)
+            self._make(now, answer, index, wanted)
+        self._finish_if_complete(now, answer)
+        return None
+
+    def unsubscribe(self, now: int, connection: Connection, event: UnsubscribeEvent) -> None:
+        """Takes an UNSUBSCRIBE."""
+        answer = Answer(connection, event.packet_id, [None] * len(event.filters), is_suback=False)
+        for index, filter in enumerate(event.filters):
+            listening = connection.unsubscribe(filter)
+            if listening is None:
+                is_valid = shared.split(filter) is not None
+                code = Code.NO_SUBSCRIPTION_EXISTED if is_valid else Code.TOPIC_FILTER_INVALID
+                answer.codes[index] = code
+                continue
+            self._settle(now, listening.listener, listening.options.qos)
+            self._border.detach_listener(listening.listener)
+            if listening.member is None:
+                answer.codes[index] = Code.SUCCESS
+            else:
+                self._waiting[listening.listener] = _Waiting(answer, index, connection, listening)
+            self._end(now, listening)
+        self._finish_if_complete(now, answer)
+
+    def send(self, answer: Answer) -> None:
+        """The answer leaves, and what waited for it."""
+        connection = answer.connection
+        if connection.state is not State.OPEN:
+            return
+        codes = [Code.UNSPECIFIED_ERROR if code is None else code for code in answer.codes]
+        if not answer.is_suback:
+            self._border.unsuback(connection.id, answer.packet_id, codes)
+            return
+        self._border.suback(connection.id, answer.packet_id, codes)
+        self._sys.answered(connection.id, answer.packet_id)
+
+    # In: sessions
+
+    def restore(
+        self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]
+    ) -> None:
+        """Makes a session's subscriptions again, without what is retained. The connection awaits them.
+
+        Those of one member are made together: what waited at an owner, and several of them match, comes for
+        each of them.
+        """
+
+        def needs_own(kept: SessionSubscription) -> bool:
+            return kept.options.qos > 0 or kept.filter.startswith(shared.PREFIX)
+
+        restored: dict[int, list[Listening]] = {}
+        # In this order nothing moves from the shared member to the session's own.
+        for kept in sorted(subscriptions, key=needs_own, reverse=True):
+            parts = shared.split(kept.filter)
+            if parts is None or kept.filter in connection.subscriptions:
+                continue
+            wanted = Listening(0, None, kept.filter, *parts, kept.options, kept.identifier)
+            self._place(now, connection, wanted)
+            self._attach(connection, wanted, _DO_NOT_SEND, packet_id=None)
+            if wanted.member is not None:
+                restored.setdefault(wanted.member, []).append(wanted)
+                connection.awaited.add(wanted.listener)
+                if wanted.member != SHARED and wanted.options.qos:
+                    connection.unproven.add(wanted.listener)
+        for member, together in restored.items():
+            self._subscribe(now, member, together, _DO_NOT_SEND)
+
+    def sweep(self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]) -> None:
+        """Ends what a session before left at its owners: they are found by its subscriptions (§6.4)."""
+        assert connection.member is not None, "a session that is swept has a member"
+        control = self._members.control(connection.member)
+        for kept in subscriptions:
+            parts = shared.split(kept.filter)
+            if parts is None or not (parts[0] or kept.options.qos):
+                continue
+            options = Options(qos=kept.options.qos, retain_handling=_DO_NOT_SEND)
+            listener = control.subscribe(now, parts[1], options, group=parts[0], patience=PATIENCE)
+            self._swept[listener] = connection
+            connection.awaited.add(listener)
+        self._members.touch(connection.member)
+
+    def release(self, now: int, connection: Connection) -> None:
+        """The connection is gone; its session is not the bridge's any more. What its own member has stays."""
+        for listening in connection.subscriptions.values():
+            self._by_listener.pop(listening.listener, None)
+            waiting = self._waiting.pop(listening.listener, None)
+            if waiting is not None and waiting.former is not None:
+                self._by_listener.pop(waiting.former.listener, None)
+                self._failed.cancel(waiting.former.listener)
+            self._failed.cancel(listening.listener)
+            self._sys.remove(listening.listener)
+            moved = self._moving.pop(listening.listener, None)
+            if moved is not None:
+                self._members.control(SHARED).unsubscribe(now, moved.listener)
+            if listening.member == SHARED:
+                self._members.control(SHARED).unsubscribe(now, listening.listener)
+                if waiting is not None and waiting.former is not None:
+                    self._members.control(SHARED).unsubscribe(now, waiting.former.listener)
+        self._sys.closed(connection.id)
+        for listener in [id for id in connection.awaited if isinstance(id, int)]:
+            self._swept.pop(listener, None)
+        if connection.subscriptions:
+            self._members.touch(SHARED)
+
+    def handle_outcome(self, now: int, member: int, outcome: Outcome) -> None:
+        """What became of a listener."""
+        match outcome:
+            case Subscribed(subscription=listener, resumed=is_resumed):
+                self._end_moved(now, listener)
+                self._settle(now, listener, None)
+                self._move_late(now, listener)
+                self._swept_one(now, member, listener)
+                self._restored(now, listener, is_resumed=is_resumed)
+            case Unsubscribed(subscription=listener):
+                self._settle(now, listener, Code.SUCCESS)
+            case SubscriptionFailed(subscription=listener, reason=reason):
+                self._fail(now, listener, reason)
+                self._swept_one(now, member, listener)
+
+    def handle_timeout(self, now: int) -> None:
+        """Makes again what failed while nobody waited for it."""
+        for listener in self._failed.due(now):
+            connection, listening = self._by_listener.pop(listener)
+            self._border.detach_listener(listener)
+            again = replace(listening, listener=0, member=None)
+            self._open(now, connection, again, _DO_NOT_SEND, answer=None)
+            if listener in self._moving:
+                self._moving[again.listener] = self._moving.pop(listener)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return self._failed.next()
+
+    # Making
+
+    def _refusal(self, connection: Connection, filter: str) -> Code | None:
+        parts = shared.split(filter)
+        if parts is None:
+            return Code.TOPIC_FILTER_INVALID
+        plain = parts[1]
+        if plain.startswith("$") and plain.partition("/")[0] != "$SYS":
+            return Code.NOT_AUTHORIZED
+        assert connection.acl is not None, "an open connection has a list"
+        if not may_read_some(self._common.access.rules(connection.acl), plain):
+            return Code.NOT_AUTHORIZED
+        if len(filter.encode()) > LONGEST_FILTER:
+            return Code.QUOTA_EXCEEDED
+        most = self._common.limits.subscriptions
+        if filter not in connection.subscriptions and not connection.has_room(most, *parts):
+            return Code.QUOTA_EXCEEDED
+        return None
+
+    def _make(self, now: int, answer: Answer, index: int, wanted: Listening) -> None:
+        connection = answer.connection
+        former = connection.subscriptions.get(wanted.filter)
+        handling = wanted.options.retain_handling
+        if handling == _SEND_IF_NEW:
+            handling = _SEND if former is None else _DO_NOT_SEND
+        if former is not None:
+            self._settle(now, former.listener, former.options.qos)
+        self._open(now, connection, wanted, handling, answer=answer)
+        if former is not None and former.member == wanted.member:
+            self._border.detach_listener(former.listener)
+        if wanted.member is None:
+            answer.codes[index] = wanted.options.qos
+            if former is not None:
+                self._end(now, former)
+        else:
+            self._waiting[wanted.listener] = _Waiting(answer, index, connection, wanted, former)
+
+    def _open(
+        self,
+        now: int,
+        connection: Connection,
+        wanted: Listening,
+        handling: int,
+        *,
+        answer: Answer | None,
+    ) -> None:
+        """Makes the listener: in the session, and in the network, unless all of it is the gateway's own."""
+        self._place(now, connection, wanted)
+        packet_id = None if answer is None else answer.packet_id
+        self._listen(now, connection, wanted, handling, packet_id)
+
+    def _place(self, now: int, connection: Connection, wanted: Listening) -> None:
+        """Chooses its member."""
+        if not self._sys.is_all_of(wanted.plain):
+            wanted.member = self._member_for(now, connection, wanted)
+
+    def _listen(
+        self, now: int, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
+    ) -> None:
+        """Has the session get what comes, and then the listener's member subscribe: what is retained comes at
+        once. `packet_id`: of the SUBACK for which that waits."""
+        self._attach(connection, wanted, handling, packet_id)
+        if wanted.member is not None:
+            self._subscribe(now, wanted.member, [wanted], handling)
+
+    def _attach(
+        self, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
+    ) -> None:
+        wanted.listener = next(self._common.ids)
+        assert connection.session is not None, "a session that subscribes is there"
+        self._border.attach_listener(
+            wanted.listener,
+            connection.session,
+            wanted.plain,
+            wanted.options,
+            wanted.identifier,
+            packet_id=packet_id,
+        )
+        connection.subscribe(wanted)
+        self._by_listener[wanted.listener] = connection, wanted
+        if not wanted.group:
+            self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
+
+    def _subscribe(self, now: int, member: int, together: Sequence[Listening], handling: int) -> None:
+        self._members.control(member).subscribe_together(
+            now, [self._wanted(listening, handling) for listening in together], patience=PATIENCE
+        )
+        self._members.touch(member)
+
+    def _wanted(self, listening: Listening, handling: int) -> Wanted:
+        limits = self._common.limits
+        options = Options(
+            qos=listening.options.qos,
+            retain_as_published=listening.options.retain_as_published,
+            retain_handling=_DO_NOT_SEND if listening.group else handling,
+            queue_messages=limits.queue_messages,
+            queue_bytes=limits.queue_bytes,
+        )
+        return Wanted(listening.listener, (listening.group, listening.plain), options)
+
+    def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
+        """Its own where owners are to hold messages for it, or to count it in a group; else the shared
+        one."""
+        needs_own = bool(wanted.group) or (
+            connection.is_held and (wanted.options.qos > 0 or connection.has_own_subscriptions)
+        )
+        if not needs_own:
+            return SHARED
+        if connection.member is None:
+            connection.member = self._members.open(
+                now,
+                connection.client_id,
+                connection.expiry_s,
+                clean_start=connection.starts_clean,
+                is_kept=not connection.starts_clean,
+            )
+        if connection.is_held:
+            for other in list(connection.subscriptions.values()):
+                if other.filter != wanted.filter:  # that one is made anew as it is
+                    self._move(now, connection, other)
+        return connection.member
+
+    def _move_late(self, now: int, listener: int) -> None:
+        """One whose SUBACK was awaited while the others moved."""
+        connection, listening = self._by_listener.get(listener, (None, None))
+        if connection and listening and connection.is_held and connection.has_own_subscriptions:
+            self._move(now, connection, listening)
+
+    def _move(self, now: int, connection: Connection, former: Listening) -> None:
+        """Has a session's own member take over what the shared one has for it, once it is complete there."""
+        if former.member != SHARED or former.listener in self._waiting:
+            return
+        again = replace(former, listener=0, member=connection.member)
+        self._by_listener.pop(former.listener, None)
+        self._failed.cancel(former.listener)
+        self._listen(now, connection, again, _DO_NOT_SEND, packet_id=None)
+        self._moving[again.listener] = former
+        if former.listener in connection.awaited:
+            connection.awaited.discard(former.listener)
+            connection.awaited.add(again.listener)
+
+    def _end_moved(self, now: int, listener: int) -> None:
+        former = self._moving.pop(listener, None)
+        if former is not None:
+            self._border.detach_listener(former.listener)
+            self._end(now, former)
+
+    def _end(self, now: int, listening: Listening) -> None:
+        """No more of this listener, anywhere."""
+        self._end_moved(now, listening.listener)
+        self._by_listener.pop(listening.listener, None)
+        self._failed.cancel(listening.listener)
+        self._sys.remove(listening.listener)
+        if listening.member is not None:
+            self._members.control(listening.member).unsubscribe(now, listening.listener)
+            self._members.touch(listening.member)
+
+    # Outcomes
+
+    def _settle(self, now: int, listener: int, code: int | None) -> None:
+        """A filter has its code. None: the QoS that it was granted."""
+        waiting = self._waiting.pop(listener, None)
+        if waiting is None:
+            return
+        if waiting.former is not None:
+            if waiting.former.member != waiting.listening.member:
+                self._border.detach_listener(waiting.former.listener)
+            self._end(now, waiting.former)
+        granted = waiting.listening.options.qos if waiting.answer.is_suback else Code.SUCCESS
+        waiting.answer.codes[waiting.index] = granted if code is None else code
+        self._finish_if_complete(now, waiting.answer)
+
+    def _fail(self, now: int, listener: int, reason: int) -> None:
+        waiting = self._waiting.get(listener)
+        if waiting is None:
+            if listener in self._by_listener:
+                self._failed.set(listener, now + _AGAIN)
+                self._restored(now, listener, is_resumed=False)
+            return
+        connection, listening = waiting.connection, waiting.listening
+        self._by_listener.pop(listener, None)
+        self._border.detach_listener(listener)
+        self._sys.remove(listener)
+        if connection.subscriptions.get(listening.filter) is listening:
+            connection.unsubscribe(listening.filter)
+        code = _CODES.get(reason, Code.UNSPECIFIED_ERROR)
+        self._settle(now, listener, suback_code(connection.event.version, code))
+
+    def _restored(self, now: int, listener: int, *, is_resumed: bool) -> None:
+        entry = self._by_listener.get(listener)
+        if entry is not None and listener in entry[0].awaited:
+            entry[0].awaited.discard(listener)
+            if is_resumed:
+                entry[0].unproven.discard(listener)
+            self._ready(now, entry[0])
+
+    def _swept_one(self, now: int, member: int, listener: int) -> None:
+        connection = self._swept.pop(listener, None)
+        if connection is None or connection.member != member:
+            return
+        self._members.control(member).unsubscribe(now, listener)
+        self._members.touch(member)
+        connection.awaited.discard(listener)
+        self._ready(now, connection)
+
+    def _finish_if_complete(self, now: int, answer: Answer) -> None:
+        if answer.is_complete and not answer.connection.is_over:
+            self._complete(now, answer)
+
+
+def _for_bridge(options: SubscribeOptions, group: str) -> SubscribeOptions:
+    """A bridge before MQTT 5 cannot ask that it be spared its own messages, which would go round, and that
+    the retained flag stay: other brokers take both for granted, too."""
+    return replace(options, no_local=not group, retain_as_published=True)

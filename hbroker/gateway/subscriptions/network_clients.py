@@ -1,0 +1,235 @@
+"""The network clients inside a gateway: the shared member, and those of sessions that need one of their own.
+
+A session needs its own member where owners must know it apart from the gateway: to hold its messages or its
+will while no gateway speaks for it, or to count it in a shared group. Its network session follows from the
+client id and the network's key, so any gateway resumes it, and an owner takes it from a dead gateway by
+itself (docs/protocol.md §6.4). All others cost the network nothing: the shared member has their
+subscriptions.
+
+Members have one address, so they share what they know of the nodes: address tokens, and who owns what. When a
+thousand devices come back, a few of their members ask the root, and the others go to the owner at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from hbroker._native import LinkDownEvent
+from hbroker.gateway.native_api import Border
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.core import Event
+from hbroker.protocol.packets import Address
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.results import Outcome
+from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["SHARED", "Members", "network_session"]
+
+SHARED: Final = 0
+_LINGER: Final = SECOND
+"""What a member that leaves has to say is repeated for so long."""
+_REPEAT: Final = SECOND // 100
+"""When that is repeated first; then at twice the interval. An owner may acknowledge LEAVE before it obeys: it
+says no more by itself, and answers the next one with RESET (§3.6)."""
+
+
+def network_session(client_id: str, key: bytes) -> int:
+    """The network session of an MQTT client. It is not that of a client of the network with the same name."""
+    return session_id(f"mqtt/{client_id}", key)
+
+
+@dataclass(slots=True)
+class _Leaver:
+    """A member that leaves. `links`: of owners that have not let it go. `until`: no longer in any case."""
+
+    control: ClientControl
+    ends_session: bool
+    with_will: bool
+    links: int
+    until: int
+    pause: int = _REPEAT
+
+
+class Members:
+    """All members of one gateway. `ids`: of subscriptions and tickets, over all of them.
+
+    `name` is the gateway's, which the shared member tells the owners.
+    """
+
+    def __init__(
+        self, border: Border, random: Random, root: Address, key: bytes, name: str, ids: Iterator[int]
+    ) -> None:
+        self._border = border
+        self._random = random
+        self._root = root
+        self._key = key
+        self._ids = ids
+        self._knowledge = Knowledge.shared()
+        self._deadlines: Agenda[int] = Agenda()
+        self._leaving: Agenda[int] = Agenda()
+        self._leavers: dict[int, _Leaver] = {}
+        self._waiters: dict[int, list[Callable[[int], None]]] = {}
+        self._by_session: dict[int, int] = {}
+        self._session_of: dict[int, int] = {}
+        self._client_of: dict[int, str] = {}
+        self._told: deque[tuple[int, Outcome]] = deque()
+        self._moved: set[int] = set()
+        """Whose deadlines may be others than `_deadlines` has."""
+        shared = ClientControl(
+            border.member(SHARED),
+            random,
+            root,
+            SessionTerms(name),
+            ids,
+            self._knowledge,
+            self._teller(SHARED),
+        )
+        self._controls: dict[int, ClientControl] = {SHARED: shared}
+
+    # Change
+
+    def open(self, now: int, client_id: str, expiry_s: int, *, clean_start: bool, is_kept: bool) -> int:
+        """A member for this client's session; returns its number. `is_kept`: owners may have that session.
+
+        One that is still there ends without a word: first wait until it is gone (`when_gone`).
+        """
+        session = network_session(client_id, self._key)
+        before = self._by_session.get(session)
+        if before is not None:
+            self._close(now, before)
+        number = self._border.open_member(
+            session, persistent=is_kept or expiry_s > 0, incarnation=self._random.getrandbits(64)
+        )
+        terms = SessionTerms(client_id, session, expiry_s, clean_start)
+        core = self._border.member(number)
+        self._controls[number] = ClientControl(
+            core, self._random, self._root, terms, self._ids, self._knowledge, self._teller(number)
+        )
+        self._by_session[session] = number
+        self._session_of[number] = session
+        self._client_of[number] = client_id
+        return number
+
+    def leave(self, now: int, number: int, *, end_session: bool, with_will: bool = False) -> None:
+        """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until
+        then its control hears nothing more: it would make again what the owners end. `with_will`: the owner
+        of its will publishes that."""
+        control = self._controls.pop(number)
+        control.leave(end_session=end_session, with_will=with_will)
+        self._deadlines.cancel(number)
+        until = now + (_LINGER if control.links else 0)
+        self._leavers[number] = _Leaver(control, end_session, with_will, control.links, until)
+        self._leaving.set(number, min(now + _REPEAT, until))
+
+    def drop(self, now: int, number: int) -> None:
+        """A member ends without a word: another gateway has its session."""
+        if number in self._session_of:
+            self._close(now, number)
+
+    def when_gone(self, client_id: str, told: Callable[[int], None]) -> bool:
+        """Calls `told` once the member that this client has is gone. False: it has none."""
+        session = network_session(client_id, self._key)
+        if session not in self._by_session:
+            return False
+        self._waiters.setdefault(session, []).append(told)
+        return True
+
+    def has(self, number: int) -> bool:
+        """Whether it is there, and not leaving."""
+        return number in self._controls
+
+    def client_of(self, number: int) -> str | None:
+        """The client id whose own member it is."""
+        return self._client_of.get(number)
+
+    def control(self, number: int) -> ClientControl:
+        """To ask it for something; `touch` it afterwards."""
+        return self._controls[number]
+
+    def touch(self, number: int) -> None:
+        """Notes that a control that was called may be due at another time."""
+        if number in self._controls:
+            self._moved.add(number)
+
+    # In
+
+    def handle_event(self, now: int, number: int, event: Event) -> None:
+        """An event of one member's core. One that is closed has none to hear it."""
+        control = self._controls.get(number)
+        if control is not None:
+            control.handle_event(now, event)
+            self.touch(number)
+        elif number in self._leavers and isinstance(event, LinkDownEvent):
+            leaver = self._leavers[number]
+            leaver.links -= 1
+            if leaver.links <= 0:
+                self._close(now, number)
+
+    def handle_timeout(self, now: int) -> None:
+        """Does what is due."""
+        self._look()
+        for number in self._deadlines.due(now):
+            self._controls[number].handle_timeout(now)
+            self.touch(number)
+        for number in self._leaving.due(now):
+            self._go_on_leaving(now, number)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        self._look()
+        return earliest(self._deadlines.next(), self._leaving.next())
+
+    def poll_outcome(self) -> tuple[int, Outcome] | None:
+        """The next outcome and whose it is; None: there is no more now."""
+        while self._told:
+            number, outcome = self._told.popleft()
+            if number in self._controls:
+                return number, outcome
+        return None
+
+    def __len__(self) -> int:
+        return len(self._controls)
+
+    def _teller(self, number: int) -> Callable[[Outcome], None]:
+        return lambda outcome: self._told.append((number, outcome))
+
+    def _look(self) -> None:
+        """Asks the controls that were called when they are due: once in a turn, however often that was."""
+        while self._moved:
+            number = self._moved.pop()
+            control = self._controls.get(number)
+            due = None if control is None else control.poll_timeout()
+            if due is None:
+                self._deadlines.cancel(number)
+            else:
+                self._deadlines.set(number, due)
+
+    def _go_on_leaving(self, now: int, number: int) -> None:
+        leaver = self._leavers[number]
+        if now >= leaver.until:
+            self._close(now, number)
+            return
+        leaver.control.leave(end_session=leaver.ends_session, with_will=leaver.with_will)
+        leaver.pause *= 2
+        self._leaving.set(number, min(now + leaver.pause, leaver.until))
+
+    def _close(self, now: int, number: int) -> None:
+        self._border.close_member(number)
+        self._controls.pop(number, None)
+        del self._client_of[number]
+        session = self._session_of.pop(number)
+        if self._by_session.get(session) == number:
+            del self._by_session[session]
+        self._deadlines.cancel(number)
+        self._leaving.cancel(number)
+        self._leavers.pop(number, None)
+        for told in self._waiters.pop(session, ()):
+            told(now)

@@ -1,0 +1,107 @@
+//! From a datagram to the member that it is for, on whichever worker that is.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::client_pool::Hive;
+use crate::engine::metrics::counters::Drop;
+use crate::link_id::MemberId;
+use crate::wire::{self, Body, DatagramView, Malformed};
+
+/// A datagram that another worker received.
+#[derive(Clone, Debug)]
+pub struct Forwarded {
+    /// Whom it is for; `None`: whoever has its session.
+    member: Option<MemberId>,
+    source: SocketAddr,
+    datagram: Bytes,
+}
+
+/// Where a datagram is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Home {
+    Member(MemberId),
+    /// A worker that has the session.
+    Worker(u8),
+}
+
+impl Hive {
+    /// Takes a datagram in. Whatever it holds, it reaches its members, or is dropped and counted.
+    pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
+        let mut view = DatagramView::unread(datagram, self.rooms.take());
+        match view.read(&mut self.rooms.mask) {
+            Err(Malformed) => self.counters.drop(Drop::Malformed),
+            Ok(()) if view.header.session == 0 => self.take_outside(now, source, &view, datagram),
+            Ok(()) => match self.home_of(view.header.session) {
+                Some(home) => self.pass(now, home, source, &view, datagram),
+                None => self.counters.drop(Drop::UnknownSession),
+            },
+        }
+        self.rooms.put_back(view.into_room());
+    }
+
+    /// §4.1, §6.1: passes answers to those that they are for.
+    fn take_outside(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
+        let mut homes: SmallVec<[Home; 2]> = SmallVec::new();
+        for packet in view.packets().iter() {
+            if matches!(packet.body, Body::Challenge { .. }) {
+                let challenged = self.common.inquiries.lock().take_challenged(source);
+                homes.extend(challenged.into_iter().map(Home::Member));
+            } else if let Some(session) = wire::session_of(&packet) {
+                homes.extend(self.home_of(session));
+            } else if let Some(request) = wire::request_of(&packet) {
+                homes.extend(self.common.inquiries.lock().asker(request).map(Home::Member));
+            }
+        }
+        if homes.is_empty() {
+            self.counters.drop(Drop::UnexpectedPacket);
+        }
+        homes.sort_unstable();
+        homes.dedup();
+        for home in homes {
+            self.pass(now, home, source, view, datagram);
+        }
+    }
+
+    fn home_of(&self, session: u64) -> Option<Home> {
+        if let Some(id) = self.by_session.get(&session) {
+            return Some(Home::Member(*id));
+        }
+        let worker = self.common.homes.worker_of(session)?;
+        (worker != self.worker).then_some(Home::Worker(worker))
+    }
+
+    fn pass(
+        &mut self,
+        now: Micros,
+        home: Home,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        datagram: &[u8],
+    ) {
+        let (worker, member) = match home {
+            Home::Member(id) => (id.worker(), Some(id)),
+            Home::Worker(worker) => (worker, None),
+        };
+        if worker != self.worker {
+            let datagram = Bytes::copy_from_slice(datagram);
+            return self.handoffs.push_back((worker, Forwarded { member, source, datagram }));
+        }
+        match member.and_then(|id| self.engine(id)) {
+            Some(engine) => engine.handle_view(now, source, view, datagram),
+            None => self.counters.drop(Drop::UnknownSession),
+        }
+    }
+
+    /// Takes in what another worker received.
+    pub(super) fn take_forwarded(&mut self, now: Micros, forwarded: Forwarded) {
+        let Forwarded { member, source, datagram } = forwarded;
+        match (member, DatagramView::parse(&datagram)) {
+            (Some(id), Ok(view)) => self.pass(now, Home::Member(id), source, &view, &datagram),
+            _ => self.take_datagram(now, source, &datagram),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Messages in parts (§7.5).
+
+pub mod fragments;
+pub mod partial;
+pub mod reassembly;

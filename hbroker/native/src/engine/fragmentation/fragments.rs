@@ -1,0 +1,402 @@
+//! Makes a message into PUBLISH packets that fit a datagram (§7.5).
+//!
+//! A message that fits one is encoded at once. A part of a larger one is encoded only when it is about to leave, from the payload as it was given,
+//! which is kept if not all parts leave at once: so a message costs its payload once, however large it is.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustc_hash::FxHasher;
+
+use crate::Micros;
+use crate::engine::sessions::copy_blocks::Blocks;
+use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
+use crate::wire::{self, FragmentView, PublishOut, Stencil};
+
+/// No part is made smaller than this, however long the topic.
+const PART_MIN: usize = 256;
+/// What a part's sequence number, position and lengths take at most.
+const POSITION_BYTES: usize = 64;
+
+/// One packet's worth of a message; or several messages of one packet each, on one topic, whose sequence numbers follow one another.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub topic: Arc<str>,
+    /// The field `publish`, ready to send; of several messages one behind the other.
+    pub field: Bytes,
+    /// How many messages it has.
+    pub count: u32,
+    pub qos: u8,
+    /// The message id's sequence number: that of its first part. Of several messages, the first one's.
+    pub message: u64,
+    /// This part's own; of several messages, the first one's.
+    pub sequence: u64,
+    /// How many parts the message has.
+    pub parts: u32,
+    /// When the message is worth nothing any more.
+    pub dies_at: Micros,
+}
+
+impl Part {
+    /// So many of its messages, from a place on.
+    pub fn section(&self, place: u32, count: u32) -> Self {
+        debug_assert!(place + count <= self.count);
+        let start = end_of(&self.field, place);
+        let end = if place + count == self.count {
+            self.field.len()
+        } else {
+            start + end_of(&self.field[start..], count)
+        };
+        let (message, sequence) = (self.message + u64::from(place), self.sequence + u64::from(place));
+        Self { field: self.field.slice(start..end), count, message, sequence, ..self.clone() }
+    }
+
+    /// Whether it may go together with others: a whole message of `QoS` 1, which does not die. (Of `QoS` 2 each may be too far ahead by itself.)
+    pub fn may_join(&self) -> bool {
+        self.qos == 1 && self.parts == 1 && self.dies_at == Micros::MAX
+    }
+
+    /// The sequence number of its last message.
+    pub fn last_sequence(&self) -> u64 {
+        self.sequence + u64::from(self.count - 1)
+    }
+}
+
+/// A message to be sent.
+#[derive(Debug)]
+pub enum Outgoing {
+    Single(Part),
+    Large(Large),
+}
+
+/// A message that was given its sequence numbers.
+#[derive(Debug)]
+pub enum Split {
+    Single(Part),
+    Large(Parts),
+}
+
+/// The parts of a message that were not made yet. Its payload is elsewhere.
+#[derive(Debug)]
+pub struct Parts {
+    topic: Arc<str>,
+    /// A serialised `Publish`: all that the parts have in common.
+    common: Vec<u8>,
+    qos: u8,
+    first: u64,
+    /// Payload bytes of each part but the last.
+    room: usize,
+    count: u32,
+    next: u32,
+    dies_at: Micros,
+}
+
+/// A message of several parts, less those that were made: iterating makes them.
+#[derive(Debug)]
+pub struct Large {
+    parts: Parts,
+    payload: Bytes,
+}
+
+/// The message fits no packet, however it is split: its topic and properties are too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// The chain of a publisher's messages on a topic: they arrive in order (§3.3).
+pub fn chain_of(publisher: u64, topic: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(publisher);
+    hasher.write(topic);
+    hasher.finish()
+}
+
+/// Gives messages their ids and splits them.
+pub struct Splitter {
+    publisher: u64,
+    next_sequence: u64,
+    max_datagram: usize,
+    /// The message that is being made.
+    field: Vec<u8>,
+    blocks: Blocks,
+}
+
+impl Splitter {
+    pub fn new(publisher: u64, max_datagram: usize) -> Self {
+        let (field, blocks) = (Vec::new(), Blocks::default());
+        Self { publisher, next_sequence: 1, max_datagram, field, blocks }
+    }
+
+    /// Passes so many sequence numbers over.
+    #[cfg(test)]
+    pub fn skip(&mut self, count: u64) {
+        self.next_sequence += count;
+    }
+
+    /// Makes the field `publish` of a message that one packet can hold, in place of what is in `field`; its sequence number. `None`: it
+    /// has to be split.
+    pub fn encode(&mut self, message: &PublishOut<'_>, field: &mut Vec<u8>) -> Option<u64> {
+        let PublishOut { topic, payload, .. } = message;
+        if payload.len() > self.max_datagram.max(PART_MIN) {
+            return None;
+        }
+        let sequence = self.next_sequence;
+        field.clear();
+        field.reserve(payload.len() + topic.len() + DATAGRAM_OVERHEAD);
+        wire::put_publish_field(field, &PublishOut { publisher: self.publisher, sequence, ..*message });
+        let is_small = field.len() + DATAGRAM_OVERHEAD <= self.max_datagram || payload.len() <= PART_MIN;
+        if !is_small || field.len() > MOST_BODY {
+            return None;
+        }
+        self.next_sequence += 1;
+        Some(sequence)
+    }
+
+    /// As `encode`, of a message on the topic of the one that this made before; the whole packet.
+    pub fn encode_again(&mut self, message: &PublishOut<'_>, stencil: &mut Stencil) -> Option<u64> {
+        let sequence = self.next_sequence;
+        if stencil.repeat(message, sequence) {
+            self.next_sequence += 1;
+            return Some(sequence);
+        }
+        let mut field = std::mem::take(&mut self.field);
+        let encoded = self.encode(message, &mut field);
+        if encoded.is_some() {
+            stencil.cut(&PublishOut { publisher: self.publisher, sequence, ..*message }, &field);
+        }
+        self.field = field;
+        encoded
+    }
+
+    /// Whether the next message need only be said to be like the one that this made before (§2.4).
+    pub fn is_again(&self, message: &PublishOut<'_>, stencil: &Stencil) -> bool {
+        stencil.is_again(message, self.next_sequence)
+    }
+
+    /// Gives that message its sequence number.
+    pub fn pass(&mut self, stencil: &mut Stencil) -> u64 {
+        stencil.pass();
+        self.next_sequence += 1;
+        self.next_sequence - 1
+    }
+
+    /// Copies a message's field to the end of those that are gathered. False: they are to be taken first.
+    pub fn gather(&mut self, field: &[u8]) -> bool {
+        self.blocks.gather(field)
+    }
+
+    /// Bytes that are gathered.
+    pub fn gathered(&self) -> usize {
+        self.blocks.gathered()
+    }
+
+    /// The fields that were gathered, one behind the other.
+    pub fn take_gathered(&mut self) -> Bytes {
+        self.blocks.take()
+    }
+
+    /// Gives a message the next sequence numbers: one, or as many as it has parts.
+    ///
+    /// # Errors
+    /// Its topic and properties leave no room for a payload.
+    pub fn split(&mut self, topic: Arc<str>, message: &PublishOut<'_>) -> Result<Split, TooLarge> {
+        let dies_at = death(message);
+        let mut field = std::mem::take(&mut self.field);
+        let encoded = self.encode(message, &mut field);
+        let copy = encoded.map(|sequence| (sequence, self.blocks.copy(&field)));
+        self.field = field; // Its memory serves the next one.
+        if let Some((sequence, field)) = copy {
+            let qos = message.qos;
+            let part = Part { topic, field, count: 1, qos, message: sequence, sequence, parts: 1, dies_at };
+            return Ok(Split::Single(part));
+        }
+        let (first, qos) = (self.next_sequence, message.qos);
+        let bare = PublishOut { publisher: self.publisher, payload: &[], sequence: 0, ..*message };
+        self.field.clear();
+        wire::put_publish_field(&mut self.field, &bare);
+        if self.field.len() + POSITION_BYTES + PART_MIN > MOST_BODY {
+            return Err(TooLarge);
+        }
+        let room = self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + self.field.len()).max(PART_MIN);
+        let count = u32::try_from(message.payload.len().div_ceil(room)).map_err(|_| TooLarge)?;
+        self.next_sequence += u64::from(count);
+        let common = wire::message_of(&self.field);
+        Ok(Split::Large(Parts { topic, common, qos, first, room, count, next: 0, dies_at }))
+    }
+
+    /// The field `publish` of the next part of a message with this payload; `None`: there is none.
+    pub fn next_field(&mut self, parts: &mut Parts, payload: &[u8]) -> Option<&[u8]> {
+        self.field.clear();
+        parts.put_next(payload, &mut self.field).then_some(&self.field)
+    }
+}
+
+impl Split {
+    /// The message id's sequence number.
+    pub fn message(&self) -> u64 {
+        match self {
+            Self::Single(part) => part.message,
+            Self::Large(parts) => parts.first,
+        }
+    }
+
+    /// The message as it waits. `payload`: gives its payload, if that is to be kept.
+    pub fn keep(self, payload: impl FnOnce() -> Bytes) -> Outgoing {
+        match self {
+            Self::Single(part) => Outgoing::Single(part),
+            Self::Large(parts) => Outgoing::Large(Large { parts, payload: payload() }),
+        }
+    }
+}
+
+impl Outgoing {
+    pub fn topic(&self) -> &Arc<str> {
+        match self {
+            Self::Single(part) => &part.topic,
+            Self::Large(large) => &large.parts.topic,
+        }
+    }
+
+    /// The message id's sequence number.
+    pub fn message(&self) -> u64 {
+        match self {
+            Self::Single(part) => part.message,
+            Self::Large(large) => large.parts.first,
+        }
+    }
+
+    /// The sequence number of the next part.
+    pub fn sequence(&self) -> u64 {
+        match self {
+            Self::Single(part) => part.sequence,
+            Self::Large(large) => large.parts.first + u64::from(large.parts.next),
+        }
+    }
+
+    pub fn qos(&self) -> u8 {
+        match self {
+            Self::Single(part) => part.qos,
+            Self::Large(large) => large.parts.qos,
+        }
+    }
+
+    /// The bytes that it keeps.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Single(part) => part.field.len(),
+            Self::Large(large) => large.payload.len(),
+        }
+    }
+
+    /// What the next part takes at most.
+    pub fn part_bytes(&self) -> usize {
+        match self {
+            Self::Single(part) => part.field.len(),
+            Self::Large(large) => large.parts.part_bytes(),
+        }
+    }
+
+    /// When it is worth nothing any more; `Micros::MAX` once some of it was sent, and is in other hands.
+    pub fn dies_at(&self) -> Micros {
+        match self {
+            Self::Single(part) => part.dies_at,
+            Self::Large(large) if large.parts.next == 0 => large.parts.dies_at,
+            Self::Large(_) => Micros::MAX,
+        }
+    }
+}
+
+impl Parts {
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    pub fn qos(&self) -> u8 {
+        self.qos
+    }
+
+    /// The message id's sequence number.
+    pub fn message(&self) -> u64 {
+        self.first
+    }
+
+    /// How many parts the message has.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// When the message is worth nothing any more.
+    pub fn dies_at(&self) -> Micros {
+        self.dies_at
+    }
+
+    /// What the next part takes at most.
+    pub fn part_bytes(&self) -> usize {
+        self.room + self.common.len() + POSITION_BYTES
+    }
+
+    pub fn is_exhausted(&self) -> bool {
+        self.next == self.count
+    }
+
+    /// Makes the next part of a message with this payload.
+    pub fn next(&mut self, payload: &[u8]) -> Option<Part> {
+        let mut field = Vec::with_capacity(self.part_bytes());
+        let sequence = self.first + u64::from(self.next);
+        self.put_next(payload, &mut field).then(|| Part {
+            topic: Arc::clone(&self.topic),
+            field: field.into(),
+            count: 1,
+            qos: self.qos,
+            message: self.first,
+            sequence,
+            parts: self.count,
+            dies_at: Micros::MAX,
+        })
+    }
+
+    /// Appends the field `publish` of the next part; false: there is none.
+    fn put_next(&mut self, payload: &[u8], field: &mut Vec<u8>) -> bool {
+        if self.is_exhausted() {
+            return false;
+        }
+        let start = self.next as usize * self.room;
+        let part = &payload[start..(start + self.room).min(payload.len())];
+        let place = FragmentView { index: self.next, count: self.count, total: payload.len() as u64 };
+        wire::put_part_field(field, &self.common, part, self.first + u64::from(self.next), &place);
+        self.next += 1;
+        true
+    }
+}
+
+impl Large {
+    pub fn is_exhausted(&self) -> bool {
+        self.parts.is_exhausted()
+    }
+}
+
+impl Iterator for Large {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        self.parts.next(&self.payload)
+    }
+}
+
+/// Where the first so many of the fields end that lie one behind the other here.
+fn end_of(fields: &[u8], count: u32) -> usize {
+    let (mut end, mut field): (_, &[u8]) = (0, &[]);
+    for _ in 0..count {
+        field = wire::first_field(&fields[end..], field);
+        end += field.len();
+    }
+    end
+}
+
+/// When a message is worth nothing any more.
+fn death(message: &PublishOut<'_>) -> Micros {
+    const SECOND: Micros = 1_000_000;
+    message
+        .expiry_s
+        .map_or(Micros::MAX, |expiry| message.published_at_us.saturating_add(Micros::from(expiry) * SECOND))
+}

@@ -1,0 +1,368 @@
+//! Puts messages together that came in parts (§7.5), within bounds.
+//!
+//! A message of QoS 1 or 2 is *firm* if it came from its first part on, nothing is missing before its newest, and its publisher has
+//! not begun more than an honest one keeps. The others, and all of QoS 0, are in doubt: they give way, the oldest
+//! first.
+//!
+//! Firm messages must not block each other half-way, so the oldest may always go on: room for one of the largest size is kept for it.
+//! Parts of the others that have no room are kept all the same, but their PUBACKs are *withheld*, and so their owner slows down. That
+//! ends at half of the credit that an owner has: beyond it the parts of the oldest would not come any more, so the youngest
+//! message is given up. So is what makes no progress for a while. A total that lies costs its own publisher alone.
+
+use hashbrown::HashMap;
+
+use crate::Micros;
+use crate::engine::fragmentation::partial::Partial;
+use crate::keyed_hash::Keyed;
+use crate::link_id::LinkId;
+use crate::wire::MeantFor;
+
+/// A publisher keeps one message of the largest size, and of others together no more than this part of it.
+const OTHERS_SHARE: usize = 8;
+
+/// Limits of a reassembler.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of one message.
+    pub message_bytes: usize,
+    /// Bytes held in all, but for those whose PUBACKs are withheld.
+    pub total_bytes: usize,
+    /// Parts whose PUBACKs are withheld, and their bytes.
+    pub withheld: usize,
+    pub withheld_bytes: usize,
+    /// Messages begun and not yet whole.
+    pub messages: usize,
+    /// A message with no new part for this long is given up.
+    pub patience: Micros,
+}
+
+/// What to acknowledge a part by.
+pub type Receipt = (LinkId, u64);
+
+/// (publisher, the sequence number of part 0, the listener that it was retained for). A retained message comes apart from its
+/// first distribution, and once for each listener.
+pub type MessageId = (u64, u64, Option<MeantFor>);
+
+/// One part of a message, as it came. Each part has its own sequence number, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    pub id: MessageId,
+    /// Which part, from 0.
+    pub index: u32,
+    /// How many parts the message has.
+    pub count: u32,
+    /// Bytes of the whole payload.
+    pub total: u64,
+    /// This part's bytes.
+    pub bytes: &'a [u8],
+    /// `None`: it came at `QoS` 0.
+    pub receipt: Option<Receipt>,
+}
+
+/// What became of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is kept.
+    Kept,
+    /// It is kept, and is not to be acknowledged before `take_released` gives its receipt.
+    Withheld,
+    /// It was here before.
+    Known,
+    /// It contradicts itself, or the parts before it, or is too large. Nothing of it is kept.
+    Invalid,
+    /// There is no room: its message is given up.
+    GivenUp,
+    /// It was the last one: the payload.
+    Whole(Vec<u8>),
+}
+
+/// Messages of which some parts have come.
+pub struct Reassembler {
+    limits: Limits,
+    open: HashMap<MessageId, Open, Keyed>,
+    /// The totals of the firm messages of each publisher that have begun.
+    claims: HashMap<u64, u64, Keyed>,
+    bytes: usize,
+    withheld: usize,
+    withheld_bytes: usize,
+    released: Vec<Receipt>,
+    /// A message ended, so others may have room.
+    has_ended: bool,
+    begun: u64,
+    abandoned: u64,
+}
+
+struct Open {
+    partial: Partial,
+    /// Came later than all with a lower number.
+    number: u64,
+    touched: Micros,
+    /// Its first part was here first, and its total is among its publisher's claims.
+    is_claimed: bool,
+    withheld: Vec<(Receipt, usize)>,
+}
+
+impl Open {
+    fn is_firm(&self) -> bool {
+        self.is_claimed && !self.partial.has_gap()
+    }
+}
+
+impl Reassembler {
+    /// Holds nothing. `seed`: random and secret.
+    pub fn new(limits: Limits, seed: u64) -> Self {
+        let keyed = Keyed::new(seed);
+        Self {
+            limits,
+            open: HashMap::with_hasher(keyed),
+            claims: HashMap::with_hasher(keyed),
+            bytes: 0,
+            withheld: 0,
+            withheld_bytes: 0,
+            released: Vec::new(),
+            has_ended: false,
+            begun: 0,
+            abandoned: 0,
+        }
+    }
+
+    /// Takes a part.
+    pub fn add(&mut self, now: Micros, part: Part<'_>) -> Added {
+        let added = self.place(now, part);
+        if self.has_ended {
+            self.release(now);
+        }
+        added
+    }
+
+    /// Whether some of this message is here.
+    pub fn has(&self, id: MessageId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Gives up the messages of which no part has come for too long, though we held none back.
+    pub fn expire(&mut self, now: Micros) {
+        let limit = now.saturating_sub(self.limits.patience);
+        let is_stale = |open: &Open| open.touched < limit && open.withheld.is_empty();
+        let stale: Vec<MessageId> =
+            self.open.iter().filter(|(_, open)| is_stale(open)).map(|(id, _)| *id).collect();
+        for id in stale {
+            self.abandon(id);
+        }
+        self.release(now);
+    }
+
+    /// Takes the receipts that were withheld and are so no more.
+    pub fn take_released(&mut self) -> Vec<Receipt> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// A link is gone, and its receipts with it.
+    pub fn forget_link(&mut self, link: LinkId) {
+        for open in self.open.values_mut() {
+            let (gone, kept) =
+                std::mem::take(&mut open.withheld).into_iter().partition(|((from, _), _)| *from == link);
+            open.withheld = kept;
+            self.withheld -= Vec::len(&gone);
+            self.withheld_bytes -= gone.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        }
+        self.released.retain(|(from, _)| *from != link);
+    }
+
+    /// How many messages were given up so far: for want of parts or of room, or because their parts
+    /// disagreed.
+    pub fn abandoned(&self) -> u64 {
+        self.abandoned
+    }
+
+    /// Bytes held, with the cost of keeping them.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Messages begun and not yet whole.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    fn place(&mut self, now: Micros, part: Part<'_>) -> Added {
+        let known = self.open.get(&part.id);
+        if !self.is_valid(&part) || known.is_some_and(|open| !open.partial.agrees(part.count, part.total)) {
+            return Added::Invalid;
+        }
+        if known.is_some_and(|open| open.partial.has(part.index)) {
+            return Added::Known;
+        }
+        if known.is_none() && !self.begin(now, &part) {
+            return Added::GivenUp;
+        }
+        let need = Partial::cost_of(part.bytes.len());
+        let fits = self.make_room(part.id, need);
+        if !fits && !self.may_withhold(part.id, need) {
+            self.abandon(part.id);
+            return Added::GivenUp;
+        }
+        let Some(open) = self.open.get_mut(&part.id) else {
+            return Added::GivenUp;
+        };
+        let before = open.partial.cost();
+        open.partial.add(part.index, part.bytes);
+        open.touched = now;
+        self.bytes = self.bytes + open.partial.cost() - before;
+        if open.partial.is_overfull() {
+            self.abandon(part.id);
+            return Added::Invalid;
+        }
+        if open.partial.is_whole() {
+            return self.finish(part.id);
+        }
+        if let Some(receipt) = part.receipt.filter(|_| !fits) {
+            open.withheld.push((receipt, need));
+            self.withheld += 1;
+            self.withheld_bytes += need;
+            return Added::Withheld;
+        }
+        Added::Kept
+    }
+
+    fn is_valid(&self, part: &Part<'_>) -> bool {
+        let Part { index, count, total, bytes, .. } = *part;
+        let is_sized = total <= self.limits.message_bytes as u64 && u64::from(count) <= total;
+        index < count && is_sized && !bytes.is_empty() && bytes.len() as u64 <= total
+    }
+
+    /// Makes a place for a message; false where there are too many.
+    fn begin(&mut self, now: Micros, part: &Part<'_>) -> bool {
+        if self.open.len() >= self.limits.messages {
+            self.expire(now);
+        }
+        while self.open.len() >= self.limits.messages {
+            if !self.give_way(None) {
+                self.abandoned += 1;
+                return false;
+            }
+        }
+        self.begun += 1;
+        let is_claimed = part.receipt.is_some() && part.index == 0 && self.claim(part.id.0, part.total);
+        let partial = Partial::new(part.count, part.total);
+        let (number, withheld) = (self.begun, Vec::new());
+        self.open.insert(part.id, Open { partial, number, touched: now, is_claimed, withheld });
+        true
+    }
+
+    fn claim(&mut self, publisher: u64, total: u64) -> bool {
+        let claims = self.claims.entry(publisher).or_default();
+        let most = self.limits.message_bytes + self.limits.message_bytes / OTHERS_SHARE;
+        let fits = *claims + total <= most as u64;
+        *claims += if fits { total } else { 0 };
+        fits
+    }
+
+    /// Makes room for more of a message at the cost of those in doubt; false where that does not suffice.
+    fn make_room(&mut self, id: MessageId, need: usize) -> bool {
+        while !self.has_room(id, need) {
+            if !self.give_way(Some(id)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn has_room(&self, id: MessageId, need: usize) -> bool {
+        // What all but the oldest may take.
+        let common = self.limits.total_bytes - self.limits.message_bytes;
+        if self.bytes + need <= common {
+            return true;
+        }
+        let firm = self.open.iter().filter(|(_, open)| open.is_firm());
+        match firm.min_by_key(|(_, open)| open.number) {
+            Some((oldest, _)) if *oldest == id => true,
+            Some((_, oldest)) => self.bytes - oldest.partial.cost() + need <= common,
+            None => self.bytes + need <= common,
+        }
+    }
+
+    /// Whether a part that has no room is kept without its PUBACK. If too many are, the youngest messages give way to it.
+    fn may_withhold(&mut self, id: MessageId, need: usize) -> bool {
+        let Some(number) = self.open.get(&id).filter(|open| open.is_firm()).map(|open| open.number) else {
+            return false;
+        };
+        while self.withheld >= self.limits.withheld || self.withheld_bytes + need > self.limits.withheld_bytes
+        {
+            let waiting = self.open.iter().filter(|(_, open)| !open.withheld.is_empty());
+            let youngest =
+                waiting.max_by_key(|(_, open)| open.number).filter(|(_, open)| open.number > number);
+            let Some(youngest) = youngest.map(|(id, _)| *id) else {
+                return false;
+            };
+            self.abandon(youngest);
+        }
+        true
+    }
+
+    /// Gives up the oldest message in doubt, but for this one; false where there is none.
+    fn give_way(&mut self, spared: Option<MessageId>) -> bool {
+        let in_doubt = self.open.iter().filter(|(id, open)| !open.is_firm() && Some(**id) != spared);
+        let oldest = in_doubt.min_by_key(|(_, open)| (open.touched, open.number)).map(|(id, _)| *id);
+        oldest.inspect(|&id| self.abandon(id)).is_some()
+    }
+
+    fn finish(&mut self, id: MessageId) -> Added {
+        match self.take(id).and_then(Partial::into_payload) {
+            Some(payload) => Added::Whole(payload),
+            None => {
+                self.abandoned += 1;
+                Added::Invalid
+            }
+        }
+    }
+
+    fn abandon(&mut self, id: MessageId) {
+        self.abandoned += u64::from(self.take(id).is_some());
+    }
+
+    fn take(&mut self, id: MessageId) -> Option<Partial> {
+        let open = self.open.remove(&id)?;
+        self.has_ended = true;
+        self.bytes -= open.partial.cost();
+        if open.is_claimed
+            && let Some(claims) = self.claims.get_mut(&id.0)
+        {
+            *claims -= open.partial.total();
+            if *claims == 0 {
+                self.claims.remove(&id.0);
+            }
+        }
+        self.let_go(open.withheld);
+        Some(open.partial)
+    }
+
+    /// Lets the firm messages go on for which there is room now, the oldest first.
+    fn release(&mut self, now: Micros) {
+        self.has_ended = false;
+        if self.withheld_bytes == 0 {
+            return;
+        }
+        let waiting = self.open.iter().filter(|(_, open)| !open.withheld.is_empty());
+        let mut waiting: Vec<(u64, MessageId)> = waiting.map(|(id, open)| (open.number, *id)).collect();
+        waiting.sort_unstable();
+        for (_, id) in waiting {
+            let may_go_on = self.has_room(id, 0);
+            if let Some(open) = self.open.get_mut(&id).filter(|open| may_go_on || !open.is_firm()) {
+                open.touched = now;
+                let withheld = std::mem::take(&mut open.withheld);
+                self.let_go(withheld);
+            }
+        }
+    }
+
+    fn let_go(&mut self, withheld: Vec<(Receipt, usize)>) {
+        self.withheld -= withheld.len();
+        self.withheld_bytes -= withheld.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        self.released.extend(withheld.into_iter().map(|(receipt, _)| receipt));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Messages of a subtree that lie in no session's queue, and what was seen of its publishers: what an old owner gave away, until the new one
+//! serves, and what a new one was given, until it serves (§5.4).
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::engine::handover::moving::Moving;
+use crate::engine::sessions::message::{Parcel, publish_of};
+use crate::tables::match_set::Overflow;
+use crate::topic;
+use crate::wire::{self, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting};
+
+/// Of one subtree.
+#[derive(Default)]
+pub struct Held {
+    pub queues: Vec<Moving>,
+    /// Where in `queues`, by a queue's name.
+    places: HashMap<u64, usize>,
+    /// Serialised `SeenRecord`s.
+    pub seen: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Held {
+    /// Takes what a serialised TRANSFER has of it, while it is no more than so many bytes: how many messages there was no room for, and how
+    /// many records make no sense.
+    pub fn take(&mut self, transfer: &[u8], most: usize) -> (usize, u64) {
+        let Ok(records) = Waiting::parse(transfer) else {
+            return (0, 1);
+        };
+        let (mut refused, mut invalid) = (0, 0);
+        for record in records.gone {
+            match GoneRecord::parse(record) {
+                Ok(gone) => self.settle(&gone),
+                Err(_) => invalid += 1,
+            }
+        }
+        for record in records.queued {
+            match QueuedRecord::parse(record).ok().and_then(|record| Some((parcel_of(&record)?, record))) {
+                Some(_) if self.bytes >= most => refused += 1,
+                Some((parcel, record)) => {
+                    invalid += u64::from(!self.push(record.queue, record.session, parcel));
+                }
+                None => invalid += 1,
+            }
+        }
+        for record in records.seen {
+            match SeenRecord::parse(record) {
+                Ok(_) => self.seen.push(record.to_vec()),
+                Err(_) => invalid += 1,
+            }
+        }
+        (refused, invalid)
+    }
+
+    /// Adds what was taken out of sessions.
+    pub fn add(&mut self, queues: Vec<Moving>) {
+        self.bytes += queues.iter().map(Moving::bytes).sum::<usize>();
+        self.queues.extend(queues);
+    }
+
+    /// Gives the queues other names.
+    pub fn rename(&mut self, mut name: impl FnMut() -> u64) {
+        self.queues.iter_mut().for_each(|moving| moving.queue = name());
+        self.places.clear();
+    }
+
+    /// What the messages cost to keep.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.seen.is_empty()
+    }
+
+    fn push(&mut self, queue: u64, session: u64, parcel: Parcel) -> bool {
+        let place = self.places.get(&queue).copied().filter(|_| queue > 0).unwrap_or_else(|| {
+            self.queues.push(Moving::new(queue, session));
+            self.places.insert(queue, self.queues.len() - 1);
+            self.queues.len() - 1
+        });
+        let moving = &mut self.queues[place];
+        let before = moving.bytes();
+        let is_taken = moving.session == session && moving.push(parcel);
+        self.bytes += moving.bytes() - before;
+        is_taken
+    }
+
+    fn settle(&mut self, gone: &GoneRecord) {
+        if let Some(&place) = self.places.get(&gone.queue).filter(|_| gone.queue > 0) {
+            let moving = &mut self.queues[place];
+            self.bytes -= moving.bytes();
+            moving.settle(gone);
+            self.bytes += moving.bytes();
+        }
+    }
+}
+
+/// A message of a session's queue, to travel.
+pub fn add_queued(out: &mut Transfers, (queue, session): (u64, u64), parcel: &Parcel) {
+    out.add_queued(&QueuedRecord {
+        session,
+        publish: &wire::message_of(&parcel.field),
+        qos: parcel.qos,
+        meant_for: parcel.meant_for,
+        group: parcel.group.as_deref().unwrap_or_default(),
+        overflow: parcel.overflow.on_wire(),
+        launched: parcel.expires == Micros::MAX,
+        queue,
+        number: parcel.number,
+    });
+}
+
+/// `None`: the record makes no sense.
+fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
+    let field = Bytes::from(wire::field_of(record.publish));
+    let publish = publish_of(&field).filter(|publish| {
+        topic::topic_is_valid(publish.topic) && (1..=2).contains(&publish.qos) && record.qos > 0
+    })?;
+    let (qos, meant_for) = (record.qos.min(publish.qos), record.meant_for);
+    let overflow = Overflow::from_wire(record.overflow);
+    let group = (!record.group.is_empty()).then(|| record.group.into());
+    let new = Parcel::new(&publish, field.clone());
+    let waits = Parcel { qos, meant_for, overflow, group, number: record.number, ..new };
+    Some(if record.launched { waits.launched() } else { waits })
+}

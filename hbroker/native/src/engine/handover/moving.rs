@@ -1,0 +1,191 @@
+//! Messages of one session on their way from owner to owner, in no queue meanwhile (§5.4): at the old one what it gave away, until the new one
+//! serves; at the new one what it was sent, until it serves.
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::engine::handover::held_queues::add_queued;
+use crate::engine::sessions::message::Parcel;
+use crate::engine::sessions::queue::Lot;
+use crate::wire::{GoneRecord as Gone, Transfers};
+
+/// So few holes are not worth closing.
+const FEW_HOLES: usize = 1_024;
+
+/// What moves of one queue.
+#[derive(Debug, Default)]
+pub struct Moving {
+    /// The queue's name at the old owner; 0: it is one message, which lay in none.
+    pub queue: u64,
+    pub session: u64,
+    /// Ascending by number. One without a field is a hole: it is gone.
+    lot: Lot,
+    holes: usize,
+    /// All below this number were given to their session's link.
+    launched: u64,
+    /// Those in front were copied before.
+    copied: usize,
+}
+
+impl Moving {
+    pub fn new(queue: u64, session: u64) -> Self {
+        Self { queue, session, ..Self::default() }
+    }
+
+    /// What a session had; so many of them, in front, were copied before.
+    pub fn of_session(queue: u64, session: u64, lot: Lot, copied: usize) -> Self {
+        Self { lot, copied, ..Self::new(queue, session) }
+    }
+
+    // Change
+
+    /// Adds a message. False: one of its number has come, or of a higher one.
+    pub fn push(&mut self, parcel: Parcel) -> bool {
+        let is_next =
+            self.lot.parcels.back().is_none_or(|last| self.queue == 0 || last.number < parcel.number);
+        if is_next {
+            self.lot.push(parcel);
+        }
+        is_next
+    }
+
+    /// Takes out what is gone.
+    pub fn settle(&mut self, gone: &Gone) {
+        while let Some(first) = self.lot.parcels.front()
+            && (first.number < gone.below || first.is_hole())
+        {
+            let is_hole = first.is_hole();
+            self.holes -= usize::from(is_hole);
+            self.lot.pop();
+        }
+        for &(first, last) in &gone.runs {
+            let start = self.lot.parcels.partition_point(|parcel| parcel.number < first);
+            let inside = self.lot.parcels.range_mut(start..).take_while(|parcel| parcel.number <= last);
+            for parcel in inside.filter(|parcel| !parcel.is_hole()) {
+                self.lot.bytes -= parcel.cost();
+                parcel.field = Bytes::new();
+                self.lot.bytes += parcel.cost();
+                self.holes += 1;
+            }
+        }
+        if self.holes > self.lot.parcels.len() / 2 + FEW_HOLES {
+            self.close_holes();
+        }
+        let start = self.lot.parcels.partition_point(|parcel| parcel.number < self.launched);
+        let launched = self.lot.parcels.range_mut(start..).take_while(|parcel| parcel.number < gone.launched);
+        launched.for_each(|parcel| parcel.expires = Micros::MAX);
+        self.launched = self.launched.max(gone.launched);
+    }
+
+    /// What is left of it.
+    pub fn into_lot(mut self) -> Lot {
+        self.close_holes();
+        self.lot
+    }
+
+    // Read
+
+    pub fn len(&self) -> usize {
+        self.lot.parcels.len() - self.holes
+    }
+
+    /// What it costs to keep.
+    pub fn bytes(&self) -> usize {
+        self.lot.bytes
+    }
+
+    /// What is left, from a place on.
+    pub fn left_from(&self, place: usize) -> impl Iterator<Item = &Parcel> {
+        self.lot.parcels.range(place.min(self.lot.parcels.len())..).filter(|parcel| !parcel.is_hole())
+    }
+
+    /// What was not copied before it was taken out.
+    pub fn uncopied(&self) -> impl Iterator<Item = &Parcel> {
+        self.left_from(self.copied)
+    }
+
+    /// Adds these of it to what travels.
+    pub fn send<'a>(&self, parcels: impl Iterator<Item = &'a Parcel>, out: &mut Transfers) {
+        parcels.for_each(|parcel| add_queued(out, (self.queue, self.session), parcel));
+    }
+
+    fn close_holes(&mut self) {
+        if self.holes > 0 {
+            let lot = &mut self.lot;
+            lot.bytes -=
+                lot.parcels.iter().filter(|parcel| parcel.is_hole()).map(Parcel::cost).sum::<usize>();
+            lot.parcels.retain(|parcel| !parcel.is_hole());
+            self.holes = 0;
+        }
+    }
+}
+
+impl Parcel {
+    fn is_hole(&self) -> bool {
+        self.field.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::wire::{PublishOut, put_publish_field};
+
+    fn parcel(number: u64) -> Parcel {
+        let mut field = Vec::new();
+        put_publish_field(&mut field, &PublishOut { topic: "a", qos: 1, ..PublishOut::default() });
+        let publish = crate::engine::sessions::message::publish_of(&field).expect("it was just written");
+        Parcel { number, ..Parcel::new(&publish, field.clone().into()) }
+    }
+
+    #[test]
+    fn what_is_gone_is_left_out_whatever_the_order() {
+        for seed in 0..50 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let (mut moving, mut left, mut next) = (Moving::new(1, 2), BTreeSet::new(), 1);
+            for _ in 0..100 {
+                for _ in 0..rng.random_range(0..80) {
+                    next += rng.random_range(1..3);
+                    assert!(moving.push(parcel(next)) && !moving.push(parcel(next)));
+                    left.insert(next);
+                }
+                let mut gone = Gone { queue: 1, ..Gone::default() };
+                gone.below = rng.random_range(0..next).saturating_sub(400);
+                let mut first = gone.below;
+                for _ in 0..rng.random_range(0..5) {
+                    first += rng.random_range(1..100);
+                    gone.runs.push((first, first + rng.random_range(0..40)));
+                    first += 40;
+                }
+                moving.settle(&gone);
+                let is_gone = |number: &u64| {
+                    *number < gone.below || gone.runs.iter().any(|run| (run.0..=run.1).contains(number))
+                };
+                left.retain(|number| !is_gone(number));
+                assert_eq!(moving.len(), left.len(), "seed {seed}");
+                assert!(moving.left_from(0).map(|parcel| parcel.number).eq(left.iter().copied()));
+            }
+            let lot = moving.into_lot();
+            assert_eq!(lot.bytes, lot.parcels.iter().map(Parcel::cost).sum::<usize>());
+            assert!(lot.parcels.iter().map(|parcel| parcel.number).eq(left));
+        }
+    }
+
+    #[test]
+    fn what_was_given_to_the_link_since_does_not_expire() {
+        let mut moving = Moving::new(1, 2);
+        (1..=5).for_each(|number| _ = moving.push(Parcel { expires: 9, ..parcel(number) }));
+        moving.settle(&Gone { queue: 1, below: 2, runs: vec![(3, 3)], launched: 4 });
+        moving.settle(&Gone { queue: 1, below: 2, launched: 3, ..Gone::default() });
+        let left: Vec<_> = moving.left_from(0).map(|parcel| (parcel.number, parcel.expires)).collect();
+        assert_eq!(left, [(2, Micros::MAX), (4, 9), (5, 9)]);
+        moving.settle(&Gone::all(1));
+        assert_eq!((moving.len(), moving.bytes()), (0, 0));
+        assert!(moving.push(parcel(1)), "its numbers begin again");
+    }
+}

@@ -1,0 +1,210 @@
+//! What the core does when a subtree moves to another owner (§5.4).
+//!
+//! At the old owner, once it serves the subtree no more: messages that are *open*, of which a publisher still waits for the PUBACK, are
+//! waited for a while, and those that are left are refused with HANDOVER, so that their publishers send them to the new owner, under the
+//! same ids. What sessions have, waiting or in flight, and no publisher would send again, moves itself; so does the knowledge of which
+//! messages were taken over. At the new owner all of that is taken in before it serves.
+//!
+//! What was seen is known by publisher, not by topic, so all of it moves with every subtree: a message that is open in another one
+//! must not be told as seen, for it may yet be refused and come to the new owner of both. And one that was refused is not seen any
+//! more, here or wherever the next subtree goes.
+
+use crate::Micros;
+use crate::engine::handover::copied::Step;
+use crate::engine::handover::moving::Moving;
+use crate::engine::metrics::counters::Drop;
+use crate::engine::owner::distribution::Origin;
+use crate::engine::owner::forward::Forwarder;
+use crate::engine::sessions::message::publish_of;
+use crate::engine::transport::outlet::Outlet;
+use crate::engine::{Engine, Side};
+use crate::schema::reason;
+use crate::tables::jurisdiction::{Cut, Decision};
+use crate::tables::window::Seen;
+use crate::topic::Region;
+use crate::wire::{self, GoneRecord as Gone, SeenRecord};
+
+/// A publisher that was silent for longer has no messages under way that may come again: its links timed out long ago.
+const SEEN_FOR: Micros = 300_000_000;
+/// Words of bits in one record: it fits a packet of TRANSFER with others (§3.4).
+const RECORD_WORDS: usize = 64;
+/// Places of sessions that one step of copying looks at.
+const STEP_PLACES: usize = 4_096;
+
+/// A subtree of which this worker's messages are being copied.
+pub struct Exporting {
+    pub id: u64,
+    /// Where the next step begins, among the sessions.
+    place: usize,
+    /// The queues of sessions of which something was copied, that ended since.
+    pub ended: Vec<u64>,
+}
+
+impl Engine {
+    /// Messages of a region that are open, or that connected subscribers have without an answer yet: those would come to them again.
+    pub fn unanswered_within(&mut self, region: Region<'_>) -> usize {
+        let open = self.node(|node| node.distribution.open_within(region)).unwrap_or(0);
+        let ready = self.out.sessions.watched().filter(|session| session.is_ready());
+        open + ready.map(|session| session.loose_in_flight(|parcel| parcel.is_of(region))).sum::<usize>()
+    }
+
+    /// Refuses the open messages of a region. Those that come again are new here, too.
+    pub fn refuse_open(&mut self, now: Micros, region: Region<'_>) {
+        let taken = self.node(|node| node.distribution.take_within(region)).unwrap_or_default();
+        for (origin, id, topic) in taken {
+            if let Some((publisher, sequence)) = id {
+                self.node(|node| node.window.take_back(now, publisher, sequence));
+            }
+            self.refuse_taken(now, origin, &topic);
+        }
+    }
+
+    /// Begins to copy what sessions have of a region's messages, which they keep meanwhile.
+    pub fn begin_export(&mut self, id: u64) {
+        self.out.exports.push(Exporting { id, place: 0, ended: Vec::new() });
+    }
+
+    /// Copies some more of it, and says which copies are none any more. True: all sessions have been looked at, and the next step begins
+    /// with the first again.
+    pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
+        let mut step = Step::default();
+        let Outlet { exports, sessions, .. } = &mut self.out;
+        let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
+            return (step, true);
+        };
+        step.gone.extend(exporting.ended.drain(..).map(Gone::all));
+        let end = exporting.place + STEP_PLACES;
+        loop {
+            match sessions.in_place(exporting.place) {
+                None => break,
+                Some(_) if exporting.place >= end => return (step, false),
+                Some(session) => {
+                    if session.is_some_and(|session| !session.copy(id, region, &mut step)) {
+                        return (step, false);
+                    }
+                    exporting.place += 1;
+                }
+            }
+        }
+        exporting.place = 0;
+        (step, true)
+    }
+
+    /// Begins from the beginning: the region is another one. The copies are void.
+    pub fn copy_anew(&mut self, id: u64) {
+        let exporting = self.out.exports.iter_mut().filter(|exporting| exporting.id == id);
+        exporting.for_each(|exporting| exporting.place = 0);
+        self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
+    }
+
+    /// Nothing moves after all.
+    pub fn stop_export(&mut self, id: u64) {
+        self.out.exports.retain(|exporting| exporting.id != id);
+        self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
+    }
+
+    /// Takes out what this worker's sessions have of a region's messages and no publisher would send again; and says which of the copies are
+    /// none any more.
+    pub fn finish_export(&mut self, now: Micros, id: u64, region: Region<'_>) -> (Vec<Moving>, Vec<Gone>) {
+        let ended = self
+            .out
+            .exports
+            .extract_if(.., |exporting| exporting.id == id)
+            .flat_map(|exporting| exporting.ended);
+        let mut gone: Vec<Gone> = ended.map(Gone::all).collect();
+        let mut all = Vec::new();
+        for left in self.out.leave(id, region) {
+            gone.extend(left.gone);
+            all.push(left.moving);
+        }
+        all.retain(|moving| moving.len() > 0);
+        all.extend(self.pass_barrier(region).into_iter().map(|(session, parcel)| {
+            let mut moving = Moving::new(0, session);
+            moving.push(parcel);
+            moving
+        }));
+        self.tie_up(now);
+        (all, gone)
+    }
+
+    /// Gives messages that waited at another owner to their sessions, whose home is here; how many found no room.
+    pub fn install(&mut self, now: Micros, all: Vec<Moving>) -> usize {
+        let mut refused = 0;
+        for moving in all {
+            let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
+            match session.and_then(|key| self.out.take_in(now, key, moving.into_lot())) {
+                Some(dropped) => refused += dropped as usize,
+                None => self.out.counters.drop_many(Drop::InvalidRecord, count),
+            }
+            self.tie_up(now);
+        }
+        refused
+    }
+
+    /// Records of messages that make no sense.
+    pub fn count_invalid_records(&mut self, count: u64) {
+        self.out.counters.drop_many(Drop::InvalidRecord, count);
+    }
+
+    /// What this worker knows of publishers' messages, less those that are open, whatever their topics, serialised. (The open ones of a
+    /// publisher are with the worker that knows it. Those of other subtrees come and go meanwhile: so they are looked up here.)
+    pub fn export_seen(&mut self, now: Micros) -> Vec<Vec<u8>> {
+        let since = now.saturating_sub(SEEN_FOR);
+        let export = |node: &mut Forwarder| node.window.export(since, node.distribution.open_ids());
+        let seen = self.node(export).unwrap_or_default();
+        seen.iter().flat_map(seen_records).collect()
+    }
+
+    /// Knows what another owner knew, too. A record that makes no sense is dropped.
+    pub fn import_seen(&mut self, now: Micros, records: &[Vec<u8>]) {
+        for record in records {
+            let Ok(record) = SeenRecord::parse(record) else {
+                self.out.counters.drop(Drop::InvalidRecord);
+                continue;
+            };
+            let seen =
+                Seen { publisher: record.publisher, floor: record.floor, words: record.words().collect() };
+            self.node(|node| node.window.import(now, &seen));
+        }
+    }
+
+    /// Publishes a client's message, a serialised `Publish`, in its name; the reason why not, as its publisher would be told.
+    pub fn publish_raw(&mut self, now: Micros, message: &[u8]) -> i32 {
+        let field = wire::field_of(message);
+        let (Side::Node(forwarder), Some(publish)) = (&mut self.side, publish_of(&field)) else {
+            return reason::PROTOCOL_ERROR;
+        };
+        let taken = forwarder.forward(now, &publish, None, &mut self.out);
+        self.tie_up(now);
+        taken.map_or_else(|refusal| refusal.told().1, |()| reason::SUCCESS)
+    }
+
+    fn refuse_taken(&mut self, now: Micros, origin: Origin, topic: &str) {
+        let cut = self.node(|node| match node.routes.jurisdiction().decide(topic, now) {
+            Decision::Elsewhere(cut) => Some(cut.clone()),
+            _ => None,
+        });
+        let cut = cut.flatten();
+        let Some(entry) = self.out.links.get_mut(origin.link) else {
+            return;
+        };
+        self.out.counters.drop(Drop::Handover);
+        let mut body = Vec::new();
+        let (delivery, cut) = (origin.delivery, cut.as_ref().map(Cut::view));
+        wire::put_puback_field(&mut body, [(delivery, delivery)], reason::HANDOVER, "", cut.as_ref());
+        if entry.link.refuse(body.into()).is_err() {
+            self.out.counters.drop(Drop::QueueFull);
+        }
+        self.out.links.touch(origin.link);
+    }
+}
+
+/// What is known of one publisher, in as many records as it takes.
+fn seen_records(seen: &Seen) -> Vec<Vec<u8>> {
+    let record = |words: &[(u64, u64)]| wire::seen_record(seen.publisher, seen.floor, words);
+    match seen.words.as_slice() {
+        [] if seen.floor == 0 => Vec::new(),
+        [] => vec![record(&[])],
+        words => words.chunks(RECORD_WORDS).map(record).collect(),
+    }
+}

@@ -1,0 +1,4 @@
+//! What an engine counts.
+
+pub mod counters;
+pub mod load;

@@ -1,0 +1,209 @@
+//! What an engine counts for telemetry: a message when it is taken over, each copy when it is given to a link (docs/telemetry.md).
+//!
+//! A message's *docket* says where it is counted. It is made out when the message is taken over, with what the route remembers, and goes
+//! with every copy, so that nobody looks the topic up again in that interval. One that is out of date (its message waited, or another worker
+//! made it out) is renewed from the message itself. With telemetry off a docket says nothing, and costs a comparison.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::Micros;
+use crate::engine::Engine;
+use crate::engine::metrics::counters::Counters;
+use crate::engine::sessions::message::publish_of;
+use crate::engine::transport::links::Entry;
+use crate::link::{Link, Queued};
+use crate::load::Load;
+use crate::load::latency::Sample;
+use crate::load::topics::Mark;
+use crate::wire::PublishView;
+
+/// Timed messages that one link keeps at most: those behind are not timed.
+const MOST_TIMED: usize = 64;
+/// Links and sessions that are looked at under one hold of the lock.
+const PLACES: usize = 2_048;
+
+/// What is counted of a message when a copy leaves.
+#[derive(Clone, Debug, Default)]
+pub struct Docket {
+    mark: Mark,
+    /// Of its payload.
+    bytes: u32,
+    /// It is a part of a large message, and not its first (§7.5).
+    is_later_part: bool,
+    sample: Option<Arc<Sample>>,
+}
+
+impl Docket {
+    /// For a message that was counted as taken over, and is timed where there is a `sample`.
+    pub fn new(mark: Mark, payload: &[u8], sample: Option<Arc<Sample>>) -> Self {
+        let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        Self { mark, bytes, is_later_part: false, sample }
+    }
+
+    /// For a message that is not counted as taken over: it was before, or by another node.
+    pub fn of(publish: &PublishView<'_>) -> Self {
+        let is_later_part = publish.fragment.is_some_and(|part| part.index > 0);
+        Self { is_later_part, ..Self::new(Mark::default(), publish.payload, None) }
+    }
+
+    /// Counts a message that is taken over. `known`: its route's mark.
+    pub fn arrives(
+        load: &mut Option<Box<Load>>,
+        now: Micros,
+        publish: &PublishView<'_>,
+        known: Option<&Cell<Mark>>,
+    ) -> Self {
+        let mut docket = Self::of(publish);
+        if let Some(load) = load {
+            docket.mark = load.mark_of(publish.topic, known);
+            load.topics.count_in(docket.mark, 1, publish.payload.len() as u64);
+            if docket.is_later_part {
+                load.topics.note_later_in(docket.mark);
+            }
+            docket.sample = load.latency.begin(now);
+        }
+        docket
+    }
+
+    /// For a message that another worker took over, and counted.
+    pub fn handed_over(
+        load: &mut Option<Box<Load>>,
+        publish: &PublishView<'_>,
+        sample: Option<Arc<Sample>>,
+    ) -> Self {
+        let mark = load.as_mut().map(|load| load.topics.mark(publish.topic));
+        Self { mark: mark.unwrap_or_default(), sample, ..Self::of(publish) }
+    }
+
+    /// What times the message.
+    pub fn sample(&self) -> Option<&Arc<Sample>> {
+        self.sample.as_ref()
+    }
+
+    /// For messages of one topic that were counted as taken over, with so many bytes of payload. `sample`: of one that is timed, where they are
+    /// no more than that.
+    pub fn of_several(mark: Mark, bytes: u64, sample: Option<Arc<Sample>>) -> Self {
+        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), is_later_part: false, sample }
+    }
+
+    /// For one of several, which are as this docket says. `field`: that message.
+    pub fn of_one(&self, field: &[u8], sample: Option<Arc<Sample>>) -> Self {
+        publish_of(field).map_or_else(Self::default, |publish| Self::new(self.mark, publish.payload, sample))
+    }
+
+    /// Counts a copy that was given to a link, as this packet. `field`: the message.
+    pub fn copy_leaves(&self, load: &mut Option<Box<Load>>, field: &[u8], entry: &mut Entry, packet: Queued) {
+        self.copies_leave(load, 1, field, entry, packet);
+    }
+
+    /// Counts a copy of each of several messages that were given to a link. `field`: the first message, and `packet` what that is there.
+    pub fn copies_leave(
+        &self,
+        load: &mut Option<Box<Load>>,
+        count: u32,
+        field: &[u8],
+        entry: &mut Entry,
+        packet: Queued,
+    ) {
+        if let Some(load) = load {
+            let mark = if load.topics.knows(self.mark) { self.mark } else { mark_of(load, field) };
+            load.topics.count_out(mark, count, self.bytes.into());
+            if self.is_later_part {
+                load.topics.note_later_out(mark, count);
+            }
+            if let Some(sample) = &self.sample {
+                entry.timed.add(packet, sample);
+            }
+        }
+    }
+
+    /// Another worker made it out.
+    pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>, field: &[u8]) {
+        if let Some(load) = load {
+            self.mark = mark_of(load, field);
+        }
+    }
+}
+
+/// A field was checked when it came in, so there is a message in it.
+fn mark_of(load: &mut Load, field: &[u8]) -> Mark {
+    publish_of(field).map_or_else(Mark::default, |publish| load.topics.mark(publish.topic))
+}
+
+/// The messages on a link that are timed.
+#[derive(Default)]
+pub struct Timed(VecDeque<(Queued, Arc<Sample>)>);
+
+impl Timed {
+    pub fn add(&mut self, packet: Queued, sample: &Arc<Sample>) {
+        if self.0.len() < MOST_TIMED && !sample.is_over() {
+            self.0.push_back((packet, Arc::clone(sample)));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes out those that have left; `departed`: when those came that were the first of their message to do so.
+    pub fn take_departed(&mut self, link: &Link, departed: &mut Vec<Micros>) {
+        self.0.retain(|(packet, sample)| {
+            let has_left = link.has_left(*packet);
+            departed.extend(has_left.then(|| sample.end()).flatten());
+            !has_left
+        });
+    }
+}
+
+/// What there is, and what waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weight {
+    pub sessions: u64,
+    pub publishers: u64,
+    pub queued_messages: u64,
+    pub queued_bytes: u64,
+}
+
+impl Engine {
+    /// Ends the interval: leaves `spare`, which is empty, in the place of what was counted, and one message of `every` is timed from now on. What the
+    /// engine counted in all. Without telemetry nothing is exchanged.
+    pub fn exchange_load(&mut self, spare: &mut Load, every: u32) -> Counters {
+        if let Some(load) = &mut self.out.load {
+            spare.succeed(load, every);
+            std::mem::swap(&mut **load, spare);
+        }
+        self.out.counters.clone()
+    }
+
+    /// What was sealed last leaves now. `now` is asked for only where something is timed.
+    pub fn note_departure(&mut self, now: impl FnOnce() -> Micros) {
+        if self.departed.is_empty() {
+            return;
+        }
+        let now = now();
+        for received in self.departed.drain(..) {
+            if let Some(load) = &mut self.out.load {
+                load.latency.note(now.saturating_sub(received));
+            }
+        }
+    }
+
+    /// Adds up some of the links and sessions, from a place on; the next place, or `None`: those were the last.
+    pub fn weigh(&self, from: usize, weight: &mut Weight) -> Option<usize> {
+        let links = self.out.links.part(from, PLACES);
+        let sessions = self.out.sessions.part(from, PLACES);
+        let next = (links.is_some() || sessions.is_some()).then_some(from + PLACES);
+        for entry in links.into_iter().flatten() {
+            weight.sessions += u64::from(entry.inbound());
+            weight.publishers += u64::from(entry.published());
+            weight.queued_bytes += entry.link().map_or(0, Link::queued_bytes) as u64;
+        }
+        for session in sessions.into_iter().flatten() {
+            weight.queued_messages += session.balance(self.unsent(session)).1;
+            weight.queued_bytes += session.queue.bytes() as u64;
+        }
+        next
+    }
+}

@@ -1,0 +1,392 @@
+//! Messages of `QoS` 1 and 2 that an owner took over and did not yet acknowledge (§7.3).
+//!
+//! A message is distributed when each subscriber that was connected has acknowledged it, or its session has ended, or counts as away.
+//! Every such copy holds one ticket of the message, and returns it once; the last one back releases the PUBACK.
+//!
+//! Messages that were taken over together (`deliveries`) share a record, with a place in it for each: they have one topic, and came one behind
+//! the other over one link; at QoS 2 they are of one publisher, too, and their sequence numbers follow one another. Each is acknowledged for itself.
+
+use std::collections::BTreeMap;
+
+use slab::Slab;
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::engine::sessions::copy_blocks::Blocks;
+use crate::engine::sessions::message::{Consignment, Parcel, Passage};
+use crate::engine::transport::delivery_records::{Span, Ticket};
+use crate::engine::transport::outlet::{ByWorker, Handoff, Outlet, Target, Targets};
+use crate::link_id::LinkId;
+use crate::topic::Region;
+use crate::wire::PublishView;
+
+/// (publisher, sequence number): the id of a message.
+pub type MessageId = (u64, u64);
+
+/// Where a message came from: its PUBACK goes back there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub link: LinkId,
+    pub delivery: u64,
+}
+
+/// Messages that were taken over together, until the last of them is distributed.
+struct Pending {
+    /// That of the first; those of the others follow it. `None`: their publisher was told to send them elsewhere (§5.4).
+    origin: Option<Origin>,
+    /// The places of those that came again since, over another link, and their origins there.
+    redirected: Vec<(u16, Origin)>,
+    /// Of the first; those of the others follow it. `None`: they are of QoS 1.
+    id: Option<MessageId>,
+    /// How many tickets of each are out.
+    copies: SmallVec<[u32; 8]>,
+    /// How many of them are not distributed.
+    open: u32,
+    topic: Topic,
+}
+
+/// Most fit in place.
+type Topic = SmallVec<[u8; 36]>;
+
+/// The open messages of one worker.
+pub struct Distribution {
+    worker: u8,
+    pending: Slab<Pending>,
+    open: usize,
+    /// Those with open messages of QoS 2, by the ids of their first.
+    by_id: BTreeMap<MessageId, u32>,
+    /// For the messages that are kept.
+    pub blocks: Blocks,
+}
+
+impl Distribution {
+    pub fn new(worker: u8) -> Self {
+        Self { worker, pending: Slab::new(), open: 0, by_id: BTreeMap::new(), blocks: Blocks::default() }
+    }
+
+    /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
+    /// until all are queued, so that it cannot complete half-way.
+    pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Span {
+        self.open_run(origin, 1, id, topic)
+    }
+
+    /// Opens messages that came one behind the other, as [`Self::open`] does each. `origin` and `id`: of the first.
+    pub fn open_run(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
+        let topic = SmallVec::from_slice(topic.as_bytes());
+        let copies = SmallVec::from_elem(1, count.into());
+        let (origin, redirected) = (Some(origin), Vec::new());
+        let pending = Pending { origin, redirected, id, copies, open: count.into(), topic };
+        let key =
+            u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
+        self.open += usize::from(count);
+        self.by_id.extend(id.map(|id| (id, key)));
+        Span { first: Ticket { worker: self.worker, place: 0, key }, count }
+    }
+
+    /// A message came again, over another link: its PUBACK will go there. False: it is not open.
+    pub fn redirect(&mut self, id: MessageId, origin: Origin) -> bool {
+        let Some((first, &key)) = self.by_id.range(..=id).next_back().filter(|(first, _)| first.0 == id.0)
+        else {
+            return false;
+        };
+        let pending = &mut self.pending[key as usize];
+        let place = usize::try_from(id.1 - first.1).unwrap_or(usize::MAX);
+        let is_open = pending.copies.get(place).is_some_and(|copies| *copies > 0);
+        if is_open {
+            pending.redirected.retain(|(other, _)| usize::from(*other) != place);
+            pending.redirected.push((place as u16, origin));
+        }
+        is_open
+    }
+
+    /// Offers a message to its targets, and hands it to the other workers for theirs. Each copy that takes the ticket, if there
+    /// is one, holds it.
+    pub fn distribute(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        targets: impl Iterator<Item = Target>,
+        passage: &Passage,
+        out: &mut Outlet,
+    ) {
+        let field = publish.field();
+        // One copy of its bytes serves all that are kept, and is made only if there is one.
+        let mut made: Option<Parcel> = None;
+        let make = |blocks: &mut Blocks| Parcel {
+            source: passage.source,
+            ticket: passage.ticket,
+            docket: passage.docket.clone(),
+            ..Parcel::new(publish, blocks.copy(&field))
+        };
+        let mut last = None;
+        let (mut remote, mut copies) = (ByWorker::new(), ByWorker::new());
+        for mut target in targets {
+            target.qos = target.qos.min(publish.qos);
+            let worker = target.session.worker();
+            if worker != self.worker {
+                let is_copy = target.qos == 0 && target.group.is_none() && publish.expiry_s.is_none();
+                if is_copy {
+                    copies.add(worker, target.session);
+                } else {
+                    remote.add(worker, target);
+                }
+            } else if target.qos == 0 {
+                out.offer_copy(target.session, &field, target.meant_for(), &passage.docket);
+            } else if let Some(target) = last.replace(target) {
+                let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
+                self.keep(now, parcel, target, out);
+            }
+        }
+        for (worker, sessions) in copies.drain() {
+            out.copies_for(worker, &sessions, field.len()).add_one(&field, &passage.docket);
+        }
+        for (worker, targets) in remote.drain() {
+            let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
+            self.hand_over(worker, parcel.into(), targets, out);
+        }
+        if let Some(target) = last {
+            let parcel = made.unwrap_or_else(|| make(&mut self.blocks));
+            self.keep(now, parcel, target, out);
+        }
+    }
+
+    /// Messages of a region of which the PUBACK is owed.
+    pub fn open_within(&self, region: Region<'_>) -> usize {
+        let owed = self.pending.iter().filter(|(_, pending)| pending.is_owed_within(region));
+        owed.map(|(_, pending)| pending.open as usize).sum()
+    }
+
+    /// The ids of the open messages of QoS 2.
+    pub fn open_ids(&self) -> impl Iterator<Item = MessageId> {
+        let records = self.by_id.values().map(|&key| &self.pending[key as usize]);
+        records.flat_map(|pending| pending.open().filter_map(|place| pending.id_at(place)))
+    }
+
+    /// Forgets the messages of a region: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
+    /// 2, and its topic.
+    pub fn take_within(&mut self, region: Region<'_>) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
+        let mut taken = Vec::new();
+        for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_within(region)) {
+            let open =
+                pending.open().filter_map(|place| Some((pending.origin_at(place)?, pending.id_at(place))));
+            taken.extend(open.map(|(origin, id)| (origin, id, pending.topic().into())));
+            // Their tickets are still out; the last one ends the record.
+            pending.origin = None;
+            pending.id.take().inspect(|id| _ = self.by_id.remove(id));
+        }
+        taken
+    }
+
+    /// Returns tickets of this worker, and says how many of them were not out. `done`: is given each run of messages of which those were the
+    /// last, by the origin of the first, and how many they are.
+    pub fn settle(&mut self, Span { first, count }: Span, mut done: impl FnMut(Origin, u64)) -> u64 {
+        debug_assert_eq!(first.worker, self.worker);
+        let Self { pending, open, by_id, .. } = self;
+        let key = first.key as usize;
+        let Some(record) = pending.get_mut(key) else {
+            return count.into();
+        };
+        let (start, mut run, mut unknown) = (usize::from(first.place), 0, 0);
+        let end = start + usize::from(count);
+        for place in start..end {
+            let copies = record.copies.get_mut(place).filter(|copies| **copies > 0);
+            let left = copies.map(|copies| {
+                *copies -= 1;
+                *copies
+            });
+            unknown += u64::from(left.is_none());
+            if left == Some(0) {
+                run += 1;
+            } else if run > 0 {
+                record.tell(place - run, run, &mut done);
+                *open -= std::mem::take(&mut run);
+            }
+        }
+        record.tell(end - run, run, &mut done);
+        *open -= run;
+        if record.open == 0 {
+            record.id.inspect(|id| _ = by_id.remove(id));
+            pending.remove(key);
+        }
+        unknown
+    }
+
+    /// Messages that are open.
+    pub fn len(&self) -> usize {
+        self.open
+    }
+
+    /// Offers a message to a session at QoS 1 or 2.
+    pub fn keep(&mut self, now: Micros, parcel: Parcel, target: Target, out: &mut Outlet) {
+        let ticket = parcel.ticket;
+        if out.offer(now, target.session, parcel.addressed(target))
+            && let Some(ticket) = ticket
+        {
+            self.add_copies(ticket.into(), 1);
+        }
+    }
+
+    /// Has another worker offer messages to its sessions. Each copy that is for one at QoS 1 or 2 holds the ticket.
+    pub fn hand_over(&mut self, worker: u8, consignment: Consignment, targets: Targets, out: &mut Outlet) {
+        let kept = targets.iter().filter(|target| target.qos > 0).count();
+        for held in consignment.tickets(consignment.places()) {
+            self.add_copies(held, u32::try_from(kept).unwrap_or(u32::MAX));
+        }
+        out.handoffs.push_back((worker, Handoff::Deliver { consignment, targets }));
+    }
+
+    /// So many more copies of each of these messages hold its ticket.
+    pub fn add_copies(&mut self, Span { first, count }: Span, more: u32) {
+        let (start, count) = (usize::from(first.place), usize::from(count));
+        let copies = &mut self.pending[first.key as usize].copies;
+        copies[start..start + count].iter_mut().for_each(|copies| *copies += more);
+    }
+}
+
+impl Origin {
+    /// That of the message so many behind.
+    pub fn after(self, place: u64) -> Self {
+        Self { delivery: self.delivery + place, ..self }
+    }
+}
+
+impl Pending {
+    fn topic(&self) -> &str {
+        str::from_utf8(&self.topic).expect("it was a string when it came")
+    }
+
+    /// The places of those that are open.
+    fn open(&self) -> impl Iterator<Item = u16> {
+        (0..).zip(&self.copies).filter(|(_, copies)| **copies > 0).map(|(place, _)| place)
+    }
+
+    fn origin_at(&self, place: u16) -> Option<Origin> {
+        let redirected = self.redirected.iter().find(|(other, _)| *other == place);
+        self.origin.map(|first| redirected.map_or(first.after(place.into()), |&(_, origin)| origin))
+    }
+
+    fn id_at(&self, place: u16) -> Option<MessageId> {
+        self.id.map(|(publisher, first)| (publisher, first + u64::from(place)))
+    }
+
+    /// So many are distributed, from a place on: tells it, of those together that have their origins one behind the other.
+    fn tell(&mut self, first: usize, count: usize, done: &mut impl FnMut(Origin, u64)) {
+        self.open -= count as u32;
+        match self.origin {
+            Some(origin) if self.redirected.is_empty() && count > 0 => {
+                done(origin.after(first as u64), count as u64);
+            }
+            _ => {
+                let places = first as u16..(first + count) as u16;
+                places.filter_map(|place| self.origin_at(place)).for_each(|origin| done(origin, 1));
+            }
+        }
+    }
+
+    fn is_owed_within(&self, region: Region<'_>) -> bool {
+        self.origin.is_some() && region.holds(self.topic())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn origin(delivery: u64) -> Origin {
+        Origin { link: LinkId(6), delivery }
+    }
+
+    fn settled(distribution: &mut Distribution, tickets: Span) -> Vec<(Origin, u64)> {
+        let mut done = Vec::new();
+        distribution.settle(tickets, |origin, count| done.push((origin, count)));
+        done
+    }
+
+    #[test]
+    fn completes_with_the_last_ticket() {
+        let elsewhere = Origin { link: LinkId(7), delivery: 3 };
+        let mut distribution = Distribution::new(0);
+        let tickets = distribution.open(origin(9), Some((1, 2)), "a");
+        assert!(distribution.redirect((1, 2), elsewhere) && !distribution.redirect((1, 3), elsewhere));
+        distribution.add_copies(tickets, 2);
+        assert_eq!(settled(&mut distribution, tickets), []);
+        assert_eq!(settled(&mut distribution, tickets), []);
+        assert_eq!(settled(&mut distribution, tickets), [(elsewhere, 1)]);
+        assert_eq!((distribution.len(), distribution.by_id.len()), (0, 0));
+    }
+
+    #[test]
+    fn each_of_a_run_completes_for_itself_and_together_where_they_can() {
+        let mut distribution = Distribution::new(0);
+        let all = distribution.open_run(origin(40), 6, None, "a/b");
+        let of = |place, count| all.part(place, count);
+        distribution.add_copies(of(2, 1), 1);
+        distribution.add_copies(of(4, 1), 1);
+        assert_eq!((distribution.len(), distribution.open_within("a".into())), (6, 6));
+        assert_eq!(settled(&mut distribution, all), [(origin(40), 2), (origin(43), 1), (origin(45), 1)]);
+        assert_eq!((distribution.len(), distribution.open_within("a".into())), (2, 2));
+        assert_eq!(settled(&mut distribution, of(4, 1)), [(origin(44), 1)]);
+        let taken = distribution.take_within("a".into());
+        assert_eq!(taken, [(origin(42), None, "a/b".into())], "those that were acknowledged are not refused");
+        assert_eq!((settled(&mut distribution, of(2, 1)), distribution.len()), (vec![], 0));
+        assert!(distribution.pending.is_empty());
+    }
+
+    #[test]
+    fn one_of_a_run_that_came_again_is_acknowledged_where_it_came_last() {
+        let elsewhere = |delivery| Origin { link: LinkId(7), delivery };
+        let mut distribution = Distribution::new(0);
+        let all = distribution.open_run(origin(40), 4, Some((1, 60)), "a");
+        let of = |place, count| all.part(place, count);
+        assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 60), (1, 61), (1, 62), (1, 63)]);
+        assert!(distribution.redirect((1, 61), elsewhere(4)) && distribution.redirect((1, 61), elsewhere(5)));
+        for unknown in [(1, 59), (1, 64), (0, 61), (2, 61)] {
+            assert!(!distribution.redirect(unknown, elsewhere(6)), "{unknown:?}");
+        }
+        distribution.add_copies(of(0, 3), 1);
+        assert_eq!(settled(&mut distribution, all), [(origin(43), 1)]);
+        assert!(!distribution.redirect((1, 63), elsewhere(6)), "it was acknowledged");
+        let expected = [(origin(40), 1), (elsewhere(5), 1)];
+        assert_eq!(settled(&mut distribution, of(0, 2)), expected);
+        let taken = distribution.take_within("a".into());
+        assert_eq!(taken, [(origin(42), Some((1, 62)), "a".into())]);
+        assert!(!distribution.redirect((1, 62), elsewhere(6)), "it was refused");
+        assert_eq!((settled(&mut distribution, of(2, 1)), distribution.len()), (vec![], 0));
+        assert!(distribution.pending.is_empty() && distribution.by_id.is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_ends_without_an_acknowledgement() {
+        let mut distribution = Distribution::new(0);
+        let below = distribution.open(origin(1), Some((1, 1)), "a/b/c");
+        let beside = distribution.open(origin(2), Some((1, 2)), "a/bc");
+        distribution.add_copies(below, 1);
+        assert_eq!((distribution.open_within("a/b".into()), distribution.open_within("".into())), (1, 2));
+        let taken = distribution.take_within("a/b".into());
+        assert_eq!(taken, [(origin(1), Some((1, 1)), "a/b/c".into())]);
+        assert_eq!(
+            (distribution.open_within("".into()), distribution.take_within("a/b".into()).len()),
+            (1, 0)
+        );
+        assert!(!distribution.redirect((1, 1), origin(3)));
+        assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 2)]);
+        assert_eq!((settled(&mut distribution, below), settled(&mut distribution, below)), (vec![], vec![]));
+        assert_eq!((settled(&mut distribution, beside), distribution.len()), (vec![(origin(2), 1)], 0));
+    }
+
+    #[test]
+    fn tickets_that_are_not_out_change_nothing_and_are_counted() {
+        let mut distribution = Distribution::new(0);
+        let all = distribution.open_run(origin(40), 3, None, "a");
+        let settle = |distribution: &mut Distribution, tickets| {
+            let mut done = Vec::new();
+            let unknown = distribution.settle(tickets, |origin, count| done.push((origin, count)));
+            (unknown, done)
+        };
+        assert_eq!(settle(&mut distribution, all.part(1, 1)), (0, vec![(origin(41), 1)]));
+        let beyond = Span { first: all.first, count: 5 };
+        assert_eq!(settle(&mut distribution, beyond), (3, vec![(origin(40), 1), (origin(42), 1)]));
+        assert_eq!(settle(&mut distribution, all), (3, vec![]), "its record is gone");
+        assert_eq!((distribution.len(), distribution.pending.is_empty()), (0, true));
+    }
+}

@@ -1,0 +1,326 @@
+//! The owner's part in a message: is it ours, who wants it, and when is it distributed (§7).
+//!
+//! A PUBLISH is never re-encoded: its bytes are copied from the datagram it came in to the bundles it leaves in. A session
+//! whose home is another worker gets its copy by a hand-off; no table is shared between workers on the way.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::broken::Defect;
+use crate::engine::metrics::counters::Drop;
+use crate::engine::metrics::load::Docket;
+use crate::engine::owner::distribution::{Distribution, Origin};
+use crate::engine::owner::routes::{Refusal, Routes};
+use crate::engine::owner::shared_groups::Sharing;
+use crate::engine::retained::replay::Replays;
+use crate::engine::sessions::message::{Consignment, Parcel, Passage, publish_of};
+use crate::engine::transport::delivery_records::Span;
+use crate::engine::transport::outlet::{Handoff, Outlet, Target, Targets};
+use crate::keyed_hash::Keyed;
+use crate::link::receive::pubacks::Success;
+use crate::link_id::SessionKey;
+use crate::tables::jurisdiction::Decision;
+use crate::tables::match_set::Subscriber;
+use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
+use crate::tables::window::{self, DuplicateWindow};
+use crate::wire::PublishView;
+
+/// Publishers that are remembered for recognising their messages when they come again.
+const WINDOW_PUBLISHERS: usize = 65_536;
+/// How long it is known which message cleared a topic: longer than another is on its way.
+const CLEARED_FOR: Micros = 15_000_000;
+
+/// An owner's tables and open messages, in one worker.
+pub struct Forwarder {
+    worker: u8,
+    pub routes: Routes,
+    pub retained: Arc<Mutex<RetainedStore>>,
+    pub replays: Replays,
+    /// Since when something in the store waits to be freed, as far as this worker knows; `Micros::MAX`: nothing does.
+    untidy_since: Micros,
+    pub window: DuplicateWindow,
+    pub distribution: Distribution,
+    sharing: Sharing,
+    /// Messages that are for a session of another worker, whose id is beside each, while their subtree is about to move (`barrier`).
+    pub stranded: Vec<(u64, Parcel)>,
+}
+
+impl Forwarder {
+    pub fn new(worker: u8, retained: Arc<Mutex<RetainedStore>>, seed: u64) -> Self {
+        Self {
+            worker,
+            routes: Routes::new(seed),
+            retained,
+            replays: Replays::default(),
+            untidy_since: Micros::MAX,
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
+            distribution: Distribution::new(worker),
+            sharing: Sharing::new(Keyed::new(seed)),
+            stranded: Vec::new(),
+        }
+    }
+
+    pub fn worker(&self) -> u8 {
+        self.worker
+    }
+
+    /// Takes a message over: queues it for all who want it, and acknowledges it when that is due (§7.3). `origin`: the link that
+    /// it came over, with its delivery there (0: `QoS` 0); `None`: this node's own message.
+    ///
+    /// # Errors
+    /// The refusal that its publisher is to be told.
+    pub fn forward(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        origin: Option<Origin>,
+        out: &mut Outlet,
+    ) -> Result<(), Refusal> {
+        if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
+            return Err(Refusal::InvalidMessage);
+        }
+        let Self { routes, retained, untidy_since, window, distribution, sharing, .. } = self;
+        let route = routes.find(now, publish.topic)?;
+        if route.reserved && origin.is_some() {
+            return Err(Refusal::NotAuthorized);
+        }
+        if publish.expires() <= now {
+            return Err(Refusal::Expired);
+        }
+        let reliable = origin.filter(|origin| origin.delivery > 0);
+        if reliable.is_some() && route.gathering {
+            return Err(Refusal::Handover);
+        }
+        let waits = reliable.is_some() || origin.is_none() && publish.qos > 0;
+        if waits && out.is_full() {
+            return Err(Refusal::QueuesFull);
+        }
+        if waits && !out.full.is_empty() {
+            let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
+            let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session)).copied();
+            let chosen = route.groups.iter().filter_map(|group| sharing.look_up(&group, publish, out));
+            let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
+            if !full.is_empty() {
+                if let Some(Origin { link, .. }) = origin {
+                    full.into_iter().for_each(|session| out.note_refused(session, link));
+                }
+                return Err(Refusal::QueuesFull);
+            }
+        }
+        let id = (publish.publisher, publish.sequence);
+        if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
+            out.counters.drop(Drop::DuplicateMessage);
+            // §7.3: acknowledged once it is distributed, not because it came twice.
+            reliable
+                .filter(|&origin| publish.ack_queued || !distribution.redirect(id, origin))
+                .inspect(|&origin| out.acknowledge(origin, Success::Done));
+            return Ok(());
+        }
+        out.counters.messages_in += 1;
+        let docket = Docket::arrives(&mut out.load, now, publish, route.mark);
+        if publish.retain {
+            let mut store = retained.lock();
+            if !retain(now, &mut store, publish) {
+                out.counters.drop(Drop::RetainedFull);
+            }
+            if store.is_untidy() {
+                *untidy_since = now.min(*untidy_since);
+            }
+            let freed = store.take_freed();
+            drop((store, freed)); // In this order.
+        }
+        let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
+        let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
+        let mut chosen: SmallVec<[Target; 2]> =
+            route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
+        if chosen.is_empty() && plain.clone().next().is_none() {
+            reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
+            return Ok(());
+        }
+        let targets = plain.by_ref().map(Target::from).chain(chosen.drain(..));
+        let ticket = reliable
+            .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
+            .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
+        let source = origin.map(|origin| origin.link);
+        let passage = Passage { source, ticket: ticket.map(|held| held.first), docket };
+        distribution.distribute(now, publish, targets, &passage, out);
+        match ticket {
+            Some(held) => self.settle(held, out),
+            None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),
+        }
+        Ok(())
+    }
+
+    /// The sessions that a message would go to now, from this one's link; none, where it would not be taken over.
+    pub fn sessions_for(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        source: Option<SessionKey>,
+        out: &Outlet,
+    ) -> SmallVec<[SessionKey; 4]> {
+        let Self { routes, sharing, .. } = self;
+        let Ok(route) = routes.find(now, publish.topic) else {
+            return SmallVec::new();
+        };
+        let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source));
+        let chosen = route.groups.iter().filter_map(|group| sharing.look_up(&group, publish, out));
+        plain.copied().chain(chosen).map(|subscriber| subscriber.session).collect()
+    }
+
+    /// Returns tickets: to their messages here, or to the worker that took those over.
+    pub fn settle(&mut self, tickets: Span, out: &mut Outlet) {
+        let worker = tickets.first.worker;
+        if worker != self.worker {
+            out.handoffs.push_back((worker, Handoff::Settled { tickets }));
+        } else {
+            let acknowledge = |origin, count| out.acknowledge_run(origin, count, Success::Done);
+            let unknown = self.distribution.settle(tickets, acknowledge);
+            out.counters.drop_many(Drop::UnknownTicket, unknown);
+        }
+    }
+
+    /// Offers another worker's messages to this worker's sessions.
+    pub fn deliver(&mut self, now: Micros, mut consignment: Consignment, targets: Targets, out: &mut Outlet) {
+        consignment.changes_hands(&mut out.load);
+        for target in targets {
+            if consignment.count > 1 {
+                self.pass_all(now, &consignment, &target, out);
+            } else if self.has_left(now, &consignment.parcel, &target) {
+                out.loose.orphans.push(consignment.parcel.clone().addressed(target));
+            } else {
+                self.pass(now, consignment.parcel.clone(), target, out);
+            }
+        }
+    }
+
+    /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
+    /// too: it moves with whoever gets it. What the one before may have had is dead for this one as any other message.
+    /// `is_leaving`: an account of what moves is about to be taken, in which nothing may be missing.
+    pub fn reassign(&mut self, now: Micros, mut parcel: Parcel, is_leaving: bool, out: &mut Outlet) {
+        let member = publish_of(&parcel.field).and_then(|publish| {
+            parcel.expires = publish.expires();
+            let groups = self.routes.groups(publish.topic);
+            let group = groups.find(parcel.group.as_deref()?, parcel.meant_for?.shared_for())?;
+            let target = self.sharing.choose(&group, &publish, out)?;
+            Some(Target { qos: target.qos.min(publish.qos), ..target })
+        });
+        let Some(target) = member else {
+            out.counters.drop(Drop::SessionEnded);
+            return out.loose.tickets.extend(parcel.ticket);
+        };
+        if target.qos == 0 {
+            out.loose.tickets.extend(parcel.ticket.take());
+        }
+        let worker = target.session.worker();
+        if worker == self.worker {
+            return self.pass(now, parcel, target, out);
+        }
+        if is_leaving
+            && parcel.ticket.is_none()
+            && target.qos > 0
+            && !self.serves(now, &parcel)
+            && let Some((id, _)) = out.standing(target.session)
+        {
+            return self.stranded.push((id, parcel.addressed(target)));
+        }
+        let targets = Targets::from_iter([target]);
+        out.handoffs.push_back((worker, Handoff::Deliver { consignment: parcel.into(), targets }));
+    }
+
+    fn serves(&self, now: Micros, parcel: &Parcel) -> bool {
+        let decide = |topic| self.routes.jurisdiction().decide(topic, now);
+        parcel.topic().is_some_and(|topic| matches!(decide(topic), Decision::Own(_)))
+    }
+
+    /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
+    fn has_left(&mut self, now: Micros, parcel: &Parcel, target: &Target) -> bool {
+        let (Some(group), Some(topic)) = (&target.group, parcel.topic()) else {
+            return false;
+        };
+        match self.routes.find(now, topic) {
+            Ok(route) => !route.groups.has_member(group, target.shared, target.session),
+            Err(_) => !self.routes.groups(topic).has_member(group, target.shared, target.session),
+        }
+    }
+
+    /// Offers messages of a run that hold their tickets already to a session of this worker.
+    fn pass_all(&mut self, now: Micros, consignment: &Consignment, target: &Target, out: &mut Outlet) {
+        let is_held = if target.qos > 0 { out.offer_all(now, consignment, target) } else { None };
+        match is_held {
+            Some(true) => {}
+            Some(false) => out.loose.tickets.extend(consignment.tickets(consignment.places())),
+            None => {
+                for parcel in consignment.clone().into_parcels(consignment.places()) {
+                    self.pass(now, parcel, target.clone(), out);
+                }
+            }
+        }
+    }
+
+    /// Offers a message that holds its ticket already to a session of this worker.
+    fn pass(&mut self, now: Micros, mut parcel: Parcel, target: Target, out: &mut Outlet) {
+        let session = target.session;
+        let is_dead = parcel.expires <= now && !Defect::SendsTheDead.is_present();
+        if target.qos == 0 {
+            return match is_dead {
+                true => out.bury(session),
+                false => out.offer_copy(session, &parcel.field, target.meant_for(), &parcel.docket),
+            };
+        }
+        parcel = parcel.addressed(target);
+        if parcel.group.is_some() && out.sessions.get(session).is_none() {
+            return out.loose.orphans.push(parcel);
+        }
+        let ticket = parcel.ticket;
+        if is_dead {
+            out.bury(session);
+            out.loose.tickets.extend(ticket);
+        } else if !out.offer(now, session, parcel) {
+            out.loose.tickets.extend(ticket);
+        }
+    }
+
+    /// Frees some of what the store keeps no more.
+    pub fn tidy_retained(&mut self, now: Micros) {
+        let mut retained = self.retained.lock();
+        retained.set_time(now);
+        self.untidy_since = if retained.tidy() { now } else { Micros::MAX };
+        let freed = retained.take_freed();
+        drop((retained, freed)); // In this order.
+    }
+
+    /// When its replays go on, or the store is to be tidied; `Micros::MAX`: nothing is left to do.
+    pub fn next_timeout(&self) -> Micros {
+        self.replays.due().min(self.untidy_since)
+    }
+
+    /// Messages taken over and not yet acknowledged.
+    pub fn open_messages(&self) -> usize {
+        self.distribution.len()
+    }
+}
+
+/// Whether a subscriber gets what this session published.
+pub fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
+    !subscriber.no_local || source != Some(subscriber.session)
+}
+
+/// Keeps a message as its topic's retained one; false where there is no room.
+pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
+    retained.set_time(now);
+    let clears = publish.payload.is_empty() && publish.fragment.is_none();
+    let part = RetainedPart {
+        topic: publish.topic,
+        field: &publish.field(),
+        payload_is_empty: clears,
+        publisher: publish.publisher,
+        sequence: publish.sequence,
+        expires: if clears { now + CLEARED_FOR } else { publish.expires() },
+        fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
+    };
+    !matches!(retained.offer(part), Offer::Refused)
+}

@@ -1,0 +1,163 @@
+//! Which worker is the home of which session.
+//!
+//! The kernel gives each source address to one worker's socket. A client whose address changed may so reach another worker than the one that has its
+//! session; that worker looks here. No datagram of a session that is where it belongs does.
+//!
+//! What a worker knows of the messages that it had of a publisher (§7.4) stays with it, and so do those that are still open. So a publisher at
+//! `QoS` 2 whose link is gone has left for a while only: that run of its client finds its home here when it begins another link, wherever the kernel gives it
+//! to. Whoever publishes at `QoS` 0 and 1 alone is at home where it comes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::RwLock;
+
+use crate::keyed_hash::Keyed;
+
+/// Publishers without a link that are remembered, those that left last.
+const MOST_LEFT: usize = 65_536;
+
+pub struct Directory {
+    /// `None`: there is one worker.
+    homes: Option<RwLock<Homes>>,
+}
+
+struct Homes {
+    workers: HashMap<u64, u8, Keyed>,
+    /// By session.
+    left: HashMap<u64, Left, Keyed>,
+    /// Their sessions, by when they left.
+    order: BTreeMap<u64, u64>,
+    leavings: u64,
+}
+
+/// A publisher that left.
+struct Left {
+    worker: u8,
+    publisher: u64,
+    number: u64,
+}
+
+impl Directory {
+    pub fn new(seed: u64) -> Self {
+        let hasher = Keyed::new(seed);
+        Self {
+            homes: Some(RwLock::new(Homes {
+                workers: HashMap::with_hasher(hasher),
+                left: HashMap::with_hasher(hasher),
+                order: BTreeMap::new(),
+                leavings: 0,
+            })),
+        }
+    }
+
+    /// The only worker is the home of all.
+    pub fn of_one() -> Self {
+        Self { homes: None }
+    }
+
+    /// Makes this worker the session's home, unless it has one; its home.
+    pub fn claim(&self, session: u64, worker: u8) -> u8 {
+        let Some(mut homes) = self.homes.as_ref().map(RwLock::write) else {
+            return worker;
+        };
+        let home = *homes.workers.entry(session).or_insert(worker);
+        if homes.left.get(&session).is_some_and(|left| left.worker == home) {
+            homes.come_back(session);
+        }
+        home
+    }
+
+    /// Forgets a session, if this worker has it.
+    pub fn remove(&self, session: u64, worker: u8) {
+        if let Some(mut homes) = self.homes.as_ref().map(RwLock::write)
+            && homes.workers.get(&session) == Some(&worker)
+        {
+            homes.workers.remove(&session);
+        }
+    }
+
+    /// The link of a session is gone, and this worker remembers what it published under this id. To be told before the session is removed.
+    pub fn leave(&self, session: u64, worker: u8, publisher: u64) {
+        if let Some(mut homes) = self.homes.as_ref().map(RwLock::write) {
+            homes.leave(session, worker, publisher);
+        }
+    }
+
+    pub fn worker_of(&self, session: u64) -> Option<u8> {
+        match &self.homes {
+            Some(homes) => homes.read().workers.get(&session).copied(),
+            None => Some(0),
+        }
+    }
+
+    /// The home of a session whose client begins a link, if it has one: `is_publisher` says whether this is the id under which it publishes.
+    pub fn home_of(&self, session: u64, is_publisher: impl FnOnce(u64) -> bool) -> Option<u8> {
+        let Some(homes) = self.homes.as_ref().map(RwLock::read) else {
+            return Some(0);
+        };
+        let left = || homes.left.get(&session).filter(|left| is_publisher(left.publisher));
+        homes.workers.get(&session).copied().or_else(|| left().map(|left| left.worker))
+    }
+
+    /// Where a session that may have no link is to be made.
+    pub fn place_for(&self, session: u64) -> u8 {
+        self.home_of(session, |_| true).unwrap_or(0)
+    }
+}
+
+impl Homes {
+    fn leave(&mut self, session: u64, worker: u8, publisher: u64) {
+        self.come_back(session);
+        self.leavings += 1;
+        let number = self.leavings;
+        self.left.insert(session, Left { worker, publisher, number });
+        self.order.insert(number, session);
+        if self.left.len() > MOST_LEFT
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.left.remove(&oldest);
+        }
+    }
+
+    fn come_back(&mut self, session: u64) {
+        if let Some(left) = self.left.remove(&session) {
+            self.order.remove(&left.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_publisher_that_left_is_at_home_where_it_was() {
+        let directory = Directory::new(1);
+        assert_eq!(directory.claim(7, 1), 1);
+        directory.leave(7, 1, 70);
+        directory.remove(7, 1);
+        assert_eq!(directory.home_of(7, |publisher| publisher == 70), Some(1));
+        assert_eq!((directory.home_of(7, |_| false), directory.place_for(7)), (None, 1), "another run");
+        assert_eq!((directory.worker_of(7), directory.place_for(8)), (None, 0));
+        // Another run is at home where it comes, and its leaving counts then.
+        assert_eq!(directory.claim(7, 2), 2);
+        assert_eq!(directory.home_of(7, |_| true), Some(2));
+        directory.leave(7, 2, 71);
+        directory.remove(7, 2);
+        assert_eq!(directory.home_of(7, |publisher| publisher == 71), Some(2));
+    }
+
+    #[test]
+    fn those_that_left_first_are_forgotten_first() {
+        let directory = Directory::new(1);
+        let most = MOST_LEFT as u64;
+        (0..most).for_each(|session| directory.leave(session, 1, session));
+        // One that comes and goes is one all the same, and left last.
+        (0..3).for_each(|_| directory.leave(0, 1, 0));
+        assert_eq!((directory.place_for(0), directory.place_for(1)), (1, 1));
+        directory.leave(most, 1, most);
+        assert_eq!((directory.place_for(0), directory.place_for(1), directory.place_for(2)), (1, 0, 1));
+        let homes = directory.homes.as_ref().expect("several workers").read();
+        assert_eq!((homes.left.len(), homes.order.len()), (MOST_LEFT, MOST_LEFT));
+    }
+}

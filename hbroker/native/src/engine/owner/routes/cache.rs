@@ -1,0 +1,214 @@
+//! The routes that were found last.
+//!
+//! Publishers use their topics again and again, so what was found for one is kept. The cache is direct-mapped: a topic has one
+//! place in it, by its hash. A route that is used stays where others want its place, so that of topics that come in turn, more than
+//! there are places, some are remembered all the time instead of each for nothing. So a stranger who fills the cache with topics of his
+//! own costs others a search in the tables for each message, and no more. Where topics that are in use want
+//! the same places, the cache grows, but not without end. Its memory is bounded: a long topic, or one with many subscribers, whose
+//! copies cost more than the search for them, is not kept.
+//!
+//! A large cache does not fit into that of the processor. So what a route needs lies in its place, which is two lines long, where its
+//! topic is short and its subscriber one; and what a datagram will need can be asked for beforehand (`touch`), at the same time for all
+//! of its messages.
+
+use std::cell::Cell;
+use std::hash::Hasher;
+use std::hint::black_box;
+
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::engine::owner::routes::Route;
+use crate::load::topics::Mark;
+use crate::tables::groups::GroupList;
+use crate::tables::match_set::Subscriber;
+
+/// Places at first and at most, of 128 bytes each: 0.1 and 17 MB.
+pub const PLACES: usize = 1_024;
+pub const MOST_PLACES: usize = 131_072;
+/// The cache grows once so many routes for each place were in the way of others.
+const PATIENCE: usize = 8;
+/// A route stays so often in the way of others, since it was used last.
+const STANDS: u8 = 8;
+/// A cache with more places does not fit into that of the processor.
+const NEAR: usize = 4_096;
+pub const LONGEST_TOPIC: usize = 256;
+pub const MOST_SUBSCRIBERS: usize = 64;
+/// Bytes beside the places, of topics and lists that are too long for them.
+pub const MOST_BESIDE: usize = 32 << 20;
+
+static NO_GROUPS: GroupList = GroupList::NONE;
+
+/// Routes by topic.
+pub struct Cache {
+    /// A power of two of them.
+    places: Box<[Place]>,
+    /// Good routes that were in the way of others since there are so many places.
+    in_the_way: usize,
+    /// Bytes beside the places.
+    beside: usize,
+}
+
+/// A route remembered.
+#[derive(Clone, Default)]
+#[repr(align(128))]
+struct Place {
+    /// In bytes.
+    topic: SmallVec<[u8; 48]>,
+    /// Of the tables that it was found in; 0: none.
+    version: u64,
+    /// The end of the lease.
+    until: Micros,
+    subscribers: SmallVec<[Subscriber; 1]>,
+    groups: Option<Box<GroupList>>,
+    mark: Cell<Mark>,
+    reserved: bool,
+    gathering: bool,
+    /// How often it stays where another topic wants its place.
+    stands: u8,
+}
+
+const _: () = assert!(size_of::<Place>() == 128, "two lines of a processor's cache");
+
+impl Cache {
+    pub fn new() -> Self {
+        Self { places: vec![Place::default(); PLACES].into(), in_the_way: 0, beside: 0 }
+    }
+
+    /// The place of a topic's route, if that is remembered, from tables of this version.
+    pub fn find(&mut self, topic: &str, version: u64, now: Micros) -> Option<usize> {
+        let index = place_of(topic, self.places.len());
+        let place = &mut self.places[index];
+        if !place.leads(topic, version, now) {
+            return None;
+        }
+        if place.stands < STANDS {
+            place.stands = STANDS;
+        }
+        Some(index)
+    }
+
+    /// The route in a place that was found.
+    pub fn route(&self, place: usize) -> Route<'_> {
+        self.places[place].route()
+    }
+
+    /// Asks the memory for the place of a topic that is looked up soon. Costs little, and nothing waits for it.
+    pub fn touch(&self, topic: &str) {
+        let place = &self.places[place_of(topic, self.places.len())];
+        black_box((place.topic.len(), place.stands));
+    }
+
+    /// Whether to `touch` is worth while.
+    pub fn is_far(&self) -> bool {
+        self.places.len() > NEAR
+    }
+
+    /// Remembers a route that was not, if there is room.
+    pub fn put(&mut self, now: Micros, topic: &str, version: u64, until: Micros, route: Route<'_>) {
+        if topic.len() > LONGEST_TOPIC || route.subscribers.len() + route.groups.members() > MOST_SUBSCRIBERS
+        {
+            return;
+        }
+        let place = self.place_for(now, topic, version);
+        let beside = self.beside - place.map_or(0, |place| self.places[place].beside());
+        let Some(place) = place.map(|place| &mut self.places[place]) else {
+            return;
+        };
+        *place = Place::of(topic, version, until, route);
+        self.beside = beside + place.beside();
+        if self.beside > MOST_BESIDE {
+            self.beside = beside;
+            *place = Place::default();
+        }
+    }
+
+    /// Forgets the route of a topic.
+    pub fn forget(&mut self, topic: &str) {
+        self.places[place_of(topic, self.places.len())].version = 0;
+    }
+
+    /// Where to remember a topic; None: a route that is used stays there. The cache may grow.
+    fn place_for(&mut self, now: Micros, topic: &str, version: u64) -> Option<usize> {
+        let index = place_of(topic, self.places.len());
+        let place = &mut self.places[index];
+        if !place.is_good(version, now) {
+            return Some(index);
+        }
+        self.in_the_way += 1;
+        if self.in_the_way < PATIENCE * self.places.len() || self.places.len() >= MOST_PLACES {
+            let place = &mut self.places[index];
+            let gives_way = place.stands == 0;
+            place.stands = place.stands.saturating_sub(1);
+            return gives_way.then_some(index);
+        }
+        let places = vec![Place::default(); 2 * self.places.len()].into();
+        *self = Self { places, in_the_way: 0, beside: 0 };
+        Some(place_of(topic, self.places.len()))
+    }
+}
+
+fn place_of(topic: &str, places: usize) -> usize {
+    let mut hasher = FxHasher::default();
+    hasher.write(topic.as_bytes());
+    hasher.finish() as usize & (places - 1)
+}
+
+impl Place {
+    fn of(topic: &str, version: u64, until: Micros, route: Route<'_>) -> Self {
+        Self {
+            topic: SmallVec::from_slice(topic.as_bytes()),
+            version,
+            until,
+            subscribers: SmallVec::from_slice(route.subscribers),
+            groups: (route.groups.members() > 0).then(|| Box::new(route.groups.clone())),
+            mark: Cell::default(),
+            reserved: route.reserved,
+            gathering: route.gathering,
+            stands: STANDS,
+        }
+    }
+
+    fn is_good(&self, version: u64, now: Micros) -> bool {
+        self.version == version && now < self.until
+    }
+
+    fn leads(&self, topic: &str, version: u64, now: Micros) -> bool {
+        self.is_good(version, now) && self.topic[..] == *topic.as_bytes()
+    }
+
+    fn route(&self) -> Route<'_> {
+        Route {
+            subscribers: &self.subscribers,
+            groups: self.groups.as_deref().unwrap_or(&NO_GROUPS),
+            reserved: self.reserved,
+            gathering: self.gathering,
+            mark: Some(&self.mark),
+        }
+    }
+
+    /// Bytes that it takes beside itself.
+    fn beside(&self) -> usize {
+        let topic = if self.topic.spilled() { self.topic.capacity() } else { 0 };
+        let subscribers = if self.subscribers.spilled() { self.subscribers.capacity() } else { 0 };
+        let groups = self.groups.as_ref().map_or(0, |groups| size_of::<GroupList>() + groups.bytes());
+        topic + subscribers * size_of::<Subscriber>() + groups
+    }
+}
+
+#[cfg(test)]
+impl Cache {
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn leads(&self, topic: &str, version: u64, now: Micros) -> bool {
+        self.places[place_of(topic, self.places.len())].leads(topic, version, now)
+    }
+
+    /// Bytes beside the places, as counted, and as they are.
+    pub fn bytes_beside(&self) -> (usize, usize) {
+        (self.beside, self.places.iter().map(Place::beside).sum())
+    }
+}

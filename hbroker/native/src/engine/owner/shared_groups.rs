@@ -1,0 +1,130 @@
+//! Who of each shared group gets a message (§6.5), and who has the parts of one that is not whole yet.
+//!
+//! How fit members are changes from part to part, all the more where the parts of one large message use up a member's credit. So the
+//! first choice holds for all of them, as long as that member is there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::engine::transport::outlet::{Outlet, Target};
+use crate::keyed_hash::Keyed;
+use crate::link_id::SessionKey;
+use crate::tables::groups::Group;
+use crate::tables::match_set::Subscriber;
+use crate::wire::PublishView;
+
+/// Messages in parts that are remembered, one that is for several groups once for each. More at once are rare; their parts may go to
+/// several members.
+const MOST_BEGUN: usize = 4_096;
+
+/// A message's id, (publisher, sequence number of its first part), and that of the group's shared subscription.
+type Begun = ((u64, u64), u64);
+
+/// The choices of one worker that hold.
+pub struct Sharing {
+    holders: HashMap<Begun, Holder, Keyed>,
+    /// What is held, by when it began.
+    order: BTreeMap<u64, Begun>,
+    begun: u64,
+}
+
+/// Who gets the parts of a message.
+struct Holder {
+    session: SessionKey,
+    /// Its place in the order.
+    number: u64,
+}
+
+impl Sharing {
+    pub fn new(hasher: Keyed) -> Self {
+        Self { holders: HashMap::with_hasher(hasher), order: BTreeMap::new(), begun: 0 }
+    }
+
+    /// The member that gets a message, or a part of one; `None`: there is none.
+    pub fn choose(&mut self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Target> {
+        let member = self.look_up(group, publish, out)?;
+        if let Some(part) = publish.fragment {
+            let is_last = part.index.checked_add(1) == Some(part.count);
+            self.hold(begun(group, publish), member.session, is_last);
+        }
+        Some(Target { shared: group.id, group: Some(Arc::clone(group.name)), ..Target::from(&member) })
+    }
+
+    /// The member that would be chosen now.
+    pub fn look_up(&self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Subscriber> {
+        let begun = begun(group, publish);
+        let holder = publish.fragment.and_then(|_| self.holders.get(&begun)).map(|holder| holder.session);
+        let holder = holder.filter(|session| out.standing(*session).is_some());
+        let holder = holder.and_then(|session| group.members.iter().find(|member| member.session == session));
+        holder.copied().or_else(|| group.choose(begun.0, |member| out.standing(member.session)))
+    }
+
+    fn hold(&mut self, begun: Begun, session: SessionKey, is_last: bool) {
+        if is_last {
+            if let Some(ended) = self.holders.remove(&begun) {
+                self.order.remove(&ended.number);
+            }
+        } else if let Some(holder) = self.holders.get_mut(&begun) {
+            holder.session = session;
+        } else {
+            self.begun += 1;
+            self.holders.insert(begun, Holder { session, number: self.begun });
+            self.order.insert(self.begun, begun);
+            if self.order.len() > MOST_BEGUN
+                && let Some((_, oldest)) = self.order.pop_first()
+            {
+                self.holders.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// What a group's choice for a message is known by: the message's id, or that of its first part.
+fn begun(group: &Group<'_>, publish: &PublishView<'_>) -> Begun {
+    let index = publish.fragment.map_or(0, |part| part.index);
+    ((publish.publisher, publish.sequence.wrapping_sub(index.into())), group.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMBER: SessionKey = SessionKey(1);
+
+    fn sharing() -> Sharing {
+        Sharing::new(Keyed::new(1))
+    }
+
+    fn begun(sequence: u64) -> Begun {
+        ((7, sequence), 1)
+    }
+
+    #[test]
+    fn what_ended_takes_the_place_of_nothing_that_goes_on() {
+        let mut sharing = sharing();
+        sharing.hold(begun(0), MEMBER, false);
+        for sequence in 1..=2 * MOST_BEGUN as u64 {
+            sharing.hold(begun(sequence), MEMBER, false);
+            sharing.hold(begun(sequence), MEMBER, true);
+        }
+        assert!(sharing.holders.contains_key(&begun(0)));
+        assert_eq!((sharing.holders.len(), sharing.order.len()), (1, 1));
+        // A message whose parts come again after its last one begins anew, and ends again.
+        sharing.hold(begun(1), MEMBER, false);
+        sharing.hold(begun(1), MEMBER, true);
+        sharing.hold(begun(0), MEMBER, true);
+        assert_eq!((sharing.holders.len(), sharing.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn those_that_began_first_are_forgotten_first() {
+        let mut sharing = sharing();
+        for sequence in 0..=MOST_BEGUN as u64 {
+            sharing.hold(begun(sequence), MEMBER, false);
+            sharing.hold(begun(sequence), SessionKey(2), false);
+        }
+        assert_eq!((sharing.holders.len(), sharing.order.len()), (MOST_BEGUN, MOST_BEGUN));
+        assert!(!sharing.holders.contains_key(&begun(0)));
+        assert_eq!(sharing.holders[&begun(1)].session, SessionKey(2), "another one gets the rest");
+    }
+}

@@ -1,0 +1,135 @@
+//! Publishers are held back while too much waits for subscribers (§7.7): each while one of those that it publishes to is crowded
+//! (`holds`), and all of them while too much waits in all.
+//!
+//! What counts is what is held for sessions that count as connected: it goes as they answer, and one that does not count as away before
+//! long. So publishers wait for a bounded time. What waits for those that are away has bounds of its own, and holds nobody up.
+
+use crate::Micros;
+use crate::engine::Engine;
+use crate::engine::sessions::table::LOOK;
+use crate::engine::transport::credit;
+use crate::engine::transport::links::Place;
+use crate::engine::transport::outlet::Handoff;
+use crate::link_id::LinkId;
+use crate::wire;
+
+/// Whether all publishers are held back, and which of them are to be told.
+#[derive(Default)]
+pub struct Throttle {
+    /// The workers that hold too much.
+    high: Workers,
+    /// The workers that take nothing more over.
+    full: Workers,
+    is_applied: bool,
+    /// Those that were there while it was on.
+    met: Vec<LinkId>,
+    /// Those whose links had no room for what they are to be told.
+    untold: Vec<LinkId>,
+}
+
+/// A bit for each worker.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Workers([u128; 2]);
+
+impl Workers {
+    fn set(&mut self, worker: u8, is_in: bool) {
+        let (word, bit) = (&mut self.0[usize::from(worker / 128)], 1 << (worker % 128));
+        *word = if is_in { *word | bit } else { *word & !bit };
+    }
+
+    fn has(self, worker: u8) -> bool {
+        self.0[usize::from(worker / 128)] & (1 << (worker % 128)) != 0
+    }
+
+    fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl Throttle {
+    pub fn is_on(&self) -> bool {
+        !self.high.is_empty()
+    }
+}
+
+impl Engine {
+    /// Looks at the sessions that wait for answers, and at how much is held for them.
+    pub(in crate::engine) fn look(&mut self, now: Micros) {
+        let held = self.out.look(now);
+        self.tie_up(now);
+        let high = self.config.queue_memory / usize::from(self.workers) / 2;
+        let was_high = self.throttle.high.has(self.worker);
+        // Between the marks it stays as it is, or publishers would stop and go with every message.
+        let is_high = held > high || was_high && held > high / 2;
+        let is_full = self.out.sessions.is_full();
+        if (is_high, is_full) != (was_high, self.throttle.full.has(self.worker)) {
+            for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
+                let pressure = Handoff::Pressure { worker: self.worker, is_high, is_full };
+                self.out.handoffs.push_back((worker, pressure));
+            }
+        }
+        self.throttle.full.set(self.worker, is_full);
+        self.throttle.high.set(self.worker, is_high);
+        self.tell_pressure(now);
+    }
+
+    /// Another worker holds so much.
+    pub(in crate::engine) fn take_pressure(&mut self, now: Micros, worker: u8, is_high: bool, is_full: bool) {
+        self.throttle.high.set(worker, is_high);
+        self.throttle.full.set(worker, is_full);
+        let mut others = self.throttle.full;
+        others.set(self.worker, false);
+        self.out.others_are_full = !others.is_empty();
+        self.tell_pressure(now);
+    }
+
+    /// Tells the publishers what they may send now, where that has changed.
+    fn tell_pressure(&mut self, now: Micros) {
+        let is_on = self.throttle.is_on();
+        let was_on = std::mem::replace(&mut self.throttle.is_applied, is_on);
+        let untold = std::mem::take(&mut self.throttle.untold);
+        untold.into_iter().for_each(|link| self.update_credit(now, link));
+        if is_on && !was_on {
+            let publishers = self.out.links.iter().filter(|place| place.inbound() && place.published());
+            self.throttle.met = publishers.map(Place::id).collect();
+            self.throttle.met.clone().into_iter().for_each(|link| self.update_credit(now, link));
+        } else if !is_on && was_on {
+            let met = std::mem::take(&mut self.throttle.met);
+            met.into_iter().for_each(|link| self.update_credit(now, link));
+        }
+    }
+
+    /// A link carries its first message: it is a publisher's.
+    pub(in crate::engine) fn greet_publisher(&mut self, now: Micros, link: LinkId) {
+        if self.throttle.is_on() {
+            self.throttle.met.push(link);
+            self.update_credit(now, link);
+        }
+    }
+
+    /// Tells a publisher to send nothing more, or to go on, unless it knows.
+    pub(in crate::engine) fn update_credit(&mut self, now: Micros, link: LinkId) {
+        let is_on = self.throttle.is_on();
+        if !is_on && self.out.links.awake(link).is_none() {
+            return; // One at rest is not held back.
+        }
+        let Some(entry) = self.out.links.get_mut(link) else {
+            return;
+        };
+        let is_held_back = is_on || !entry.for_many && !entry.holders.is_empty();
+        entry.grace = is_held_back.then(|| entry.grace.unwrap_or_default());
+        if is_held_back == entry.is_held_back {
+            return self.out.links.touch(link);
+        }
+        let (messages, bytes) = if is_held_back { (0, 0) } else { (credit::MESSAGES, credit::BYTES) };
+        let mut field = Vec::new();
+        wire::put_credit_field(&mut field, messages, bytes, false);
+        if !self.out.queue_control(link, field.into()) {
+            // There is no room to tell it now.
+            self.throttle.untold.push(link);
+            self.out.sessions.look_by(now + LOOK);
+        } else if let Some(entry) = self.out.links.get_mut(link) {
+            entry.is_held_back = is_held_back;
+        }
+    }
+}

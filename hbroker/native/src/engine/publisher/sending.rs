@@ -1,0 +1,491 @@
+//! A client's messages on their way out: from `publish` to the links of their topics' owners, and back where an owner refuses.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::broken::Defect;
+use crate::config::Config;
+use crate::engine::fragmentation::fragments::{Part, Parts, Split};
+use crate::engine::metrics::counters::Drop;
+use crate::engine::publisher::outgoing::{Ended, Next};
+use crate::engine::publisher::pauses::Pause;
+use crate::engine::transport::credit;
+use crate::engine::transport::credit::Room;
+use crate::engine::transport::delivery_records::{Places, Ticket};
+use crate::engine::transport::event::Event;
+use crate::engine::transport::event_queue::Lane;
+use crate::engine::{Engine, Side, Unpublishable};
+use crate::link::{Chain, Role};
+use crate::link_id::LinkId;
+use crate::schema::reason;
+use crate::tables::jurisdiction::Cut;
+use crate::wire::{self, PubAckView, PublishOut};
+
+/// Parts that one topic sends in its turn, where others wait for the same owner.
+const PARTS_PER_TURN: usize = 64;
+/// Bytes of `QoS` 0 that wait on a link, beyond which no part of a large message joins them. (Nobody acknowledges such parts, so no
+/// credit bounds them.)
+const UNSENT_BYTES: usize = 1 << 20;
+
+impl Engine {
+    /// Sends a message to its owner, or has it wait; `Ok(None)` where there is no room: try again. `share`: its payload, to be kept.
+    pub(in crate::engine) fn publish_out(
+        &mut self,
+        now: Micros,
+        message: &PublishOut<'_>,
+        share: impl FnOnce() -> Bytes,
+    ) -> Result<Option<u64>, Unpublishable> {
+        self.send_gathered(now);
+        let Side::Client(client) = &mut self.side else {
+            return Err(Unpublishable::NotOwned);
+        };
+        let route = client.publisher.route(now, message.topic);
+        let (topic, owner) = (Arc::clone(&route.topic), route.owner);
+        let bytes = message.payload.len() + message.topic.len();
+        let may_wait = client.publisher.may_wait(bytes);
+        let was_waiting = client.publisher.is_waiting(&topic);
+        if !may_wait && !owner.is_some_and(|owner| self.takes(owner, message.qos, bytes)) {
+            return Ok(None);
+        }
+        let split = self.splitter.split(Arc::clone(&topic), message);
+        let mut split = split.map_err(|_| Unpublishable::TooLarge)?;
+        let sequence = split.message();
+        match (owner, &mut split) {
+            (Some(owner), Split::Single(part)) => {
+                self.send_part(now, owner, part.clone());
+                self.keep_route(route, message.qos);
+                return Ok(Some(sequence));
+            }
+            (owner, Split::Large(parts)) => {
+                if let Side::Client(client) = &mut self.side {
+                    client.publisher.open(parts);
+                }
+                let owner = owner.filter(|_| now < parts.dies_at());
+                let has_begun =
+                    owner.is_some_and(|owner| self.send_parts(now, owner, parts, message.payload));
+                if parts.is_exhausted() {
+                    return Ok(Some(sequence));
+                }
+                if let (Side::Client(client), Some(owner), true) = (&mut self.side, owner, has_begun) {
+                    client.publisher.push(split.keep(share));
+                    client.publisher.block(owner, &topic);
+                    return Ok(Some(sequence));
+                }
+            }
+            (None, Split::Single(_)) => {}
+        }
+        if let Side::Client(client) = &mut self.side {
+            client.publisher.push(split.keep(share));
+        }
+        if !was_waiting {
+            self.send_topic(now, &topic);
+        }
+        Ok(Some(sequence))
+    }
+
+    /// Sends parts of a new message to the owner that it may go to at once, as many as there is room for and as a topic sends in its turn. True: what is
+    /// left has to wait for its own.
+    fn send_parts(&mut self, now: Micros, owner: SocketAddr, parts: &mut Parts, payload: &[u8]) -> bool {
+        let Some(id) = self.link_to(now, owner) else {
+            return false;
+        };
+        let is_crowded = matches!(&self.side, Side::Client(client) if client.publisher.is_crowded(owner));
+        for _ in 0..if is_crowded { 0 } else { PARTS_PER_TURN } {
+            if !self.has_room_for_part(owner, parts.qos(), parts.part_bytes())
+                || !self.send_next(now, owner, id, parts, payload)
+            {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Sends the next part of a message on the link to its owner; false: there is none, or it has to wait.
+    fn send_next(
+        &mut self,
+        now: Micros,
+        owner: SocketAddr,
+        id: LinkId,
+        parts: &mut Parts,
+        payload: &[u8],
+    ) -> bool {
+        if parts.qos() == 0 {
+            let field = self.splitter.next_field(parts, payload);
+            return field.inspect(|field| self.out.queue_copy(id, field)).is_some();
+        }
+        let Some(part) = parts.next(payload) else {
+            return false;
+        };
+        self.send_part(now, owner, part);
+        matches!(&self.side, Side::Client(client) if !client.publisher.is_waiting(parts.topic()))
+    }
+
+    /// Takes back the parts that a link did not get through, and sends them elsewhere, with what waited for room on it.
+    pub(in crate::engine) fn take_back(
+        &mut self,
+        now: Micros,
+        owner: SocketAddr,
+        tickets: Vec<(Ticket, Places)>,
+    ) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let mut topics = BTreeSet::new();
+        for (ticket, places) in tickets {
+            for part in client.publisher.settle(ticket, places) {
+                topics.insert(Arc::clone(&part.topic));
+                client.publisher.give_back(part);
+            }
+        }
+        topics.extend(std::iter::from_fn(|| client.publisher.unblock(owner)));
+        self.send_topics(now, topics);
+    }
+
+    /// A zone is known: what waited for it goes.
+    pub(in crate::engine) fn send_waiting(&mut self, now: Micros) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let topics = client.publisher.routable(now);
+        self.send_topics(now, topics);
+    }
+
+    /// Sends what waits for room on this link, the topics by turns, as far as there is room now.
+    pub(in crate::engine) fn use_room(&mut self, now: Micros, id: LinkId) {
+        if matches!(self.side, Side::Node(_)) {
+            return;
+        }
+        let Some(owner) = self.out.links.awake(id).map(|entry| entry.link.peer()) else {
+            return;
+        };
+        while let Side::Client(client) = &mut self.side
+            && let Some(topic) = client.publisher.unblock(owner)
+        {
+            if !self.send_topic(now, &topic) {
+                return;
+            }
+        }
+    }
+
+    /// Says on a new link how much this client takes, and that it publishes for many, where that is not as with every end (§7.7).
+    pub(in crate::engine) fn offer_credit(&mut self, id: LinkId) {
+        let Config { receive_messages, receive_bytes, for_many, .. } = self.config;
+        let is_usual = (receive_messages, receive_bytes) == (credit::MESSAGES, credit::BYTES) && !for_many;
+        if matches!(self.side, Side::Client(_)) && !is_usual {
+            let mut field = Vec::new();
+            wire::put_credit_field(&mut field, receive_messages, receive_bytes, for_many);
+            self.out.queue_control(id, field.into());
+        }
+    }
+
+    /// An owner says how much it takes (§7.7).
+    pub(in crate::engine) fn take_credit(&mut self, now: Micros, id: LinkId, messages: u32, bytes: u64) {
+        if let Some(entry) = self.out.links.get_mut(id) {
+            entry.credit.grant(messages, bytes);
+            self.use_room(now, id);
+        }
+    }
+
+    /// Ends the messages that wait and outlived their expiry.
+    pub(in crate::engine) fn expire_waiting(&mut self, now: Micros) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        for Ended { topic, message, qos } in client.publisher.expire(now) {
+            if qos == 0 {
+                self.out.counters.drop(Drop::Expired);
+            } else {
+                self.report(&topic, message, 1, reason::MESSAGE_EXPIRED);
+            }
+        }
+    }
+
+    /// The messages that wait for a topic's owner fail.
+    pub(in crate::engine) fn fail_waiting(&mut self, topic: &str, reason: i32) {
+        while let Side::Client(client) = &mut self.side
+            && let Some(part) = client.publisher.take_first(topic)
+        {
+            self.fail(&part, reason);
+        }
+    }
+
+    /// A PUBACK from an owner: done, somebody else's, or failed.
+    pub(in crate::engine) fn complete(&mut self, now: Micros, id: LinkId, puback: &PubAckView<'_>) {
+        let Some(owner) = self.out.links.awake(id).map(|entry| entry.link.peer()) else {
+            return;
+        };
+        if !puback.topic.is_empty() {
+            self.learn(now, owner, puback.topic, puback);
+        }
+        let mut topics = BTreeSet::new();
+        for (first, last) in puback.ranges() {
+            let Side::Client(client) = &mut self.side else {
+                return;
+            };
+            let mut answered = std::mem::take(&mut client.answered);
+            if let Some(entry) = self.out.links.get_mut(id) {
+                entry.ledger.settle(first, last, |ticket, places| answered.push((*ticket, places)));
+            }
+            for (ticket, places) in answered.drain(..) {
+                let Side::Client(client) = &mut self.side else {
+                    return;
+                };
+                let parts = client.publisher.settle(ticket, places);
+                if let Some(entry) = self.out.links.get_mut(id) {
+                    let bytes = parts.iter().map(|part| part.field.len()).sum();
+                    entry.credit.settle_all(places.len(), bytes);
+                }
+                if moves(puback.reason) || client.publisher.is_held(&parts[0].topic) {
+                    topics.insert(Arc::clone(&parts[0].topic));
+                }
+                parts.into_iter().for_each(|part| self.end_part(now, owner, part, puback));
+            }
+            if let Side::Client(client) = &mut self.side {
+                client.answered = answered; // Its memory serves the next ones.
+            }
+        }
+        if waits(puback.reason) {
+            self.pause(now, id, topics, puback.reason);
+        } else {
+            self.send_topics(now, topics);
+        }
+    }
+
+    fn end_part(&mut self, now: Micros, owner: SocketAddr, part: Part, puback: &PubAckView<'_>) {
+        match puback.reason {
+            reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => self.finish(&part, puback.reason),
+            reason if moves(reason) => {
+                self.learn(now, owner, &part.topic, puback);
+                if let Side::Client(client) = &mut self.side {
+                    client.publisher.give_back(part);
+                }
+            }
+            reason => self.fail(&part, reason),
+        }
+    }
+
+    /// Corrects the zones by a refusal. One that says HANDOVER and no more comes from the owner to be (§5.4): there is nothing to correct.
+    fn learn(&mut self, now: Micros, owner: SocketAddr, topic: &str, puback: &PubAckView<'_>) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        match puback.referral().and_then(Cut::from_view) {
+            _ if Defect::LearnsNothing.is_present() => {}
+            Some(cut) if moves(puback.reason) => client.publisher.learn(now, owner, topic, &cut),
+            None if puback.reason == reason::NOT_RESPONSIBLE => client.publisher.zones.forget(Some(owner)),
+            _ => {}
+        }
+    }
+
+    /// Has topics wait of which messages were refused for this reason.
+    fn pause(&mut self, now: Micros, id: LinkId, topics: BTreeSet<Arc<str>>, reason: i32) {
+        let rtt = self.out.links.awake(id).map_or(0, |entry| entry.link.rtt());
+        let is_crowded = self.config.for_many && reason == reason::QUOTA_EXCEEDED;
+        let pause = if is_crowded { Pause::crowded(rtt) } else { Pause::Handover };
+        if let Side::Client(client) = &mut self.side {
+            topics.into_iter().for_each(|topic| client.paused.add(now, topic, pause));
+        }
+    }
+
+    fn send_topics(&mut self, now: Micros, topics: impl IntoIterator<Item = Arc<str>>) {
+        for topic in topics {
+            self.send_topic(now, &topic);
+        }
+    }
+
+    /// Sends what waits on a topic, as far as that goes now; asks Python for its owner where nobody is known. False: there is no
+    /// room with its owner.
+    pub(in crate::engine) fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
+        let is_held = matches!(&self.side, Side::Client(client) if client.paused.hold(topic));
+        is_held || self.send_some(now, topic, usize::MAX)
+    }
+
+    /// The same, of at most so many messages or parts.
+    pub(in crate::engine) fn send_some(&mut self, now: Micros, topic: &Arc<str>, most: usize) -> bool {
+        self.expire_waiting(now);
+        let mut sent = 0;
+        while sent < most {
+            let Side::Client(client) = &mut self.side else {
+                return true;
+            };
+            let (owner, qos, bytes) = match client.publisher.next(now, topic) {
+                Next::Send { owner, qos, bytes } => (owner, qos, bytes),
+                Next::Ask(start) => {
+                    self.events.push(Lane::Own, Event::Unresolved { topic: Box::from(&**topic), start });
+                    return true;
+                }
+                Next::Hold | Next::Nothing => return true,
+            };
+            let has_room = self.has_room_for_part(owner, qos, bytes);
+            if has_room && !self.has_share(owner, topic, qos, 1, bytes) {
+                return true; // It goes on when something of it is answered.
+            }
+            if has_room && !self.may_lead(now, topic, qos, None) {
+                return true;
+            }
+            let room = self.room_for_run(owner, topic).of_messages(most - sent);
+            let Side::Client(client) = &mut self.side else {
+                return true;
+            };
+            if sent >= PARTS_PER_TURN || !has_room {
+                client.publisher.block(owner, topic);
+                return has_room;
+            }
+            let Some(part) = client.publisher.take_run(topic, room) else {
+                return true;
+            };
+            sent += part.count as usize;
+            self.send_part(now, owner, part);
+        }
+        true
+    }
+
+    /// Queues a part on the link to its owner; where there is no room after all, it waits for that.
+    pub(in crate::engine) fn send_part(&mut self, now: Micros, owner: SocketAddr, part: Part) {
+        let Some(id) = self.link_to(now, owner) else {
+            return self.fail(&part, reason::QUOTA_EXCEEDED);
+        };
+        let (count, bytes) = (part.count, part.field.len());
+        let has_room = self.has_room_on(id, part.qos, count, bytes);
+        let has_share = self.has_share(owner, &part.topic, part.qos, count, bytes)
+            && self.may_lead(now, &part.topic, part.qos, Some(part.last_sequence()));
+        let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
+            return;
+        };
+        if has_room && part.qos == 0 {
+            return self.out.queue_copy(id, &part.field);
+        }
+        let before = Chain::After(client.publisher.last(&part.topic));
+        if has_room
+            && has_share
+            && let Ok(delivery) = entry.link.queue_batch(before, part.field.clone(), count, None)
+        {
+            entry.credit.open_all(count, bytes);
+            entry.ledger.open_run(delivery, count, client.publisher.keep(owner, part, delivery));
+            self.out.counters.messages_out += u64::from(count);
+            return self.out.links.touch(id);
+        }
+        let topic = Arc::clone(&part.topic);
+        client.publisher.give_back(part);
+        if count > 1 {
+            // There may be room for some of them.
+            self.send_topic(now, &topic);
+        } else if has_share {
+            client.publisher.block(owner, &topic);
+        }
+    }
+
+    /// Whether a topic leaves enough of its owner's credit to others, of one who publishes for many.
+    fn has_share(&self, owner: SocketAddr, topic: &str, qos: u8, count: u32, bytes: usize) -> bool {
+        let Side::Client(client) = &self.side else {
+            return true;
+        };
+        if !self.config.for_many || qos == 0 {
+            return true;
+        }
+        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
+        entry.is_none_or(|entry| entry.credit.has_share_for(client.publisher.open_on(topic), count, bytes))
+    }
+
+    /// What may go of a topic at once, and together, at `QoS` 1. The first message may go whatever this says.
+    fn room_for_run(&self, owner: SocketAddr, topic: &str) -> Room {
+        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
+        let (Side::Client(client), Some(entry)) = (&self.side, entry) else {
+            return Room::default();
+        };
+        let own = self.config.for_many.then(|| client.publisher.open_on(topic));
+        let on_link = self.config.link_queue_bytes.saturating_sub(entry.link.queued_bytes() + 1);
+        entry.credit.room(own).of_bytes(on_link)
+    }
+
+    /// Whether this message, or the first that waits on the topic, is not too far ahead of others that wait, of one who publishes for many. If it
+    /// is, its topic waits a while.
+    fn may_lead(&mut self, now: Micros, topic: &Arc<str>, qos: u8, sequence: Option<u64>) -> bool {
+        let Side::Client(client) = &mut self.side else {
+            return true;
+        };
+        if !self.config.for_many || qos < 2 {
+            return true;
+        }
+        let sequence = sequence.or_else(|| client.publisher.first_on(topic)).unwrap_or_default();
+        let may_lead = client.publisher.may_lead(now, sequence);
+        if !may_lead {
+            client.paused.add(now, Arc::clone(topic), Pause::Lead);
+        }
+        may_lead
+    }
+
+    /// Whether a message, or a part of one, that waited may go to an owner now.
+    fn has_room_for_part(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
+        self.takes(owner, qos, bytes) && (qos > 0 || self.unsent_bytes(owner) < UNSENT_BYTES)
+    }
+
+    /// Whether a message of this `QoS` and size may go to an owner now.
+    fn takes(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
+        self.out.links.by_address(owner).is_none_or(|id| self.has_room_on(id, qos, 1, bytes))
+    }
+
+    /// Whether link and credit have room for so many messages.
+    fn has_room_on(&self, id: LinkId, qos: u8, count: u32, bytes: usize) -> bool {
+        self.out.links.awake(id).is_some_and(|entry| {
+            let has_room = entry.link.queued_bytes() + bytes < self.config.link_queue_bytes;
+            has_room && (qos == 0 || entry.credit.has_room_for(count, bytes))
+        })
+    }
+
+    fn unsent_bytes(&self, owner: SocketAddr) -> usize {
+        let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
+        entry.map_or(0, |entry| entry.link.unsent_bytes())
+    }
+
+    /// The link to an owner, opened with the token that was kept for it.
+    fn link_to(&mut self, now: Micros, owner: SocketAddr) -> Option<LinkId> {
+        let known = self.out.links.by_address(owner);
+        known.or_else(|| {
+            let Side::Client(client) = &mut self.side else {
+                return None;
+            };
+            let token = client.tokens.remove(&owner).unwrap_or_default();
+            self.open_link(now, Role::Initiator, self.config.session, owner, token).ok()
+        })
+    }
+
+    fn finish(&mut self, part: &Part, reason: i32) {
+        if let Side::Client(client) = &mut self.side
+            && client.publisher.completes(part)
+        {
+            self.report(&part.topic, part.message, part.count, reason);
+        }
+    }
+
+    fn fail(&mut self, part: &Part, reason: i32) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let was_open = client.publisher.abandon(part);
+        if part.qos == 0 {
+            self.out.counters.drop(Drop::Unresolved);
+        } else if was_open {
+            self.report(&part.topic, part.message, part.count, reason);
+        }
+    }
+
+    fn report(&mut self, topic: &Arc<str>, first: u64, count: u32, reason: i32) {
+        let event = Event::Published { first, count: count.into(), topic: Arc::clone(topic), reason };
+        self.events.push(Lane::Own, event);
+    }
+}
+
+/// Whether after such a refusal the message is sent again, there or elsewhere, under the same id.
+fn moves(reason: i32) -> bool {
+    reason == reason::NOT_RESPONSIBLE || waits(reason)
+}
+
+/// Whether it is to be sent again only after a while, and most likely to the same owner.
+fn waits(reason: i32) -> bool {
+    matches!(reason, reason::HANDOVER | reason::QUOTA_EXCEEDED)
+}

@@ -1,0 +1,76 @@
+//! Which retained messages the listeners of a client have had lately (§7.6).
+//!
+//! What is retained is sent for each SUBSCRIBE that asks for it, and a client asks again where an owner was slow to answer, or lost the
+//! subscription, or the subtree moved. How much is remembered is bounded: the oldest is forgotten first, and would come again.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashSet;
+
+use crate::engine::subscriber::unacknowledged::MessageId;
+use crate::keyed_hash::Keyed;
+
+/// Messages that are remembered, each for one listener.
+const MOST: usize = 65_536;
+
+pub struct Told {
+    keyed: Keyed,
+    /// Made with the first: few clients of many ask for what is retained.
+    memory: Option<Box<Memory>>,
+}
+
+struct Memory {
+    known: HashSet<(u64, MessageId), Keyed>,
+    /// The same, the oldest first.
+    order: VecDeque<(u64, MessageId)>,
+}
+
+impl Told {
+    pub fn new(seed: u64) -> Self {
+        Self { keyed: Keyed::new(seed), memory: None }
+    }
+
+    /// Records that a listener gets a retained message. False: it has had it.
+    pub fn is_news(&mut self, listener: u64, message: MessageId) -> bool {
+        let Memory { known, order } = &mut **self.memory.get_or_insert_with(|| {
+            Box::new(Memory { known: HashSet::with_hasher(self.keyed), order: VecDeque::new() })
+        });
+        let is_new = known.insert((listener, message));
+        if is_new {
+            if order.len() == MOST
+                && let Some(oldest) = order.pop_front()
+            {
+                known.remove(&oldest);
+            }
+            order.push_back((listener, message));
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_listener_is_told_each_message_once() {
+        let mut told = Told::new(1);
+        assert!(told.is_news(1, (7, 1)));
+        assert!(!told.is_news(1, (7, 1)));
+        assert!(told.is_news(2, (7, 1)));
+        assert!(told.is_news(1, (7, 2)));
+        assert!(told.is_news(1, (8, 1)));
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_first_and_no_more_is_kept() {
+        let mut told = Told::new(1);
+        for sequence in 0..=MOST as u64 {
+            assert!(told.is_news(1, (7, sequence)));
+        }
+        let memory = told.memory.as_ref().expect("it was made with the first");
+        assert_eq!((memory.known.len(), memory.order.len()), (MOST, MOST));
+        assert!(!told.is_news(1, (7, 1)));
+        assert!(told.is_news(1, (7, 0)));
+    }
+}

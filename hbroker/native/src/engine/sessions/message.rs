@@ -1,0 +1,184 @@
+//! A message of `QoS` 1 or 2, or a part of one, on its way to one session; and several that go together.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::engine::fragmentation::fragments::chain_of;
+use crate::engine::metrics::load::Docket;
+use crate::engine::transport::delivery_records::{Places, Span, Ticket};
+use crate::engine::transport::outlet::Target;
+use crate::link_id::LinkId;
+use crate::load::Load;
+use crate::load::latency::Sample;
+use crate::tables::match_set::Overflow;
+use crate::topic::Region;
+use crate::wire::{self, Body, MeantFor, PacketView, PublishView};
+
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// The field `publish`, as it came.
+    pub field: Bytes,
+    /// Which messages it keeps its order with.
+    pub chain: u64,
+    /// What the session gets it at.
+    pub qos: u8,
+    /// As in a packet.
+    pub meant_for: Option<MeantFor>,
+    pub overflow: Overflow,
+    /// The shared group that it came for.
+    pub group: Option<Arc<str>>,
+    /// The link that it was published over, here; `None`: none that could be held back.
+    pub source: Option<LinkId>,
+    /// Holds its publisher's PUBACK back.
+    pub ticket: Option<Ticket>,
+    /// What is counted when it leaves.
+    pub docket: Docket,
+    /// From then on it is worth nothing; `Micros::MAX`: it never expires.
+    pub expires: Micros,
+    /// Its place in the order in which its session accepted messages, from 1; 0: no session has accepted it yet.
+    pub number: u64,
+}
+
+impl Parcel {
+    /// For nobody yet. `field`: the message's own.
+    pub fn new(publish: &PublishView<'_>, field: Bytes) -> Self {
+        Self {
+            field,
+            // §7.6: a session gets a topic's messages in the order in which they were taken over, whoever published them.
+            chain: chain_of(0, publish.topic.as_bytes()),
+            qos: publish.qos,
+            meant_for: None,
+            overflow: Overflow::default(),
+            group: None,
+            source: None,
+            ticket: None,
+            docket: Docket::of(publish),
+            expires: publish.expires(),
+            number: 0,
+        }
+    }
+
+    /// Given to its session's link: it does not expire any more, for the subscriber may have it (§7.8).
+    pub fn launched(self) -> Self {
+        Self { expires: Micros::MAX, ..self }
+    }
+
+    /// A field was checked when it came in, so there is one.
+    pub fn topic(&self) -> Option<&str> {
+        publish_of(&self.field).map(|publish| publish.topic)
+    }
+
+    /// Whether its topic is a part of this.
+    pub fn is_of(&self, region: Region<'_>) -> bool {
+        self.topic().is_some_and(|topic| region.holds(topic))
+    }
+
+    /// For this target. A copy at `QoS` 0 holds no ticket.
+    pub fn addressed(self, target: Target) -> Self {
+        let meant_for = target.meant_for();
+        let Target { qos, overflow, group, .. } = target;
+        let ticket = self.ticket.filter(|_| qos > 0);
+        Self { qos, meant_for, overflow, group, ticket, ..self }
+    }
+}
+
+/// What is known of a message that was taken over, beside its bytes.
+pub struct Passage {
+    /// The link that it was published over.
+    pub source: Option<LinkId>,
+    /// Holds its publisher's PUBACK back.
+    pub ticket: Option<Ticket>,
+    /// What is counted when it leaves.
+    pub docket: Docket,
+}
+
+/// Parcels that differ in their messages alone, and in what belongs to these: a ticket each, one after the other, and a docket.
+#[derive(Clone, Debug)]
+pub struct Consignment {
+    /// The first, with the messages of all end to end; their numbers follow its. Where they are several its docket is that of all.
+    pub parcel: Parcel,
+    pub count: u32,
+    /// Which of several are timed, by their places.
+    pub timed: Vec<(u32, Arc<Sample>)>,
+}
+
+impl From<Parcel> for Consignment {
+    fn from(parcel: Parcel) -> Self {
+        Self { parcel, count: 1, timed: Vec::new() }
+    }
+}
+
+impl Consignment {
+    /// All of them.
+    pub fn places(&self) -> Places {
+        Places::all(self.count)
+    }
+
+    /// Another worker took them over.
+    pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>) {
+        let field = &self.parcel.field[..];
+        // One may be torn into several fields; of several, each is whole.
+        let first = if self.count > 1 { wire::first_field(field, &[]) } else { field };
+        self.parcel.docket.changes_hands(load, first);
+    }
+
+    /// Bytes of the messages at these places.
+    pub fn bytes(&self, places: Places) -> usize {
+        if places.len() == self.count {
+            return self.parcel.field.len();
+        }
+        let mut rest = &self.parcel.field[..];
+        let lengths = (0..self.count).map(|place| {
+            let field = wire::first_field(rest, &[]);
+            rest = &rest[field.len()..];
+            if places.contains(place) { field.len() } else { 0 }
+        });
+        lengths.sum()
+    }
+
+    /// The tickets that those at these places hold.
+    pub fn tickets(&self, places: Places) -> impl Iterator<Item = Span> + use<> {
+        let all = self.parcel.ticket.map(|first| Span { first, count: self.count as u16 });
+        let part = move |(first, count)| all.map(|all| all.part(first as u16, count as u16));
+        places.runs().map_while(part)
+    }
+
+    /// Those at these places, each for itself.
+    pub fn into_parcels(self, places: Places) -> Vec<Parcel> {
+        let Self { parcel, count, timed } = self;
+        if count == 1 {
+            return vec![parcel];
+        }
+        let tickets = parcel.ticket.map(|first| Span { first, count: count as u16 });
+        let mut rest = parcel.field.clone();
+        let parcels = (0..count).map(|place| {
+            let field = rest.split_to(wire::first_field(&rest, &[]).len());
+            let sample = timed.iter().find(|(at, _)| *at == place).map(|(_, sample)| Arc::clone(sample));
+            let ticket = tickets.map(|tickets| tickets.part(place as u16, 1).first);
+            let (docket, number) = (parcel.docket.of_one(&field, sample), parcel.number + u64::from(place));
+            (place, Parcel { docket, field, ticket, number, ..parcel.clone() })
+        });
+        parcels.filter_map(|(place, parcel)| places.contains(place).then_some(parcel)).collect()
+    }
+}
+
+impl Consignment {
+    /// The numbers of those at these places that follow one another: the first and the last of each run.
+    pub fn numbers(&self, places: Places) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let number = self.parcel.number;
+        places.runs().map(move |(first, count)| {
+            let first = number + u64::from(first);
+            (first, first + u64::from(count) - 1)
+        })
+    }
+}
+
+/// The message in a field `publish`.
+pub fn publish_of(field: &[u8]) -> Option<PublishView<'_>> {
+    match PacketView::from_raw(field).ok()?.body {
+        Body::Publish(publish) => Some(publish),
+        _ => None,
+    }
+}

@@ -1,0 +1,516 @@
+//! The way of a message to a session: straight onto its link, while there is credit and nothing waits; else into its queue, and
+//! from there onto the link when the subscriber has answered for others (§7.7, §7.8).
+//!
+//! Tickets that come back on the way are collected, and so are sessions that are to end: whoever called settles both when it is done.
+
+use crate::Micros;
+use crate::broken::Defect;
+use crate::engine::metrics::counters::{Counters, Drop};
+use crate::engine::metrics::load::Docket;
+use crate::engine::owner::holds::Hold;
+use crate::engine::sessions::message::{Consignment, Parcel};
+use crate::engine::sessions::queue::{Bounds, Excess, Lot};
+use crate::engine::sessions::session::{Left, Session, Waiting};
+use crate::engine::transport::delivery_records::Tickets;
+use crate::engine::transport::links::{Entry, Place};
+use crate::engine::transport::outlet::{Outlet, Target};
+use crate::link::{Chain, QueueFull, Queued};
+use crate::link_id::{LinkId, SessionKey};
+use crate::load::Load;
+use crate::prefix::Prefix;
+use crate::tables::groups::Fitness;
+use crate::topic::Region;
+use crate::wire::{MeantFor, PubAckView};
+
+/// Retained messages wait only in this part of a session's queue.
+const RETAINED_SHARE: usize = 16;
+
+/// What came of messages on their way, to be settled.
+#[derive(Default)]
+pub struct Loose {
+    /// Tickets that no copy holds any more.
+    pub tickets: Tickets,
+    /// Sessions whose queue overflowed, and that would rather end (§7.8).
+    pub overflowed: Vec<SessionKey>,
+    /// Messages of shared groups whose member is gone.
+    pub orphans: Vec<Parcel>,
+    /// Publishers to be held back, or let go.
+    pub holds: Vec<Hold>,
+    /// Sessions that are full from now on, or no more: the other workers are to know.
+    pub full: Vec<(SessionKey, bool)>,
+}
+
+/// A session that ended.
+pub struct Ended {
+    pub id: u64,
+    /// `None`: it was away.
+    pub link: Option<LinkId>,
+    /// Where its client was, as [`Session::host`] says.
+    pub host: Option<Prefix>,
+}
+
+impl Loose {
+    pub fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+            && self.overflowed.is_empty()
+            && self.orphans.is_empty()
+            && self.holds.is_empty()
+            && self.full.is_empty()
+    }
+}
+
+impl Outlet {
+    /// Offers a session a message at `QoS` 0.
+    pub fn offer_copy(
+        &mut self,
+        key: SessionKey,
+        field: &[u8],
+        meant_for: Option<MeantFor>,
+        docket: &Docket,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        session.accept_copies(1);
+        let entry = session.link.and_then(|link| self.links.get_mut(link));
+        let refused = match entry {
+            None => Some(Drop::Away),
+            Some(entry) => {
+                let queued = entry.link.queue_unreliable(field, meant_for);
+                if queued.is_ok() {
+                    docket.copy_leaves(&mut self.load, field, entry, entry.link.last_unreliable());
+                }
+                queued.err().map(|QueueFull| Drop::QueueFull)
+            }
+        };
+        match refused {
+            Some(why) => {
+                session.refuse_copies(why, 1);
+                self.counters.drop(why);
+            }
+            None => {
+                self.counters.messages_out += 1;
+                session.link.into_iter().for_each(|link| self.links.touch(link));
+            }
+        }
+    }
+
+    /// Offers a session a message at `QoS` 1 or 2. Whether it took the ticket: then that comes back once.
+    pub fn offer(&mut self, now: Micros, key: SessionKey, mut parcel: Parcel) -> bool {
+        let Self { links, sessions, counters, load, loose, .. } = self;
+        let Some(session) = sessions.get_mut(key) else {
+            counters.drop(Drop::SessionEnded);
+            return false;
+        };
+        session.accept(now, 1, &mut parcel);
+        let is_held = parcel.ticket.is_some();
+        let is_watched = session.is_watched;
+        let bytes = parcel.field.len();
+        if session.queue.is_empty()
+            && session.has_credit(bytes)
+            && let Some(link) = session.link
+            && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
+        {
+            give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
+            links.touch(link);
+        } else {
+            let (before, beyond) = (session.waiting(), session.beyond());
+            session.queue.push(parcel);
+            self.fit(now, key, before, beyond);
+            self.hold_source(now, key);
+        }
+        if !is_watched {
+            self.sessions.watch(now, key);
+        }
+        self.weigh_if_changed(key);
+        is_held
+    }
+
+    /// Offers a session several messages at once. Whether it took their tickets; `None`: its link does not take all of them now, and they are to be
+    /// offered one by one.
+    pub fn offer_all(&mut self, now: Micros, consignment: &Consignment, target: &Target) -> Option<bool> {
+        let Self { links, sessions, counters, load, loose, .. } = self;
+        let &Consignment { ref parcel, count, ref timed } = consignment;
+        let Some(session) = sessions.get_mut(target.session) else {
+            counters.drop_many(Drop::SessionEnded, count.into());
+            return Some(false);
+        };
+        let bytes = parcel.field.len();
+        let takes_all = session.queue.is_empty() && session.has_credit_for(count, bytes);
+        let link = session.link.filter(|_| takes_all)?;
+        let entry = links.get_mut(link).filter(|entry| entry.link.has_room_for_all(bytes))?;
+        let mut parcel = parcel.clone().addressed(target.clone());
+        session.accept(now, count, &mut parcel);
+        let (is_held, is_watched) = (parcel.ticket.is_some(), session.is_watched);
+        let given = Consignment { parcel, count, timed: timed.clone() };
+        give(session, entry, given, (counters, load), &mut loose.tickets);
+        links.touch(link);
+        if !is_watched {
+            sessions.watch(now, target.session);
+        }
+        self.weigh_if_changed(target.session);
+        Some(is_held)
+    }
+
+    /// Whether a session takes a retained message of so many bytes now: beside what it takes at once no more of them wait than a small part of
+    /// its queue (§7.6).
+    pub fn has_room_for_retained(&self, key: SessionKey, qos: u8, bytes: usize) -> bool {
+        let Some(session) = self.sessions.get(key).filter(|session| session.is_ready()) else {
+            return false;
+        };
+        // A link at rest has nothing queued.
+        let link = session.link.and_then(|link| self.links.get(link)).and_then(Place::link);
+        if qos == 0 {
+            return link.is_none_or(|link| link.has_room_for_copy(bytes));
+        }
+        let goes_at_once = session.queue.is_empty()
+            && session.has_credit(bytes)
+            && link.is_none_or(|link| link.has_room(bytes));
+        goes_at_once
+            || !session.queue.is_fuller_than(RETAINED_SHARE) && !self.sessions.is_fuller_than(2, session)
+    }
+
+    /// A session's replays go on when its link has been looked at, or there is another one.
+    pub fn await_room(&mut self, key: SessionKey) {
+        let link = self.sessions.get(key).and_then(|session| session.link);
+        if let Some(entry) = link.and_then(|link| self.links.get_mut(link)) {
+            entry.awaits_room = true;
+        }
+    }
+
+    /// A message for a session outlived its expiry before it came here.
+    pub fn bury(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.bury();
+        }
+    }
+
+    /// A subscriber's PUBACK.
+    pub fn answer(&mut self, now: Micros, key: SessionKey, puback: &PubAckView<'_>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            let before = session.waiting();
+            for (first, last) in puback.ranges() {
+                session.answer(now, first, last, &mut self.loose.tickets);
+            }
+            let after = session.waiting();
+            self.sessions.recount(before, after);
+        }
+        self.weigh_if_changed(key);
+        self.pump(now, key);
+    }
+
+    /// The subscriber of a session says how much it takes (§7.7).
+    pub fn grant(&mut self, now: Micros, key: SessionKey, messages: u32, bytes: u64) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.grant(messages, bytes);
+        }
+        self.pump(now, key);
+    }
+
+    /// A session has a link.
+    pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
+        if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
+            let before = session.waiting();
+            session.attach(now, link, entry.link.peer().ip().into(), entry.credit.granted());
+            entry.subscriber = Some(key);
+            let after = session.waiting();
+            self.sessions.recount(before, after);
+        }
+        self.pump(now, key);
+        self.weigh(key);
+        self.sessions.watch(now, key);
+        self.tell_standing(key);
+    }
+
+    /// A session's link, to this host, is gone, with so many unsent messages of `QoS` 0; the session stays.
+    pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize, host: Prefix) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            let before = session.waiting();
+            session.park(unsent as u64, host, &mut self.loose.tickets);
+            let beyond = session.beyond();
+            self.fit(now, key, before, beyond);
+            self.weigh(key);
+            self.let_go(key);
+        }
+    }
+
+    /// Ends a session: what is left of it beside its messages.
+    pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
+        let mut session = self.sessions.remove(key)?;
+        self.weigh(key);
+        self.let_go(key);
+        self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
+        for export in session.exports() {
+            let exporting = self.exports.iter_mut().filter(|exporting| exporting.id == export);
+            exporting.for_each(|exporting| exporting.ended.push(key.0));
+        }
+        let before = session.accounts.dropped_as(why);
+        let orphans = session.end(unsent as u64, why, &mut self.loose.tickets);
+        // Not what was open before: copies of `QoS` 0 count as delivered only now.
+        self.counters.drop_many(why, session.accounts.dropped_as(why) - before);
+        self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
+        self.loose.orphans.extend(orphans);
+        let ended = Ended { id: session.id, link: session.link, host: session.host() };
+        self.sessions.close(session.accounts);
+        Some(ended)
+    }
+
+    /// Takes out of all sessions what they have of a region's messages.
+    pub fn leave(&mut self, export: u64, region: Region<'_>) -> Vec<Left> {
+        let Self { sessions, counters, loose, .. } = self;
+        let (mut all, mut place) = (Vec::new(), 0);
+        while let Some(session) = sessions.in_place(place) {
+            place += 1;
+            let Some(session) = session else { continue };
+            let before = session.waiting();
+            if let Some(left) = session.leave(export, region, &mut loose.tickets) {
+                let after = session.waiting();
+                sessions.recount(before, after);
+                counters.drop_many(Drop::Moved, left.taken as u64);
+                all.push(left);
+            }
+        }
+        all
+    }
+
+    /// Gives a session what waited for it elsewhere; how many there was no room for. `None`: there is no such session.
+    pub fn take_in(&mut self, now: Micros, key: SessionKey, lot: Lot) -> Option<u64> {
+        let dropped = self.dropped(key);
+        let session = self.sessions.get_mut(key)?;
+        let (before, beyond) = (session.waiting(), session.beyond());
+        session.take_in(now, lot);
+        let after = session.waiting();
+        self.sessions.recount(before, after);
+        self.pump(now, key); // What its link takes is not bounded.
+        let before = self.sessions.get(key)?.waiting();
+        self.fit(now, key, before, beyond);
+        self.sessions.watch(now, key);
+        Some(self.dropped(key) - dropped)
+    }
+
+    /// Takes a session's messages that go elsewhere, as [`Session::take`].
+    pub fn take(&mut self, key: SessionKey, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let before = session.waiting();
+        let taken = session.take(why, is_meant);
+        let after = session.waiting();
+        self.sessions.recount(before, after);
+        self.counters.drop_many(why, taken.len() as u64);
+        taken
+    }
+
+    /// Looks at the sessions that wait for answers: those that left messages unanswered for too long stall. The bytes that are held
+    /// for those which count as connected.
+    pub fn look(&mut self, now: Micros) -> usize {
+        let mut held = 0;
+        for key in self.sessions.take_watched() {
+            self.pump(now, key);
+            let Some(session) = self.sessions.get_mut(key) else {
+                continue;
+            };
+            let before = session.waiting();
+            if session.look(now) {
+                session.stall(&mut self.loose.tickets);
+            }
+            let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
+            let beyond = session.beyond();
+            self.fit(now, key, before, beyond);
+            self.weigh(key);
+            if let Some(session) = self.sessions.get_mut(key).filter(|_| is_idle) {
+                session.rest();
+            }
+            self.let_go_unless_crowded(key);
+            if !is_idle && is_connected {
+                self.sessions.watch(now, key);
+            }
+            held +=
+                self.sessions.get(key).filter(|session| session.is_ready()).map_or(0, Session::held_bytes);
+        }
+        held
+    }
+
+    /// Changes the bounds of a session's queue. `is_wish`: its client asked for less than this node lets wait.
+    pub fn set_bounds(&mut self, now: Micros, key: SessionKey, bounds: Bounds, is_wish: bool) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.queue.set_bounds(bounds);
+            session.is_bounded = is_wish;
+            let (before, beyond) = (session.waiting(), session.beyond());
+            self.fit(now, key, before, beyond);
+        }
+    }
+
+    /// A session is in a shared group from now on: how fit it is, all workers are to know.
+    pub fn make_member(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_member = true;
+            self.tell_standing(key);
+        }
+    }
+
+    /// How many messages for a session were dropped.
+    pub fn dropped(&self, key: SessionKey) -> u64 {
+        self.sessions.get(key).map_or(0, |session| session.accounts.dropped().map(|(_, count)| count).sum())
+    }
+
+    /// The session id of a shared group's member, and how fit it is; `None`: it is gone.
+    pub fn standing(&self, key: SessionKey) -> Option<(u64, Fitness)> {
+        match self.sessions.get(key) {
+            Some(session) => Some((session.id, session.fitness())),
+            None => self.standings.as_ref()?.of(key),
+        }
+    }
+
+    fn tell_standing(&mut self, key: SessionKey) {
+        if let Some(standings) = &self.standings
+            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(fitness) = session.news()
+        {
+            standings.tell(key, session.id, fitness);
+        }
+    }
+
+    /// Gives a session's link what waits, as far as it takes it.
+    fn pump(&mut self, now: Micros, key: SessionKey) {
+        let Self { links, sessions, counters, load, loose, .. } = self;
+        let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
+            return;
+        };
+        let before = session.waiting();
+        while let Some(first) = session.queue.front() {
+            let (bytes, is_dead) = (first.field.len(), first.expires <= now);
+            if is_dead && !Defect::SendsTheDead.is_present() {
+                if let Some(dead) = session.queue.pop() {
+                    session.expire(&dead, &mut loose.tickets);
+                }
+                continue;
+            }
+            let entry = session.link.and_then(|link| links.get_mut(link));
+            let Some(entry) = entry.filter(|entry| session.has_credit(bytes) && entry.link.has_room(bytes))
+            else {
+                break;
+            };
+            if let Some(parcel) = session.queue.pop() {
+                give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
+            }
+        }
+        let (link, after) = (session.link, session.waiting());
+        sessions.recount(before, after);
+        link.into_iter().for_each(|link| links.touch(link));
+        self.let_go_unless_crowded(key);
+        self.tell_standing(key);
+    }
+
+    /// Keeps a queue, in which `before` waited, within its bounds; `beyond`: or within these. Of one that answers nothing is taken that its publisher
+    /// counts on: that one is held back instead (§7.8).
+    fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
+        let Self { sessions, counters, loose, .. } = self;
+        let Some(current) = sessions.get(key).map(Session::waiting) else {
+            return;
+        };
+        let most = sessions.most_bytes(before, current);
+        let has_more_than =
+            |parts| sessions.get(key).is_some_and(|session| sessions.is_fuller_than(parts, session));
+        let (has_all, has_half) = (has_more_than(1), has_more_than(2));
+        let Some(session) = sessions.get_mut(key) else {
+            return;
+        };
+        // What it has already stays, as in `most_bytes`.
+        let most = if has_all && before.is_ready && current.is_ready { most.min(before.bytes) } else { most };
+        let limit = session.queue.limit(beyond, most);
+        if session.queue.is_over(limit) {
+            for dead in session.queue.take_dead(now) {
+                session.expire(&dead, &mut loose.tickets);
+            }
+            while session.queue.is_over(limit)
+                && let Some(newest) = session.queue.newest()
+            {
+                // A retained message has no publisher that could be held back.
+                let is_retained = matches!(newest.meant_for, Some(MeantFor::Listener(_)));
+                let excess = match session.keeps(newest) && !Defect::DropsWhatWaits.is_present() {
+                    true if is_retained && has_half => session.queue.pop_newest().map(Excess::Dropped),
+                    true => break,
+                    false => session.queue.next_excess(limit),
+                };
+                let Some(excess) = excess else { break };
+                let parcel = match excess {
+                    Excess::Dropped(parcel) => parcel,
+                    Excess::End(parcel) => {
+                        loose.overflowed.push(key);
+                        parcel
+                    }
+                };
+                session.drop(Drop::QueueFull, &parcel, &mut loose.tickets);
+                counters.drop(Drop::QueueFull);
+                if session.is_bounded || Defect::DropsWhatWaits.is_present() {
+                    // §7.3: whoever chose to lose holds nobody up.
+                    session.stall(&mut loose.tickets);
+                }
+            }
+        }
+        let after = session.waiting();
+        sessions.recount(before, after);
+        self.tell_standing(key);
+    }
+
+    /// Has whoever published what came last for a session held back, if that is crowded; and has all of them, if too much waits for
+    /// all sessions.
+    fn hold_source(&mut self, now: Micros, key: SessionKey) {
+        if self.sessions.is_full() {
+            self.sessions.look_by(now);
+        }
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        if let Some(newest) = session.queue.newest()
+            && let Some(source) = newest.source
+            && session.keeps(newest)
+            && (session.queue.is_half_full() || self.sessions.is_fuller_than(2, session))
+            && !Defect::DropsWhatWaits.is_present()
+        {
+            self.loose.holds.extend(self.holds.add(key, source));
+        }
+    }
+
+    /// Lets the publishers go that a session holds, unless it is still crowded.
+    fn let_go_unless_crowded(&mut self, key: SessionKey) {
+        let is_crowded = |session: &Session| {
+            session.is_ready()
+                && (session.queue.is_quarter_full() || self.sessions.is_fuller_than(4, session))
+        };
+        if !self.holds.is_empty() && !self.sessions.get(key).is_some_and(is_crowded) {
+            self.let_go(key);
+        }
+    }
+
+    /// Lets the publishers go that a session holds.
+    fn let_go(&mut self, key: SessionKey) {
+        if !self.holds.is_empty() {
+            self.loose.holds.extend(self.holds.release(key));
+        }
+    }
+}
+
+/// Gives messages to the session's link, which has room for them.
+fn give(
+    session: &mut Session,
+    entry: &mut Entry,
+    consignment: Consignment,
+    (counters, load): (&mut Counters, &mut Option<Box<Load>>),
+    released: &mut Tickets,
+) {
+    let Consignment { parcel, count, timed } = &consignment;
+    let (chain, fields) = (Chain::Topic(parcel.chain), parcel.field.clone());
+    let Ok(first) = entry.link.queue_batch(chain, fields, *count, parcel.meant_for) else {
+        // No datagram can carry it.
+        counters.drop_many(Drop::QueueFull, u64::from(*count));
+        return session.drop_all(Drop::QueueFull, consignment, released);
+    };
+    counters.messages_out += u64::from(*count);
+    parcel.docket.copies_leave(load, *count, &parcel.field, entry, Queued::Reliable(first));
+    for (place, sample) in timed {
+        entry.timed.add(Queued::Reliable(first + u64::from(*place)), sample);
+    }
+    session.launch(first, consignment);
+}

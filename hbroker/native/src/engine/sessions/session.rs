@@ -1,0 +1,566 @@
+//! One client's session at its owner (§6.4): what waits for it, what its link carries, and what became of the rest.
+//!
+//! A message is in one of two places. *Waiting*, in the queue; *in flight*, on the link, until the subscriber's PUBACK. The queue
+//! gives to the link in order, within the subscriber's credit (§7.7). When the link ends and the session stays, what is in flight goes back
+//! to the front of the queue; when its subtree moves, it goes along.
+//!
+//! A message holds its publisher's PUBACK back by its ticket. A session that is away or stalled holds none (§7.3).
+
+mod copying;
+
+use crate::Micros;
+use crate::broken::Defect;
+use crate::engine::handover::copied::Copied;
+use crate::engine::handover::moving::Moving;
+use crate::engine::metrics::counters::Drop;
+use crate::engine::sessions::accounts::Accounts;
+use crate::engine::sessions::message::{Consignment, Parcel};
+use crate::engine::sessions::progress::{FRONT, Fronts};
+use crate::engine::sessions::queue::{Bounds, SessionQueue};
+use crate::engine::transport::credit::Credit;
+use crate::engine::transport::delivery_records::{Ledger, Ticket, Tickets};
+use crate::link_id::{LinkId, SessionKey};
+use crate::prefix::Prefix;
+use crate::shares::Held;
+use crate::tables::groups::Fitness;
+use crate::tables::match_set::Overflow;
+use crate::wire::GoneRecord as Gone;
+
+/// What the owner gives to a link at most, whatever credit the subscriber grants (§9).
+const MOST_MESSAGES: u32 = 65_536;
+const MOST_BYTES: u64 = 64 << 20;
+/// What is in flight to a session all the same that has half of its share (§9).
+const LEAST_BYTES: usize = 64 << 10;
+/// So much more or less than what counted last is counted at once.
+const STEP: usize = 16 << 10;
+
+/// What waits for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Bytes in its queue, and what keeping them costs.
+    pub bytes: usize,
+    /// It counts as connected.
+    pub is_ready: bool,
+    /// Where its client is, or was last.
+    pub host: Option<Prefix>,
+}
+
+#[derive(Debug)]
+pub struct Session {
+    pub id: u64,
+    /// `None`: it is away.
+    pub link: Option<LinkId>,
+    /// Outlives its link.
+    pub persistent: bool,
+    pub is_watched: bool,
+    /// Is or was in a shared group.
+    pub is_member: bool,
+    /// Its client asked for less than a node lets wait: then its queue keeps to that also while it is connected (§7.8).
+    pub is_bounded: bool,
+    pub queue: SessionQueue,
+    pub accounts: Accounts,
+    /// It has more than half of its share: little is in flight to it, and the rest waits.
+    pub is_capped: bool,
+    key: SessionKey,
+    /// As [`Self::host`].
+    host: Option<Prefix>,
+    is_stalled: bool,
+    credit: Credit,
+    /// What each delivery on its link stands for.
+    in_flight: Ledger<Consignment>,
+    /// How many tickets are held by what waits and what is in flight.
+    tickets: usize,
+    /// Since when something waits, or the last answer before the owner looked.
+    waits_since: Micros,
+    /// `None`: nothing waits, and nothing of it moves.
+    notes: Option<Box<Notes>>,
+    /// Messages of `QoS` 0 queued on the link. Those that it still has are not delivered yet.
+    copies: u64,
+    /// What the other workers were told last of how fit it is.
+    told: Option<Fitness>,
+}
+
+/// What is known of a session that is busy, or that a handover is about.
+#[derive(Debug, Default)]
+struct Notes {
+    /// `None`: the owner has not looked since nothing waited.
+    fronts: Option<Fronts>,
+    /// One for each subtree that is about to move.
+    copied: Vec<Copied>,
+    /// What of [`Session::shared_bytes`] counted last: its part of what its host has (§7.8).
+    counted: Held<Prefix>,
+}
+
+/// What a session had of a subtree that moves.
+#[derive(Debug)]
+pub struct Left {
+    /// Messages that were taken out of it.
+    pub taken: usize,
+    /// Which of the copies are none any more.
+    pub gone: Option<Gone>,
+    pub moving: Moving,
+}
+
+/// How a session is.
+#[derive(Clone, Debug)]
+pub struct Status {
+    pub session: u64,
+    pub is_connected: bool,
+    pub is_stalled: bool,
+    pub accounts: Accounts,
+    /// Messages that wait or are in flight, and their bytes.
+    pub queued: u64,
+    pub queued_bytes: usize,
+}
+
+impl Session {
+    pub fn new(id: u64, key: SessionKey, link: Option<LinkId>, bounds: Bounds) -> Self {
+        Self {
+            id,
+            link,
+            persistent: false,
+            is_watched: false,
+            is_member: false,
+            is_bounded: false,
+            told: None,
+            queue: SessionQueue::new(bounds),
+            accounts: Accounts::default(),
+            is_capped: false,
+            key,
+            host: None,
+            is_stalled: false,
+            credit: Credit::default(),
+            in_flight: Ledger::default(),
+            tickets: 0,
+            waits_since: 0,
+            notes: None,
+            copies: 0,
+        }
+    }
+
+    // Change
+
+    /// So many messages are for this session, which keep the tickets that they hold only where it counts as connected. `first`: the first of
+    /// them, with its number from now on.
+    pub fn accept(&mut self, now: Micros, count: u32, first: &mut Parcel) {
+        first.number = self.accounts.accepted + 1;
+        self.accounts.accepted += u64::from(count);
+        let ticket = &mut first.ticket;
+        if self.is_idle() {
+            self.begin(now);
+        }
+        *ticket = ticket.filter(|_| self.is_ready());
+        self.tickets += if ticket.is_some() { count as usize } else { 0 };
+    }
+
+    /// A message of `QoS` 0 was queued on the link.
+    pub fn accept_copies(&mut self, count: u64) {
+        self.accounts.accepted += count;
+        self.copies += count;
+    }
+
+    /// So many that were just accepted go no further.
+    pub fn refuse_copies(&mut self, why: Drop, count: u64) {
+        self.copies -= count;
+        self.accounts.drop(why, count);
+    }
+
+    /// Messages were given to the link, from this delivery number on. They do not expire any more: the subscriber may have them.
+    pub fn launch(&mut self, first: u64, mut consignment: Consignment) {
+        let count = consignment.count;
+        self.credit.open_all(count, consignment.parcel.field.len());
+        consignment.parcel.expires = Micros::MAX;
+        let next = consignment.parcel.number + u64::from(count);
+        self.copied().for_each(|copied| copied.launched(next));
+        self.in_flight.open_run(first, count, consignment);
+    }
+
+    /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
+    pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Tickets) {
+        let Self { in_flight, credit, tickets, notes, .. } = self;
+        let mut answered = 0;
+        in_flight.settle(first, last, |consignment, places| {
+            answered += u64::from(places.len());
+            credit.settle_all(places.len(), consignment.bytes(places));
+            for copied in notes.iter_mut().flat_map(|notes| &mut notes.copied) {
+                consignment.numbers(places).for_each(|(first, last)| copied.gone(first, last));
+            }
+            if consignment.parcel.ticket.is_some() {
+                *tickets -= places.len() as usize;
+                released.extend(consignment.tickets(places));
+            }
+        });
+        if answered == 0 {
+            return;
+        }
+        if self.is_stalled && Defect::ForgetsLateAnswers.is_present() {
+            return;
+        }
+        self.accounts.delivered += answered;
+        if self.fronts().is_none() || Defect::TakesAnyAnswer.is_present() {
+            self.begin(now);
+        }
+        if self.is_stalled {
+            self.recover(now);
+        }
+    }
+
+    /// Looks how it gets on: whether it counts as connected, but is too slow.
+    pub fn look(&mut self, now: Micros) -> bool {
+        if self.is_stalled {
+            self.recover(now);
+            return false;
+        }
+        if self.is_idle() {
+            return false;
+        }
+        let since = if self.fronts().is_none() { self.waits_since } else { now };
+        self.pass();
+        self.mark(since);
+        self.is_ready() && self.is_overdue(now)
+    }
+
+    /// A message that waited is gone for this reason; its ticket goes back.
+    pub fn drop(&mut self, why: Drop, parcel: &Parcel, released: &mut Tickets) {
+        self.accounts.drop(why, 1);
+        self.forget(parcel.number);
+        self.release(parcel.ticket, released);
+    }
+
+    /// Messages that no link takes are gone for this reason.
+    pub fn drop_all(&mut self, why: Drop, consignment: Consignment, released: &mut Tickets) {
+        let all = consignment.places();
+        consignment.into_parcels(all).iter().for_each(|parcel| self.drop(why, parcel, released));
+    }
+
+    /// A message that waited outlived its expiry.
+    pub fn expire(&mut self, parcel: &Parcel, released: &mut Tickets) {
+        self.accounts.expired += 1;
+        self.forget(parcel.number);
+        self.release(parcel.ticket, released);
+    }
+
+    /// One that came too late was taken over, and outlived its expiry at once.
+    pub fn bury(&mut self) {
+        self.accounts.accepted += 1;
+        self.accounts.expired += 1;
+    }
+
+    /// Counts as away from now on, until it answers: gives every ticket back.
+    pub fn stall(&mut self, released: &mut Tickets) {
+        self.is_stalled = true;
+        self.release_all(released);
+    }
+
+    /// The subscriber says how much it takes.
+    pub fn grant(&mut self, messages: u32, bytes: u64) {
+        self.credit.grant(messages.min(MOST_MESSAGES), bytes.min(MOST_BYTES));
+    }
+
+    /// It has a link to this host, whose peer takes so much.
+    pub fn attach(&mut self, now: Micros, link: LinkId, host: Prefix, (messages, bytes): (u32, u64)) {
+        (self.link, self.host) = (Some(link), Some(host));
+        self.begin(now);
+        self.is_stalled = false;
+        self.grant(messages, bytes);
+    }
+
+    /// Its link, to this host, is gone, with so many unsent messages of `QoS` 0, and the session waits for another: what was in flight will
+    /// be sent again, and first.
+    pub fn park(&mut self, unsent: u64, host: Prefix, released: &mut Tickets) {
+        (self.link, self.host) = (None, Some(host));
+        self.is_stalled = false;
+        self.credit = Credit::default();
+        self.release_all(released);
+        self.settle_copies(unsent, Drop::Away);
+        let flying = self.in_flight.take_all();
+        self.queue.put_back(flying.flat_map(|(consignment, open)| consignment.into_parcels(open)));
+    }
+
+    /// It ends: every message that is left is dropped, but those of shared groups, which are for others.
+    pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Tickets) -> Vec<Parcel> {
+        self.settle_copies(unsent, why);
+        let waiting = std::iter::from_fn(|| self.queue.pop());
+        let mut orphans = Vec::new();
+        let flying = self.in_flight.take_all();
+        let flying = flying.flat_map(|(consignment, open)| consignment.into_parcels(open));
+        for parcel in flying.chain(waiting) {
+            self.tickets -= usize::from(parcel.ticket.is_some());
+            if parcel.group.is_some() {
+                self.accounts.drop(Drop::Regrouped, 1);
+                orphans.push(parcel);
+            } else {
+                self.accounts.drop(why, 1);
+                released.extend(parcel.ticket);
+            }
+        }
+        debug_assert_eq!(self.tickets, 0);
+        orphans
+    }
+
+    /// Takes messages that go elsewhere, in order: those in flight, then those that wait, tickets and all.
+    pub fn take(&mut self, why: Drop, mut is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
+        // What is meant of those that fly together are all of them: they have one topic, and one group.
+        let flying = self.in_flight.extract(|consignment| is_meant(&consignment.parcel));
+        let parcels = flying.into_iter().flat_map(|(consignment, open)| consignment.into_parcels(open));
+        let mut taken: Vec<Parcel> = parcels.collect();
+        taken.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
+        taken.extend(self.queue.extract(is_meant));
+        self.accounts.drop(why, taken.len() as u64);
+        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
+        taken.iter().for_each(|parcel| self.forget(parcel.number));
+        taken
+    }
+
+    /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
+    pub fn rest(&mut self) {
+        self.notes.take_if(|notes| notes.copied.is_empty() && notes.counted.bytes() == 0);
+        self.forget_fronts();
+        self.in_flight.rest();
+        self.queue.rest();
+    }
+
+    /// How fit it is, if the other workers are to know and were not told.
+    pub fn news(&mut self) -> Option<Fitness> {
+        let fitness = self.fitness();
+        (self.is_member && self.told.replace(fitness) != Some(fitness)).then_some(fitness)
+    }
+
+    // Read
+
+    /// How fit it is to take the next message of a shared group.
+    pub fn fitness(&self) -> Fitness {
+        match self.link {
+            None => Fitness::Away,
+            Some(_) if !self.is_stalled && self.queue.is_empty() && self.has_credit(0) => Fitness::Ready,
+            Some(_) => Fitness::Connected,
+        }
+    }
+
+    pub fn key(&self) -> SessionKey {
+        self.key
+    }
+
+    /// Where its client was when its last link came up, or ended; `None`: it had none here.
+    pub fn host(&self) -> Option<Prefix> {
+        self.host
+    }
+
+    /// Whether it counts as connected: it has a link, and answers.
+    pub fn is_ready(&self) -> bool {
+        self.link.is_some() && !self.is_stalled
+    }
+
+    /// Whether it gets all of a message like this that waits for it, whatever waits already (§7.8): it answers, and neither it nor the
+    /// subscription chose to lose.
+    pub fn keeps(&self, parcel: &Parcel) -> bool {
+        self.is_ready() && !self.is_bounded && parcel.overflow == Overflow::DropOldest
+    }
+
+    /// How much its queue may have beyond its bounds: what it was given while it counted as connected it keeps, unless its client asked
+    /// for less.
+    pub fn beyond(&self) -> Bounds {
+        if self.is_bounded { Bounds::default() } else { self.queue.size() }
+    }
+
+    /// What waits, and whether it counts as connected.
+    pub fn waiting(&self) -> Waiting {
+        Waiting { bytes: self.queue.bytes(), is_ready: self.is_ready(), host: self.host }
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.len() == 0 && self.queue.is_empty()
+    }
+
+    /// Whether the subscriber takes another message of so many bytes now, and its share has room for it.
+    pub fn has_credit(&self, bytes: usize) -> bool {
+        let open = self.credit.open_bytes();
+        self.credit.has_room(bytes) && (!self.is_capped || open == 0 || open + bytes <= LEAST_BYTES)
+    }
+
+    /// Whether it takes so many messages, of so many bytes in all, as [`Self::has_credit`] says.
+    pub fn has_credit_for(&self, messages: u32, bytes: usize) -> bool {
+        self.credit.has_room_for(messages, bytes) && !self.is_capped
+    }
+
+    /// How many of those meant are in flight without a ticket: nobody waits for a PUBACK of theirs.
+    pub fn loose_in_flight(&self, is_meant: impl Fn(&Parcel) -> bool) -> usize {
+        let loose = self
+            .in_flight
+            .iter()
+            .filter(|(flying, _)| flying.parcel.ticket.is_none() && is_meant(&flying.parcel));
+        loose.map(|(_, open)| open.len() as usize).sum()
+    }
+
+    /// What counts for its share: bytes in flight, and those that wait while it counts as connected.
+    pub fn shared_bytes(&self) -> usize {
+        if self.is_ready() { self.held_bytes() } else { self.credit.open_bytes() }
+    }
+
+    /// What of that counted last.
+    pub fn counted_bytes(&self) -> usize {
+        self.notes.as_ref().map_or(0, |notes| notes.counted.bytes())
+    }
+
+    /// The host that it counted for.
+    pub fn counted_for(&self) -> Option<Prefix> {
+        self.notes.as_ref().and_then(|notes| notes.counted.holder()).or(self.host)
+    }
+
+    /// Where what counts of it is kept.
+    pub fn counted_mut(&mut self) -> &mut Held<Prefix> {
+        &mut self.notes.get_or_insert_default().counted
+    }
+
+    /// Whether that is a step more or less than what counted.
+    pub fn is_miscounted(&self) -> bool {
+        self.shared_bytes().abs_diff(self.counted_bytes()) >= STEP
+    }
+
+    /// Bytes that wait or are in flight.
+    pub fn held_bytes(&self) -> usize {
+        self.queue.bytes() + self.credit.open_bytes()
+    }
+
+    #[cfg(test)]
+    pub fn credit_used(&self) -> (u32, usize) {
+        (self.in_flight.len() as u32, self.credit.open_bytes())
+    }
+
+    #[cfg(test)]
+    pub fn records_in_flight(&self) -> usize {
+        self.in_flight.entries()
+    }
+
+    #[cfg(test)]
+    pub fn tickets(&self) -> usize {
+        self.tickets
+    }
+
+    /// The accounts as they are while the link has so many unsent messages of `QoS` 0, and how many messages are still here.
+    pub fn balance(&self, unsent: u64) -> (Accounts, u64) {
+        let unsent = unsent.min(self.copies);
+        let mut accounts = self.accounts.clone();
+        accounts.delivered += self.copies - unsent;
+        let queued = unsent + (self.queue.len() + self.in_flight.len()) as u64;
+        debug_assert_eq!(accounts.open(), queued, "{accounts:?}");
+        (accounts, queued)
+    }
+
+    /// How it is while the link has so many unsent messages of `QoS` 0.
+    pub fn status(&self, unsent: u64) -> Status {
+        let (accounts, queued) = self.balance(unsent);
+        Status {
+            session: self.id,
+            is_connected: self.link.is_some(),
+            is_stalled: self.is_stalled,
+            accounts,
+            queued,
+            queued_bytes: self.held_bytes(),
+        }
+    }
+
+    /// A stalled one counts as connected again when it passes a front in the time that it has. Where its client chose the bounds of its
+    /// queue that has to have come down some way, too; else it would be stalled with the next message.
+    fn recover(&mut self, now: Micros) {
+        let (has_passed, is_overdue) = (self.pass(), self.is_overdue(now));
+        if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_half_full()) {
+            self.is_stalled = false;
+        }
+        if has_passed || is_overdue || self.fronts().is_none() {
+            self.fronts_mut().into_iter().for_each(Fronts::clear);
+            self.mark(now);
+        }
+    }
+
+    /// Something waits for an answer from now on.
+    fn begin(&mut self, now: Micros) {
+        self.waits_since = now;
+        self.forget_fronts();
+    }
+
+    /// Marks the oldest messages without an answer.
+    fn mark(&mut self, marked_at: Micros) {
+        let count = FRONT.min(self.in_flight.len() + self.queue.len());
+        if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
+            self.notes.get_or_insert_default().fronts.get_or_insert_default().mark(marked_at, through);
+        }
+    }
+
+    /// Forgets the fronts that are passed. Whether no other was marked.
+    fn pass(&mut self) -> bool {
+        let oldest = self.number_of(0).unwrap_or(u64::MAX);
+        self.fronts_mut().is_some_and(|fronts| fronts.pass(oldest))
+    }
+
+    /// The number of the message behind so many older ones.
+    fn number_of(&self, before: usize) -> Option<u64> {
+        match before.checked_sub(self.in_flight.len()) {
+            None => self.in_flight.nth(before).map(|(flying, place)| flying.parcel.number + u64::from(place)),
+            Some(before) => self.queue.nth(before).map(|parcel| parcel.number),
+        }
+    }
+
+    /// The fronts, if the owner has looked since something waits.
+    fn fronts(&self) -> Option<&Fronts> {
+        self.notes.as_ref()?.fronts.as_ref()
+    }
+
+    fn fronts_mut(&mut self) -> Option<&mut Fronts> {
+        self.notes.as_mut()?.fronts.as_mut()
+    }
+
+    fn forget_fronts(&mut self) {
+        if let Some(notes) = &mut self.notes {
+            notes.fronts = None;
+        }
+    }
+
+    fn copied(&mut self) -> impl Iterator<Item = &mut Copied> {
+        self.notes.iter_mut().flat_map(|notes| &mut notes.copied)
+    }
+
+    /// A message is here no more.
+    fn forget(&mut self, number: u64) {
+        self.copied().for_each(|copied| copied.gone(number, number));
+    }
+
+    /// The number of the oldest message that it has, or of the next that it gets.
+    fn oldest(&self) -> u64 {
+        self.number_of(0).unwrap_or(self.accounts.accepted + 1)
+    }
+
+    fn is_overdue(&self, now: Micros) -> bool {
+        self.fronts().is_some_and(|fronts| fronts.is_overdue(now))
+    }
+
+    fn settle_copies(&mut self, unsent: u64, why: Drop) {
+        let copies = std::mem::take(&mut self.copies);
+        let unsent = unsent.min(copies);
+        self.accounts.delivered += copies - unsent;
+        self.accounts.drop(why, unsent);
+    }
+
+    fn release(&mut self, ticket: Option<Ticket>, released: &mut Tickets) {
+        self.tickets -= usize::from(ticket.is_some());
+        released.extend(ticket);
+    }
+
+    /// Those that hold one are the newest, so older ones are not looked at.
+    fn release_all(&mut self, released: &mut Tickets) {
+        let waiting = self.queue.iter_mut().rev().filter_map(|parcel| parcel.ticket.take());
+        released.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));
+        let mut flying = self.in_flight.iter_mut().rev();
+        while self.tickets > 0
+            && let Some((consignment, open)) = flying.next()
+        {
+            if consignment.parcel.ticket.is_some() {
+                self.tickets -= open.len() as usize;
+                released.extend(consignment.tickets(open));
+                consignment.parcel.ticket = None;
+            }
+        }
+        debug_assert_eq!(self.tickets, 0);
+    }
+}

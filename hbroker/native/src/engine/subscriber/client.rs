@@ -1,0 +1,167 @@
+//! A client: what it keeps, and its messages from an owner to its application. (`sending` has the other direction.)
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use crate::Micros;
+use crate::config::Config;
+use crate::engine::publisher::fast_path::Beaten;
+use crate::engine::publisher::outgoing::Publisher;
+use crate::engine::publisher::pauses::Pauses;
+use crate::engine::subscriber::batch::Letter;
+use crate::engine::subscriber::inbox::{Inbox, Taken};
+use crate::engine::subscriber::unacknowledged::{Deliveries, MessageId};
+use crate::engine::transport::event::Message;
+use crate::engine::{Client, Engine, HOUSEKEEPING, Side};
+use crate::keyed_hash::Keyed;
+use crate::link::receive::pubacks::Success;
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::match_set::Subscriber;
+use crate::tables::zones::Zones;
+use crate::wire::{PacketView, PublishView};
+
+/// Zones and cuts that a client remembers.
+const MAX_ZONES: usize = 100_000;
+/// Tokens that wait for the first message to their owner.
+const MAX_TOKENS: usize = 4_096;
+
+impl Client {
+    pub(in crate::engine) fn new(config: &Config, keyed: Keyed) -> Self {
+        Self {
+            publisher: Publisher::new(Zones::new(MAX_ZONES, config.seed), config.link_queue_bytes, keyed),
+            inbox: Inbox::new(config),
+            tokens: HashMap::with_hasher(keyed),
+            paused: Pauses::new(keyed),
+            answered: Vec::new(),
+            beaten: Beaten::default(),
+        }
+    }
+
+    /// When something is due that waits; `Micros::MAX`: nothing is.
+    pub(in crate::engine) fn next_timeout(&self) -> Micros {
+        self.paused.next().into_iter().chain(self.publisher.next_death()).min().unwrap_or(Micros::MAX)
+    }
+}
+
+impl Engine {
+    /// A PUBLISH from an owner.
+    pub(in crate::engine) fn read(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        packet: &PacketView<'_>,
+        publish: &PublishView<'_>,
+    ) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        let receipt = (packet.delivery > 0).then_some((id, packet.delivery));
+        let taken = client.inbox.take(now, publish, packet.meant_for(), receipt, &mut self.out.counters);
+        let due = client.inbox.take_due();
+        if client.inbox.is_waiting() && self.housekeeping == Micros::MAX {
+            self.housekeeping = now + HOUSEKEEPING;
+        }
+        if let (Taken::Done, Some(receipt)) = (taken, receipt) {
+            self.acknowledge(receipt.into());
+        }
+        due.into_iter().for_each(|deliveries| self.acknowledge(deliveries));
+    }
+
+    /// Has messages that match handed up for this listener, at this `QoS` at most, with or without the publisher's `retain` flag.
+    pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, retain_as_published: bool) {
+        self.listen_in(now, listener, ("", filter), qos, retain_as_published);
+    }
+
+    /// The same, as a member of a shared group, where it is not empty: then it is what is sent for that group and filter.
+    pub fn listen_in(
+        &mut self,
+        now: Micros,
+        listener: u64,
+        subscription: (&str, &str),
+        qos: u8,
+        retain_as_published: bool,
+    ) {
+        if let Side::Client(client) = &mut self.side {
+            let listener = Subscriber { retain_as_published, ..Subscriber::new(SessionKey(listener), qos) };
+            client.inbox.listen(now, listener, subscription, &mut self.out.counters);
+            self.acknowledge_due();
+        }
+    }
+
+    /// Gives up what waited too long for parts or for a listener.
+    pub(in crate::engine) fn keep_house(&mut self, now: Micros) {
+        self.housekeeping = Micros::MAX;
+        if let Side::Client(client) = &mut self.side {
+            if client.inbox.expire(now, &mut self.out.counters) {
+                self.housekeeping = now + HOUSEKEEPING;
+            }
+            self.acknowledge_due();
+        }
+    }
+
+    pub(in crate::engine) fn acknowledge_due(&mut self) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.take_due().into_iter().for_each(|deliveries| self.acknowledge(deliveries));
+        }
+    }
+
+    /// The application has handled these messages.
+    pub fn handled(&mut self, messages: &[MessageId]) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.handled(messages);
+            self.acknowledge_due();
+        }
+    }
+
+    /// The application will not handle these messages: see [`Inbox::give_back`](crate::engine::subscriber::inbox::Inbox::give_back).
+    pub fn give_back(&mut self, now: Micros, messages: &[MessageId]) {
+        if let Side::Client(client) = &mut self.side {
+            client.inbox.give_back(now, messages);
+            self.acknowledge_due();
+        }
+    }
+
+    /// Messages for the application. By taking them it takes them over, and they are acknowledged, unless it is to say
+    /// `handled` of each.
+    pub fn take_messages(&mut self, now: Micros, limit: usize) -> Vec<Message> {
+        let Side::Client(client) = &mut self.side else {
+            return Vec::new();
+        };
+        let messages = client.inbox.read(limit);
+        self.acknowledge_due();
+        self.release_stalled(now);
+        messages
+    }
+
+    /// As `take_messages`, those together that came together; so it may be some more than `limit`.
+    pub fn take_letters(&mut self, now: Micros, limit: usize) -> Vec<Letter> {
+        let Side::Client(client) = &mut self.side else {
+            return Vec::new();
+        };
+        let letters = client.inbox.read_letters(limit);
+        self.acknowledge_due();
+        self.release_stalled(now);
+        letters
+    }
+
+    fn acknowledge(&mut self, Deliveries { link, first, last }: Deliveries) {
+        if let Some(entry) = self.out.links.get_mut(link) {
+            entry.link.acknowledge(first, last, Success::Done);
+            self.out.links.touch(link);
+        }
+    }
+
+    /// Keeps a token for the first message to an owner.
+    pub(in crate::engine) fn keep_token(&mut self, owner: SocketAddr, token: Vec<u8>) {
+        let Side::Client(client) = &mut self.side else {
+            return;
+        };
+        if token.is_empty() || self.out.links.by_address(owner).is_some() {
+            return;
+        }
+        if client.tokens.len() >= MAX_TOKENS {
+            client.tokens.clear();
+        }
+        client.tokens.insert(owner, token);
+    }
+}

@@ -1,0 +1,458 @@
+//! A client's incoming messages: from a delivery to the application (§7).
+//!
+//! A message waits here until the application reads it, and only then is it acknowledged to its owner (§7.3): what the application never took
+//! over comes again. So is one that comes again meanwhile (`held`). The inbox is bounded in bytes. When it is full (`is_full`), messages of
+//! `QoS` 0 are dropped and counted; the engine leaves the others unacknowledged, so that their owner keeps them.
+//!
+//! In a persistent session messages may come before the application, which was away, asks for them: those of QoS 1 and 2 that no
+//! listener wants wait for one a while (§6.4), within the credit that the owner was given.
+//!
+//! Messages of QoS 1 that came together stay together (`bunch`) for an application that takes over what it reads: nothing looks them up by
+//! their ids meanwhile, as one that came again is another message at this QoS.
+//!
+//! A message that was sent for a shared subscription is for its listeners alone, and any other for those that are not shared (§6.5).
+//!
+//! What was retained is for the listener in whose name it was asked for, and for nobody where that one is gone. It is for all that
+//! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6). A
+//! listener gets each of these messages once, though it may be asked for again: of an owner that was slow, or of another one (`told`).
+//!
+//! A message that outlived its expiry on the way is handed on: to stop it is its owner's part, and the clock here may be another.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::config::Config;
+use crate::engine::fragmentation::reassembly::{Added, Limits, Part, Reassembler, Receipt};
+use crate::engine::metrics::counters::{Counters, Drop};
+use crate::engine::retained::delivered::Told;
+use crate::engine::sessions::copy_blocks::Blocks;
+use crate::engine::subscriber::batch::{Bunch, Letter};
+use crate::engine::subscriber::listeners::Listeners;
+use crate::engine::subscriber::unacknowledged::{Deliveries, Held, MessageId};
+use crate::engine::subscriber::unclaimed::Unclaimed;
+use crate::engine::transport::event::Message;
+use crate::engine::transport::runs::Run;
+use crate::keyed_hash::Keyed;
+use crate::link_id::LinkId;
+use crate::tables::match_set::Subscriber;
+use crate::tables::window::{self, DuplicateWindow};
+use crate::wire::{Body, FragmentView, MeantFor, PacketView, PublishView};
+
+/// Publishers that are remembered for recognising their messages when they come again.
+const WINDOW_PUBLISHERS: usize = 16_384;
+/// How long a message may wait for its missing parts.
+const PATIENCE: Micros = 30_000_000;
+/// Messages of which some parts have come.
+const MOST_PARTIAL: usize = 4_096;
+
+/// What became of a PUBLISH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It waits for the application, or for others: `take_due` tells when it is to be acknowledged.
+    Kept,
+    /// It is to be acknowledged now: the application has it, it is a part of a message, or nobody here wants it.
+    Done,
+}
+
+pub struct Inbox {
+    listeners: Listeners,
+    window: DuplicateWindow,
+    told: Told,
+    reassembler: Reassembler,
+    abandoned: u64,
+    queue: VecDeque<Letter>,
+    bytes: usize,
+    limit: usize,
+    unclaimed: Unclaimed,
+    held: Held,
+    /// For the ids of copies.
+    copies: Keyed,
+    blocks: Blocks,
+    /// The application takes a message over by reading it, and not by saying `handled`.
+    reading_is_handling: bool,
+    /// What is to be acknowledged.
+    due: Vec<Deliveries>,
+}
+
+impl Inbox {
+    pub fn new(config: &Config) -> Self {
+        let limits = Limits {
+            message_bytes: config.max_message_bytes,
+            total_bytes: config.reassembly_bytes,
+            withheld: config.receive_messages as usize / 2,
+            withheld_bytes: usize::try_from(config.receive_bytes / 2).unwrap_or(usize::MAX),
+            messages: MOST_PARTIAL,
+            patience: PATIENCE,
+        };
+        Self {
+            listeners: Listeners::new(config.seed),
+            window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
+            told: Told::new(config.seed),
+            reassembler: Reassembler::new(limits, config.seed),
+            abandoned: 0,
+            queue: VecDeque::new(),
+            bytes: 0,
+            limit: config.message_queue_bytes,
+            unclaimed: Unclaimed::new(config),
+            held: Held::new(Keyed::new(config.seed)),
+            copies: Keyed::new(config.seed),
+            blocks: Blocks::default(),
+            reading_is_handling: !config.hold,
+            due: Vec::new(),
+        }
+    }
+
+    /// Has messages that match handed up for this listener, those too that waited for one. With a `group` only those that were sent
+    /// for that shared subscription, else none that were sent for any.
+    pub fn listen(
+        &mut self,
+        now: Micros,
+        listener: Subscriber,
+        (group, filter): (&str, &str),
+        counters: &mut Counters,
+    ) {
+        self.listeners.add(listener, group, filter);
+        for waiting in self.unclaimed.take_all() {
+            let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&waiting.field)
+            else {
+                continue;
+            };
+            self.listeners.find(publish.topic);
+            if self.listeners.wanting(waiting.meant_for).next().is_none() {
+                self.unclaimed.put_back(waiting);
+            } else if self.take(now, &publish, waiting.meant_for, Some(waiting.receipt), counters)
+                == Taken::Done
+            {
+                self.due.push(waiting.receipt.into());
+            }
+        }
+    }
+
+    /// Has nothing more handed up for a listener. `gives_back`: it was a member of a shared group, and what was not read yet is for
+    /// another.
+    pub fn unlisten(&mut self, now: Micros, listener: u64, gives_back: bool) {
+        self.listeners.remove(listener);
+        self.unclaimed.wait_anew();
+        if gives_back {
+            let is_its = |letter: &Letter| match letter {
+                Letter::Message(message) => message.owed.is_some() && message.subscriptions[..] == [listener],
+                Letter::Bunch(bunch) => bunch.receipts(1).is_some() && bunch.subscriptions[..] == [listener],
+            };
+            let (unread, left): (VecDeque<_>, _) =
+                std::mem::take(&mut self.queue).into_iter().partition(is_its);
+            self.queue = left;
+            self.bytes -= unread.iter().map(Letter::bytes).sum::<usize>();
+            let ids: Vec<_> = unread.iter().filter_map(|letter| letter.alone()?.owed).collect();
+            self.give_back(now, &ids);
+            for Deliveries { link, first, last } in unread.iter().filter_map(Letter::receipts) {
+                let receipts = (first..=last).map(|delivery| (link, delivery));
+                self.due.extend(due(self.unclaimed.give_back(receipts)));
+            }
+        }
+    }
+
+    /// While the client leaves a shared group it answers for nothing that nobody here wants: the owner is to give that to another
+    /// member, once it knows (§6.5).
+    pub fn set_leaving(&mut self, is_leaving: bool) {
+        self.due.extend(due(self.unclaimed.set_leaving(is_leaving)));
+    }
+
+    /// Takes a message in. `receipt`: the link and the delivery to acknowledge it by; `None` at `QoS` 0.
+    pub fn take(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        meant_for: Option<MeantFor>,
+        receipt: Option<Receipt>,
+        counters: &mut Counters,
+    ) -> Taken {
+        if receipt.is_none() && self.is_full() {
+            counters.drop(Drop::InboxFull);
+            return Taken::Done;
+        }
+        self.listeners.find(publish.topic);
+        if self.listeners.wanting(meant_for).next().is_none() {
+            let is_kept = self.listeners.asker(meant_for).is_none()
+                && receipt
+                    .is_some_and(|receipt| self.unclaimed.keep(now, publish, meant_for, receipt, counters));
+            return if is_kept { Taken::Kept } else { Taken::Done };
+        }
+        match publish.fragment {
+            None => self.take_single(now, publish, meant_for, receipt, counters),
+            Some(fragment) => self.take_part(now, publish, fragment, meant_for, receipt, counters),
+        }
+    }
+
+    /// Takes the messages of a run in. Their bytes are kept in one piece, which lasts as long as one of them.
+    pub fn take_run(&mut self, run: &Run<'_, '_>, counters: &mut Counters) {
+        let found = self.listeners.find(run.topic());
+        let subscriptions: SmallVec<[u64; 2]> = found.iter().map(|listener| listener.session.0).collect();
+        if subscriptions.is_empty() {
+            return;
+        }
+        let bunch = Bunch::of(run, subscriptions, self.limit.saturating_sub(self.bytes));
+        let taken = bunch.as_ref().map_or(0, Bunch::len);
+        counters.messages_in += taken as u64;
+        counters.drop_many(Drop::InboxFull, (run.len() - taken) as u64);
+        bunch.into_iter().for_each(|bunch| self.keep(Letter::Bunch(bunch)));
+    }
+
+    /// Takes deliveries of `QoS` 1 in that follow one another, from this one on, as [`Inbox::take`] does each. The application answers for them by reading
+    /// them. False: each is to be taken by itself.
+    pub fn take_deliveries(&mut self, run: &Run<'_, '_>, first: Receipt, counters: &mut Counters) -> bool {
+        // What is handled message by message is held message by message.
+        if !self.reading_is_handling || self.is_full() {
+            return false;
+        }
+        let found = self.listeners.find(run.topic());
+        let granted = found.iter().map(|listener| listener.qos).max();
+        let subscriptions = found.iter().map(|listener| listener.session.0).collect();
+        let Some((granted, bunch)) = granted.zip(Bunch::of(run, subscriptions, usize::MAX)) else {
+            return false;
+        };
+        counters.messages_in += bunch.len() as u64;
+        self.keep(Letter::Bunch(bunch.owed(granted.min(1), first)));
+        true
+    }
+
+    /// The next messages for the application.
+    pub fn read(&mut self, limit: usize) -> Vec<Message> {
+        let mut read = Vec::new();
+        while read.len() < limit
+            && let Some(letter) = self.queue.pop_front()
+        {
+            match letter {
+                Letter::Message(message) => {
+                    self.bytes -= message.bytes();
+                    read.push(message);
+                }
+                Letter::Bunch(mut bunch) => {
+                    let left = bunch.len().min(limit - read.len());
+                    self.due.extend(bunch.receipts(left));
+                    self.bytes -= bunch.bytes();
+                    read.extend(std::iter::from_fn(|| bunch.take_first()).take(left));
+                    self.bytes += bunch.bytes();
+                    if !bunch.is_empty() {
+                        self.queue.push_front(Letter::Bunch(bunch));
+                    }
+                }
+            }
+        }
+        if self.reading_is_handling {
+            self.take_over(&read);
+        }
+        read
+    }
+
+    /// As `read`, those together that came together; so it may be some more than `limit`.
+    pub fn read_letters(&mut self, limit: usize) -> Vec<Letter> {
+        let mut messages = 0;
+        let mut count = 0;
+        while messages < limit && count < self.queue.len() {
+            messages += self.queue[count].len();
+            count += 1;
+        }
+        let read: Vec<Letter> = self.queue.drain(..count).collect();
+        self.bytes -= read.iter().map(Letter::bytes).sum::<usize>();
+        if self.reading_is_handling {
+            self.due.extend(read.iter().filter_map(Letter::receipts));
+            self.take_over(read.iter().filter_map(Letter::alone));
+        }
+        read
+    }
+
+    /// The application has handled these messages: they are to be acknowledged.
+    pub fn handled(&mut self, messages: &[MessageId]) {
+        self.due.extend(messages.iter().flat_map(|id| due(self.held.take(*id))));
+    }
+
+    /// The application will not handle these messages of a shared group that the client leaves: they are for another member, and are
+    /// new here should they come again.
+    pub fn give_back(&mut self, now: Micros, messages: &[MessageId]) {
+        for &id in messages {
+            let receipts = self.held.take(id);
+            self.window.take_back(now, id.0, id.1);
+            self.due.extend(due(self.unclaimed.give_back(receipts)));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
+    pub fn forget_link(&mut self, link: LinkId) {
+        self.reassembler.forget_link(link);
+        self.unclaimed.forget_link(link);
+        self.held.forget_link(link);
+        self.due.retain(|due| due.link != link);
+        for letter in &mut self.queue {
+            if let Letter::Bunch(bunch) = letter {
+                bunch.forget_link(link);
+            }
+        }
+    }
+
+    /// Gives up what waited too long, for parts or for a listener; true if others still wait.
+    pub fn expire(&mut self, now: Micros, counters: &mut Counters) -> bool {
+        self.reassembler.expire(now);
+        self.count_abandoned(counters);
+        self.due.extend(due(self.reassembler.take_released()));
+        let before = self.due.len();
+        self.due.extend(due(self.unclaimed.expire(now)));
+        counters.drop_many(Drop::Unclaimed, (self.due.len() - before) as u64);
+        self.is_waiting()
+    }
+
+    /// Whether something waits for more parts, or for a listener.
+    pub fn is_waiting(&self) -> bool {
+        self.reassembler.len() > 0 || !self.unclaimed.is_empty()
+    }
+
+    /// Takes the receipts of what is to be acknowledged now.
+    pub fn take_due(&mut self) -> Vec<Deliveries> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Whether there is no room for another message.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= self.limit
+    }
+
+    fn take_single(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        meant_for: Option<MeantFor>,
+        receipt: Option<Receipt>,
+        counters: &mut Counters,
+    ) -> Taken {
+        // A retained message comes once for each subscription made, under the id that it always had.
+        let once = receipt.is_some() && publish.qos == 2 && !is_retained(meant_for);
+        let id = self.copy_id(publish.publisher, publish.sequence, meant_for);
+        if once && !self.window.first_seen(now, id.0, id.1) {
+            return self.take_again(id, receipt, counters);
+        }
+        self.push(publish, id, None, meant_for, receipt, counters)
+    }
+
+    fn take_part(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        fragment: FragmentView,
+        meant_for: Option<MeantFor>,
+        receipt: Option<Receipt>,
+        counters: &mut Counters,
+    ) -> Taken {
+        let FragmentView { index, count, total } = fragment;
+        let first = publish.sequence.wrapping_sub(u64::from(index));
+        let id = (publish.publisher, first, meant_for);
+        // A message is known as a whole, once it is whole: had each part been remembered for itself, those of a message that was given
+        // up half-way could never complete it when they come again.
+        let once = receipt.is_some() && !is_retained(meant_for);
+        let copy = self.copy_id(publish.publisher, first, meant_for);
+        if once && !self.reassembler.has(id) && self.window.has_seen(copy.0, copy.1) {
+            // The others were acknowledged when they were kept (§7.5).
+            let last = receipt.filter(|_| index + 1 == count);
+            return self.take_again(copy, last, counters);
+        }
+        let part = Part { id, index, count, total, bytes: publish.payload, receipt };
+        let added = self.reassembler.add(now, part);
+        self.count_abandoned(counters);
+        self.due.extend(due(self.reassembler.take_released()));
+        match added {
+            Added::Whole(payload) => {
+                if once {
+                    self.window.first_seen(now, copy.0, copy.1);
+                }
+                return self.push(publish, copy, Some(payload), meant_for, receipt, counters);
+            }
+            Added::Withheld => return Taken::Kept,
+            Added::Known => counters.drop(Drop::DuplicateMessage),
+            Added::Invalid => counters.drop(Drop::InvalidMessage),
+            Added::Kept | Added::GivenUp => {}
+        }
+        Taken::Done
+    }
+
+    /// What a copy of a message is known by. That for a shared subscription is another message than that for all others, though both
+    /// have one id; no publisher can choose one that becomes the same.
+    fn copy_id(&self, publisher: u64, sequence: u64, meant_for: Option<MeantFor>) -> MessageId {
+        match meant_for {
+            Some(MeantFor::Shared(id)) => (self.copies.hash_one((publisher, id)), sequence),
+            _ => (publisher, sequence),
+        }
+    }
+
+    /// A message that was here before. One that the application has not taken over yet is acknowledged once it has.
+    fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> Taken {
+        counters.drop(Drop::DuplicateMessage);
+        let is_held = receipt.is_some_and(|receipt| self.held.hold_again(id, receipt));
+        if is_held { Taken::Kept } else { Taken::Done }
+    }
+
+    fn push(
+        &mut self,
+        publish: &PublishView<'_>,
+        id: MessageId,
+        whole: Option<Vec<u8>>,
+        meant_for: Option<MeantFor>,
+        receipt: Option<Receipt>,
+        counters: &mut Counters,
+    ) -> Taken {
+        let mut wanted: SmallVec<[Subscriber; 2]> = self.listeners.wanting(meant_for).copied().collect();
+        if is_retained(meant_for) {
+            wanted.retain(|listener| self.told.is_news(listener.session.0, id));
+            if wanted.is_empty() {
+                return self.take_again(id, receipt, counters);
+            }
+        }
+        counters.messages_in += 1;
+        let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
+        let as_published = wanted.iter().any(|listener| listener.retain_as_published);
+        let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
+        receipt.into_iter().for_each(|receipt| self.held.hold(id, receipt));
+        let message = Message {
+            publish: self.blocks.copy(&publish.field()),
+            whole: whole.map(Bytes::from),
+            meant_for,
+            retain: is_retained(meant_for) || (publish.retain && as_published),
+            qos,
+            subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
+            owed: receipt.map(|_| id),
+        };
+        self.keep(Letter::Message(message));
+        Taken::Kept
+    }
+
+    fn keep(&mut self, letter: Letter) {
+        self.bytes += letter.bytes();
+        self.queue.push_back(letter);
+    }
+
+    /// The application has these messages: they are to be acknowledged.
+    fn take_over<'a>(&mut self, messages: impl IntoIterator<Item = &'a Message>) {
+        let owed = messages.into_iter().filter_map(|message| message.owed);
+        self.due.extend(owed.flat_map(|id| due(self.held.take(id))));
+    }
+
+    fn count_abandoned(&mut self, counters: &mut Counters) {
+        let abandoned = self.reassembler.abandoned();
+        counters.drop_many(Drop::Incomplete, abandoned - self.abandoned);
+        self.abandoned = abandoned;
+    }
+}
+
+fn is_retained(meant_for: Option<MeantFor>) -> bool {
+    meant_for.is_some_and(MeantFor::is_retained)
+}
+
+/// Each by itself.
+fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deliveries> {
+    receipts.into_iter().map(Deliveries::from)
+}

@@ -1,0 +1,166 @@
+//! Messages that nobody listens to, and that are not to be acknowledged yet.
+//!
+//! In a persistent session they wait for a listener, which may come later than they do (§6.4). While the client leaves a shared
+//! group, they wait until its owners know that: until then what comes is for another member (§6.5).
+//!
+//! So do those that the application had from the group and gives back unhandled; of these only the receipts are left.
+//!
+//! They are not acknowledged, so their owner's credit bounds them; what an owner sends beyond that is not kept. Behind that credit
+//! waits all else that the owner has for the session. So in a persistent session the wait is the link's: it ends for all that came over
+//! it some time after the first that nobody wanted, and whatever nobody wants from then on is acknowledged at once. Else an owner with
+//! a queue for a subscription that has ended, or is not made again, would send it by one credit in each such time. When a listener
+//! leaves, what was its own until now may be wanted again: then links wait anew.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::Micros;
+use crate::config::Config;
+use crate::engine::fragmentation::reassembly::Receipt;
+use crate::engine::metrics::counters::{Counters, Drop};
+use crate::link_id::LinkId;
+use crate::wire::{MeantFor, PublishView};
+
+/// How long messages may wait for a listener.
+const PATIENCE: Micros = 30_000_000;
+
+pub struct Unclaimed {
+    is_persistent: bool,
+    is_leaving: bool,
+    most_messages: usize,
+    most_bytes: usize,
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    /// Until when each link waits over which something came that nobody wanted.
+    patience: BTreeMap<LinkId, Micros>,
+    /// Of what was given back.
+    given_back: Vec<Receipt>,
+}
+
+/// A message that waits.
+pub struct Waiting {
+    /// Its field `publish`.
+    pub field: Bytes,
+    pub meant_for: Option<MeantFor>,
+    pub receipt: Receipt,
+    until: Micros,
+}
+
+impl Unclaimed {
+    pub fn new(config: &Config) -> Self {
+        Self {
+            is_persistent: config.persistent,
+            is_leaving: false,
+            most_messages: config.receive_messages as usize,
+            most_bytes: usize::try_from(config.receive_bytes).unwrap_or(usize::MAX),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            patience: BTreeMap::new(),
+            given_back: Vec::new(),
+        }
+    }
+
+    /// Keeps a message; false where it is to be acknowledged instead: nobody will ask for it, its link has waited for long enough, or
+    /// too much waits.
+    pub fn keep(
+        &mut self,
+        now: Micros,
+        publish: &PublishView<'_>,
+        meant_for: Option<MeantFor>,
+        receipt: Receipt,
+        counters: &mut Counters,
+    ) -> bool {
+        if !self.is_persistent && !self.is_leaving {
+            return false;
+        }
+        let until = self.until(now, receipt);
+        let field = publish.field();
+        let is_too_much =
+            self.waiting.len() >= self.most_messages || self.bytes + field.len() > self.most_bytes;
+        if until <= now || is_too_much {
+            counters.drop(Drop::Unclaimed);
+            return false;
+        }
+        let field: Bytes = field.into_owned().into();
+        self.put_back(Waiting { field, meant_for, receipt, until });
+        true
+    }
+
+    /// The application gives messages back; what is to be acknowledged of them at once.
+    pub fn give_back(&mut self, receipts: impl IntoIterator<Item = Receipt>) -> Vec<Receipt> {
+        self.given_back.extend(receipts);
+        self.settled()
+    }
+
+    /// Whether the client is leaving a group. What waited for the end of that alone is to be acknowledged then.
+    pub fn set_leaving(&mut self, is_leaving: bool) -> Vec<Receipt> {
+        self.is_leaving = is_leaving;
+        let mut settled = self.settled();
+        if !is_leaving && !self.is_persistent {
+            settled.extend(self.take_all().into_iter().map(|waiting| waiting.receipt));
+        }
+        settled
+    }
+
+    /// A listener left: what comes from now on may be for one that comes back, however long links have waited.
+    pub fn wait_anew(&mut self) {
+        self.patience.clear();
+    }
+
+    /// Has one wait on that was taken.
+    pub fn put_back(&mut self, waiting: Waiting) {
+        self.bytes += waiting.field.len();
+        self.waiting.push_back(waiting);
+    }
+
+    /// Takes all, in order.
+    pub fn take_all(&mut self) -> VecDeque<Waiting> {
+        self.bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Gives up those that waited too long; their receipts.
+    pub fn expire(&mut self, now: Micros) -> Vec<Receipt> {
+        let mut receipts = Vec::new();
+        let bytes = &mut self.bytes;
+        self.waiting.retain(|waiting| {
+            let stays = waiting.until > now;
+            if !stays {
+                *bytes -= waiting.field.len();
+                receipts.push(waiting.receipt);
+            }
+            stays
+        });
+        receipts
+    }
+
+    /// A link is gone: what came over it comes again.
+    pub fn forget_link(&mut self, link: LinkId) {
+        let bytes = &mut self.bytes;
+        self.waiting.retain(|waiting| {
+            let stays = waiting.receipt.0 != link;
+            *bytes -= if stays { 0 } else { waiting.field.len() };
+            stays
+        });
+        self.given_back.retain(|(from, _)| *from != link);
+        self.patience.remove(&link);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Until when a message waits that comes now. While the client leaves a group it may be another member's, however long its link
+    /// has waited.
+    fn until(&mut self, now: Micros, (link, _): Receipt) -> Micros {
+        let latest = now + PATIENCE;
+        let links = *self.patience.entry(link).or_insert(latest);
+        if self.is_leaving { latest } else { links }
+    }
+
+    /// Its owners know by now, so what they left here is for nobody else.
+    fn settled(&mut self) -> Vec<Receipt> {
+        if self.is_leaving { Vec::new() } else { std::mem::take(&mut self.given_back) }
+    }
+}

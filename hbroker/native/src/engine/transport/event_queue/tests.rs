@@ -1,0 +1,318 @@
+//! Whoever floods waits for himself.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::engine::transport::event_queue::*;
+
+const HOST: [u8; 4] = [192, 0, 2, 1];
+
+/// An event that tells the lane it is in, and its place there.
+fn event(lane: u16, place: usize) -> Event {
+    let packet = place.to_be_bytes().to_vec();
+    Event::Control { link: None, source: (HOST, lane).into(), packet, inbound: true }
+}
+
+fn sized(bytes: usize) -> Event {
+    Event::Control { link: None, source: (HOST, 1).into(), packet: vec![0; bytes], inbound: true }
+}
+
+fn what(event: &Event) -> (u16, usize) {
+    match event {
+        Event::Control { source, packet, .. } => {
+            (source.port(), usize::from_be_bytes(packet.as_slice().try_into().expect("a place")))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn lane(number: u16) -> Lane {
+    match number {
+        0 => Lane::Own,
+        1..8 => Lane::Session(u64::from(number)),
+        _ => Lane::Outside(IpAddr::from([192, 0, 2, number as u8]).into()),
+    }
+}
+
+#[test]
+fn a_lane_waits_for_one_event_of_each_other_at_most() {
+    let mut events = Events::new(100_000, 1);
+    for flood in [1, 2, 9] {
+        (0..1_000).for_each(|place| events.push(lane(flood), event(flood, place)));
+    }
+    let _ = events.take(10);
+    events.push(lane(3), event(3, 0));
+    events.push(lane(0), event(0, 0));
+    let next: Vec<u16> = events.take(5).iter().map(|event| what(event).0).collect();
+    assert!(next.contains(&3) && next.contains(&0), "{next:?}");
+}
+
+#[test]
+fn everything_comes_once_and_each_lane_in_order_whatever_the_turns() {
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut events = Events::new(500, 1);
+    let (mut pushed, mut came) = ([0; 12], [0; 12]);
+    let mut refused = 0;
+    for _ in 0..20_000 {
+        let number = random.random_range(0..12_u16).min(random.random_range(0..12));
+        let at = usize::from(number);
+        if random.random_bool(0.97) {
+            if events.has_room(lane(number)) {
+                events.push(lane(number), event(number, pushed[at]));
+                pushed[at] += 1;
+            } else {
+                refused += 1;
+            }
+        } else {
+            for event in events.take(random.random_range(0..60)) {
+                let (number, place) = what(&event);
+                assert_eq!(place, came[usize::from(number)], "lane {number}");
+                came[usize::from(number)] += 1;
+            }
+        }
+        assert_eq!(events.len(), pushed.iter().sum::<usize>() - came.iter().sum::<usize>());
+        assert!(events.len() <= 500 + 7, "a session may have one more");
+    }
+    assert!(refused > 100, "{refused}");
+    let left = events.take(usize::MAX).len();
+    assert_eq!(pushed.iter().sum::<usize>(), came.iter().sum::<usize>() + left);
+    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
+    assert_eq!((events.bytes, events.own.bytes), (0, 0));
+}
+
+/// Has this lane hold as much as it may; how much came in.
+fn flood(events: &mut Events, lane: Lane) -> usize {
+    let before = events.len();
+    while events.has_room(lane) {
+        events.push(lane, sized(1));
+    }
+    events.len() - before
+}
+
+#[test]
+fn many_floods_at_once_leave_room_for_others() {
+    let mut events = Events::new(10_000, 1);
+    let held: Vec<usize> = (0..200).map(|session| flood(&mut events, Lane::Session(session))).collect();
+    assert!((900..1_100).contains(&held[0]), "one alone may hold much: {}", held[0]);
+    assert!(held.iter().all(|&held| held > 0), "a session has one event at least: {held:?}");
+    assert!(events.len() < 9_000, "{}", events.len());
+    for host in 8..200 {
+        let came = flood(&mut events, lane(host));
+        assert!(host > 20 || came > 10, "{came} requests of host {host} came through");
+    }
+    assert!(events.is_full());
+    assert!(!events.has_room(lane(201)), "there may be any number of hosts");
+    assert!(events.has_room(Lane::Session(201)), "there are so many sessions and no more");
+    // With time they share what there is, whoever came first.
+    for _ in 0..1_000 {
+        events.take(100);
+        (0..200).for_each(|session| _ = flood(&mut events, Lane::Session(session)));
+    }
+    let held: Vec<usize> =
+        (0..200).map(|session| events.others[&Lane::Session(session)].events.len()).collect();
+    assert!(held.iter().all(|held| (20..600).contains(held)), "{held:?}");
+}
+
+#[test]
+fn a_lane_is_bounded_in_bytes_and_the_engines_own_by_all_that_there_is() {
+    let mut events = Events::new(usize::MAX, 1);
+    let fill = |events: &mut Events, lane| {
+        while events.has_room(lane) {
+            events.push(lane, sized(64_000));
+        }
+    };
+    fill(&mut events, lane(1));
+    let share = MOST_EVENT_BYTES * (SHARE - 1) / SHARE / (SHARE + 1);
+    assert!((share..share + 65_000).contains(&events.bytes), "{}", events.bytes);
+    fill(&mut events, lane(9));
+    fill(&mut events, lane(0));
+    assert!(events.is_full() && !events.has_room(lane(1)) && !events.has_room(lane(9)));
+    assert!(events.bytes < MOST_EVENT_BYTES + 65_000);
+    events.take(3);
+    assert!(!events.is_full());
+}
+
+#[test]
+fn what_is_taken_at_once_is_bounded_in_bytes_and_never_nothing() {
+    let mut events = Events::new(usize::MAX, 1);
+    (0..100).for_each(|_| events.push(lane(1), sized(64_000)));
+    events.push(lane(2), sized(3 * TAKEN_BYTES));
+    let mut left = 101;
+    while !events.is_empty() {
+        let taken = events.take(usize::MAX);
+        left -= taken.len();
+        let but_the_last = taken.iter().rev().skip(1).map(Event::bytes).sum::<usize>();
+        assert!(!taken.is_empty() && but_the_last < TAKEN_BYTES, "{but_the_last}");
+    }
+    assert_eq!((left, events.bytes), (0, 0));
+}
+
+#[test]
+fn a_burst_that_is_over_holds_no_memory() {
+    let mut events = Events::new(usize::MAX, 1);
+    for number in 0..50_000 {
+        events.push(Lane::Session(number % 5_000), sized(1));
+        events.push(Lane::Own, sized(1));
+    }
+    while !events.take(usize::MAX).is_empty() {}
+    assert!(events.is_empty() && events.others.is_empty());
+    assert!(
+        events.own.events.capacity() < 2_000 && events.turns.iter().all(|turns| turns.capacity() < 2_000)
+    );
+}
+
+#[test]
+fn an_address_is_a_host_or_of_ipv6_a_network() {
+    let of = |text: &str| Prefix::from(text.parse::<SocketAddr>().expect("an address").ip());
+    assert_eq!(of("192.0.2.1:1"), of("[::ffff:192.0.2.1]:2"));
+    assert_ne!(of("192.0.2.1:1"), of("192.0.2.2:1"));
+    assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:1]:2"));
+    assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+}
+
+#[test]
+fn answers_to_messages_that_follow_one_another_are_one_event() {
+    let mut events = Events::new(500, 1);
+    let (here, there): (std::sync::Arc<str>, std::sync::Arc<str>) = ("a".into(), "b".into());
+    let mut push = |first, count, topic: &std::sync::Arc<str>, reason| {
+        events.push(Lane::Own, Event::Published { first, count, topic: topic.clone(), reason });
+    };
+    for (first, count) in [(1, 1), (2, 3), (5, 1)] {
+        push(first, count, &here, 0);
+    }
+    push(7, 1, &here, 0);
+    push(8, 1, &here, 9);
+    push(9, 1, &there, 9);
+    push(9, 2, &there, 9);
+    let told: Vec<_> = events
+        .take(10)
+        .into_iter()
+        .map(|event| match event {
+            Event::Published { first, count, topic, reason } => (first, count, topic.to_string(), reason),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [(1, 5, "a", 0), (7, 1, "a", 0), (8, 1, "a", 9), (9, 1, "b", 9), (9, 2, "b", 9)];
+    assert!(
+        told.iter().map(|(first, count, topic, reason)| (*first, *count, &**topic, *reason)).eq(expected)
+    );
+    assert_eq!((events.len(), events.bytes), (0, 0));
+}
+
+fn order(host: u8) -> Lane {
+    Lane::Order(IpAddr::from([192, 0, 2, host]).into())
+}
+
+/// How many events are taken until one of this lane comes.
+fn waits(events: &mut Events, number: u16) -> usize {
+    (1..).find(|_| events.take(1).iter().any(|event| what(event).0 == number)).expect("it comes")
+}
+
+#[test]
+fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
+    let mut events = Events::new(100_000, 1);
+    for session in 1_000..60_000 {
+        events.push(Lane::Session(session), event(60_000, 0));
+    }
+    events.prefer(1);
+    for (lane, number) in [(Lane::Session(1), 1), (Lane::Own, 2), (order(3), 3), (Lane::Session(4), 4)] {
+        match number {
+            4 => events.push_join(lane, event(number, 0)),
+            _ => events.push(lane, event(number, 0)),
+        }
+        assert!(waits(&mut events, number) <= 3, "{lane:?}");
+    }
+    events.unprefer(1);
+    events.push(Lane::Session(1), event(1, 1));
+    assert!(waits(&mut events, 1) > 50_000, "its link is gone: it is a client");
+}
+
+#[test]
+fn clients_have_their_turns_whatever_nodes_send() {
+    let mut events = Events::new(100_000, 1);
+    for number in 0..1_000 {
+        events.push(Lane::Own, event(9, number));
+        events.push(order(1), event(8, number));
+    }
+    events.push(Lane::Session(7), event(7, 0));
+    assert!(waits(&mut events, 7) <= 3);
+}
+
+#[test]
+fn a_session_that_asks_to_join_goes_on_in_order() {
+    let mut events = Events::new(100_000, 1);
+    (0..3).for_each(|place| events.push(Lane::Session(1), event(1, place)));
+    events.push_join(Lane::Session(1), event(1, 3));
+    events.prefer(1);
+    events.push(Lane::Session(1), event(1, 4));
+    (10..90).for_each(|session| events.push(Lane::Session(session), event(2, 0)));
+    let taken: Vec<_> = events.take(15).iter().map(what).filter(|(number, _)| *number == 1).collect();
+    assert_eq!(taken, (0..5).map(|place| (1, place)).collect::<Vec<_>>());
+    assert_eq!(events.take(usize::MAX).len(), 70);
+    assert!(events.is_empty() && events.others.is_empty());
+}
+
+#[test]
+fn no_flood_takes_the_room_of_orders_and_theirs_is_bounded() {
+    let mut events = Events::new(1_000, 1);
+    (8..250).for_each(|host| _ = flood(&mut events, lane(host)));
+    assert!(events.is_full() && events.has_room(order(1)));
+    assert_eq!(flood(&mut events, order(1)), ORDERS_EACH);
+    (2..250).for_each(|host| _ = flood(&mut events, order(host)));
+    assert_eq!(events.orders, MOST_ORDERS);
+    while !events.take(100).is_empty() {}
+    assert_eq!(events.orders, 0);
+}
+
+/// A lane that becomes of another class still stands in the line of the one before: there it waits for its next turn as of that class.
+#[test]
+fn a_lane_takes_one_turn_in_a_round_whatever_it_was_before() {
+    let mut events = Events::new(100_000, 1);
+    // Others wait, so that the line of clients is long.
+    for session in 100..200 {
+        (0..50).for_each(|place| events.push(Lane::Session(session), event(session as u16, place)));
+    }
+    // A client's request, and a JOIN (of no worth) behind it: both are taken as of the class of requests.
+    for _ in 0..40 {
+        events.push(lane(7), event(7, 0));
+        events.push_join(lane(7), event(7, 1));
+        while !events.others[&lane(7)].events.is_empty() {
+            events.take(1);
+        }
+    }
+    (0..5_000).for_each(|place| events.push(lane(7), event(7, place)));
+    let _ = events.take(300);
+    let next = events.take(300);
+    let own = next.iter().filter(|event| what(event).0 == 7).count();
+    assert!(own <= 4, "one of a hundred sessions got {own} of 300 turns");
+}
+
+#[test]
+fn a_lane_stands_in_each_line_once_at_most_and_is_forgotten_when_in_none() {
+    let mut random = SmallRng::seed_from_u64(2);
+    let mut events = Events::new(10_000, 1);
+    for _ in 0..20_000 {
+        let session = random.random_range(1..20_u64);
+        let of_session = event(session as u16, 0);
+        match random.random_range(0..8) {
+            0 => events.push_join(Lane::Session(session), of_session),
+            1 => events.prefer(session),
+            2 => events.unprefer(session),
+            3 => _ = events.take(random.random_range(0..12)),
+            4 => events.push(Lane::Own, event(0, 0)),
+            _ => events.push(Lane::Session(session), of_session),
+        }
+        let lanes =
+            events.others.iter().map(|(lane, waiting)| (*lane, waiting)).chain([(Lane::Own, &events.own)]);
+        for (lane, waiting) in lanes {
+            let stands = |class: usize| events.turns[class].iter().filter(|other| **other == lane).count();
+            assert_eq!([0, 1, 2].map(stands), waiting.lines.map(usize::from), "{lane:?}");
+            assert!(waiting.events.is_empty() || waiting.lines[waiting.class as usize], "{lane:?}");
+            assert!(lane == Lane::Own || waiting.lines.contains(&true), "{lane:?}");
+        }
+    }
+    while !events.take(100).is_empty() {}
+    assert!(events.is_empty() && events.others.is_empty() && events.turns.iter().all(VecDeque::is_empty));
+}

@@ -1,0 +1,513 @@
+//! All links of one engine: how they are found, which have something to send, and which timer is next.
+//!
+//! An accepted link is found by its session, whatever the source address (§3.1); one that this side opened by its peer's address.
+//! Timers lie in one ordered set with at most one entry for each link: a link whose deadline moved back keeps its earlier entry,
+//! and is looked at once for nothing.
+//!
+//! A link that nothing is left to do for lies there at rest (`resting`), and is awake again as soon as somebody wants to change it.
+
+mod resting;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use hashbrown::HashMap;
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+use crate::Micros;
+use crate::broken::Defect;
+use crate::engine::metrics::load::Timed;
+use crate::engine::publisher::refusals::Refusals;
+use crate::engine::transport::credit::{Credit, Grace};
+use crate::engine::transport::delivery_records::Ledger;
+use crate::engine::transport::event::Peer;
+pub use crate::engine::transport::links::resting::Resting;
+use crate::keyed_hash::Keyed;
+use crate::link::{Link, LinkConfig, LinkStats, Receipt};
+use crate::link_id::{LinkId, SessionKey};
+use crate::prefix::Prefix;
+use crate::shares::{Held, Shares};
+use crate::wire::{PacketView, PublishView};
+
+/// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
+const MOST_PAST: usize = 4_096;
+
+/// A link and what the engine knows of it beside the link layer.
+pub struct Entry {
+    pub link: Link,
+    pub session: u64,
+    /// The peer opened it.
+    pub inbound: bool,
+    /// Python was told that it is up.
+    pub announced: bool,
+    /// The publisher id of the messages that its peer sends (§7.9); 0: none came yet.
+    pub publisher: u64,
+    /// How often a RESET gave it a new token while it was opening.
+    pub token_renewals: u8,
+    /// When CHALLENGE may be sent again, should its peer have moved.
+    pub challenge_from: Micros,
+    /// What each delivery that needs a PUBACK stands for.
+    pub ledger: Ledger,
+    /// How much more the peer takes of what is in the ledger (§7.7). At an owner: what it grants, for its session.
+    pub credit: Credit,
+    /// Its session, if anything was subscribed in it.
+    pub subscriber: Option<SessionKey>,
+    /// The chains of messages that were refused, at an owner.
+    pub refusals: Refusals,
+    /// Messages on it of which it is noted when they leave.
+    pub timed: Timed,
+    /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
+    pub stalled: bool,
+    /// Its session's replays pause until there is room (§7.6).
+    pub awaits_room: bool,
+    /// The sessions that hold its publisher back (§7.7), each with what it takes all the same from one who publishes for many.
+    pub holders: FxHashMap<SessionKey, Grace>,
+    /// Its peer publishes for many: it is not held back itself, but what it publishes to those sessions.
+    pub for_many: bool,
+    /// Its publisher was told to send nothing more.
+    pub is_held_back: bool,
+    /// What may come all the same, while its publisher is held back.
+    pub grace: Option<Grace>,
+    /// What it holds of packets that came before their turn.
+    early: Held<Prefix>,
+    id: LinkId,
+    dirty: bool,
+    /// Its entry among the timers; `Micros::MAX`: none.
+    scheduled: Micros,
+    /// It is not to rest before.
+    rests_from: Micros,
+}
+
+/// A link, awake or at rest.
+#[expect(clippy::large_enum_variant, reason = "nearly all are at rest")]
+pub enum Place {
+    Awake(Box<Entry>),
+    AtRest(Resting),
+}
+
+impl Entry {
+    /// Whether its publisher sends more than it may while it is held back (§7.7).
+    pub fn is_beyond_grace(&mut self, publish: &PublishView<'_>) -> bool {
+        let length = publish.topic.len() + publish.payload.len();
+        self.grace.as_mut().is_some_and(|grace| !grace.take(length))
+    }
+
+    /// Whether there are messages that its peer may not publish, though it is not held back itself.
+    pub fn holds_some(&self) -> bool {
+        self.for_many && !self.holders.is_empty()
+    }
+
+    /// Whether those of these sessions that hold its publisher back take a message of so many bytes all the same.
+    pub fn is_let_through(&mut self, sessions: &[SessionKey], bytes: usize) -> bool {
+        let is_taken =
+            sessions.iter().filter_map(|session| self.holders.get(session)).all(|grace| grace.covers(bytes));
+        if is_taken {
+            for session in sessions {
+                self.holders.get_mut(session).map(|grace| grace.take(bytes));
+            }
+        }
+        is_taken
+    }
+
+    /// Of a link that was just opened.
+    fn new(link: Link, session: u64, inbound: bool, id: LinkId, hasher: Keyed) -> Self {
+        Self {
+            link,
+            session,
+            inbound,
+            announced: false,
+            publisher: 0,
+            token_renewals: 0,
+            challenge_from: 0,
+            ledger: Ledger::default(),
+            credit: Credit::default(),
+            refusals: Refusals::new(hasher),
+            subscriber: None,
+            timed: Timed::default(),
+            stalled: false,
+            awaits_room: false,
+            holders: FxHashMap::default(),
+            for_many: false,
+            is_held_back: false,
+            grace: None,
+            early: Held::default(),
+            rests_from: 0,
+            id,
+            dirty: false,
+            scheduled: Micros::MAX,
+        }
+    }
+
+    /// Whether a message of this publisher may come over it. (Before the first one came, none may.)
+    pub fn is_of(&self, publisher: u64) -> bool {
+        self.publisher != 0 && (self.publisher == publisher || Defect::TakesAnyPublisher.is_present())
+    }
+
+    pub fn peer(&self) -> Peer {
+        Peer { link: self.id, address: self.link.peer(), session: self.session, inbound: self.inbound }
+    }
+}
+
+impl Place {
+    pub fn id(&self) -> LinkId {
+        match self {
+            Place::Awake(entry) => entry.id,
+            Place::AtRest(resting) => resting.id,
+        }
+    }
+
+    /// Whether the peer opened it, or its session was handed over.
+    pub fn inbound(&self) -> bool {
+        match self {
+            Place::Awake(entry) => entry.inbound,
+            Place::AtRest(_) => true,
+        }
+    }
+
+    /// Whether a PUBLISH came over it.
+    pub fn published(&self) -> bool {
+        match self {
+            Place::Awake(entry) => entry.publisher != 0,
+            Place::AtRest(resting) => resting.publisher != 0,
+        }
+    }
+
+    /// `None`: it is at rest, and has nothing queued and nothing counted.
+    pub fn link(&self) -> Option<&Link> {
+        match self {
+            Place::Awake(entry) => Some(&entry.link),
+            Place::AtRest(_) => None,
+        }
+    }
+
+    /// The peer's address.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Place::Awake(entry) => entry.link.peer(),
+            Place::AtRest(resting) => resting.peer(),
+        }
+    }
+
+    pub fn session(&self) -> u64 {
+        match self {
+            Place::Awake(entry) => entry.session,
+            Place::AtRest(resting) => resting.session,
+        }
+    }
+
+    /// The incarnation of the peer, once something came from it.
+    pub fn peer_incarnation(&self) -> Option<u64> {
+        match self {
+            Place::Awake(entry) => entry.link.peer_incarnation(),
+            Place::AtRest(resting) => Some(resting.link.peer_incarnation()),
+        }
+    }
+
+    /// As [`Link::is_one_sided`].
+    pub fn is_one_sided(&self) -> bool {
+        match self {
+            Place::Awake(entry) => entry.link.is_one_sided(),
+            Place::AtRest(resting) => resting.link.is_one_sided(),
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self, config: &LinkConfig, hasher: Keyed) {
+        if let Place::AtRest(resting) = self {
+            *self = Place::Awake(Box::new(resting.wake(config, hasher)));
+        }
+    }
+
+    fn awake(&self) -> Option<&Entry> {
+        match self {
+            Place::Awake(entry) => Some(entry),
+            Place::AtRest(_) => None,
+        }
+    }
+}
+
+pub struct Links {
+    worker: u8,
+    hasher: Keyed,
+    /// What all links have in common.
+    config: LinkConfig,
+    generation: u32,
+    entries: Slab<Place>,
+    by_session: HashMap<u64, LinkId, Keyed>,
+    by_address: HashMap<SocketAddr, LinkId, Keyed>,
+    /// The one that was found last: most often it is asked for again.
+    found: Cell<Option<LinkId>>,
+    dirty: Vec<LinkId>,
+    timers: BTreeSet<(Micros, LinkId)>,
+    /// What all links hold of packets that came before their turn (§3.3). What finds no room is not acknowledged, and so comes again.
+    early: Shares<Prefix>,
+    /// The incarnation that the peer of a link had that this side opened, and that is gone.
+    past: HashMap<SocketAddr, u64, Keyed>,
+    /// No link that this side opened, and that is gone, had this number or a higher one.
+    first_number: u64,
+    /// What the links counted that are gone.
+    ended: LinkStats,
+}
+
+impl Links {
+    /// `config`: what all links have in common, and the first number of the first that this side opens. `early_bytes`: what they hold
+    /// together of packets that came before their turn.
+    pub fn new(worker: u8, hasher: Keyed, config: LinkConfig, early_bytes: usize) -> Self {
+        Self {
+            worker,
+            hasher,
+            generation: 0,
+            entries: Slab::new(),
+            by_session: HashMap::with_hasher(hasher),
+            by_address: HashMap::with_hasher(hasher),
+            found: Cell::new(None),
+            past: HashMap::with_hasher(hasher),
+            dirty: Vec::new(),
+            timers: BTreeSet::new(),
+            early: Shares::new(early_bytes, hasher),
+            first_number: config.first_number,
+            ended: LinkStats::default(),
+            config,
+        }
+    }
+
+    /// Adds a link: found by session where the peer opened it, else by the peer's address.
+    pub fn insert(&mut self, link: Link, session: u64, inbound: bool) -> LinkId {
+        self.generation = self.generation.wrapping_add(1);
+        let slot = self.entries.vacant_key();
+        let id = LinkId::new(self.worker, self.generation, slot);
+        if inbound {
+            self.by_session.insert(session, id);
+        } else {
+            self.by_address.insert(link.peer(), id);
+        }
+        let entry = Entry::new(link, session, inbound, id, self.hasher);
+        self.entries.insert(Place::Awake(Box::new(entry)));
+        id
+    }
+
+    /// Takes a link out.
+    pub fn remove(&mut self, id: LinkId) -> Option<Box<Entry>> {
+        self.get_mut(id)?;
+        let Place::Awake(mut entry) = self.entries.remove(id.slot()) else {
+            return None;
+        };
+        self.timers.remove(&(entry.scheduled, id));
+        self.early.free(std::mem::take(&mut entry.early));
+        self.ended += entry.link.stats();
+        if entry.inbound {
+            self.by_session.remove(&entry.session);
+        } else {
+            self.by_address.remove(&entry.link.peer());
+            self.first_number = self.first_number.max(entry.link.next_number());
+            self.remember(&entry.link);
+        }
+        Some(entry)
+    }
+
+    /// Takes a reliable packet that came over a link, as [`Link::receive`], as far as all links have room. `None`: it is gone.
+    pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<Receipt> {
+        self.change_early(id, |link, early, held| {
+            let (&PacketView { delivery, after, raw, .. }, host) = (packet, link.peer().ip());
+            link.receive(delivery, after, raw, |more| early.fits_in(held, host.into(), more))
+        })
+    }
+
+    /// As [`Link::next_released`].
+    pub fn next_released(&mut self, id: LinkId) -> Option<Box<[u8]>> {
+        self.change_early(id, |link, _, _| link.next_released())?
+    }
+
+    /// Bytes that all links hold of packets that came before their turn, and what it costs to know which did.
+    pub fn early_bytes(&self) -> usize {
+        self.early.used()
+    }
+
+    pub fn by_session(&self, session: u64) -> Option<LinkId> {
+        let is_it = |entry: &&Entry| entry.inbound && entry.session == session;
+        self.find(is_it, || self.by_session.get(&session))
+    }
+
+    pub fn by_address(&self, address: SocketAddr) -> Option<LinkId> {
+        let is_it = |entry: &&Entry| !entry.inbound && entry.link.peer() == address;
+        self.find(is_it, || self.by_address.get(&address))
+    }
+
+    /// The one that was found last, if that is it, or the one that a map has.
+    fn find<'a>(
+        &'a self,
+        is_it: impl FnOnce(&&'a Entry) -> bool,
+        look_up: impl FnOnce() -> Option<&'a LinkId>,
+    ) -> Option<LinkId> {
+        if let Some(entry) = self.found.get().and_then(|id| self.awake(id)).filter(is_it) {
+            return Some(entry.id);
+        }
+        let found = look_up().copied();
+        self.found.set(found.or(self.found.get()));
+        found
+    }
+
+    /// The incarnation of this peer in the last link to it that ended.
+    pub fn past(&self, peer: SocketAddr) -> Option<u64> {
+        self.past.get(&peer).copied()
+    }
+
+    /// The number with which a link that this side opens begins: so what acknowledges a link before acknowledges nothing of it (§3.6).
+    pub fn first_number(&self) -> u64 {
+        self.first_number
+    }
+
+    /// What comes from this peer under this incarnation is of no link to come.
+    pub fn note_past(&mut self, peer: SocketAddr, incarnation: u64) {
+        if self.past.len() >= MOST_PAST {
+            self.past.clear();
+        }
+        self.past.insert(peer, incarnation);
+    }
+
+    /// The link, awake or at rest.
+    pub fn get(&self, id: LinkId) -> Option<&Place> {
+        self.entries.get(id.slot()).filter(|place| place.id() == id)
+    }
+
+    /// The link, if it is awake: it is while what came over it is handled, and where this side opened it.
+    pub fn awake(&self, id: LinkId) -> Option<&Entry> {
+        self.entries.get(id.slot())?.awake().filter(|entry| entry.id == id)
+    }
+
+    /// The link, to change it: it is awake from here on. The caller says with [`Self::touch`] that it may now have something to send, or to
+    /// rest.
+    pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Entry> {
+        let place = self.entries.get_mut(id.slot())?;
+        if let Place::AtRest(resting) = place {
+            if resting.id != id {
+                return None;
+            }
+            place.wake(&self.config, self.hasher);
+        }
+        match place {
+            Place::Awake(entry) if entry.id == id => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Has the link looked at when datagrams are next sealed.
+    pub fn touch(&mut self, id: LinkId) {
+        if let Some(Place::Awake(entry)) = self.entries.get_mut(id.slot())
+            && entry.id == id
+            && !std::mem::replace(&mut entry.dirty, true)
+        {
+            self.dirty.push(id);
+        }
+    }
+
+    /// Whether some link was touched.
+    pub fn has_touched(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Calls `seal` for each link that was touched, until it says that there is room for no more; and sets their timers anew.
+    /// Those that are left stay touched; of the others those go to rest that can.
+    pub fn drain_touched(&mut self, now: Micros, mut seal: impl FnMut(&mut Entry) -> bool) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        let mut done = 0;
+        for &id in &dirty {
+            if let Some(place) = self.entries.get_mut(id.slot())
+                && let Place::Awake(entry) = place
+                && entry.id == id
+            {
+                entry.dirty = seal(entry);
+                schedule(&mut self.timers, entry);
+                if entry.dirty {
+                    break;
+                }
+                if let Some(resting) = entry.at_rest(now) {
+                    self.ended += entry.link.stats();
+                    *place = Place::AtRest(resting);
+                }
+            }
+            done += 1;
+        }
+        dirty.drain(..done);
+        self.dirty = dirty;
+    }
+
+    /// The earliest time at which some link may need its timer.
+    pub fn next_timeout(&self) -> Option<Micros> {
+        self.timers.first().map(|&(deadline, _)| deadline)
+    }
+
+    /// The next link whose timer is due; `None`: no more are. One at rest that was looked at for nothing rests on.
+    pub fn pop_due(&mut self, now: Micros) -> Option<LinkId> {
+        loop {
+            let &(deadline, id) = self.timers.first().filter(|&&(deadline, _)| deadline <= now)?;
+            self.timers.remove(&(deadline, id));
+            if let Some(Place::AtRest(resting)) = self.entries.get_mut(id.slot())
+                && resting.id == id
+            {
+                resting.scheduled = resting.link.deadline(&self.config);
+                if resting.scheduled > now {
+                    self.timers.insert((resting.scheduled, id));
+                    continue;
+                }
+            }
+            self.get_mut(id)?.scheduled = Micros::MAX;
+            return Some(id);
+        }
+    }
+
+    /// What all links counted, those that are gone too.
+    pub fn stats(&self) -> LinkStats {
+        let mut stats = self.ended;
+        self.iter().filter_map(Place::link).for_each(|link| stats += link.stats());
+        stats
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.entries.iter().map(|(_, place)| place)
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Those in so many places from one on; `None`: there are no more places.
+    pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Place>> {
+        let part = from..from + places;
+        (from < self.entries.capacity()).then(|| part.filter_map(|slot| self.entries.get(slot)))
+    }
+
+    /// Changes what a link holds of packets that came before their turn.
+    fn change_early<R>(
+        &mut self,
+        id: LinkId,
+        change: impl FnOnce(&mut Link, &Shares<Prefix>, &Held<Prefix>) -> R,
+    ) -> Option<R> {
+        let Place::Awake(entry) = self.entries.get_mut(id.slot()).filter(|place| place.id() == id)? else {
+            return None;
+        };
+        let Entry { link, early, .. } = &mut **entry;
+        let changed = change(link, &self.early, early);
+        if link.held_bytes() != early.bytes() {
+            self.early.set(early, link.peer().ip().into(), link.held_bytes());
+        }
+        Some(changed)
+    }
+
+    fn remember(&mut self, link: &Link) {
+        if let Some(incarnation) = link.peer_incarnation() {
+            self.note_past(link.peer(), incarnation);
+        }
+    }
+}
+
+fn schedule(timers: &mut BTreeSet<(Micros, LinkId)>, entry: &mut Entry) {
+    let deadline = entry.link.poll_timeout().unwrap_or(Micros::MAX);
+    if deadline < entry.scheduled {
+        timers.remove(&(entry.scheduled, entry.id));
+        timers.insert((deadline, entry.id));
+        entry.scheduled = deadline;
+    }
+}

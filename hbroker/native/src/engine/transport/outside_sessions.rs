@@ -1,0 +1,156 @@
+//! Datagrams outside of any session: requests, their answers, and the proof of addresses (§4).
+//!
+//! A stranger costs no memory: until its address is proved, all it gets is a token, in no more bytes than it sent.
+
+use std::net::SocketAddr;
+
+use crate::Micros;
+use crate::engine::metrics::counters::Drop;
+use crate::engine::transport::datagrams::is_request;
+use crate::engine::transport::event::Event;
+use crate::engine::transport::event_queue::Lane;
+use crate::engine::{Engine, Side};
+use crate::schema::reason;
+use crate::token::LIFETIME_S;
+use crate::wire::{self, Body, DatagramView, HeaderOut, Kind, PacketView};
+
+/// Datagrams that may wait to be sent outside of any session.
+const MOST_WAITING: usize = 8_192;
+
+impl Engine {
+    pub(in crate::engine) fn handle_outside(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        view: &DatagramView<'_>,
+        received: usize,
+    ) {
+        let proved = self.tokens.verify(self.token_clock(now), source, view.header.token);
+        let mut challenged = false;
+        for packet in view.packets().iter() {
+            match (packet.body, &self.side) {
+                (Body::Control(kind), Side::Node(_)) if is_request(kind) && proved => {
+                    let host = source.ip().into();
+                    let is_order = matches!(kind, Kind::Join | Kind::Order);
+                    let lane = if is_order { Lane::Order(host) } else { Lane::Outside(host) };
+                    self.hand_up_outside(lane, source, &packet);
+                }
+                (Body::Control(kind), Side::Node(_)) if is_request(kind) => {
+                    self.out.counters.drop(Drop::AddressUnproven);
+                    if !challenged {
+                        challenged = true;
+                        self.answer_challenge(now, source, 0, received);
+                    }
+                }
+                (Body::Control(Kind::JoinAck) | Body::Challenge { .. }, Side::Node(_)) => {
+                    if self.strangers.take(now) {
+                        self.hand_up_outside(Lane::Outside(source.ip().into()), source, &packet);
+                    } else {
+                        self.out.counters.drop(Drop::RateLimited);
+                    }
+                }
+                (
+                    Body::Control(
+                        Kind::PubAccept | Kind::SubAck | Kind::Referral | Kind::Leave | Kind::OrderAck,
+                    )
+                    | Body::Challenge { .. },
+                    Side::Client(_),
+                ) => self.hand_up_outside(Lane::Own, source, &packet),
+                (Body::None, _) => {}
+                _ => self.out.counters.drop(Drop::UnexpectedPacket),
+            }
+        }
+    }
+
+    /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
+    pub fn send_to(&mut self, destination: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
+        let mut datagram = Vec::with_capacity(pad_to.max(packet.len() + 64));
+        wire::put_header(
+            &mut datagram,
+            &HeaderOut { incarnation: self.config.incarnation, token, ..HeaderOut::default() },
+        );
+        wire::put_packet(&mut datagram, 0, 0, None, packet);
+        let missing = pad_to.saturating_sub(datagram.len());
+        if missing > 0 {
+            wire::put_padding(&mut datagram, missing.max(2));
+        }
+        self.send_loose(destination, datagram);
+    }
+
+    /// A token that proves `address` to this node and to those that share its keys.
+    pub fn token_for(&self, now: Micros, address: SocketAddr) -> Vec<u8> {
+        self.tokens.issue(self.token_clock(now), address).to_vec()
+    }
+
+    /// `reason`: why no session is opened; SUCCESS: with the token of the answer it would be.
+    pub(in crate::engine) fn answer_reset(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        session: u64,
+        reason: i32,
+        received: usize,
+    ) {
+        let token = if reason == reason::SUCCESS { self.token_for(now, source) } else { Vec::new() };
+        let mut body = Vec::new();
+        wire::put_reset_field(&mut body, session, &token, reason);
+        self.answer_stranger(now, source, session, &body, received);
+    }
+
+    /// Seconds for tokens: engines run on a clock of microseconds since the Unix epoch.
+    #[allow(clippy::unused_self, clippy::cast_possible_truncation)]
+    pub(in crate::engine) fn token_clock(&self, now: Micros) -> u32 {
+        (now / 1_000_000) as u32
+    }
+
+    /// `session` 0: a request outside of any; else the address of that one changed (§4.4).
+    pub(in crate::engine) fn answer_challenge(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        session: u64,
+        received: usize,
+    ) {
+        let token = self.token_for(now, source);
+        let mut body = Vec::new();
+        wire::put_challenge_field(&mut body, &token, LIFETIME_S);
+        self.answer_stranger(now, source, session, &body, received);
+    }
+
+    fn answer_stranger(
+        &mut self,
+        now: Micros,
+        source: SocketAddr,
+        session: u64,
+        body: &[u8],
+        received: usize,
+    ) {
+        let mut datagram = Vec::with_capacity(96);
+        let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
+        wire::put_header(&mut datagram, &header);
+        wire::put_packet(&mut datagram, 0, 0, None, body);
+        // §3.6, §4.1: never longer than what it answers.
+        if datagram.len() > received || !self.strangers.take(now) {
+            self.out.counters.drop(Drop::RateLimited);
+            return;
+        }
+        self.send_loose(source, datagram);
+    }
+
+    fn send_loose(&mut self, destination: SocketAddr, datagram: Vec<u8>) {
+        if self.loose.len() < MOST_WAITING {
+            self.loose.push_back((destination, datagram));
+        } else {
+            self.out.counters.drop(Drop::EgressFull);
+        }
+    }
+
+    fn hand_up_outside(&mut self, lane: Lane, source: SocketAddr, packet: &PacketView<'_>) {
+        if !self.events.has_room(lane) {
+            self.out.counters.drop(Drop::EventQueueFull);
+            return;
+        }
+        let event = Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true };
+        self.events.push(lane, event);
+    }
+}

@@ -1,0 +1,156 @@
+//! A link at rest: what it must remember while nothing is under way.
+//!
+//! An owner has links by the ten thousand, and most of them only say every few seconds that they are still there. A link that is awake
+//! takes 1.4 KB, and its queues nearly as much again. At rest all that is left of it are numbers, times, and what was learned of the path;
+//! of these, [`AtRest::wake`] makes the same link again. Nothing of it can be told from outside.
+//!
+//! The answer to a PING may be on its way meanwhile. So a link is awake only while a batch of datagrams is worked through, and of
+//! links whose peers all say at once that they are there no more are awake than a batch has datagrams.
+
+use std::net::SocketAddr;
+
+use smallvec::SmallVec;
+
+use super::{Link, LinkConfig, PROBES_BEFORE_TIMEOUT, Role};
+use crate::Micros;
+use crate::link::incarnation::Lineage;
+use crate::link::keep_alive::Quiet;
+use crate::link::loss_recovery::congestion::Cubic;
+use crate::link::loss_recovery::recovery::{Landed, Recovery};
+use crate::link::mtu::PathMtu;
+use crate::link::receive::acks::{Acks, Heard};
+use crate::link::receive::arrivals::Arrivals;
+use crate::link::receive::delivery::Deliveries;
+use crate::link::receive::pubacks::Pubacks;
+use crate::link::send::budget::Budget;
+use crate::link::send::contents::Contents;
+use crate::link::send::outbox::Outbox;
+
+/// What is left of an acceptor's end while it rests.
+#[derive(Debug)]
+pub struct AtRest {
+    peer: SocketAddr,
+    incarnation: u64,
+    peer_incarnation: u64,
+    role: Role,
+    is_answered: bool,
+    heard: Heard,
+    /// The last reliable packets, in and out.
+    arrived: u64,
+    delivered: u64,
+    landed: Landed,
+    budget: Budget,
+    /// When a datagram was last received, and when either end last said something.
+    last: (Micros, Micros),
+    /// None: nothing was learned of it.
+    path: Option<Box<Path>>,
+}
+
+#[derive(Debug)]
+struct Path {
+    congestion: Cubic,
+    mtu: PathMtu,
+}
+
+impl Link {
+    /// What is left of it at rest. None: something is under way, or it would wake by itself to keep the link alive. What it counted is
+    /// not in it.
+    pub fn at_rest(&self) -> Option<AtRest> {
+        let is_over = self.config.role != Role::Initiator
+            && self.is_established
+            && !self.is_mismatched
+            && !self.is_unproved
+            && self.token.is_empty()
+            && self.probes == 0
+            && self.resume_at.is_none()
+            && self.outbox.is_empty()
+            && self.pubacks.is_empty();
+        if !is_over {
+            return None;
+        }
+        let landed =
+            self.recovery.at_rest(|sent| sent.carried.is_empty().then_some(sent.acknowledged_through))?;
+        let heard = self.acks.at_rest()?;
+        let (arrived, delivered) = (self.arrivals.at_rest()?, self.deliveries.at_rest()?);
+        let is_known = !self.mtu.is_new() || !self.recovery.congestion().is_new();
+        let path = || Path { congestion: self.recovery.congestion().clone(), mtu: self.mtu.clone() };
+        Some(AtRest {
+            peer: self.peer,
+            incarnation: self.config.incarnation,
+            peer_incarnation: self.lineage.peer()?,
+            role: self.config.role,
+            is_answered: self.is_answered,
+            heard,
+            arrived,
+            delivered,
+            landed,
+            budget: self.budget,
+            last: self.quiet.at_rest()?,
+            path: is_known.then(|| Box::new(path())),
+        })
+    }
+}
+
+impl AtRest {
+    /// The link that it was. `config`: what all links of this end have in common.
+    pub fn wake(&mut self, session: u64, config: &LinkConfig) -> Link {
+        let (incarnation, role) = (self.incarnation, self.role);
+        let config = LinkConfig { session, incarnation, role, past: None, first_number: 1, ..config.clone() };
+        let (congestion, mtu) = match self.path.take() {
+            Some(path) => (path.congestion, path.mtu),
+            None => {
+                let mtu = PathMtu::new(config.max_datagram);
+                (Cubic::new(mtu.size()), mtu)
+            }
+        };
+        let longest = config.idle_timeout / PROBES_BEFORE_TIMEOUT;
+        Link {
+            peer: self.peer,
+            token: Vec::new(),
+            token_since: 1,
+            is_unproved: false,
+            is_established: true,
+            is_answered: self.is_answered,
+            is_mismatched: false,
+            awaits_answer: false,
+            lineage: Lineage::of(self.peer_incarnation),
+            acks: Acks::from_rest(self.heard),
+            arrivals: Arrivals::after(self.arrived),
+            outbox: Outbox::default(),
+            deliveries: Deliveries::after(self.delivered),
+            pubacks: Pubacks::new(),
+            recovery: Recovery::from_rest(&self.landed, congestion, mtu.size(), longest, |through| {
+                Contents { acknowledged_through: through, carried: SmallVec::new() }
+            }),
+            budget: self.budget,
+            mtu,
+            probes: 0,
+            resume_at: None,
+            quiet: Quiet::from_rest(&config, self.last),
+            body_field: Vec::new(),
+            config,
+        }
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The peer's incarnation.
+    pub fn peer_incarnation(&self) -> u64 {
+        self.peer_incarnation
+    }
+
+    /// As [`Link::is_one_sided`].
+    pub fn is_one_sided(&self) -> bool {
+        self.role == Role::Acceptor && !self.is_answered
+    }
+
+    /// When it is to wake unless its peer says something: to probe, or because it is over.
+    pub fn deadline(&self, config: &LinkConfig) -> Micros {
+        let longest = config.idle_timeout / PROBES_BEFORE_TIMEOUT;
+        let over = self.last.0 + config.idle_timeout;
+        self.landed.deadline(longest, config.idle_timeout).map_or(over, |deadline| deadline.min(over))
+    }
+}

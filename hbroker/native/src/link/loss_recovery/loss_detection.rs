@@ -1,0 +1,91 @@
+//! What becomes of the datagrams that were sent (docs/protocol.md §3.2): the verdicts of `recovery`, carried out.
+//!
+//! An acknowledgement settles what a datagram held, a loss has it sent again; both tell `mtu` what the path carries.
+
+use crate::Micros;
+use crate::link::Link;
+use crate::link::mtu::PathMtu;
+use crate::wire::AckView;
+
+/// RFC 9002 §6.2.4: a probe timeout sends up to two datagrams.
+const PROBE_DATAGRAMS: u32 = 2;
+/// After so many probe timeouts in a row the size of the datagrams may be to blame.
+const SILENCES_OF_A_BLACK_HOLE: u32 = 2;
+
+impl Link {
+    pub(in crate::link) fn handle_acknowledgement(&mut self, now: Micros, ack: &AckView<'_>) {
+        let Self { recovery, deliveries, pubacks, acks, mtu, .. } = self;
+        let (in_flight, size) = (recovery.in_flight(), mtu.size());
+        let mut is_progress = false;
+        recovery.on_acknowledgement(now, ack.largest, ack.ranges(), ack.delay_us, |sent| {
+            is_progress = true;
+            if sent.tries_size {
+                mtu.on_probe_acknowledged(now, sent.size);
+            } else {
+                mtu.on_acknowledged(sent.size);
+            }
+            acks.on_acknowledged(sent.contents.acknowledged_through);
+            sent.contents.settle(deliveries, pubacks);
+        });
+        if mtu.size() != size {
+            recovery.set_max_datagram(mtu.size());
+        }
+        self.budget.on_acknowledged(in_flight - self.recovery.in_flight(), self.recovery.window());
+        if is_progress && !self.token.is_empty() && ack.largest >= self.token_since {
+            self.token = Vec::new();
+        }
+        self.is_established |= is_progress;
+        self.is_answered |= is_progress;
+        self.detect_lost(now);
+    }
+
+    pub(in crate::link) fn detect_lost(&mut self, now: Micros) {
+        let Self { recovery, deliveries, pubacks, mtu, .. } = self;
+        let mut largest = 0;
+        recovery.detect_lost(now, |number, sent| {
+            if sent.tries_size {
+                mtu.on_probe_lost(now);
+            } else {
+                largest = largest.max(sent.size);
+            }
+            sent.contents.send_again(number, deliveries, pubacks);
+        });
+        if mtu.on_lost(now, largest) {
+            recovery.set_max_datagram(mtu.size());
+        }
+    }
+
+    /// Probes, if no acknowledgement came for too long.
+    pub(in crate::link) fn handle_silence(&mut self, now: Micros) {
+        if !self.recovery.is_probe_due(now) {
+            return;
+        }
+        if self.recovery.unanswered() >= SILENCES_OF_A_BLACK_HOLE && self.mtu.on_silence(now) {
+            self.recovery.set_max_datagram(self.mtu.size());
+        }
+        self.probe();
+    }
+
+    /// Asks for an acknowledgement, best with what may have been lost.
+    pub(in crate::link) fn probe(&mut self) {
+        let Self { recovery, deliveries, pubacks, .. } = self;
+        for contents in recovery.oldest(PROBE_DATAGRAMS as usize) {
+            contents.probe(deliveries, pubacks);
+        }
+        self.probes = PROBE_DATAGRAMS;
+    }
+
+    /// What the path carries, and how fast, is unknown (RFC 9000 §9.4).
+    pub(in crate::link) fn begin_path(&mut self) {
+        self.mtu = PathMtu::new(self.config.max_datagram);
+        self.recovery.set_max_datagram(self.mtu.size());
+        self.recovery.reset_path();
+    }
+
+    /// Nothing that is in flight arrives.
+    pub(in crate::link) fn send_all_again(&mut self) {
+        self.budget.restore(self.recovery.window());
+        let Self { recovery, deliveries, pubacks, .. } = self;
+        recovery.abandon(|number, contents| contents.send_again(number, deliveries, pubacks));
+    }
+}

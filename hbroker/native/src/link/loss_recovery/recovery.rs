@@ -1,0 +1,507 @@
+//! What was sent and is not acknowledged: loss detection and probing as in RFC 9002 §6, for one direction of a link.
+//!
+//! What a datagram holds is the caller's, and is given back with the verdict. A datagram is lost once one sent three later
+//! was acknowledged, or one sent 9/8 of a round trip later. When no acknowledgement comes at all, a probe asks for one; the
+//! waits double.
+
+use crate::Micros;
+use crate::link::loss_recovery::congestion::Cubic;
+use crate::link::loss_recovery::probing::Probing;
+use crate::link::loss_recovery::rtt::{PackedRtt, RttEstimator};
+use crate::link::receive::acks::MAX_ACK_DELAY;
+use crate::link::send::flight::Flight;
+pub use crate::link::send::flight::Sent;
+use crate::link::send::pacer::{Pacer, Rate};
+
+/// RFC 9002 §6.1.1, kPacketThreshold.
+const PACKET_THRESHOLD: u64 = 3;
+/// RFC 9002 §7.6.1, kPersistentCongestionThreshold.
+const PERSISTENT_CONGESTION_THRESHOLD: Micros = 3;
+/// Records kept, so that tiny datagrams cost no more memory than the window's bytes would suggest.
+const MOST_RECORDS: usize = 65_536;
+
+/// What becomes of the datagrams of one direction of a link.
+#[derive(Debug)]
+pub struct Recovery<C> {
+    flight: Flight<C>,
+    largest_acknowledged: u64,
+    /// When the next datagram passes the time threshold.
+    loss_deadline: Option<Micros>,
+    probing: Probing,
+    waiting_since: Option<Micros>,
+    first_sample_at: Option<Micros>,
+    /// The first number that was sent on this path: what went over another says nothing of it (RFC 9000 §9.4).
+    path_start: u64,
+    rtt: RttEstimator,
+    congestion: Cubic,
+    pacer: Pacer,
+    max_datagram: usize,
+    lost: u64,
+}
+
+/// What must be remembered while nothing is in flight, or one datagram of which nothing matters but that it came.
+#[derive(Debug)]
+pub struct Landed {
+    /// The last number that is not in flight.
+    settled: u64,
+    /// None: there was no sample on this path.
+    rtt: Option<PackedRtt>,
+    pacer: Pacer,
+    flying: Option<Flying>,
+}
+
+/// The only datagram in flight.
+#[derive(Debug, Clone, Copy)]
+struct Flying {
+    at: Micros,
+    size: u32,
+    acknowledged_through: u64,
+}
+
+impl Landed {
+    /// When a probe for what is in flight is due, or the link is over that is silent for so long.
+    pub fn deadline(&self, longest: Micros, idle_timeout: Micros) -> Option<Micros> {
+        let Flying { at, .. } = self.flying?;
+        let mut probing = Probing::new(longest);
+        probing.on_sent(at);
+        Some(probing.deadline(self.rtt().probe_timeout(MAX_ACK_DELAY)).min(at + idle_timeout))
+    }
+
+    fn rtt(&self) -> RttEstimator {
+        self.rtt.map_or_else(RttEstimator::new, RttEstimator::from)
+    }
+}
+
+/// Whether a datagram may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    Now,
+    /// The pacer says when.
+    Later(Micros),
+    /// Once something was acknowledged or lost.
+    Full,
+}
+
+impl<C> Recovery<C> {
+    /// `first` is the number of the first datagram. `longest_probe_wait` bounds the doubling of the waits between probes.
+    pub fn new(first: u64, max_datagram: usize, longest_probe_wait: Micros) -> Self {
+        Self {
+            flight: Flight::after(first - 1),
+            largest_acknowledged: 0,
+            loss_deadline: None,
+            probing: Probing::new(longest_probe_wait),
+            waiting_since: None,
+            first_sample_at: None,
+            path_start: first,
+            rtt: RttEstimator::new(),
+            congestion: Cubic::new(max_datagram),
+            pacer: Pacer::default(),
+            max_datagram,
+            lost: 0,
+        }
+    }
+
+    /// As it was when `at_rest` was asked, on a path whose controller is this. `contents`: of what acknowledged so much and carried nothing.
+    pub fn from_rest(
+        landed: &Landed,
+        congestion: Cubic,
+        max_datagram: usize,
+        longest: Micros,
+        contents: impl FnOnce(u64) -> C,
+    ) -> Self {
+        let rtt = landed.rtt();
+        let mut recovery = Self {
+            first_sample_at: rtt.is_measured().then_some(0),
+            rtt,
+            congestion,
+            pacer: landed.pacer,
+            ..Self::new(landed.settled + 1, max_datagram, longest)
+        };
+        if let Some(Flying { at, size, acknowledged_through }) = landed.flying {
+            let contents = contents(acknowledged_through);
+            recovery.flight.begin(Sent { at, size: size as usize, tries_size: false, contents });
+            recovery.probing.on_sent(at);
+            recovery.waiting_since = Some(at);
+        }
+        recovery
+    }
+
+    /// Records the datagram `next_number`.
+    pub fn on_sent(&mut self, sent: Sent<C>) {
+        let (now, size) = (sent.at, sent.weight());
+        self.flight.begin(sent);
+        self.pacer.on_sent(now, self.rate(), size);
+        self.probing.on_sent(now);
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// Takes an acknowledgement: the largest number, the inclusive ranges from the highest down, and how long the peer
+    /// held it back. All of them were sent.
+    pub fn on_acknowledgement(
+        &mut self,
+        now: Micros,
+        largest: u64,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        delay: Micros,
+        mut acknowledged: impl FnMut(&Sent<C>),
+    ) {
+        debug_assert!(largest < self.next_number());
+        let outstanding = self.flight.outstanding();
+        let first = self.flight.numbers().start;
+        for (low, high) in ranges {
+            for number in low.max(first)..=high {
+                let Some(sent) = self.flight.get(number) else {
+                    continue;
+                };
+                let (sent_at, weight) = (sent.at, sent.weight());
+                acknowledged(sent);
+                self.flight.discard(number);
+                if number >= self.path_start {
+                    if number == largest {
+                        self.take_sample(now, sent_at, delay.min(MAX_ACK_DELAY));
+                    }
+                    self.congestion.on_acknowledged(now, sent_at, weight, self.rtt.smoothed());
+                }
+            }
+            if low < first {
+                break;
+            }
+        }
+        self.largest_acknowledged = self.largest_acknowledged.max(largest);
+        if self.flight.outstanding() < outstanding {
+            self.probing.reset();
+            self.waiting_since = (self.flight.outstanding() > 0).then_some(now);
+        }
+        self.flight.forget_ended();
+    }
+
+    /// Gives the number and the record of each datagram that counts as lost by now to `lost`.
+    pub fn detect_lost(&mut self, now: Micros, mut lost: impl FnMut(u64, Sent<C>)) {
+        self.loss_deadline = None;
+        let delay = self.rtt.loss_delay();
+        let (mut newest, mut run_start, mut is_persistent) = (None, None, false);
+        for number in self.flight.numbers().start..self.largest_acknowledged {
+            let Some(at) = self.flight.get(number).map(|sent| sent.at) else {
+                run_start = None;
+                continue;
+            };
+            if number + PACKET_THRESHOLD > self.largest_acknowledged && at + delay > now {
+                self.loss_deadline = Some(at + delay);
+                break;
+            }
+            let Some(sent) = self.flight.end(number) else {
+                continue;
+            };
+            self.lost += u64::from(!sent.tries_size);
+            if sent.tries_size || number < self.path_start {
+                lost(number, sent);
+                continue;
+            }
+            newest = Some(at);
+            let start = *run_start.get_or_insert(at);
+            is_persistent |= at - start > self.persistent_period()
+                && self.first_sample_at.is_some_and(|sampled_at| sampled_at < start);
+            lost(number, sent);
+        }
+        if let Some(sent_at) = newest {
+            self.congestion.on_lost(now, sent_at);
+        }
+        if is_persistent {
+            self.congestion.on_persistent_congestion();
+            self.rtt.forget_least();
+        }
+        self.flight.forget_ended();
+        if self.flight.outstanding() == 0 {
+            self.waiting_since = None;
+        }
+    }
+
+    /// How often in a row that wait was in vain.
+    pub fn unanswered(&self) -> u32 {
+        self.probing.unanswered()
+    }
+
+    /// The path carries datagrams of this size.
+    pub fn set_max_datagram(&mut self, max_datagram: usize) {
+        self.max_datagram = max_datagram;
+        self.congestion.set_max_datagram(max_datagram);
+    }
+
+    /// Whether the wait for any acknowledgement is over: then a probe is to be sent, whatever the window says.
+    pub fn is_probe_due(&mut self, now: Micros) -> bool {
+        let is_due =
+            self.loss_deadline.is_none() && self.probe_deadline().is_some_and(|deadline| deadline <= now);
+        if is_due {
+            self.probing.on_timeout(now);
+        }
+        is_due
+    }
+
+    /// Gives every datagram to `lost` although none is: the peer said that it knows nothing of them.
+    pub fn abandon(&mut self, mut lost: impl FnMut(u64, C)) {
+        for number in self.flight.numbers() {
+            if let Some(sent) = self.flight.end(number) {
+                lost(number, sent.contents);
+            }
+        }
+        self.flight.forget_ended();
+        self.loss_deadline = None;
+        self.probing.reset();
+    }
+
+    /// The path is a new one: nothing is known of its round trip and its room (RFC 9000 §9.4).
+    pub fn reset_path(&mut self) {
+        self.rtt = RttEstimator::new();
+        self.congestion = Cubic::new(self.max_datagram);
+        self.pacer = Pacer::default();
+        self.first_sample_at = None;
+        self.path_start = self.next_number();
+        self.probing.reset();
+    }
+
+    /// The sender stopped because it may send no more (true), or because it had nothing more to send. One that is held up
+    /// by the pacer counts only while it uses half of the window: it might have had no more than a burst (RFC 9002 §7.8).
+    pub fn set_window_limited(&mut self, is_limited: bool) {
+        let allowance = self.congestion.allowance(self.in_flight());
+        let is_used = self.in_flight() >= allowance || allowance < self.max_datagram;
+        self.congestion.set_limiting(is_limited && is_used);
+    }
+
+    /// Whether a datagram of `size` bytes may be sent. One that is larger than the window may be sent alone.
+    pub fn admit(&self, now: Micros, size: usize) -> Admission {
+        if self.in_flight() == 0 {
+            return Admission::Now;
+        }
+        if size > self.congestion.allowance(self.in_flight()) || self.flight.records() >= MOST_RECORDS {
+            return Admission::Full;
+        }
+        self.pacer
+            .next_departure(now, self.rate(), self.max_datagram)
+            .map_or(Admission::Now, Admission::Later)
+    }
+
+    /// When `detect_lost` or `is_probe_due` will have something to say.
+    pub fn deadline(&self) -> Option<Micros> {
+        self.loss_deadline.or_else(|| self.probe_deadline())
+    }
+
+    /// When the last acknowledgement came, or, if that is later, when waiting for one began. None: nothing is outstanding.
+    pub fn waiting_since(&self) -> Option<Micros> {
+        self.waiting_since
+    }
+
+    /// The number of the next datagram.
+    pub fn next_number(&self) -> u64 {
+        self.flight.numbers().end
+    }
+
+    /// What the oldest datagrams in flight hold.
+    pub fn oldest(&self, count: usize) -> impl Iterator<Item = &C> {
+        self.flight.oldest(count)
+    }
+
+    /// Bytes sent, and neither acknowledged nor lost.
+    pub fn in_flight(&self) -> usize {
+        self.flight.bytes()
+    }
+
+    /// The congestion window, in bytes.
+    pub fn window(&self) -> usize {
+        self.congestion.window()
+    }
+
+    /// The smoothed round-trip time; a guess until there was a sample.
+    pub fn rtt(&self) -> Micros {
+        self.rtt.smoothed()
+    }
+
+    /// All that there is to remember beside `congestion`; None: more is in flight, or is waited for. `through`: what a datagram acknowledged
+    /// that carried nothing.
+    pub fn at_rest(&self, through: impl FnOnce(&C) -> Option<u64>) -> Option<Landed> {
+        let flying = match self.flight.records() {
+            0 if self.waiting_since.is_none() && self.probing.unanswered() == 0 => None,
+            1 => {
+                let sent = self.flight.only().filter(|sent| !sent.tries_size)?;
+                let is_first = self.waiting_since == Some(sent.at) && self.probing.waits_from(sent.at);
+                let is_of_path = self.flight.numbers().start >= self.path_start;
+                let size = u32::try_from(sent.size).ok().filter(|_| is_first && is_of_path)?;
+                Some(Flying { at: sent.at, size, acknowledged_through: through(&sent.contents)? })
+            }
+            _ => return None,
+        };
+        let rtt = self.rtt.packed();
+        (self.loss_deadline.is_none() && rtt.is_some() == self.rtt.is_measured()).then(|| Landed {
+            settled: self.flight.numbers().start - 1,
+            rtt,
+            pacer: self.pacer,
+            flying,
+        })
+    }
+
+    /// The controller of the path.
+    pub fn congestion(&self) -> &Cubic {
+        &self.congestion
+    }
+
+    /// How many datagrams were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn probe_deadline(&self) -> Option<Micros> {
+        let timeout = self.rtt.probe_timeout(MAX_ACK_DELAY);
+        (self.flight.outstanding() > 0).then(|| self.probing.deadline(timeout))
+    }
+
+    fn rate(&self) -> Rate {
+        Rate { window: self.congestion.window(), round_trip: self.rtt.smoothed() }
+    }
+
+    fn take_sample(&mut self, now: Micros, sent_at: Micros, delay: Micros) {
+        let round_trip = now.saturating_sub(sent_at);
+        if self.first_sample_at.is_none() {
+            self.first_sample_at = Some(now);
+            // What left so far would have taken its time at the rate of a guess: what the path is now known to do in a fraction
+            // of that would wait for it.
+            self.pacer = Pacer::default();
+        }
+        self.rtt.sample(round_trip, delay);
+        self.congestion.on_round_trip(now, sent_at, round_trip.saturating_sub(delay));
+    }
+
+    fn persistent_period(&self) -> Micros {
+        self.rtt.probe_timeout(MAX_ACK_DELAY) * PERSISTENT_CONGESTION_THRESHOLD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Micros = 1_500_000;
+
+    fn datagram(at: Micros, number: u64) -> Sent<u64> {
+        Sent { at, size: 1_000, tries_size: false, contents: number }
+    }
+
+    fn sent(count: u64, interval: Micros) -> Recovery<u64> {
+        let mut recovery = Recovery::new(1, 1_200, LONGEST);
+        for number in 1..=count {
+            recovery.on_sent(datagram(number * interval, number));
+        }
+        recovery
+    }
+
+    /// Acknowledges ranges, highest first; returns what was acknowledged.
+    fn acknowledge(recovery: &mut Recovery<u64>, now: Micros, ranges: &[(u64, u64)]) -> Vec<u64> {
+        let mut acknowledged = Vec::new();
+        recovery.on_acknowledgement(now, ranges[0].1, ranges.iter().copied(), 0, |sent| {
+            acknowledged.push(sent.contents);
+        });
+        acknowledged
+    }
+
+    fn lost(recovery: &mut Recovery<u64>, now: Micros) -> Vec<u64> {
+        let mut lost = Vec::new();
+        recovery.detect_lost(now, |_, sent| lost.push(sent.contents));
+        lost
+    }
+
+    #[test]
+    fn three_later_ones_make_a_loss() {
+        let mut recovery = sent(5, 10);
+        assert_eq!(acknowledge(&mut recovery, 20_000, &[(3, 4)]), [3, 4]);
+        assert_eq!(lost(&mut recovery, 20_000), [1]);
+        assert_eq!(recovery.in_flight(), 2_000);
+        assert_eq!(recovery.lost(), 1);
+    }
+
+    #[test]
+    fn a_lost_try_of_a_size_is_no_congestion() {
+        let mut recovery = Recovery::new(1, 1_200, LONGEST);
+        for number in 1..=5 {
+            recovery.on_sent(Sent { tries_size: number == 1, ..datagram(number * 10, number) });
+        }
+        assert_eq!(recovery.in_flight(), 4_000, "it takes nothing of the window");
+        acknowledge(&mut recovery, 20_000, &[(2, 5)]);
+        let window = recovery.window();
+        assert_eq!((lost(&mut recovery, 20_000), recovery.lost(), recovery.window()), (vec![1], 0, window));
+    }
+
+    #[test]
+    fn time_makes_a_loss_and_the_deadline_says_when() {
+        let mut recovery = sent(2, 10);
+        acknowledge(&mut recovery, 20_020, &[(2, 2)]);
+        assert!(lost(&mut recovery, 20_020).is_empty());
+        let deadline = recovery.deadline().unwrap();
+        assert_eq!(deadline, 10 + 20_000 + 2_500);
+        assert!(lost(&mut recovery, deadline - 1).is_empty());
+        assert_eq!(lost(&mut recovery, deadline), [1]);
+        assert_eq!((recovery.deadline(), recovery.in_flight()), (None, 0));
+    }
+
+    #[test]
+    fn probes_wait_twice_as_long_each_time_up_to_the_bound() {
+        let mut recovery = sent(1, 10);
+        let mut waits = Vec::new();
+        let mut now = 10;
+        for _ in 0..6 {
+            let deadline = recovery.deadline().unwrap();
+            assert!(!recovery.is_probe_due(deadline - 1) && recovery.is_probe_due(deadline));
+            waits.push(deadline - now);
+            now = deadline;
+        }
+        assert_eq!(waits, [305_000, 610_000, 1_220_000, LONGEST, LONGEST, LONGEST]);
+        assert_eq!(recovery.waiting_since(), Some(10));
+        acknowledge(&mut recovery, now, &[(1, 1)]);
+        assert_eq!((recovery.deadline(), recovery.waiting_since()), (None, None));
+    }
+
+    #[test]
+    fn what_was_acknowledged_before_is_ignored() {
+        let mut recovery = sent(2, 10);
+        assert_eq!(acknowledge(&mut recovery, 100, &[(0, 2)]), [1, 2]);
+        assert!(acknowledge(&mut recovery, 100, &[(0, 2)]).is_empty());
+    }
+
+    #[test]
+    fn a_long_run_of_losses_is_persistent_congestion() {
+        let mut recovery = sent(1, 10);
+        acknowledge(&mut recovery, 1_010, &[(1, 1)]);
+        for number in 2..=10 {
+            recovery.on_sent(datagram(number * 100_000, number));
+        }
+        acknowledge(&mut recovery, 1_001_000, &[(10, 10)]);
+        assert_eq!(lost(&mut recovery, 1_001_000).len(), 8);
+        assert_eq!(recovery.window(), 2_400);
+    }
+
+    #[test]
+    fn a_guessed_round_trip_holds_nothing_up_once_it_is_measured() {
+        let mut recovery = Recovery::new(1, 1_200, LONGEST);
+        let at_once = |recovery: &mut Recovery<u64>, now| {
+            let mut count = 0;
+            while recovery.admit(now, 1_200) == Admission::Now {
+                let number = recovery.next_number();
+                recovery.on_sent(Sent { at: now, size: 1_200, tries_size: false, contents: number });
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(at_once(&mut recovery, 1_000), 10);
+        acknowledge(&mut recovery, 1_400, &[(1, 1)]);
+        assert_eq!(at_once(&mut recovery, 1_400), 1, "the window has room for it");
+        acknowledge(&mut recovery, 6_800, &[(2, 11)]);
+        assert_eq!(at_once(&mut recovery, 6_800), 10);
+    }
+
+    #[test]
+    fn what_is_abandoned_does_not_shrink_the_window() {
+        let mut recovery = sent(3, 10);
+        let mut abandoned = Vec::new();
+        recovery.abandon(|_, number| abandoned.push(number));
+        assert_eq!((abandoned, recovery.in_flight(), recovery.window()), (vec![1, 2, 3], 0, 12_000));
+        assert_eq!((recovery.next_number(), recovery.deadline()), (4, None));
+        assert_eq!(recovery.waiting_since(), Some(10), "the peer still owes an acknowledgement");
+    }
+}

@@ -1,0 +1,294 @@
+//! How many passwords may be guessed, by whom and for whom.
+//!
+//! An attempt takes a token from three buckets: that of its address and name together, that of its address, and that of its name. It
+//! gets them back unless the password was wrong, so only guesses, and what is still being checked, count. An attempt that the bucket of
+//! its address and name refuses takes none from the other two: a device with an old password does not use up what others behind its
+//! address, or others with its name, have.
+//!
+//! The bucket of a name alone would let a stranger lock its owner out. So it, and that of an address, does not hold for an address from
+//! which somebody has logged in with this name before. An attempt without a name has an address alone.
+//!
+//! Python takes an attempt's tokens, has the password checked, and says what came of it. A worker asks before that
+//! ([`Attempts::refuse`]): a guess beyond the bounds ends where it came in. One whose name and password were right before goes to
+//! Python in any case.
+//!
+//! An address is an IPv4 address, or the first 64 bits of an IPv6 address: who has one address of those has all of them (RFC 6177).
+//! Names and passwords are kept as hashes under a secret key. All tables are bounded ([`Recent`]).
+
+mod recent;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::Micros;
+use crate::keyed_hash::Keyed;
+use crate::mqtt::access::attempts::recent::Recent;
+use crate::mqtt::codec::packets::{Connect, Farewell};
+use crate::mqtt::codec::reason::Reason;
+use crate::prefix::Prefix;
+
+/// Tokens: `burst` at once, and another one after each `interval`.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket {
+    pub burst: u64,
+    pub interval: Micros,
+}
+
+/// What holds for attempts.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Wrong passwords of one address for one name.
+    pub pair: Bucket,
+    /// Of one address for any name.
+    pub address: Bucket,
+    /// For one name from any address.
+    pub name: Bucket,
+    /// Attempts of one address, right or wrong.
+    pub asked: Bucket,
+    /// Entries of each table that are kept at least.
+    pub entries: usize,
+    /// Passwords that are known to be right: so many at least.
+    pub known: usize,
+}
+
+pub type Texts = [String; Refused::ALL.len()];
+
+/// Why an attempt is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Pair,
+    Address,
+    Name,
+    /// As many wait for a check as may, and its address has asked as often as is counted.
+    Busy,
+}
+
+impl Refused {
+    pub const ALL: [Self; 4] = [Self::Pair, Self::Address, Self::Name, Self::Busy];
+
+    fn reason(self) -> Reason {
+        match self {
+            Self::Busy => Reason::SERVER_BUSY,
+            Self::Pair | Self::Address | Self::Name => Reason::CONNECTION_RATE_EXCEEDED,
+        }
+    }
+}
+
+/// Where an attempt comes from: hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    pub address: u64,
+    pub named: Option<Named>,
+}
+
+/// Of an attempt with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    pub name: u64,
+    /// Address and name together.
+    pub pair: u64,
+}
+
+/// See the module.
+pub struct Attempts {
+    keyed: Keyed,
+    tables: Mutex<Tables>,
+    /// As many wait for a check as may.
+    is_full: AtomicBool,
+    /// What clients are told, in the order of [`Refused::ALL`].
+    texts: Texts,
+    /// What `refuse` refused.
+    refused: [AtomicU64; Refused::ALL.len()],
+}
+
+struct Tables {
+    pairs: Buckets,
+    addresses: Buckets,
+    names: Buckets,
+    asked: Buckets,
+    /// Addresses with names that have logged in from there.
+    trusted: Recent<()>,
+    /// The password of a name that was right last.
+    known: Recent<u64>,
+}
+
+impl Attempts {
+    /// `seed`: random and secret. `texts`: what clients are told, in the order of [`Refused::ALL`].
+    pub fn new(seed: u64, bounds: Bounds, texts: Texts) -> Self {
+        let table = |bucket| Buckets { bucket, full_at: Recent::new(bounds.entries) };
+        Self {
+            keyed: Keyed::new(seed),
+            tables: Mutex::new(Tables {
+                pairs: table(bounds.pair),
+                addresses: table(bounds.address),
+                names: table(bounds.name),
+                asked: table(bounds.asked),
+                trusted: Recent::new(bounds.entries),
+                known: Recent::new(bounds.known),
+            }),
+            is_full: AtomicBool::new(false),
+            texts,
+            refused: Default::default(),
+        }
+    }
+
+    pub fn source(&self, host: IpAddr, name: Option<&str>) -> Source {
+        let address = self.keyed.hash_bytes(&Prefix::from(host).bits().to_be_bytes());
+        let named = name.map(|name| Named {
+            name: self.keyed.hash_bytes(name.as_bytes()),
+            pair: self.hash_two(&address.to_be_bytes(), name.as_bytes()),
+        });
+        Source { address, named }
+    }
+
+    /// Takes the tokens of an attempt; else says what refuses it, and takes none.
+    pub fn take(&self, now: Micros, source: &Source) -> Option<Refused> {
+        let mut tables = self.tables.lock();
+        tables.asked.take(now, source.address);
+        let refused = tables.bound(now, source);
+        if refused.is_none() {
+            tables.each(source, |buckets, key| buckets.take(now, key));
+        }
+        refused
+    }
+
+    /// The attempt was no guess.
+    pub fn give_back(&self, now: Micros, source: &Source) {
+        self.tables.lock().each(source, |buckets, key| buckets.give_back(now, key));
+    }
+
+    /// The password was right: this address is trusted with this name.
+    pub fn succeeded(&self, now: Micros, source: &Source) {
+        let mut tables = self.tables.lock();
+        tables.each(source, |buckets, key| buckets.give_back(now, key));
+        tables.asked.give_back(now, source.address);
+        if let Some(named) = source.named {
+            tables.trusted.put(named.pair, ());
+        }
+    }
+
+    /// How much the address has asked of late, all that was right left out.
+    pub fn asked(&self, now: Micros, source: &Source) -> u64 {
+        self.tables.lock().asked.taken(now, source.address)
+    }
+
+    /// This password is this name's.
+    pub fn remember(&self, name: &str, password: &[u8]) {
+        let (name, password) = self.credentials(name, password);
+        self.tables.lock().known.put(name, password);
+    }
+
+    /// Whether as many wait for a check as may.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// What refuses this attempt, before anybody has looked at it; `None`: it is to be looked at.
+    pub fn refuse(&self, now: Micros, host: IpAddr, name: &str, password: &[u8]) -> Option<Refused> {
+        let source = self.source(host, Some(name));
+        let (known, right) = self.credentials(name, password);
+        let mut tables = self.tables.lock();
+        if tables.known.get(known) == Some(&right) {
+            return None;
+        }
+        let is_full = self.is_full.load(Ordering::Relaxed);
+        let is_busy = |tables: &Tables| is_full && tables.asked.is_empty(now, source.address);
+        let refused = tables.bound(now, &source).or_else(|| is_busy(&tables).then_some(Refused::Busy))?;
+        tables.asked.take(now, source.address);
+        drop(tables);
+        self.refused[refused as usize].fetch_add(1, Ordering::Relaxed);
+        Some(refused)
+    }
+
+    /// Says no to a CONNECT with a name and a password that `refuse` refuses.
+    pub fn refuse_connect(&self, now: Micros, host: IpAddr, connect: &Connect) -> Option<Farewell> {
+        let (Some(name), Some(password), None) =
+            (&connect.user, &connect.password, &connect.authentication_method)
+        else {
+            return None;
+        };
+        let refused = self.refuse(now, host, name, password)?;
+        let text = &self.texts[refused as usize];
+        let text = if connect.wants_problem_information { text.clone() } else { String::new() };
+        Some(Farewell { text, ..refused.reason().into() })
+    }
+
+    /// How many attempts `refuse` has refused, in the order of [`Refused::ALL`].
+    pub fn refused(&self) -> [u64; Refused::ALL.len()] {
+        Refused::ALL.map(|why| self.refused[why as usize].load(Ordering::Relaxed))
+    }
+
+    /// Entries of the largest table of attempts, and passwords that are known.
+    pub fn sizes(&self) -> (usize, usize) {
+        let tables = self.tables.lock();
+        let buckets = [&tables.pairs, &tables.addresses, &tables.names, &tables.asked];
+        let most = buckets.into_iter().map(|table| table.full_at.len()).max().unwrap_or(0);
+        (most.max(tables.trusted.len()), tables.known.len())
+    }
+
+    fn credentials(&self, name: &str, password: &[u8]) -> (u64, u64) {
+        (self.keyed.hash_bytes(name.as_bytes()), self.hash_two(name.as_bytes(), password))
+    }
+
+    fn hash_two(&self, first: &[u8], second: &[u8]) -> u64 {
+        let bytes = [&(first.len() as u64).to_be_bytes(), first, second].concat();
+        self.keyed.hash_bytes(&bytes)
+    }
+}
+
+impl Tables {
+    fn bound(&self, now: Micros, source: &Source) -> Option<Refused> {
+        let is_empty = |buckets: &Buckets, key| buckets.is_empty(now, key);
+        match source.named {
+            Some(named) if is_empty(&self.pairs, named.pair) => Some(Refused::Pair),
+            Some(named) if self.trusted.get(named.pair).is_some() => None,
+            _ if is_empty(&self.addresses, source.address) => Some(Refused::Address),
+            Some(named) if is_empty(&self.names, named.name) => Some(Refused::Name),
+            _ => None,
+        }
+    }
+
+    fn each(&mut self, source: &Source, mut act: impl FnMut(&mut Buckets, u64)) {
+        act(&mut self.addresses, source.address);
+        if let Some(named) = source.named {
+            act(&mut self.pairs, named.pair);
+            act(&mut self.names, named.name);
+        }
+    }
+}
+
+/// Token buckets by key. Of each is kept when it will be full again; one that is full needs no entry.
+struct Buckets {
+    bucket: Bucket,
+    full_at: Recent<Micros>,
+}
+
+impl Buckets {
+    fn taken(&self, now: Micros, key: u64) -> u64 {
+        self.full_at.get(key).map_or(0, |at| at.saturating_sub(now).div_ceil(self.bucket.interval))
+    }
+
+    fn is_empty(&self, now: Micros, key: u64) -> bool {
+        self.taken(now, key) >= self.bucket.burst
+    }
+
+    fn take(&mut self, now: Micros, key: u64) {
+        let Bucket { burst, interval } = self.bucket;
+        let full_at = self.full_at.get(key).map_or(now, |at| now.max(*at)) + interval;
+        self.full_at.put(key, full_at.min(now + burst * interval));
+    }
+
+    fn give_back(&mut self, now: Micros, key: u64) {
+        let Some(full_at) = self.full_at.remove(key) else {
+            return;
+        };
+        if full_at > now + self.bucket.interval {
+            self.full_at.put(key, full_at - self.bucket.interval);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

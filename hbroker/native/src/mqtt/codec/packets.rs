@@ -1,0 +1,141 @@
+//! What control packets say that Python decides on, checked: the packets of a client, and the answers to them.
+
+use bytes::Bytes;
+
+use crate::mqtt::codec::reason::Reason;
+
+/// The protocol of a connection, by its protocol level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Version {
+    V31 = 3,
+    V311 = 4,
+    V5 = 5,
+}
+
+/// (name, value), in the sender's order.
+pub type UserProperties = Vec<(String, String)>;
+
+/// CONNECT (MQTT 5 §3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connect {
+    pub version: Version,
+    /// It says that it is another broker's bridge, as mosquitto's does. None does in MQTT 5.
+    pub is_bridge: bool,
+    /// Empty: the server is to assign one.
+    pub client_id: String,
+    pub clean_start: bool,
+    /// Seconds; 0: none.
+    pub keep_alive: u16,
+    /// Seconds; `u32::MAX`: it never expires. Before MQTT 5: 0 with clean session, else never.
+    pub session_expiry: u32,
+    pub user: Option<String>,
+    pub password: Option<Bytes>,
+    pub will: Option<Will>,
+    pub receive_maximum: u16,
+    /// Bytes; None: no limit.
+    pub maximum_packet: Option<u32>,
+    pub topic_alias_maximum: u16,
+    pub wants_response_information: bool,
+    pub wants_problem_information: bool,
+    pub authentication_method: Option<String>,
+    pub authentication_data: Option<Bytes>,
+    pub user_properties: UserProperties,
+}
+
+/// The will of a CONNECT (MQTT 5 §3.1.2.5, §3.1.3.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Will {
+    pub topic: String,
+    pub payload: Bytes,
+    pub qos: u8,
+    pub retain: bool,
+    pub delay_s: u32,
+    pub expiry_s: Option<u32>,
+    pub is_text: Option<bool>,
+    pub content_type: Option<String>,
+    pub response_topic: Option<String>,
+    pub correlation_data: Option<Bytes>,
+    pub user_properties: UserProperties,
+}
+
+/// SUBSCRIBE (MQTT 5 §3.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribe {
+    pub packet_id: u16,
+    /// The subscription identifier; 0: none.
+    pub identifier: u32,
+    pub filters: Vec<Subscription>,
+    pub user_properties: UserProperties,
+}
+
+/// One filter of a SUBSCRIBE, with its options (MQTT 5 §3.8.3.1). Before MQTT 5 the options but `qos` are as a client of then has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    pub filter: String,
+    pub qos: u8,
+    pub no_local: bool,
+    pub retain_as_published: bool,
+    /// 0: send retained messages, 1: only if the subscription is new, 2: never.
+    pub retain_handling: u8,
+}
+
+/// UNSUBSCRIBE (MQTT 5 §3.10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsubscribe {
+    pub packet_id: u16,
+    pub filters: Vec<String>,
+    pub user_properties: UserProperties,
+}
+
+/// AUTH (MQTT 5 §3.15), in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    pub reason: Reason,
+    pub method: String,
+    pub data: Option<Bytes>,
+    pub text: String,
+    pub user_properties: UserProperties,
+}
+
+/// DISCONNECT of a client (MQTT 5 §3.14).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disconnect {
+    pub reason: Reason,
+    /// The session expiry that it asks for, in seconds; None: that of CONNECT stays.
+    pub session_expiry: Option<u32>,
+    pub text: String,
+}
+
+/// A successful CONNACK (MQTT 5 §3.2), and what the connection is to hold its client to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accept {
+    pub session_present: bool,
+    /// Told where the client's own was empty.
+    pub assigned_client_id: Option<String>,
+    /// Seconds, in place of the client's; None: its own holds.
+    pub keep_alive: Option<u16>,
+    /// Seconds, in place of the client's; None: its own holds.
+    pub session_expiry: Option<u32>,
+    pub response_information: Option<String>,
+    pub authentication_method: Option<String>,
+    pub authentication_data: Option<Bytes>,
+    pub text: String,
+    pub user_properties: UserProperties,
+}
+
+/// Why the server turns a client away, or ends a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Farewell {
+    pub reason: Reason,
+    /// For people; empty: none.
+    pub text: String,
+    /// Another server to use; empty: none.
+    pub server_reference: String,
+}
+
+impl From<Reason> for Farewell {
+    fn from(reason: Reason) -> Self {
+        Self { reason, text: String::new(), server_reference: String::new() }
+    }
+}

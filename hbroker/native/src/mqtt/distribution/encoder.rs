@@ -1,0 +1,190 @@
+//! Fan-out: a message that goes to many clients is encoded once for each shape that it takes, and its bytes are appended to the
+//! output of each client. Only the packet id differs.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::mqtt::codec::packets::Version;
+use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::message::{Alias, Message, Shape};
+use crate::mqtt::io::output::Output;
+
+/// A packet that is larger costs its copying, and is written straight to each client.
+const MOST_BYTES: usize = 16_384;
+/// Clients with other shapes are written to one by one.
+const MOST_SHAPES: usize = 16;
+
+/// The encodings of the message in hand; one for each worker.
+#[derive(Default)]
+pub struct Encoder {
+    inhand: Option<InHand>,
+    now: Micros,
+    bytes: Vec<u8>,
+    encodings: Vec<Encoding>,
+}
+
+/// What is encoded.
+enum InHand {
+    Message(Arc<Message>),
+    Series(Arc<Series>),
+}
+
+struct Encoding {
+    version: Version,
+    qos: u8,
+    retain: bool,
+    identifiers: SmallVec<[u32; 2]>,
+    range: Range<usize>,
+    packet_id: usize,
+}
+
+impl Encoder {
+    /// Appends PUBLISH, as [`Message::put`] does.
+    pub fn put(
+        &mut self,
+        out: &mut Output,
+        now: Micros,
+        message: &Arc<Message>,
+        shape: &Shape<'_>,
+        packet_id: u16,
+    ) {
+        self.turn_to(now, message);
+        let known = self.encodings.iter().position(|encoding| encoding.is(shape));
+        let is_common = shape.alias == Alias::None
+            && !shape.dup
+            && message.payload.len() < MOST_BYTES
+            && (known.is_some() || self.encodings.len() < MOST_SHAPES);
+        if !is_common {
+            message.put_to(out, now, shape, packet_id);
+            return;
+        }
+        let encoding = known.unwrap_or_else(|| self.encode(message, shape));
+        let encoding = &self.encodings[encoding];
+        let at = out.len() + encoding.packet_id;
+        out.extend_from_slice(&self.bytes[encoding.range.clone()]);
+        if shape.qos > 0 {
+            out[at..at + 2].copy_from_slice(&packet_id.to_be_bytes());
+        }
+    }
+
+    /// Appends PUBLISH for each of the messages, as [`Series::put`] does.
+    pub fn put_series(&mut self, out: &mut Output, series: &Arc<Series>, shape: &Shape<'_>) {
+        let is_same = matches!(&self.inhand, Some(InHand::Series(known)) if Arc::ptr_eq(known, series));
+        if !is_same {
+            self.clear();
+            self.inhand = Some(InHand::Series(Arc::clone(series)));
+        }
+        let known = self.encodings.iter().find(|encoding| encoding.is(shape));
+        let is_common = shape.alias == Alias::None && (known.is_some() || self.encodings.len() < MOST_SHAPES);
+        if !is_common {
+            return series.put(out, shape);
+        }
+        let range = known.map(|encoding| encoding.range.clone()).unwrap_or_else(|| {
+            let start = self.bytes.len();
+            series.put(&mut self.bytes, shape);
+            self.keep(shape, start, 0)
+        });
+        out.extend_from_slice(&self.bytes[range]);
+    }
+
+    /// Forgets the message: between turns nothing is kept alive.
+    pub fn clear(&mut self) {
+        self.inhand = None;
+        self.bytes.clear();
+        self.encodings.clear();
+    }
+
+    fn turn_to(&mut self, now: Micros, message: &Arc<Message>) {
+        let is_same = matches!(&self.inhand, Some(InHand::Message(known)) if Arc::ptr_eq(known, message));
+        if !is_same || (self.now != now && message.expires < Micros::MAX) {
+            self.clear();
+            self.inhand = Some(InHand::Message(Arc::clone(message)));
+            self.now = now;
+        }
+    }
+
+    fn encode(&mut self, message: &Message, shape: &Shape<'_>) -> usize {
+        let start = self.bytes.len();
+        let packet_id = message.put(&mut self.bytes, self.now, shape, 0);
+        self.keep(shape, start, packet_id);
+        self.encodings.len() - 1
+    }
+
+    /// Remembers what was written from `start` on.
+    fn keep(&mut self, shape: &Shape<'_>, start: usize, packet_id: usize) -> Range<usize> {
+        let range = start..self.bytes.len();
+        self.encodings.push(Encoding {
+            version: shape.version,
+            qos: shape.qos,
+            retain: shape.retain,
+            identifiers: shape.identifiers.into(),
+            range: range.clone(),
+            packet_id,
+        });
+        range
+    }
+}
+
+impl Encoding {
+    /// MQTT 3.1 and 3.1.1 have the same PUBLISH.
+    fn is(&self, shape: &Shape<'_>) -> bool {
+        let is_v5 = |version| version == Version::V5;
+        is_v5(self.version) == is_v5(shape.version)
+            && (self.qos, self.retain) == (shape.qos, shape.retain)
+            && (!is_v5(shape.version) || self.identifiers.as_slice() == shape.identifiers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(version: Version, qos: u8, identifiers: &[u32]) -> Shape<'_> {
+        Shape { version, qos, retain: false, dup: false, identifiers, alias: Alias::None }
+    }
+
+    #[test]
+    fn every_client_gets_what_the_message_itself_would_write() {
+        let mut encoder = Encoder::default();
+        let mut message = Message::plain(1, "a/b", b"payload", 2);
+        message.expires = 10_000_000;
+        let message = Arc::new(message);
+        let identifiers: [&[u32]; 3] = [&[], &[7], &[7, 300_000]];
+        for now in [0, 0, 4_500_001] {
+            for version in [Version::V31, Version::V311, Version::V5] {
+                for (qos, identifiers) in (0..3).zip(identifiers) {
+                    let shape = shape(version, qos, identifiers);
+                    let (mut cached, mut direct) = (Output::default(), vec![9]);
+                    cached.push(9);
+                    encoder.put(&mut cached, now, &message, &shape, 513);
+                    message.put(&mut direct, now, &shape, 513);
+                    assert_eq!(*cached, direct);
+                    assert_eq!(direct.len() - 1, message.packet_len(&shape));
+                }
+            }
+        }
+        assert_eq!(encoder.encodings.len(), 6, "3.1 and 3.1.1 share theirs");
+        encoder.put(
+            &mut Output::default(),
+            0,
+            &Arc::new(Message::plain(2, "a", b"", 0)),
+            &shape(Version::V5, 0, &[]),
+            0,
+        );
+        assert_eq!(encoder.encodings.len(), 1, "another message");
+    }
+
+    #[test]
+    fn expiry_counts_down_and_is_never_zero_for_what_lives() {
+        let mut message = Message::plain(1, "t", b"", 0);
+        message.expires = 5_000_000;
+        for (now, seconds) in [(0, 5), (1, 5), (1_000_000, 4), (4_999_999, 1)] {
+            let mut out = Vec::new();
+            message.put(&mut out, now, &shape(Version::V5, 0, &[]), 0);
+            assert_eq!(out, [0x30, 9, 0, 1, b't', 5, 2, 0, 0, 0, seconds]);
+        }
+    }
+}

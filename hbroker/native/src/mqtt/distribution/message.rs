@@ -1,0 +1,248 @@
+//! A message of the network on its way to MQTT clients: one copy, whoever gets it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::load::latency::Sample;
+use crate::mqtt::claim::MessageId;
+use crate::mqtt::codec::frame::{MAX_REMAINING, kind, put_binary, put_varint, varint_len};
+use crate::mqtt::codec::packets::Version;
+use crate::mqtt::codec::publish::property;
+use crate::mqtt::io::output::Output;
+use crate::wire::PublishView;
+
+/// The longest string or binary data (MQTT 5 §1.5.4).
+const MAX_BINARY: usize = 65_535;
+/// `PayloadFormat` on the wire of the network (`packet.proto`): 1 is UTF-8 text.
+const TEXT: i32 = 1;
+
+/// A message, and what MQTT 5 says of it, encoded.
+#[derive(Debug)]
+pub struct Message {
+    /// The publisher's, for resumption after an import.
+    pub id: MessageId,
+    pub topic: Arc<str>,
+    pub payload: Bytes,
+    pub qos: u8,
+    /// The publisher's flag.
+    pub retain: bool,
+    /// When it dies, by the clock of `now`; `Micros::MAX`: never.
+    pub expires: Micros,
+    /// It is timed until it is first sent to a client.
+    pub sample: Option<Arc<Sample>>,
+    /// The properties that are the same for every recipient, as PUBLISH has them.
+    properties: Box<[u8]>,
+}
+
+/// How one client gets a message: what its matching subscriptions say together (MQTT 5 §3.3.4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The highest granted.
+    pub qos: u8,
+    /// The flag to send: retained messages sent for a subscription have it, others where the publisher and a
+    /// subscription with retain-as-published say so.
+    pub retain: bool,
+    /// The subscription identifiers.
+    pub identifiers: SmallVec<[u32; 2]>,
+}
+
+/// What the encoding of a message depends on, but for its packet id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape<'a> {
+    pub version: Version,
+    pub qos: u8,
+    pub retain: bool,
+    pub dup: bool,
+    pub identifiers: &'a [u32],
+    pub alias: Alias,
+}
+
+/// The topic, or its alias (MQTT 5 §3.3.2.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alias {
+    None,
+    /// Both: it is to be remembered.
+    Announce(u16),
+    /// The alias alone.
+    Instead(u16),
+}
+
+impl Message {
+    /// From the network. `topic`: the view's, to be kept. `payload`: the whole, where the view holds a part.
+    pub fn from_network(publish: &PublishView<'_>, topic: Arc<str>, payload: Bytes) -> Self {
+        Self {
+            id: (publish.publisher, publish.sequence),
+            topic,
+            payload,
+            qos: publish.qos,
+            retain: publish.retain,
+            expires: publish.expires(),
+            sample: None,
+            properties: properties(publish),
+        }
+    }
+
+    /// One of `QoS` 0 that says nothing but its payload.
+    pub fn bare(topic: Arc<str>, payload: Bytes) -> Self {
+        Self {
+            id: (0, 0),
+            topic,
+            payload,
+            qos: 0,
+            retain: false,
+            expires: Micros::MAX,
+            sample: None,
+            properties: Box::default(),
+        }
+    }
+
+    /// What it counts for in a bounded queue, in bytes.
+    pub fn cost(&self) -> usize {
+        self.payload.len() + self.topic.len() + self.properties.len() + 128
+    }
+
+    /// How long the packet is in this shape.
+    pub fn packet_len(&self, shape: &Shape<'_>) -> usize {
+        let remaining = self.remaining(shape);
+        1 + varint_len(remaining) + remaining
+    }
+
+    /// Whether there is a packet that holds it.
+    pub fn fits(&self, shape: &Shape<'_>) -> bool {
+        self.remaining(shape) <= MAX_REMAINING
+    }
+
+    /// Appends PUBLISH (MQTT 5 §3.3). The message must fit, and live on. A large payload is shared with all others that get it.
+    pub fn put_to(&self, out: &mut Output, now: Micros, shape: &Shape<'_>, packet_id: u16) {
+        self.put_head(out, now, shape, packet_id);
+        out.share(&self.payload);
+    }
+
+    /// As `put_to`, with a copy of the payload. Where the packet id is, from the packet's beginning.
+    pub fn put(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
+        let id_at = self.put_head(out, now, shape, packet_id);
+        out.extend_from_slice(&self.payload);
+        id_at
+    }
+
+    fn put_head(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
+        let start = out.len();
+        let remaining = self.remaining(shape);
+        out.reserve(5 + remaining - self.payload.len());
+        out.push(kind::PUBLISH << 4 | u8::from(shape.dup) << 3 | shape.qos << 1 | u8::from(shape.retain));
+        put_varint(out, remaining);
+        self.put_variable(out, now, shape, packet_id) - start
+    }
+
+    /// Appends PUBLISH from its topic on up to the payload. Where the packet id is in `out`.
+    pub fn put_variable(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
+        let topic = if matches!(shape.alias, Alias::Instead(_)) { "" } else { &self.topic };
+        put_binary(out, topic.as_bytes());
+        let id_at = out.len();
+        if shape.qos > 0 {
+            out.extend_from_slice(&packet_id.to_be_bytes());
+        }
+        if shape.version == Version::V5 {
+            put_varint(out, self.properties_len(shape));
+            self.put_properties(out, now, shape);
+        }
+        id_at
+    }
+
+    fn put_properties(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>) {
+        if self.expires < Micros::MAX {
+            // MQTT 5 §3.3.2.3.3: less the time that it has waited. Rounded up, so that what still lives has never none left.
+            let left = self.expires.saturating_sub(now).div_ceil(1_000_000);
+            out.push(property::MESSAGE_EXPIRY);
+            out.extend_from_slice(&u32::try_from(left).unwrap_or(u32::MAX).to_be_bytes());
+        }
+        if let Alias::Announce(alias) | Alias::Instead(alias) = shape.alias {
+            out.push(property::TOPIC_ALIAS);
+            out.extend_from_slice(&alias.to_be_bytes());
+        }
+        for &identifier in shape.identifiers {
+            out.push(property::SUBSCRIPTION_IDENTIFIER);
+            put_varint(out, identifier as usize);
+        }
+        out.extend_from_slice(&self.properties);
+    }
+
+    fn properties_len(&self, shape: &Shape<'_>) -> usize {
+        let expiry = if self.expires < Micros::MAX { 5 } else { 0 };
+        let alias = if shape.alias == Alias::None { 0 } else { 3 };
+        let identifiers: usize =
+            shape.identifiers.iter().map(|identifier| 1 + varint_len(*identifier as usize)).sum();
+        expiry + alias + identifiers + self.properties.len()
+    }
+
+    /// Bytes behind the fixed header.
+    pub fn remaining(&self, shape: &Shape<'_>) -> usize {
+        let topic = if matches!(shape.alias, Alias::Instead(_)) { 0 } else { self.topic.len() };
+        let packet_id = if shape.qos > 0 { 2 } else { 0 };
+        let properties = if shape.version == Version::V5 {
+            let length = self.properties_len(shape);
+            varint_len(length) + length
+        } else {
+            0
+        };
+        2 + topic + packet_id + properties + self.payload.len()
+    }
+}
+
+/// What a publisher says of its message, unaltered and in its order (MQTT 5 §3.3.2.3).
+fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
+    if !publish.has_properties {
+        return Box::default();
+    }
+    let mut out = Vec::new();
+    let said = publish.properties();
+    if let Some(format) = said.payload_format {
+        out.extend_from_slice(&[property::PAYLOAD_FORMAT, u8::from(format == TEXT)]);
+    }
+    let mut put = |id: u8, bytes: &[u8]| {
+        if !bytes.is_empty() {
+            out.push(id);
+            put_binary(&mut out, bytes);
+        }
+    };
+    if is_text(said.content_type) {
+        put(property::CONTENT_TYPE, said.content_type.as_bytes());
+    }
+    if is_text(said.response_topic) {
+        put(property::RESPONSE_TOPIC, said.response_topic.as_bytes());
+    }
+    if said.correlation_data.len() <= MAX_BINARY {
+        put(property::CORRELATION_DATA, said.correlation_data);
+    }
+    for (name, value) in publish.user_properties().filter(|(name, value)| is_text(name) && is_text(value)) {
+        out.push(property::USER_PROPERTY);
+        put_binary(&mut out, name.as_bytes());
+        put_binary(&mut out, value.as_bytes());
+    }
+    out.into()
+}
+
+/// Whether MQTT has such a string (MQTT 5 §1.5.4); the network's own clients may publish others, which are left out.
+fn is_text(text: &str) -> bool {
+    text.len() <= MAX_BINARY && !text.as_bytes().contains(&0)
+}
+
+#[cfg(test)]
+impl Message {
+    /// For tests: `QoS` 1 and 2 by `qos`, without properties.
+    pub fn plain(sequence: u64, topic: &str, payload: &[u8], qos: u8) -> Self {
+        Self {
+            id: (7, sequence),
+            topic: topic.into(),
+            payload: Bytes::copy_from_slice(payload),
+            qos,
+            retain: false,
+            expires: Micros::MAX,
+            sample: None,
+            properties: Box::default(),
+        }
+    }
+}

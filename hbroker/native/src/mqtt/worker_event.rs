@@ -1,0 +1,120 @@
+//! What waits for Python to decide on.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::endpoint::sockets::Fleet;
+use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
+use crate::mqtt::event::Closed;
+use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::io::tls::Identity;
+
+/// Names a session at this gateway, and no other one after it. 0: none.
+pub type SessionHandle = u64;
+
+/// Something to decide on, or to know.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// To be answered with `accept`, `refuse` or `challenge`.
+    Connect(ConnectionId, Box<Arrival>),
+    /// To be answered with `suback`.
+    Subscribe(ConnectionId, Subscribe),
+    /// To be answered with `unsuback`.
+    Unsubscribe(ConnectionId, Unsubscribe),
+    /// To be answered with `challenge`, or as CONNECT.
+    Auth(ConnectionId, Auth),
+    /// The last of this connection. Its session, if it has one, is parked.
+    Closed(ConnectionId, SessionHandle, Closed),
+    /// The queue of a parked session overflowed, and it is to end by its policy.
+    Overflow(SessionHandle),
+}
+
+/// Who is there.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub listener: u32,
+    pub source: SocketAddr,
+    pub identity: Option<Identity>,
+    pub connect: Connect,
+}
+
+/// The queue to Python. What is in it is bounded by its senders: each connection has a few questions open at most, and new ones are not
+/// accepted while there is much.
+#[derive(Default)]
+pub struct NewsQueue {
+    queue: Mutex<Vec<News>>,
+    /// Whose reader is told.
+    fleet: OnceLock<Arc<Fleet>>,
+}
+
+impl NewsQueue {
+    /// Tells this reader from now on. It is told once.
+    pub fn introduce(&self, fleet: Arc<Fleet>) {
+        let queue = self.queue.lock();
+        if !queue.is_empty() {
+            fleet.output.light();
+        }
+        let _ = self.fleet.set(fleet);
+    }
+
+    /// Takes all of `news` over.
+    pub fn push(&self, news: &mut Vec<News>) {
+        if news.is_empty() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        if queue.is_empty()
+            && let Some(fleet) = self.fleet.get()
+        {
+            fleet.output.light();
+        }
+        queue.append(news);
+    }
+
+    /// How much waits.
+    pub fn waiting(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    pub fn take(&self, limit: usize) -> Vec<News> {
+        let mut queue = self.queue.lock();
+        if queue.is_empty() {
+            return Vec::new();
+        }
+        let rest = if queue.len() > limit { queue.split_off(limit) } else { Vec::new() };
+        let taken = std::mem::replace(&mut *queue, rest);
+        if queue.is_empty()
+            && let Some(fleet) = self.fleet.get()
+        {
+            fleet.output.extinguish();
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn the_reader_is_told_as_long_as_there_is_something() {
+        let fleet = Arc::new(Fleet::new().unwrap());
+        let queue = NewsQueue::default();
+        let told = || fleet.output.wait_until(Instant::now());
+        queue.introduce(Arc::clone(&fleet));
+        queue.push(&mut vec![]);
+        assert!(!told() && queue.take(9).is_empty());
+        queue.push(&mut (1..=5).map(News::Overflow).collect());
+        queue.push(&mut vec![News::Overflow(6)]);
+        assert!(told());
+        assert_eq!(queue.take(4).len(), 4);
+        assert!(told());
+        let rest: Vec<_> = queue.take(4).into_iter().map(|news| format!("{news:?}")).collect();
+        assert_eq!(rest, ["Overflow(5)", "Overflow(6)"]);
+        assert!(!told());
+    }
+}

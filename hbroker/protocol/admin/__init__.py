@@ -1,0 +1,1 @@
+"""Operators' requests: leave, move, claim, hand back (§5.7)."""

@@ -1,0 +1,166 @@
+"""All that a node has of a subtree, whoever in it keeps it: given to a new owner, taken in from an old one.
+
+The subtree's cuts go along (§5.4): what was delegated below it stays with whom it was delegated to, and only
+the parent changes. Those that the new owner itself holds are named too: what it has delegated below them is
+its own affair. So is what this node delegated out of a smaller subtree that it has from another, and
+whatever else it has there: its messages and wills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.handover.recovery import Gathering
+from hbroker.protocol.handover.transfer import Inheritance, Keeper, Record, cut_record
+from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.packets import Address
+from hbroker.protocol.subscriptions.owner.store import MOST_QOS, Subscription, record_of
+from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
+
+__all__ = ["Estate", "ended"]
+
+
+class Estate:
+    """What of a node moves with a subtree.
+
+    `own`: its name, address and incarnation. `inherit(now, delegations)` takes the cuts of a subtree for this
+    node's own.
+    """
+
+    def __init__(
+        self,
+        own: tuple[str, Address, int],
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        subscribing: Subscribing,
+        gathering: Gathering,
+        inherit: Callable[[int, Sequence[Delegation]], None],
+        keepers: Sequence[Keeper] = (),
+    ) -> None:
+        self._own = own
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._subscribing = subscribing
+        self._gathering = gathering
+        self._inherit = inherit
+        self._keepers = keepers
+
+    # Give
+
+    def slow(self, subtree: str) -> Iterator[Record]:
+        """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
+        return map(self._record, list(self._subscribing.subscribers.touching(subtree)))
+
+    def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
+        """The rest, by what tells it from all else: compared with what was sent, it shows what changed.
+
+        `is_heirs`: the new owner has it back, and nobody has served it meanwhile.
+        """
+        found: dict[tuple[str, str | int], Record] = {}
+        cuts = [
+            *self._jurisdiction.cuts_of(subtree),
+            *map(self._as_cut, self._jurisdiction.left_within(subtree)),
+        ]
+        own = self._jurisdiction.delegation_of(subtree) if is_heirs else None
+        for delegation in cuts if own is None else [own, *cuts]:
+            found["cut", delegation.subtree] = cut_record(delegation)
+        for keeper in self._keepers:
+            for record in keeper.records(subtree):
+                found[type(record).__name__, record.session] = record
+        for part in self._gathering.records(subtree):
+            found["gathering", part.subtree] = part
+        return found
+
+    def replays(self, subtree: str) -> Iterator[pb.ReplayRecord]:
+        """What sessions are still to be sent of what is retained in the subtree."""
+        for session, filter, qos, listener, first in self._core.replays(subtree):
+            yield pb.ReplayRecord(
+                session=session, filter=filter, qos=pb.Qos.Name(qos), listener=listener, first=first
+            )
+
+    def held_below(self, subtree: str) -> list[str]:
+        """What is no part of a subtree that moves: smaller ones, which this node has from others."""
+        return self._jurisdiction.held_below(subtree)
+
+    # Take
+
+    def prepare(self, transfer: pb.Transfer, inheritance: Inheritance) -> None:
+        """Makes subscriptions as they come, so that little is left to be done while nobody serves them.
+
+        They match nothing until this node serves the subtree.
+        """
+        for record in transfer.subscriptions:
+            subscription = inheritance.subscription_of(record)
+            if subscription is None:
+                self._subscribing.withdraw(record.session, (record.group, record.filter))
+            elif not inheritance.is_away(record.session):
+                self._subscribing.prepare(subscription)
+
+    def withdraw(self, inheritance: Inheritance) -> None:
+        """The handover failed."""
+        for subscription in inheritance.subscriptions.values():
+            self._subscribing.withdraw(subscription.session, subscription.key)
+
+    def take_over(self, now: int, subtree: str, inheritance: Inheritance) -> None:
+        """Just before this node serves the subtree."""
+        self._inherit(now, inheritance.delegations(subtree))
+        self._gathering.take_over(now, subtree, inheritance.gathering.values())
+        self._subscribing.resume(now, subtree, inheritance)
+        for keeper in self._keepers:
+            keeper.take_over(now, inheritance)
+        self._subscribing.take_over(subtree, list(inheritance.subscriptions.values()))
+        for held in inheritance.held:
+            self._core.install(held)
+        for replay in inheritance.replays.values():
+            qos = min(replay.qos, MOST_QOS)
+            self._core.send_retained(
+                replay.session, replay.filter, qos, replay.listener, subtree, replay.first
+            )
+
+    def lapse(self, subtree: str, until: int | None, given: Sequence[str]) -> None:
+        """The lease of a subtree has ended, by then at the latest: what waits for persistent sessions, and
+        wills, stay (§5.6). `given`: as `sweep`."""
+        self._subscribing.lapse(subtree, until, given)
+        for keeper in self._keepers:
+            keeper.sweep(given)
+
+    def sweep(self, given: Sequence[str]) -> None:
+        """A grant is gone without a handover: what concerns nothing that is left is dropped. `given`: the
+        subtrees that are being handed over just now: what touches them goes along."""
+        self._subscribing.sweep(given)
+        for keeper in self._keepers:
+            keeper.sweep(given)
+
+    def moved(self, subtree: str) -> None:
+        """The new owner serves the subtree."""
+        for keeper in self._keepers:
+            keeper.moved(subtree)
+
+    def _as_cut(self, grant: Grant) -> Delegation:
+        """What this node goes on to hold below what it gives, and nobody else will name."""
+        policy = LeasePolicy.SERVE if grant.until is None else LeasePolicy.FENCE
+        return Delegation(grant.subtree, *self._own, grant.epoch, policy, None, 0)
+
+    def _record(self, subscription: Subscription) -> pb.SubscriptionRecord:
+        """With where its client is now (§4.4): the new owner opens a link there."""
+        session = self._subscribing.sessions.get(subscription.session)
+        link = None if session is None else session.link
+        address = None if link is None else self._core.peer_of(link)
+        return record_of(subscription if address is None else replace(subscription, address=address))
+
+
+def ended(key: tuple[str, str | int]) -> Record | None:
+    """Takes a record back that was sent under this key; None: it does no harm."""
+    kind, name = key
+    match kind, name:
+        case "cut", str():
+            return pb.CutRecord(cut=pb.Cut(subtree=name))
+        case "WillRecord", int():
+            return pb.WillRecord(session=name)
+        case "gathering", str():
+            return pb.GatheringRecord(subtree=name)
+    return None

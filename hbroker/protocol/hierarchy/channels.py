@@ -1,0 +1,218 @@
+"""Proved conversations between child and parent, where the network has a join key (§5.5).
+
+A *channel* is what the two ends of one link share: a key for each direction, made of the join key, a nonce of
+either end and the parent's address. Each packet is counted, and proved under the key of its direction:
+
+        child                                        parent
+            nonce  ------------------------------------>
+                   <------------------------------------  nonce: a hash, it remembers nothing
+            nonce, 1, JOIN, proved  ------------------->  opens the channel
+                   <------------------------------------  1, JOINACK, proved
+            2, ...  ----------------------------------->
+
+So a packet that somebody recorded counts nowhere: on another link, at another node, or after a restart of
+either end the nonces are others, and on the same link its number has passed. A number that is left out tells
+that a packet was replaced by a forged one: the link is closed, for what was lost may have been part of a
+handover.
+
+Who sends over the core that `over` gives needs to know nothing of all this. Links to clients have no channel.
+"""
+
+from __future__ import annotations
+
+import hmac
+from random import Random
+from typing import Any, Final, cast
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.events import Ledger
+from hbroker.protocol.hierarchy.join_proofs import Nonces
+from hbroker.protocol.packets import Address, address_of, pack
+
+__all__ = ["Channels"]
+
+TAG: Final = 16
+"""Bytes of a tag."""
+MOST_WAITING: Final = 64
+"""Packets to a parent that wait for its nonce. Until it has granted something a child sends JOIN alone."""
+
+
+class _Channel:
+    """One end of a proved conversation."""
+
+    def __init__(self, key: bytes, nonces: tuple[int, int], parent: Address, *, is_child: bool) -> None:
+        """`nonces`: the child's and the parent's."""
+        where = address_of(parent).SerializeToString(deterministic=True)
+        salt = b"".join(nonce.to_bytes(8, "big") for nonce in nonces)
+        shared = hmac.digest(key, b"hbroker link" + salt + where, "sha256")
+        up, down = (hmac.digest(shared, way, "sha256") for way in (b"up", b"down"))
+        self._sending, self._receiving = (up, down) if is_child else (down, up)
+        self.sent = self.received = 0
+        """The numbers of the last packets."""
+
+    def tag(self, packet: bytes) -> bytes:
+        """The proof of the next packet to send."""
+        return _tag(self._sending, self.sent + 1, packet)
+
+    def proves(self, message: pb.Authenticated) -> bool:
+        """Whether the other end of this channel sent it, now or before."""
+        made = _tag(self._receiving, message.sequence, message.packet)
+        return hmac.compare_digest(made, message.tag)
+
+
+class _Upward:
+    """A link to a parent, from the child's nonce on."""
+
+    def __init__(self, parent: Address, nonce: int) -> None:
+        self.parent = parent
+        self.nonce = nonce
+        self.channel: _Channel | None = None
+        """None: the parent's nonce has not come."""
+        self.waiting: list[bytes] = []
+        """What is to be sent once it has."""
+        self.is_proved = False
+        """The parent has proved that it has the key."""
+
+
+class Channels:
+    """Those of one node. `key`: the network's; without one there are none. `address`: this node's."""
+
+    def __init__(
+        self, core: NodeCore, key: bytes, address: Address, random: Random, nonces: Nonces, ledger: Ledger
+    ) -> None:
+        self._core = core
+        self._key = key
+        self._address = address
+        self._random = random
+        self._nonces = nonces
+        self._ledger = ledger
+        self._upward: dict[int, _Upward] = {}
+        self._downward: dict[int, _Channel] = {}
+        """Channels to children. A link without a proof has none, and costs nothing here."""
+
+    def over(self) -> NodeCore:
+        """The core, but that what is sent over links to parents and children is proved."""
+        return cast(NodeCore, _Proving(self._core, self)) if self._key else self._core
+
+    # Out
+
+    def connect(self, address: Address, token: bytes = b"") -> int:
+        """Opens a link to a parent, or takes the one there is, and begins a channel where it has none."""
+        link = self._core.connect(address, token)
+        if link not in self._upward:
+            upward = self._upward[link] = _Upward(address, self._random.getrandbits(64) or 1)
+            self._core.send(link, pack(pb.Authenticated(nonce=upward.nonce)))
+        return link
+
+    def send(self, link: int, packet: bytes) -> bool:
+        """Sends a packet, proved where the link has a channel; False: there is no room, or no link."""
+        upward = self._upward.get(link)
+        if upward is None:
+            channel = self._downward.get(link)
+            return self._core.send(link, packet) if channel is None else self._prove(link, channel, packet)
+        if upward.channel is not None:
+            nonce = 0 if upward.is_proved else upward.nonce
+            return self._prove(link, upward.channel, packet, nonce)
+        if len(upward.waiting) >= MOST_WAITING:
+            return False
+        upward.waiting.append(packet)
+        return True
+
+    def _prove(self, link: int, channel: _Channel, packet: bytes, nonce: int = 0) -> bool:
+        tag, sequence = channel.tag(packet), channel.sent + 1
+        proved = pb.Authenticated(nonce=nonce, sequence=sequence, tag=tag, packet=packet)
+        if not self._core.send(link, pack(proved)):
+            return False
+        channel.sent = sequence
+        return True
+
+    # In
+
+    def admits(self, link: int, body: object) -> bool:
+        """Whether a packet that came over this link may be read as it is."""
+        if not self._key:
+            return True
+        is_of_nodes = isinstance(body, pb.Authenticated | pb.Join | pb.JoinAck | pb.Transfer)
+        is_return = isinstance(body, pb.Leave) and bool(body.subtree)
+        return not (is_of_nodes or is_return or link in self._upward)
+
+    def open(self, link: int, message: pb.Authenticated) -> bytes | None:
+        """The packet in a message that came over this link; None: there is none, or it proves nothing."""
+        upward = self._upward.get(link)
+        if not message.packet:
+            if upward is None:
+                self._core.send(link, pack(pb.Authenticated(nonce=self._own_nonce(link))))
+            else:
+                self._take_nonce(link, upward, message.nonce)
+            return None
+        channel = self._of_parent(upward, message) if upward else self._of_child(link, message)
+        if channel is None:
+            self._ledger.drop("unauthenticated")
+        elif message.sequence <= channel.received:
+            self._ledger.drop("replayed")
+        elif message.sequence > channel.received + 1:
+            self._ledger.drop("out_of_sequence")
+            self._core.close(link)
+        else:
+            channel.received = message.sequence
+            return message.packet
+        return None
+
+    def handle_link_down(self, link: int) -> None:
+        """Nothing is proved over it any more."""
+        self._upward.pop(link, None)
+        self._downward.pop(link, None)
+
+    # As a child
+
+    def _take_nonce(self, link: int, upward: _Upward, nonce: int) -> None:
+        if upward.channel is not None or not nonce:
+            self._ledger.drop("unexpected_packet")
+            return
+        upward.channel = _Channel(self._key, (upward.nonce, nonce), upward.parent, is_child=True)
+        waiting, upward.waiting = upward.waiting, []
+        for packet in waiting:
+            self._prove(link, upward.channel, packet, upward.nonce)
+
+    def _of_parent(self, upward: _Upward, message: pb.Authenticated) -> _Channel | None:
+        channel = upward.channel
+        if channel is None or not channel.proves(message):
+            return None
+        upward.is_proved = True
+        return channel
+
+    # As a parent
+
+    def _of_child(self, link: int, message: pb.Authenticated) -> _Channel | None:
+        channel = self._downward.get(link)
+        if channel is not None and channel.proves(message):
+            return channel
+        if channel is not None or message.sequence != 1:
+            return None
+        nonces = message.nonce, self._own_nonce(link)
+        channel = _Channel(self._key, nonces, self._address, is_child=False)
+        if not channel.proves(message):
+            return None
+        self._downward[link] = channel
+        return channel
+
+    def _own_nonce(self, link: int) -> int:
+        """No link of this run has the name of another."""
+        return self._nonces.of("link", link)
+
+
+class _Proving:
+    """A core whose links to parents and children have channels."""
+
+    def __init__(self, core: NodeCore, channels: Channels) -> None:
+        self._core = core
+        self.connect = channels.connect
+        self.send = channels.send
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._core, verb)
+
+
+def _tag(key: bytes, sequence: int, packet: bytes) -> bytes:
+    return hmac.digest(key, sequence.to_bytes(8, "big") + packet, "sha256")[:TAG]

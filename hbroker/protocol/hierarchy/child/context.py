@@ -1,0 +1,44 @@
+"""What all claims of one node work with (`hbroker.protocol.hierarchy.child.uplink`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from hbroker.config import NodeSettings
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.events import Ledger
+from hbroker.protocol.handover.recovery import Gathering
+from hbroker.protocol.hierarchy.jurisdiction import Jurisdiction
+from hbroker.protocol.hierarchy.parent.delegations import Custody
+from hbroker.protocol.hierarchy.parent.parent import Delegating
+from hbroker.protocol.packets import Address
+from hbroker.protocol.storage import AfterSync
+from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
+
+__all__ = ["Means"]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What all claims of one node work with.
+
+    `root`: where to join. `address`, `incarnation`: this node's. `hang_up(link)`: closes a link to a parent
+    unless another claim has it.
+    """
+
+    settings: NodeSettings
+    root: Address
+    address: Address
+    incarnation: int
+    core: NodeCore
+    jurisdiction: Jurisdiction
+    subscribing: Subscribing
+    gathering: Gathering
+    custody: Custody
+    delegating: Delegating
+    ledger: Ledger
+    after_sync: AfterSync
+    random: Random
+    hang_up: Callable[[int], None]

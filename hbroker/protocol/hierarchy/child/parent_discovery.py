@@ -1,0 +1,76 @@
+"""A claim's requests to the root for its parent, outside of sessions, and what it believes of answers to them
+(§4.1, §5.1, §5.5).
+
+Anybody can send such an answer. So a challenge is obeyed a few times in each try, a nonce is proved once, and
+an answer that does not prove the join key ends nothing: it only puts off the next try, and once in each. The
+answer that does prove it still counts when it comes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.hierarchy.child.context import Means
+from hbroker.protocol.hierarchy.child.join_requests import Joins
+from hbroker.protocol.hierarchy.child.lease_holder import Tenure
+from hbroker.protocol.hierarchy.join_proofs import invitation_credential, is_proof
+from hbroker.protocol.packets import REQUEST_PADDING
+
+__all__ = ["Asking"]
+
+MOST_CHALLENGES: Final = 3
+"""Challenges that are obeyed in one try (§9)."""
+
+
+class Asking:
+    """One claim's. `joins`: what it sends; `tenure`: what it holds meanwhile."""
+
+    def __init__(self, means: Means, joins: Joins, tenure: Tenure) -> None:
+        self._means = means
+        self._joins = joins
+        self._tenure = tenure
+        self.token = b""
+        """Proves this node's address to whoever gave it, or to all nodes with the same key (§4.2)."""
+        self._nonce = 0
+        """The root's: what it wants the join key proved over."""
+        self._challenges = 0
+        """Obeyed in this try."""
+        self._is_doubted = False
+        """This try got an answer that proves nothing."""
+
+    # Change
+
+    def begin(self, now: int) -> None:
+        """Begins a try."""
+        self._challenges = 0
+        self._is_doubted = False
+        self._send(now)
+
+    def obey(self, now: int, token: bytes) -> None:
+        """The root wants proof of this address: the request goes again, with it."""
+        if self._joins.are_waiting and token != self.token and self._challenges < MOST_CHALLENGES:
+            self._challenges += 1
+            self.token = token
+            self._send(now)
+
+    def learn(self, nonce: int) -> bool:
+        """The root wants the key proved over this nonce. False: that was done."""
+        before, self._nonce = self._nonce, nonce
+        return nonce != before
+
+    def doubt(self) -> bool:
+        """An answer proves no key, or another. Whether it is the first of this try."""
+        before, self._is_doubted = self._is_doubted, True
+        return not before
+
+    # Read
+
+    def is_proved(self, ack: pb.JoinAck) -> bool:
+        """§5.5: whether an answer from outside of sessions comes from a node with the network's join key."""
+        key = self._means.settings.join_key
+        return not key or is_proof(invitation_credential(key, ack), ack.credential)
+
+    def _send(self, now: int) -> None:
+        packet = self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced, nonce=self._nonce)
+        self._means.core.send_to(self._means.root, packet, self.token, REQUEST_PADDING)

@@ -1,0 +1,79 @@
+"""Subtrees that this node served until its lease ended, and has not served since (§5.6).
+
+What waits for persistent sessions in such a subtree was acknowledged, and is nowhere else. So it stays where
+it is, with the subscriptions of those sessions, as long as the sessions live. No message of the subtree comes
+to it meanwhile: whoever serves the subtree then keeps what it acknowledges itself. When this node is handed
+the subtree again, what it is handed comes behind what it has.
+
+Where it comes back without a part, which another node has been given, the part has lapsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hbroker._native import filter_touches
+from hbroker.protocol.hierarchy.jurisdiction import Delegation, Jurisdiction
+from hbroker.subtree import is_within
+
+__all__ = ["Lapses"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lapse:
+    """`at`: when the lease ended. `cuts`: what had been delegated below the subtree before."""
+
+    at: int
+    cuts: frozenset[str]
+
+
+class Lapses:
+    """All of one node."""
+
+    def __init__(self, jurisdiction: Jurisdiction) -> None:
+        self._jurisdiction = jurisdiction
+        self._by_subtree: dict[str, _Lapse] = {}
+
+    # Change
+
+    def begin(self, now: int, subtree: str) -> None:
+        """The lease of a subtree has ended."""
+        cuts = frozenset(delegation.subtree for delegation in self._jurisdiction.cuts_below(subtree))
+        self._by_subtree.setdefault(subtree, _Lapse(now, cuts))
+
+    def end(self, subtree: str) -> None:
+        """This node is about to serve a subtree, and knows its cuts."""
+        for lapsed in [lapsed for lapsed in self._by_subtree if is_within(lapsed, subtree)]:
+            if isinstance(self._jurisdiction.lookup(lapsed), Delegation):
+                continue
+            lapse = self._by_subtree.pop(lapsed)
+            for delegation in self._jurisdiction.cuts_below(lapsed):
+                if not any(is_within(delegation.subtree, cut) for cut in lapse.cuts):
+                    self._by_subtree.setdefault(delegation.subtree, _Lapse(lapse.at, frozenset()))
+
+    def prune(self, is_empty: Callable[[str], bool]) -> None:
+        """Forgets subtrees of which nothing is left here."""
+        for subtree in [subtree for subtree in self._by_subtree if is_empty(subtree)]:
+            del self._by_subtree[subtree]
+
+    # Read
+
+    def latest(self, subtree: str) -> int | None:
+        """When the last lease of what lies in a subtree, or around it, ended; None: none has."""
+        ends = [
+            lapse.at
+            for lapsed, lapse in self._by_subtree.items()
+            if is_within(lapsed, subtree) or is_within(subtree, lapsed)
+        ]
+        return max(ends, default=None)
+
+    def touch(self, filter: str) -> bool:
+        """Whether a filter matches topics in one of them."""
+        return any(filter_touches(filter, subtree) for subtree in self._by_subtree)
+
+    def __contains__(self, subtree: str) -> bool:
+        return subtree in self._by_subtree
+
+    def __len__(self) -> int:
+        return len(self._by_subtree)

@@ -1,0 +1,521 @@
+"""The subtrees that a node delegated, each from its first handover to its last lease (§5.4, §5.6).
+
+A child's subtree goes through `DELEGATION`: handed over, held, handed back. Until the handover commits the
+parent owns it; from then on only the child does, until it hands it back or its lease ends. No lease is
+granted that outlives the parent's own, so whoever takes back a parent's subtree finds everything below it
+at rest.
+
+What was delegated below a subtree goes along with it: its owner stays, its parent changes. The old parent
+keeps such a cut, below the other, until the new one says that it serves; then it tells the cut's owner where
+to renew, and forgets it. In between nobody renews it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol import timers
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.events import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
+from hbroker.protocol.handover.handover import Giving, GivingState, Leavers, Shipment, Taking, TakingState
+from hbroker.protocol.handover.recovery import Gathering
+from hbroker.protocol.handover.subtree_state import Estate
+from hbroker.protocol.handover.transfer import Inheritance, Keeper, parcels
+from hbroker.protocol.hierarchy.jurisdiction import Delegation, Jurisdiction
+from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, Child, DelegationEvent, DelegationState
+from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
+from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.storage import AfterSync
+from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
+from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.subtree import is_within
+
+__all__ = ["Custody"]
+
+MOST_FENCED: Final = 10_000
+"""Subtrees taken back whose epoch is remembered."""
+
+
+class Custody:
+    """Every subtree delegated by this node. `own`: name, address and incarnation. `children` by subtree."""
+
+    def __init__(
+        self,
+        own: tuple[str, Address, int],
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        subscribing: Subscribing,
+        gathering: Gathering,
+        ledger: Ledger,
+        after_sync: AfterSync,
+        keepers: Sequence[Keeper] = (),
+    ) -> None:
+        self._own = own[:2]
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._subscribing = subscribing
+        self._gathering = gathering
+        self._ledger = ledger
+        self._after_sync = after_sync
+        self._estate = Estate(own, core, jurisdiction, subscribing, gathering, self.inherit, keepers)
+        self.children: dict[str, Child] = {}
+        self._by_link: dict[int, dict[str, Child]] = {}
+        # Of thousands of children few are on the move, and every request of every child asks for those.
+        self._uncut: dict[str, Child] = {}
+        """Those whose handover has begun, and has not committed."""
+        self._given: dict[str, Child] = {}
+        self._leaving: dict[str, Child] = {}
+        self._ends: Agenda[str] = Agenda()
+        """When to take each subtree back."""
+        self._turns: Agenda[str] = Agenda()
+        """When to go on with what is on its way to each child."""
+        self._fenced: dict[str, int] = {}
+        self.highest_epoch = 0
+
+    # Change
+
+    def restore(self, now: int, delegations: Iterable[Delegation]) -> None:
+        """After a restart: what was delegated before is taken to be held, for as long as a lease may last."""
+        self.inherit(now, delegations)
+        for child in self.children.values():
+            child.noted_at = 0  # The file has it.
+
+    def inherit(self, now: int, delegations: Iterable[Delegation]) -> None:
+        """Takes delegations of others for this node's own: whoever granted them last, their leases are over
+        once one has passed from now."""
+        for delegation in delegations:
+            if (delegation.node, delegation.address) == self._own:
+                continue
+            known = self.children.get(delegation.subtree)
+            delegation.link = None
+            if known is not None:
+                if known.delegation.epoch > delegation.epoch:
+                    continue
+                self._abandon(known)
+                is_same = known.delegation.epoch == delegation.epoch
+                delegation.link = known.delegation.link if is_same else None
+            delegation.until = now + timers.LEASE
+            self.highest_epoch = max(self.highest_epoch, delegation.epoch)
+            self._fenced.pop(delegation.subtree, None)
+            child = Child(delegation, Machine(DELEGATION, DelegationState.HELD))
+            if known is not None:
+                child.exported, known.exported = known.exported, 0
+            self._enter(child)
+            self._cut(child)
+
+    def forget_ended(self, subtree: str, inheritance: Inheritance) -> None:
+        """This node is given a subtree by its parent. What it had delegated out of it before has ended where
+        the parent has served it since (§5.4): to hold it any longer would be in the way of what comes. What
+        it delegated out of a smaller one below, which another parent granted, is not this one's affair."""
+        for delegation in self._jurisdiction.cuts_below(subtree):
+            grant = self._jurisdiction.enclosing(delegation.subtree)
+            is_of_it = grant is not None and grant.subtree == subtree
+            if is_of_it and not inheritance.stands(delegation):
+                child = self.children[delegation.subtree]
+                self._abandon(child)
+                child.machine.handle(DelegationEvent.EXPIRED)
+                self._forget(child)
+
+    def admit(self, now: int, delegation: Delegation) -> Child:
+        """Begins to delegate: `hand_over` or `adopt` follows."""
+        before = self.children.get(delegation.subtree)
+        child = Child(delegation, Machine(DELEGATION, DelegationState.HANDING_OVER))
+        if before is not None:
+            self._abandon(before)
+            child.exported, child.noted_at = before.exported, before.noted_at
+            before.exported = 0
+        self._enter(child)
+        self._uncut[delegation.subtree] = child
+        self.highest_epoch = max(self.highest_epoch, delegation.epoch)
+        self._schedule(child)
+        return child
+
+    def hand_over(self, now: int, child: Child) -> None:
+        """Sends what there is of the subtree."""
+        delegation = child.delegation
+        assert delegation.link is not None
+        if self._jurisdiction.delegation_of(delegation.subtree) is not None:
+            child.is_first = False
+            self._subscribing.interrupt(delegation.subtree)
+            self._cut(child)  # A restart: nobody serves it now, the cut only changes.
+        child.giving = self._give(child, delegation.link)
+        child.giving.begin(now)
+        self._plan(child)
+
+    def adopt(self, now: int, child: Child) -> None:
+        """The child serves already. It gets what was taken in by mistake meanwhile."""
+        delegation = child.delegation
+        assert delegation.link is not None
+        self._cut(child)
+        less = self._jurisdiction.held_below(delegation.subtree)
+        retained = self._core.retained(delegation.subtree, less)
+        records = [*self._estate.slow(delegation.subtree), *retained]
+        child.strays = Shipment(self._core, delegation.subtree, delegation.epoch, delegation.link)
+        child.strays.add(parcels(records))
+        child.strays.handle_timeout(now)
+        self._plan(child)
+        # The child tells those whom it is sent: in vain over a link of an earlier run of theirs.
+        self._subscribing.moved(delegation.as_cut())
+        self._core.drop_retained(delegation.subtree, less)
+        child.machine.handle(DelegationEvent.ADOPTED)
+        self._joined(child)
+
+    def renew(self, child: Child, link: int, until: int) -> None:
+        """The child goes on, by this link. A child that renews over another link than its first serves."""
+        delegation = child.delegation
+        if delegation.link != link:
+            self._abandon(child)
+            self._set_link(child, link)
+            if child.machine.accepts(DelegationEvent.DONE):
+                self._arrived(child)
+            self.release_below(delegation.subtree, delegation.as_cut())
+        delegation.until = max(delegation.until, until)
+        self._schedule(child)
+
+    def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
+        """The child's part of a handover, in either direction."""
+        child = self.children.get(transfer.subtree)
+        expected = False
+        if child is not None and child.delegation.link == link:
+            if child.giving is not None:
+                expected = self._handle_given(now, child, child.giving, transfer)
+            elif child.taking is not None:
+                expected = self._handle_taken(now, child, child.taking, transfer)
+        if not expected:
+            self._ledger.drop("unexpected_packet")
+
+    def handle_leave(self, link: int, leave: pb.Leave) -> None:
+        """A child begins to hand a subtree back."""
+        child = self.children.get(leave.subtree)
+        known = child is not None and (child.delegation.link, child.delegation.epoch) == (link, leave.epoch)
+        is_ours = child is not None and self._jurisdiction.entrusted_to(child.delegation) is None
+        if child is not None and known and child.giving is not None and child.giving.has_committed:
+            # It has taken the subtree over: who hands back owns. Its DONE waits for its disk.
+            self._abandon(child)
+            self._arrived(child)
+        if child is None or not known or not is_ours or not child.machine.accepts(DelegationEvent.LEAVE):
+            self._ledger.drop("unexpected_packet")
+            return
+        child.machine.handle(DelegationEvent.LEAVE)
+        child.taking = Taking(self._core, self._estate, leave.subtree, leave.epoch, link)
+        self._plan(child)
+
+    def handle_link_down(self, link: int) -> None:
+        """The lease goes on without the link; a handover does not."""
+        for child in list(self._by_link.get(link, {}).values()):
+            self._set_link(child, None)
+            had_a_chance = child.giving is None or child.giving.has_committed or not child.is_first
+            self._abandon(child)
+            if self.is_cut(child) and not had_a_chance:
+                self._jurisdiction.take_back(child.delegation.subtree)
+            if self.is_cut(child):
+                child.machine.handle(DelegationEvent.LINK_LOST)
+                self._ledger.note(ChildAway(child.delegation.subtree, child.delegation.node))
+            else:
+                self._cancel(child)
+
+    def give_up(self, subtree: str) -> None:
+        """This node hands the subtree back: of the handovers below it those that may be, are given up."""
+        for child in [c for c in self.children.values() if is_within(c.delegation.subtree, subtree)]:
+            if not self.is_cut(child):
+                self._abandon(child)
+                self._cancel(child)
+
+    def release_below(self, subtree: str, parent: Cut) -> None:
+        """What was delegated below has another parent now: its owners are told, and renew there. What that
+        one held itself has become a part of the rest (§5.1)."""
+        for delegation in self._jurisdiction.cuts_of(subtree):
+            is_parents = (delegation.node, delegation.address) == parent[1:3]
+            if is_parents and self._jurisdiction.entrusted_to(delegation) is not None:
+                continue  # Another node is its parent, and tells.
+            child = self.children[delegation.subtree]
+            self._abandon(child)
+            self._drop(delegation.subtree)
+            child.machine.handle(DelegationEvent.ENTRUSTED)
+            self._jurisdiction.take_back(delegation.subtree)
+            if delegation.link is not None and not is_parents:
+                self._tell_parent(delegation.link, delegation.subtree, parent)
+
+    def outdo(self, epoch: int) -> None:
+        """What this node delegates from now on is above an epoch that another granted it."""
+        self.highest_epoch = max(self.highest_epoch, epoch)
+
+    def handle_timeout(self, now: int) -> None:
+        """Takes back what outlived its lease, and goes on with what is being handed over."""
+        for subtree in self._ends.due(now):
+            self._expire(now, self.children[subtree])
+        for subtree in list(self._turns.due(now)):
+            child = self.children.get(subtree)
+            if child is None:  # An earlier one's turn ended it.
+                continue
+            child.handle_timeout(now)
+            self._plan(child)
+            if child.giving is not None and child.giving.is_held_up(now):
+                self._call_off(child)
+
+    def follow(self, subscription: Subscription, ended: bool) -> None:
+        """A subscription changed: the handovers under way hear of it."""
+        for child in list(self._given.values()):
+            if child.giving is not None:
+                child.giving.follow(subscription, ended)
+                self._plan(child)
+
+    def lapse(self, subtree: str, until: int | None) -> None:
+        """The lease of a subtree has ended, at this time at the latest: drops what nobody can miss, and keeps
+        the rest (§5.6)."""
+        self._estate.lapse(subtree, until, list(self._given))
+
+    def sweep(self) -> None:
+        """A grant is gone without a handover: drops what concerns nothing that is left or being given."""
+        self._estate.sweep(list(self._given))
+
+    # Read
+
+    def poll_timeout(self) -> int | None:
+        return earliest(self._ends.next(), self._turns.next())
+
+    @property
+    def estate(self) -> Estate:
+        return self._estate
+
+    @property
+    def pending(self) -> Sequence[Delegation]:
+        """Delegations whose handover has begun, and has not committed."""
+        return [child.delegation for child in self._uncut.values()]
+
+    def fenced(self, subtree: str) -> int:
+        """The lowest epoch that still counts for a subtree that was taken back; 0: any does."""
+        return self._fenced.get(subtree, 0)
+
+    def is_cut(self, child: Child) -> bool:
+        """Whether its subtree is delegated: the handover has come so far that this node serves it no more."""
+        return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
+
+    def leavers(self, subtree: str) -> Leavers:
+        """The children that hand back just now, below a subtree that is given."""
+        return _Leavers(self, subtree)
+
+    def leaving_below(self, subtree: str) -> list[Child]:
+        return [c for s, c in self._leaving.items() if s != subtree and is_within(s, subtree)]
+
+    def overtake(self, child: Child) -> None:
+        """The subtree that holds a child's goes to another owner: it does not hand back any more."""
+        self._abandon(child)
+        child.machine.handle(DelegationEvent.OVERTAKEN)
+
+    # Handing over
+
+    def _give(self, child: Child, link: int) -> Giving:
+        delegation = child.delegation
+        return Giving(
+            self._core,
+            self._estate,
+            delegation.subtree,
+            delegation.epoch,
+            link,
+            self.leavers(delegation.subtree),
+            child.exported,
+            is_heirs=not child.is_first,
+            is_noted=lambda: self._is_noted(child),
+        )
+
+    def _handle_given(self, now: int, child: Child, giving: Giving, transfer: pb.Transfer) -> bool:
+        state = giving.handle(now, transfer)
+        if state is GivingState.DRAINING:
+            self._outlast(child)
+            self._cut(child)
+            giving.handle_timeout(now)
+        elif state is GivingState.COMPLETE:
+            self._abandon(child)
+            self._arrived(child)
+        self._plan(child)
+        return state is not None
+
+    def _is_noted(self, child: Child) -> bool:
+        """Whether the next run of this node knows that the subtree is delegated. Else both would serve it."""
+        return child.noted_at is not None and self._after_sync.has(child.noted_at)
+
+    def _call_off(self, child: Child) -> None:
+        """This node serves the subtree on. The child learns it as by a link that is lost, and joins anew."""
+        link = child.delegation.link
+        if link is not None:
+            self._core.close(link)
+            self.handle_link_down(link)
+
+    def _outlast(self, child: Child) -> None:
+        """Whoever takes this subtree back takes back what lies below: not before those leases end."""
+        delegation = child.delegation
+        along = self._jurisdiction.cuts_of(delegation.subtree)
+        delegation.until = max([delegation.until, *(d.until for d in along)])
+
+    def _arrived(self, child: Child) -> None:
+        """The child serves.
+
+        Until this is known all that moves stays here too: if it died before, its next run gets it again.
+        """
+        delegation = child.delegation
+        self._drop_exported(child)
+        child.machine.handle(DelegationEvent.DONE)
+        self.release_below(delegation.subtree, delegation.as_cut())
+        self._subscribing.moved(delegation.as_cut(), with_sessions=True)
+        self._estate.moved(delegation.subtree)
+        self._joined(child)
+
+    def _tell_parent(self, link: int, subtree: str, parent: Cut) -> None:
+        told = pb.JoinAck(reason=Reason.REASON_HANDOVER, subtree=subtree, holder=cut_of(parent))
+        self._core.send(link, pack(told))
+
+    def _cut(self, child: Child) -> None:
+        self._jurisdiction.delegate(child.delegation)
+        if child.is_first or child.noted_at is None:
+            child.noted_at = self._after_sync.mark()
+        self._uncut.pop(child.delegation.subtree, None)
+        self._schedule(child)
+
+    # Taking back
+
+    def _handle_taken(self, now: int, child: Child, taking: Taking, transfer: pb.Transfer) -> bool:
+        state = taking.handle(transfer)
+        if state is TakingState.AWAIT_COMMIT and child.delegation.policy is LeasePolicy.SERVE:
+            # It will not go on by itself: it leaves. What lies below it may.
+            child.delegation.policy = LeasePolicy.FENCE
+            child.below = [d for d in taking.inheritance.delegations(transfer.subtree) if d.policy is _SERVE]
+            self._schedule(child)
+        elif state is TakingState.COMPLETE:
+            child.taking = None
+            self._plan(child)
+            child.machine.handle(DelegationEvent.COMMITTED)
+            subtree, node = child.delegation.subtree, child.delegation.node
+            self._estate.take_over(now, subtree, taking.inheritance)
+            if taking.inheritance.refused:
+                self._ledger.drop("too_many_records", taking.inheritance.refused)
+            self._forget(child)
+            self.sweep()
+            # The child's handing back fails then, and it asks for the subtree, to hand it back again.
+            if not self._after_sync.do(taking.done):
+                self._ledger.count("dones_not_sent")
+            self._ledger.note(ChildLeft(subtree, node))
+        return state is not None
+
+    def _expire(self, now: int, child: Child) -> None:
+        """Takes a subtree back whose owner let its lease end.
+
+        What waited for its subscribers when its handover failed waits here again. Where what holds the
+        subtree is delegated, too, only the cut ends: whoever holds that is the owner, or has one (§5.6).
+        """
+        self._abandon(child)
+        child.machine.handle(DelegationEvent.EXPIRED)
+        delegation = child.delegation
+        around = self._jurisdiction.around(delegation.subtree)
+        is_ours = self.is_cut(child) and not isinstance(around, Delegation)
+        self.inherit(now, child.below)
+        exported, child.exported = child.exported, 0
+        if is_ours:  # Before the cut ends: from then on messages are taken here.
+            self._gathering.handle_take_back(now, delegation.subtree, delegation.epoch)
+        self._forget(child)
+        if exported:
+            self._core.install(exported)
+        if is_ours:
+            self._subscribing.interrupt(delegation.subtree)
+            self._ledger.note(TookBack(delegation.subtree, delegation.node))
+
+    def _forget(self, child: Child) -> None:
+        subtree = child.delegation.subtree
+        self._drop(subtree)
+        self._jurisdiction.take_back(subtree)
+        self._fenced.pop(subtree, None)
+        self._fenced[subtree] = child.delegation.epoch + 1
+        self.highest_epoch = max(self.highest_epoch, child.delegation.epoch + 1)
+        if len(self._fenced) > MOST_FENCED:
+            del self._fenced[next(iter(self._fenced))]
+
+    def _cancel(self, child: Child) -> None:
+        child.machine.handle(DelegationEvent.CANCELLED)
+        self._drop(child.delegation.subtree)
+
+    def _drop(self, subtree: str) -> None:
+        self._ends.cancel(subtree)
+        for some in (self._uncut, self._given, self._leaving):
+            some.pop(subtree, None)
+        child = self.children.pop(subtree)
+        self._drop_exported(child)
+        self._leave_link(child)
+
+    def _drop_exported(self, child: Child) -> None:
+        exported, child.exported = child.exported, 0
+        if exported:
+            self._core.drop_held(exported)
+
+    def _enter(self, child: Child) -> None:
+        """The child of a subtree from now on, in place of the one that there was."""
+        subtree, link = child.delegation.subtree, child.delegation.link
+        before = self.children.get(subtree)
+        if before is not None:
+            self._leave_link(before)
+        self.children[subtree] = child
+        self._set_link(child, link)
+
+    def _set_link(self, child: Child, link: int | None) -> None:
+        """The child has this link from now on: its events come before those of clients (§3.3)."""
+        self._leave_link(child)
+        child.delegation.link = link
+        if link is not None:
+            self._by_link.setdefault(link, {})[child.delegation.subtree] = child
+            self._core.prefer(link)
+
+    def _leave_link(self, child: Child) -> None:
+        link, subtree = child.delegation.link, child.delegation.subtree
+        held = {} if link is None else self._by_link.get(link, {})
+        if held.get(subtree) is child:
+            del held[subtree]
+            if not held and link is not None:
+                del self._by_link[link]
+
+    def _abandon(self, child: Child) -> None:
+        child.abandon()
+        self._plan(child)
+
+    def _plan(self, child: Child) -> None:
+        """After every change of what is on its way to a child, or back from it."""
+        due, subtree = child.poll_timeout(), child.delegation.subtree
+        for some, part in ((self._given, child.giving), (self._leaving, child.taking)):
+            if part is None:
+                some.pop(subtree, None)
+            else:
+                some[subtree] = child
+        if due is None:
+            self._turns.cancel(subtree)
+        else:
+            self._turns.set(subtree, due)
+
+    def _schedule(self, child: Child) -> None:
+        """§5.6: under `serve` a subtree that was handed over is never taken back by itself."""
+        delegation = child.delegation
+        if delegation.policy is LeasePolicy.FENCE or not self.is_cut(child):
+            self._ends.set(delegation.subtree, delegation.until + timers.LEASE_DRIFT)
+        else:
+            self._ends.cancel(delegation.subtree)
+
+    def _joined(self, child: Child) -> None:
+        d = child.delegation
+        self._ledger.note(ChildJoined(d.subtree, d.node, d.address, d.epoch))
+
+
+class _Leavers:
+    def __init__(self, custody: Custody, subtree: str) -> None:
+        self._custody = custody
+        self._subtree = subtree
+
+    def __bool__(self) -> bool:
+        return bool(self._custody.leaving_below(self._subtree))
+
+    def overtake(self) -> None:
+        for child in self._custody.leaving_below(self._subtree):
+            self._custody.overtake(child)
+
+
+_SERVE: Final = LeasePolicy.SERVE

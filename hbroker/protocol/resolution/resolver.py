@@ -1,0 +1,426 @@
+"""The client's resolver (§5.2, §5.3): topics in, zones into the core's cache out.
+
+The core asks when a message waits for a topic that no cached zone covers; the application asks for
+`resolve`. Many cold topics at once mostly lie in few zones, so the resolver asks *one question at a time of
+each starting node*: the answer brings a zone, and whatever waited for that node is looked up in the cache
+again before the next question. A question that stays unanswered for one try gives its turn up, so one dead
+subtree holds nothing else back. A thousand cold topics below five known cuts thus cost one question to each
+of the five.
+
+An answer counts as long as its lookup lives, whichever try it belongs to: a node that is slower than the
+pauses between tries is a slow node, and not an unreachable one. What other clients behind the same address
+were told meanwhile counts as well (`answers`).
+
+Failures are kept for the time that the answer states, and given to the core at once when it asks again.
+
+An owner may be found and open no session, because it has too many (`refusals`): then messages wait for the
+end of a pause before the core is told of it again, and fail where that lasts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import format_address
+from hbroker.protocol.core import ClientCore
+from hbroker.protocol.expiring_cache import ExpiringCache
+from hbroker.protocol.packets import Address, Reason, cut_from
+from hbroker.protocol.reasons import RETRIED_REASONS
+from hbroker.protocol.resolution.answer_cache import FRESH, Answer, covers
+from hbroker.protocol.resolution.lookup import Event, Hop, Lookup, Resolution, State
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
+from hbroker.protocol.results import Outcome, Resolved, ResolveFailed
+from hbroker.protocol.sessions.refused import Refusal, Refusals
+from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timers import (
+    LEASE,
+    LEASE_DRIFT,
+    NEGATIVE_TTL,
+    SEARCH_MOST,
+    SECOND,
+    ZONE_TTL,
+    retry_after,
+)
+from hbroker.subtree import is_within
+
+__all__ = ["PATIENCE", "Resolver"]
+
+PATIENCE: Final = 10 * SECOND
+"""How long messages wait for their topic's owner before they fail."""
+FAILOVER: Final = LEASE + LEASE_DRIFT + 4 * SECOND
+"""How long they wait where a node has named an owner and that one is silent: until its lease is over its
+parent cannot take its place (§5.6). The rest is for finding the parent."""
+
+_RECURSIVE_TRIES: Final = 2
+_HOP_TRIES: Final = 3
+_MOST_HOPS: Final = 64
+_MOST_KEPT: Final = 16
+"""Questions of one lookup of which an answer still counts."""
+_MOST_WAITING: Final = 100_000
+_MOST_OPEN: Final = 2_048
+_SILENT_OWNER: Final = (Reason.REASON_OWNER_UNREACHABLE, Reason.REASON_HANDOVER)
+_MOST_TAKEN: Final = 64
+_MOST_NEGATIVES: Final = 4_096
+_LONGEST_NEGATIVE: Final = 60 * SECOND
+_LONGEST_TTL: Final = 86_400 * SECOND
+
+
+class Resolver:
+    """All lookups of one client."""
+
+    def __init__(self, core: ClientCore, random: Random, knowledge: Knowledge, root: Address) -> None:
+        self._core = core
+        self._random = random
+        self._tokens = knowledge.tokens
+        self._chart = knowledge.chart
+        self._answers = knowledge.answers
+        self._taken: ExpiringCache[str, Answer] = ExpiringCache(_MOST_TAKEN)
+        """Fresh answers that this client was given, by scope."""
+        self._root = root
+        self._requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
+        self._agenda: Agenda[Lookup] = Agenda()
+        self._by_topic: dict[str, Lookup] = {}
+        self._queues: dict[Address, deque[Lookup]] = {}
+        self._turns: dict[Address, Lookup] = {}
+        self._negatives: ExpiringCache[str, int] = ExpiringCache(_MOST_NEGATIVES)
+        self._refusals = Refusals(random)
+        self._referral_until = 0
+        self._outcomes: deque[Outcome] = deque()
+
+    # In
+
+    def handle_unresolved(self, now: int, topic: str, start: Address | None) -> None:
+        """Messages wait in the core for the owner of `topic`, which lies below `start` (None: the root)."""
+        reason = self._negatives.get(now, topic)
+        if reason is not None:
+            self._core.reject(topic, reason)
+        elif topic in self._by_topic:
+            return
+        elif len(self._by_topic) >= _MOST_WAITING:
+            self._core.reject(topic, Reason.REASON_QUOTA_EXCEEDED)
+        else:
+            lookup = Lookup(topic, start or self._root, now + PATIENCE, below=start, guide=start)
+            self._by_topic[topic] = lookup
+            self._agenda.set(lookup, lookup.deadline)
+            self._queues.setdefault(lookup.start, deque()).append(lookup)
+            self._advance(now)
+
+    def resolve(self, now: int, ticket: int, topic: str, *, trace: bool, patience: int) -> None:
+        """Asks who owns `topic`, though it be known. `trace`: asks every node from the root down."""
+        known = self._core.zone(topic)
+        cache = "miss" if known is None else "hit" if known[1] else "cut"
+        start = self._root if known is None or trace else known[0]
+        lookup = Lookup(topic, start, now + patience, ticket, by_referral=trace, cache=cache)
+        self._agenda.set(lookup, lookup.deadline)
+        self._begin(now, lookup)
+
+    def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
+        """§4.1."""
+        self._requests.handle_challenge(now, source, challenge)
+
+    def handle_accept(self, now: int, source: Address, accept: pb.PubAccept) -> None:
+        """An owner's answer, or a node's that cannot find one."""
+        request = self._requests.find(accept.request)
+        if request is None:
+            return
+        lookup = request.owner
+        if accept.reason == Reason.REASON_SUCCESS:
+            self._accept(now, lookup, request, source, accept)
+        elif request is lookup.requests[-1]:
+            self._refuse(now, lookup, request, accept)
+
+    def handle_referral(self, now: int, referral: pb.Referral) -> None:
+        """A node names the next one (§5.2). One that leads no deeper is a node that cannot help, or late."""
+        request = self._requests.find(referral.request)
+        if request is None or not request.owner.machine.accepts(Event.REFER):
+            return
+        lookup, cut = request.owner, cut_from(referral.next)
+        leads_on = cut is not None and _leads_on(lookup, cut[0])
+        is_awaited = request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER)
+        if not leads_on and not is_awaited:
+            return
+        self._trace(now, lookup, request, "REFERRAL", referral.node, request.address, referral.zone, 0)
+        if cut is None or not leads_on:
+            self._defer(now, lookup)
+            return
+        if is_within(lookup.topic, referral.zone.scope):
+            token = self._tokens.get(now, request.address) or b""
+            self._install(referral.zone, request.address, token, ZONE_TTL)
+        lookup.machine.handle(Event.REFER)
+        self._agenda.set(lookup, lookup.deadline)
+        lookup.subtree, lookup.guide, lookup.has_silent_owner = cut[0], cut[2], True
+        self._requests.settle(lookup.requests[-1])
+        self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
+
+    def handle_refused(self, now: int, owner: Address) -> None:
+        """§3.6: this owner opens no session."""
+        self._refusals.note(now, owner)
+
+    def handle_link_up(self, owner: Address) -> None:
+        """There is a session with this owner."""
+        self._refusals.forget(owner)
+
+    def handle_timeout(self, now: int) -> None:
+        """Repeats what went unanswered, begins again after pauses, ends what took too long."""
+        for lookup in self._agenda.due(now):
+            if self._is_covered(now, lookup):
+                continue
+            if now >= lookup.deadline and _waits_for_lease(lookup):
+                lookup.is_extended = True
+                lookup.deadline += FAILOVER - PATIENCE
+                self._agenda.set(lookup, lookup.deadline)
+                if lookup.machine.state is not State.BACKING_OFF:
+                    continue
+            if now >= lookup.deadline:
+                lookup.machine.handle(Event.EXPIRE)
+                self._fail(now, lookup)
+            else:
+                lookup.turn_back(self._root)
+                self._begin(now, lookup)
+        for request in self._requests.unanswered(now):
+            self._silence(now, request.owner, request)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(self._agenda.next(), self._requests.poll_timeout())
+
+    def poll_outcome(self) -> Outcome | None:
+        """What became of `resolve`."""
+        return self._outcomes.popleft() if self._outcomes else None
+
+    # Turns: one question at a time of each starting node
+
+    def _advance(self, now: int) -> None:
+        starts = deque(self._queues)
+        while starts:
+            starts.extend(self._advance_at(now, starts.popleft()))
+
+    def _advance_at(self, now: int, start: Address) -> list[Address]:
+        """Asks the next question of `start`, if it may; returns the starts to which topics moved over."""
+        queue = self._queues.get(start, deque())
+        moved: dict[Address, None] = {}
+        while queue and start not in self._turns and len(self._requests) < _MOST_OPEN:
+            lookup = queue.popleft()
+            if lookup.machine.state is not State.QUEUED:
+                continue
+            known = self._core.zone(lookup.topic)
+            if known is not None and known[1]:
+                lookup.machine.handle(Event.COVER)
+                self._forget(lookup)
+            elif known is not None and known[0] != start:
+                lookup.start = known[0]
+                self._queues.setdefault(lookup.start, deque()).append(lookup)
+                moved[lookup.start] = None
+            elif not self._is_covered(now, lookup):
+                self._turns[start], lookup.turn = lookup, start
+                self._begin(now, lookup)
+        if not queue:
+            self._queues.pop(start, None)
+        return list(moved)
+
+    def _pass_turn(self, now: int, lookup: Lookup) -> None:
+        if lookup.turn is not None:
+            del self._turns[lookup.turn]
+            lookup.turn = None
+            self._advance(now)
+
+    # One lookup
+
+    def _begin(self, now: int, lookup: Lookup) -> None:
+        by_referral = lookup.by_referral or lookup.restarts > 0 or now < self._referral_until
+        lookup.machine.handle(Event.ASK_BY_REFERRAL if by_referral else Event.ASK)
+        self._agenda.set(lookup, lookup.deadline)
+        lookup.hops = 0
+        self._ask(now, lookup, lookup.start, pb.MODE_REFERRAL if by_referral else pb.MODE_RECURSIVE)
+
+    def _ask(self, now: int, lookup: Lookup, address: Address, mode: pb.Mode) -> None:
+        body = pb.PubConnect(topic=lookup.topic, mode=mode)
+        lookup.tried[address] = None
+        lookup.hops += 1
+        if len(lookup.requests) >= _MOST_KEPT:
+            self._requests.close(lookup.requests.pop(0))
+        lookup.requests.append(self._requests.ask(now, lookup, address, body))
+
+    def _silence(self, now: int, lookup: Lookup, request: Request[Lookup]) -> None:
+        if self._is_covered(now, lookup):
+            return
+        by_referral = lookup.machine.state is State.EXPECT_HOP
+        if request.tries < (_HOP_TRIES if by_referral else _RECURSIVE_TRIES):
+            lookup.machine.handle(Event.REPEAT)
+            self._requests.repeat(now, request)
+        elif by_referral:
+            self._defer(now, lookup, pause=0)
+        else:
+            lookup.machine.handle(Event.FALL_BACK)
+            lookup.fell_back = True
+            self._ask(now, lookup, request.address, pb.MODE_REFERRAL)
+        self._pass_turn(now, lookup)
+
+    def _defer(self, now: int, lookup: Lookup, *, pause: int | None = None) -> None:
+        """Begins again, after a pause; after silence, which was one, at once. None: a pause that grows."""
+        lookup.machine.handle(Event.DEFER)
+        for request in lookup.requests:
+            self._requests.settle(request)
+        if pause is None:
+            pause = retry_after(lookup.restarts, self._random, SEARCH_MOST)
+        lookup.restarts += 1
+        self._agenda.set(lookup, min(lookup.deadline, now + pause))
+        self._pass_turn(now, lookup)
+
+    def _accept(
+        self, now: int, lookup: Lookup, request: Request[Lookup], source: Address, accept: pb.PubAccept
+    ) -> None:
+        if not covers(accept.zone, lookup.topic):
+            # Delegated while the answer was made, or a defect of the node.
+            if request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER):
+                self._defer(now, lookup)
+            return
+        owner = reachable(accept.address, source)
+        ttl = min(accept.ttl_s * SECOND, _LONGEST_TTL) or ZONE_TTL
+        keep_token(self._tokens, now, owner, accept.token, TOKEN_LIFETIME)
+        self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
+        is_root = request.address == source == self._root
+        self._chart.learn(now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root)
+        answer = Answer(accept.zone, owner, accept.token, now + ttl)
+        self._answers.keep(now, answer)
+        refusal = self._refusals.find(now, owner)
+        if refusal is not None and lookup.ticket is None:
+            self._await_place(now, lookup, refusal)
+            return
+        self._take(now, answer)
+        if lookup.fell_back:
+            self._referral_until = now + ZONE_TTL
+        lookup.machine.handle(Event.ACCEPT)
+        if lookup.ticket is not None:
+            self._outcomes.append(Resolved(lookup.ticket, _resolution(lookup, owner, accept)))
+        self._end(now, lookup)
+
+    def _await_place(self, now: int, lookup: Lookup, refusal: Refusal) -> None:
+        """The owner is known, and opens no session: not before the pause is over is it tried again."""
+        if not lookup.machine.accepts(Event.DEFER):
+            return
+        lookup.reason = Reason.REASON_QUOTA_EXCEEDED
+        if now >= refusal.gives_up_at:
+            lookup.negative_ttl = refusal.until - now
+            lookup.machine.handle(Event.REFUSE)
+            self._fail(now, lookup)
+        else:
+            self._defer(now, lookup, pause=min(refusal.until, refusal.gives_up_at) - now)
+
+    def _refuse(self, now: int, lookup: Lookup, request: Request[Lookup], accept: pb.PubAccept) -> None:
+        if not lookup.machine.accepts(Event.DEFER):
+            return
+        owner = reachable(accept.address, request.address)
+        self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
+        lookup.reason = accept.reason
+        lookup.has_silent_owner |= accept.reason in _SILENT_OWNER
+        lookup.negative_ttl = min(accept.ttl_s * SECOND, _LONGEST_NEGATIVE) or NEGATIVE_TTL
+        if accept.reason in RETRIED_REASONS:
+            # One that the root has just named may say so as well: it is to have the subtree, and has not yet.
+            stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and lookup.start != self._root
+            self._defer(now, lookup, pause=0 if stale_start else None)
+        else:
+            lookup.machine.handle(Event.REFUSE)
+            self._fail(now, lookup)
+
+    def _fail(self, now: int, lookup: Lookup) -> None:
+        reason = lookup.reason or Reason.REASON_OWNER_UNREACHABLE
+        self._negatives.put(lookup.topic, reason, now + lookup.negative_ttl)
+        if lookup.ticket is None:
+            self._core.reject(lookup.topic, reason)
+        else:
+            tried = tuple(map(format_address, lookup.tried))
+            answered = lookup.reason != Reason.REASON_SUCCESS
+            self._outcomes.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
+        self._end(now, lookup)
+
+    # What others were told
+
+    def _is_covered(self, now: int, lookup: Lookup) -> bool:
+        """Ends a lookup for messages that wait, where another client was told who owns its topic.
+
+        What this client was given before, and asks for again, was wrong; and nothing above the node that its
+        core knows of is nearer the truth.
+        """
+        answer = self._answers.find(now, lookup.topic) if lookup.ticket is None else None
+        if answer is None or lookup.below not in (None, answer.owner):
+            return False
+        if self._refusals.find(now, answer.owner) is not None:
+            return False
+        if self._taken.get(now, answer.zone.scope) is answer:
+            self._answers.discard(answer)
+            return False
+        self._take(now, answer)
+        lookup.machine.handle(Event.COVER)
+        self._end(now, lookup)
+        return True
+
+    def _take(self, now: int, answer: Answer) -> None:
+        self._taken.put(answer.zone.scope, answer, now + FRESH)
+        self._install(answer.zone, answer.owner, answer.token, answer.until - now)
+
+    def _end(self, now: int, lookup: Lookup) -> None:
+        self._forget(lookup)
+        self._pass_turn(now, lookup)
+
+    def _forget(self, lookup: Lookup) -> None:
+        self._close_requests(lookup)
+        self._agenda.cancel(lookup)
+        if lookup.ticket is None:
+            self._by_topic.pop(lookup.topic, None)
+
+    def _close_requests(self, lookup: Lookup) -> None:
+        for request in lookup.requests:
+            self._requests.close(request)
+        lookup.requests.clear()
+
+    def _install(self, zone: pb.Zone, owner: Address, token: bytes, ttl: int) -> None:
+        cuts = [cut for cut in map(cut_from, zone.cuts) if cut is not None]
+        self._core.install_zone(zone.scope, cuts, owner, token, ttl)
+
+    def _trace(
+        self,
+        now: int,
+        lookup: Lookup,
+        request: Request[Lookup],
+        packet: str,
+        node: str,
+        address: Address,
+        zone: pb.Zone,
+        ttl_s: int,
+    ) -> None:
+        if lookup.ticket is not None and len(lookup.trace) < _MOST_HOPS:
+            time_ms = (now - request.sent_at) / 1000
+            lookup.trace.append(
+                Hop(node, address, packet, zone.subtree, zone.epoch, ttl_s, time_ms, lookup.cache)
+            )
+
+
+def _waits_for_lease(lookup: Lookup) -> bool:
+    return lookup.ticket is None and lookup.has_silent_owner and not lookup.is_extended
+
+
+def _leads_on(lookup: Lookup, subtree: str) -> bool:
+    """Whether a referral to this subtree comes closer to the topic than what was asked last."""
+    closer = lookup.subtree is None or len(subtree) > len(lookup.subtree)
+    return bool(subtree) and closer and is_within(lookup.topic, subtree) and lookup.hops < _MOST_HOPS
+
+
+def _resolution(lookup: Lookup, owner: Address, accept: pb.PubAccept) -> Resolution:
+    return Resolution(
+        topic=lookup.topic,
+        owner=accept.node,
+        address=owner,
+        epoch=accept.zone.epoch,
+        ttl_s=accept.ttl_s,
+        subtree=accept.zone.subtree,
+        scope=accept.zone.scope,
+        subscriptions=accept.subscriptions,
+        trace=tuple(lookup.trace),
+    )

@@ -1,0 +1,330 @@
+"""A client's will, and the owner that keeps it (§6.6): looks the owner up, registers, and registers again.
+
+The owner of the will's topic publishes it when the client's session with it breaks off, so the client keeps
+a link there. A will that moves with its subtree stays the same message: two nodes that both hold it for a
+moment publish it once, under one message id. One that is registered again after its owner was lost is a
+message of its own: the former may have been published meanwhile.
+
+Where a sibling has heard who owns the topic, the will goes there first, and is looked up if that is not so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import Final, Unpack
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.properties import MqttProperties
+from hbroker.protocol.core import ClientCore
+from hbroker.protocol.packets import PACKET_ROOM, Address, Reason, pack
+from hbroker.protocol.reasons import RETRIED_REASONS
+from hbroker.protocol.resolution.lookup import Resolution
+from hbroker.protocol.resolution.owner_cache import HINT_PATIENCE, Knowledge
+from hbroker.protocol.resolution.resolver import Resolver
+from hbroker.protocol.results import Outcome, ResolveFailed, WillRefused, WillSet
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.timers import SECOND, retry_after
+
+__all__ = ["TRANSITIONS", "WILL_ROOM", "Event", "State", "Testator", "Will", "will_message"]
+
+WILL_ROOM: Final = PACKET_ROOM - 48
+"""Bytes of a will's message at most: it leaves in one datagram, with what belongs to it (§3.4)."""
+
+_ACK_PATIENCE: Final = 5 * SECOND
+_LOOKUP_PATIENCE: Final = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What an owner publishes when the client's session breaks off. `message`: all but its id and its time.
+    `delay_s`: how long it waits for the client to come back."""
+
+    message: pb.Publish
+    delay_s: int = 0
+
+
+def will_message(
+    topic: str,
+    payload: bytes,
+    qos: int,
+    *,
+    retain: bool,
+    **properties: Unpack[MqttProperties],
+) -> pb.Publish:
+    """A will as its owner is to publish it, less its id."""
+    expiry_s, payload_format = properties.get("expiry_s"), properties.get("payload_format")
+    message = pb.Publish(
+        topic=topic,
+        payload=payload,
+        qos=pb.Qos.Name(qos),
+        retain=retain,
+        content_type=properties.get("content_type", ""),
+        response_topic=properties.get("response_topic", ""),
+        correlation_data=properties.get("correlation_data", b""),
+        user_properties=[
+            pb.UserProperty(name=name, value=value) for name, value in properties.get("user_properties", ())
+        ],
+    )
+    if expiry_s is not None:
+        message.expiry_s = expiry_s
+    if payload_format is not None:
+        message.MergeFrom(pb.Publish(payload_format=pb.PayloadFormat.Name(payload_format)))
+    return message
+
+
+class State(Enum):
+    """What a will waits for."""
+
+    RESOLVING = auto()
+    """Its topic's owner."""
+    AWAIT_ACK = auto()
+    """The owner's word that it keeps it."""
+    KEPT = auto()
+    """Nothing: the owner keeps it."""
+    BACKING_OFF = auto()
+    """The end of a pause, to look the owner up again."""
+    REFUSED = auto()
+    """Nothing: nobody keeps it."""
+
+
+class Event(Enum):
+    """What happens to a will."""
+
+    RESOLVE = auto()
+    """The owner was found."""
+    KEEP = auto()
+    """The owner keeps it."""
+    MOVE = auto()
+    """Another node is its topic's owner, or will be."""
+    DEFER = auto()
+    """No owner was found, or it asks to come back later, or it is silent."""
+    LINK_DOWN = auto()
+    """The session with the owner is gone."""
+    RESUME = auto()
+    """The pause is over."""
+    REFUSE = auto()
+    """The answer is no, and stays no."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.RESOLVING, Event.RESOLVE): State.AWAIT_ACK,
+    (State.RESOLVING, Event.DEFER): State.BACKING_OFF,
+    (State.RESOLVING, Event.REFUSE): State.REFUSED,
+    (State.AWAIT_ACK, Event.KEEP): State.KEPT,
+    (State.AWAIT_ACK, Event.MOVE): State.BACKING_OFF,
+    (State.AWAIT_ACK, Event.DEFER): State.BACKING_OFF,
+    (State.AWAIT_ACK, Event.LINK_DOWN): State.BACKING_OFF,
+    (State.AWAIT_ACK, Event.REFUSE): State.REFUSED,
+    (State.KEPT, Event.MOVE): State.BACKING_OFF,
+    (State.KEPT, Event.LINK_DOWN): State.BACKING_OFF,
+    (State.BACKING_OFF, Event.RESUME): State.RESOLVING,
+}
+
+
+class Testator:
+    """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's.
+    `tell`: called with what became of `start`."""
+
+    __slots__ = (
+        "_attempts",
+        "_core",
+        "_deadline",
+        "_due_at",
+        "_knowledge",
+        "_link",
+        "_machine",
+        "_owner",
+        "_random",
+        "_reason",
+        "_request",
+        "_resolver",
+        "_sequence",
+        "_tell",
+        "_terms",
+        "_tried",
+        "_will",
+        "ticket",
+    )
+
+    def __init__(
+        self,
+        core: ClientCore,
+        random: Random,
+        resolver: Callable[[], Resolver],
+        knowledge: Knowledge,
+        terms: SessionTerms,
+        ticket: int,
+        tell: Callable[[Outcome], None],
+    ) -> None:
+        self._core = core
+        self._random = random
+        self._resolver = resolver
+        self._knowledge = knowledge
+        self._terms = terms
+        self.ticket: Final = ticket
+        self._will: Will | None = None
+        self._machine = Machine(TRANSITIONS, State.RESOLVING)
+        self._sequence = 0
+        self._request = 0
+        self._link: int | None = None
+        self._owner: tuple[str, Address] | None = None
+        self._attempts = 0
+        self._due_at: int | None = None
+        self._deadline: int | None = None
+        self._reason = 0
+        self._tried: tuple[str, ...] = ()
+        self._tell = tell
+
+    # In: the application
+
+    def start(self, now: int, will: Will, patience: int) -> None:
+        """Registers it, in the place of the one before. `WillSet` or `WillRefused` follows, and from then on
+        it is kept registered."""
+        self._will = will
+        self._machine = Machine(TRANSITIONS, State.RESOLVING)
+        self._link = self._due_at = None
+        self._sequence += 1
+        self._attempts = self._reason = 0
+        self._deadline = now + patience
+        hint = self._knowledge.chart.sole_holder(now, will.message.topic)
+        if hint is None:
+            self._resolve(now)
+        else:
+            self._found(now, will, (hint.node, hint.address), HINT_PATIENCE)
+
+    def set_terms(self, terms: SessionTerms) -> None:
+        """Other terms of the session, for registrations from now on."""
+        self._terms = terms
+
+    def stop(self) -> None:
+        """Registers it no more. (What ends it at its owner is LEAVE.)"""
+        self._will = None
+        self._due_at = self._deadline = None
+
+    # In: the network
+
+    def handle_resolved(self, now: int, resolution: Resolution) -> None:
+        """The owner of its topic is found."""
+        if self._will is not None and self._machine.accepts(Event.RESOLVE):
+            self._found(now, self._will, (resolution.owner, resolution.address), _ACK_PATIENCE)
+
+    def handle_unresolved(self, now: int, failed: ResolveFailed) -> None:
+        """No owner was found."""
+        self._tried = failed.tried
+        self._refused(now, failed.reason or Reason.REASON_OWNER_UNREACHABLE)
+
+    def handle_ack(self, now: int, link: int, ack: pb.WillAck) -> None:
+        """The owner's answer, or (request 0) its word that the will has gone to another."""
+        if link != self._link or ack.request not in (0, self._request):
+            return
+        if ack.reason in (Reason.REASON_HANDOVER, Reason.REASON_NOT_RESPONSIBLE):
+            if self._machine.accepts(Event.MOVE):
+                self._mistrust()
+                self._pause(now, Event.MOVE)
+        elif not ack.request or not self._machine.accepts(Event.KEEP):
+            return
+        elif ack.reason == Reason.REASON_SUCCESS:
+            self._kept()
+        else:
+            self._refused(now, ack.reason)
+
+    def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
+        """§6.6: the owner may publish the will now: the next registration is another message. `is_refused`:
+        it opened no session, because it has too many."""
+        if link == self._link and self._machine.accepts(Event.LINK_DOWN):
+            if is_refused:
+                self._reason = Reason.REASON_QUOTA_EXCEEDED
+            self._sequence += 1
+            self._mistrust()
+            self._pause(now, Event.LINK_DOWN)
+
+    def handle_timeout(self, now: int) -> None:
+        """Looks the owner up again; tells the application that it took too long."""
+        if self._deadline is not None and self._deadline <= now:
+            reason = self._reason or Reason.REASON_OWNER_UNREACHABLE
+            self._end(reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
+        if self._due_at is None or now < self._due_at:
+            return
+        self._due_at = None
+        if self._machine.accepts(Event.RESUME):
+            self._machine.handle(Event.RESUME)
+            self._resolve(now)
+        elif self._machine.accepts(Event.DEFER):
+            self._mistrust()
+            self._pause(now, Event.DEFER)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return min((at for at in (self._due_at, self._deadline) if at is not None), default=None)
+
+    @property
+    def state(self) -> State | None:
+        """What the will waits for; None: there is none."""
+        return None if self._will is None else self._machine.state
+
+    def _resolve(self, now: int) -> None:
+        if self._will is not None:
+            topic = self._will.message.topic
+            self._resolver().resolve(now, self.ticket, topic, trace=False, patience=_LOOKUP_PATIENCE)
+
+    def _found(self, now: int, will: Will, owner: tuple[str, Address], patience: int) -> None:
+        self._machine.handle(Event.RESOLVE)
+        self._owner = owner
+        address = owner[1]
+        self._link = self._core.connect(address, self._knowledge.tokens.get(now, address) or b"")
+        self._request = self._random.getrandbits(64) or 1
+        message = pb.Publish()
+        message.CopyFrom(will.message)
+        message.publisher, message.sequence = self._core.will_publisher(self._link), self._sequence
+        body = pb.Will(
+            request=self._request,
+            publish=message.SerializeToString(),
+            delay_s=will.delay_s,
+            session_expiry_s=self._terms.expiry_s,
+        )
+        self._due_at = now + patience
+        if not self._core.send(self._link, pack(body)):
+            self._pause(now, Event.DEFER)
+
+    def _kept(self) -> None:
+        self._machine.handle(Event.KEEP)
+        self._attempts = 0
+        self._due_at = None
+        if self._deadline is not None:
+            self._deadline = None
+            self._tell(WillSet("" if self._owner is None else self._owner[0]))
+
+    def _mistrust(self) -> None:
+        """The owner is not what it was taken for, or silent."""
+        if self._owner is not None:
+            self._knowledge.chart.forget(self._owner[1])
+
+    def _pause(self, now: int, event: Event) -> None:
+        self._machine.handle(event)
+        self._link = None
+        self._due_at = now + retry_after(self._attempts, self._random)
+        self._attempts += 1
+
+    def _refused(self, now: int, reason: int) -> None:
+        self._reason = reason
+        if reason in RETRIED_REASONS:
+            if self._machine.accepts(Event.DEFER):
+                self._pause(now, Event.DEFER)
+        elif self._machine.accepts(Event.REFUSE):
+            self._machine.handle(Event.REFUSE)
+            self._due_at = None
+            self._end(reason, answered=True)
+
+    def _end(self, reason: int, *, answered: bool) -> None:
+        """Nobody waits for it any more; unless it was refused for good it is still tried."""
+        if self._deadline is None or self._will is None:
+            return
+        self._deadline = None
+        topic = self._will.message.topic
+        self._tell(WillRefused(topic, reason, answered, self._tried))

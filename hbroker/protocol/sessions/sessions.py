@@ -1,0 +1,362 @@
+"""The sessions of a node's clients: connected, away, ended (§6.4).
+
+A session is known by its id, whatever link and address it has now. One that is not persistent ends with its
+link. A persistent one then is away: its subscriptions stay, its messages wait in the core, and it ends when
+it has been without a link for its expiry. One that is not persistent lingers, as if it were persistent, for
+an idle timeout after its link ended because its client begins another (§3.6), or this node was restarted
+(§5.8): until then its client may make its subscriptions again. The core keeps queues and links itself; here
+is what a decision needs: who is away since when, and for how long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import Limits
+from hbroker.protocol import timers
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.packets import Address
+from hbroker.protocol.state_machine import step
+from hbroker.protocol.subscriptions.owner.store import Subscribers
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timers import SECOND
+from hbroker.subtree import is_within
+
+if TYPE_CHECKING:
+    from hbroker.protocol.handover.transfer import Inheritance
+
+__all__ = ["TRANSITIONS", "Event", "Session", "Sessions", "State"]
+
+
+class State(Enum):
+    """Where a session's client is."""
+
+    CONNECTED = auto()
+    """It has a link."""
+    AWAY = auto()
+    """It has none, and may come back."""
+    ENDED = auto()
+
+
+class Event(Enum):
+    """What happens to a session."""
+
+    LINK_UP = auto()
+    """It has a link: its first, or a later one."""
+    LINK_DOWN = auto()
+    """Its link is gone, and it is persistent."""
+    EXPIRE = auto()
+    """It has been away for as long as it may."""
+    END = auto()
+    """Its client ends it, or its link is gone and it is not persistent."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.CONNECTED, Event.LINK_UP): State.CONNECTED,
+    (State.CONNECTED, Event.LINK_DOWN): State.AWAY,
+    (State.CONNECTED, Event.END): State.ENDED,
+    (State.AWAY, Event.LINK_UP): State.CONNECTED,
+    (State.AWAY, Event.EXPIRE): State.ENDED,
+    (State.AWAY, Event.END): State.ENDED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client's session here. `link`: None while it is away. `expiry_s`: 0 where it is not persistent.
+    `queue_messages`, `queue_bytes`: as asked for; 0: the node's own. `away_since`: in microseconds.
+    `lingers`: its client has subscribed to nothing since the link, or this node's run, that it had before.
+    `begun_at`: when its client began it anew (`clean_start`); None: it has not."""
+
+    id: int
+    client: str = ""
+    link: int | None = None
+    expiry_s: int = 0
+    queue_messages: int = 0
+    queue_bytes: int = 0
+    away_since: int = 0
+    state: State = State.CONNECTED
+    lingers: bool = False
+    begun_at: int | None = None
+
+    def handle(self, event: Event) -> None:
+        """Something happens to it. Raises ImpossibleTransition."""
+        self.state = step(TRANSITIONS, self.state, event)
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether it outlives its links."""
+        return self.expiry_s > 0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether its client may come back."""
+        return self.state is State.AWAY
+
+
+class Sessions:
+    """All sessions of one node, and what moves of them with a subtree (§5.4). `clock` tells the time.
+    `note_away` is told which have no link, and (with False) of which that is not true any more: after a
+    restart nobody waits for those."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        limits: Limits,
+        subscribers: Subscribers,
+        clock: Callable[[], int],
+        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
+    ) -> None:
+        self._core = core
+        self._limits = limits
+        self._subscribers = subscribers
+        self._by_id: dict[int, Session] = {}
+        self._by_link: dict[int, Session] = {}
+        self._expiries: Agenda[int] = Agenda()
+        self._clock = clock
+        self._note_away = note_away
+        self._lost: set[str] = set()
+        """Subtrees whose owners were lost, and that have no other owner since: one of these may come back."""
+
+    # Change
+
+    def connect(self, link: int, session: int) -> Session:
+        """A session has this link from now on; one that it had before is its no more."""
+        known = self._by_id.get(session)
+        if known is None:
+            known = self._by_id[session] = Session(session)
+        elif known.link is not None:
+            del self._by_link[known.link]
+        if known.is_away:
+            self._came_back(known)
+        known.handle(Event.LINK_UP)
+        known.link = link
+        self._by_link[link] = known
+        self._expiries.cancel(session)
+        return known
+
+    def disconnect(self, now: int, link: int, *, goes_on: bool = False) -> Session | None:
+        """A link is gone; returns the session whose it was, which is away now or ended. `goes_on`: its client
+        begins another link."""
+        session = self._by_link.pop(link, None)
+        if session is None:
+            return None
+        session.link = None
+        if session.lingers or (goes_on and not session.is_persistent):
+            self._linger(now, session)
+        elif session.is_persistent:
+            session.handle(Event.LINK_DOWN)
+            session.away_since = now
+            self._note_away(session.id, True)
+            self._await(session)
+        else:
+            self._forget(session, Event.END)
+        return session
+
+    def restore(self, now: int, session: int) -> bool:
+        """A session that an earlier run of this node had a link to: its client has an idle timeout to come
+        back. False: there is no room for it."""
+        if session in self._by_id:
+            return True
+        restored = Session(session)
+        self._by_id[session] = restored
+        if self._linger(now, restored):
+            return True
+        self._forget(restored, Event.END)
+        return False
+
+    def end_lingering(self, session: int) -> None:
+        """Its client has not subscribed again; its link, if it has one, begins a session anew."""
+        known = self._by_id.get(session)
+        if known is not None and known.lingers and not self._subscribers.has_any(session):
+            self.end(known)
+
+    def renew(self, session: Session, request: pb.Subscribe) -> bool:
+        """§6.4: what its client wants of it. False: the node has no room for it."""
+        session.client = request.client
+        session.lingers = False
+        session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
+        session.queue_messages = max(session.queue_messages, request.queue_messages)
+        session.queue_bytes = max(session.queue_bytes, request.queue_bytes)
+        return self.open(session)
+
+    def open(self, session: Session) -> bool:
+        """Has the core keep it. False: it has no room for it."""
+        return self._core.open_session(
+            session.id,
+            persistent=session.is_persistent,
+            queue_messages=session.queue_messages,
+            queue_bytes=session.queue_bytes,
+        )
+
+    def note_loss(self, subtree: str) -> None:
+        """The owner of a subtree was lost. Should it come back it has sessions of before (§5.6)."""
+        self._lost.add(subtree)
+
+    def end(self, session: Session) -> None:
+        """Its client ends it. Its link, if it has one, is that of a session without a past from here on."""
+        self._core.end_session(session.id)
+        link = session.link
+        self._forget(session, Event.END)
+        if link is not None:
+            self.connect(link, session.id)
+
+    def expired(self, now: int) -> Iterator[Session]:
+        """One after the other that has been away for too long; it is ended."""
+        for id in self._expiries.due(now):
+            session = self._by_id[id]
+            self._core.end_session(id, "session_expired")
+            self._forget(session, Event.EXPIRE)
+            yield session
+
+    # Read
+
+    def poll_timeout(self) -> int | None:
+        """When the next one has been away for too long."""
+        return self._expiries.next()
+
+    def of_link(self, link: int) -> Session | None:
+        """The session whose link it is."""
+        return self._by_link.get(link)
+
+    def get(self, session: int) -> Session | None:
+        """The session of this id."""
+        return self._by_id.get(session)
+
+    @property
+    def longest(self) -> int:
+        """For how long a session may be kept at most, in microseconds."""
+        return self._limits.session_expiry * SECOND
+
+    @property
+    def connected(self) -> int:
+        """How many have a link."""
+        return len(self._by_link)
+
+    @property
+    def away(self) -> int:
+        """How many have none, and may have one again."""
+        return len(self._by_id) - len(self._by_link)
+
+    # Handover
+
+    def records(self, subtree: str) -> list[pb.SessionRecord]:
+        """The sessions with subscriptions that touch a subtree."""
+        touching = dict.fromkeys(subscription.session for subscription in self._subscribers.touching(subtree))
+        is_lost = self.is_lost(subtree)
+        return [self._record(self._by_id[id], is_lost=is_lost) for id in touching if id in self._by_id]
+
+    def is_lost(self, subtree: str) -> bool:
+        """Whether the owner of a subtree, or of a part of it, was lost, and it has not moved on since."""
+        return any(is_within(lost, subtree) or is_within(subtree, lost) for lost in self._lost)
+
+    def take_over(self, now: int, inheritance: Inheritance) -> None:
+        """Opens the sessions that were handed over: those away as they are, the others with a link to where
+        their clients were."""
+        addresses = {s.session: s.address for s in inheritance.subscriptions.values()}
+        for record in inheritance.sessions.values():
+            session = self._by_id.get(record.session)
+            is_away = record.HasField("away_us") and bool(record.session_expiry_s)
+            if session is None and is_away:
+                session = self._by_id[record.session] = Session(record.session)
+                session.handle(Event.LINK_DOWN)
+                session.away_since = now - record.away_us
+                self._note_away(session.id, True)
+            elif _is_wanted(session) and not is_away and record.session in addresses:
+                session = self.adopt(record.session, addresses[record.session])
+            if session is not None:
+                self._amend(session, record)
+                if record.HasField("begun_us"):
+                    session.begun_at = now - record.begun_us
+
+    def adopt(self, session: int, address: Address) -> Session:
+        """Opens a link to a session that was handed over, where it has none here."""
+        known = self._by_id.get(session)
+        if known is not None and known.link is not None and self._may_be_stale(known):
+            self._core.close(known.link)
+            self._forget(known, Event.END)
+        elif known is not None and (known.link is not None or not _is_wanted(known)):
+            return known
+        return self.connect(self._core.adopt(session, address), session)
+
+    def moved(self, subtree: str) -> None:
+        """A subtree has another owner now."""
+        self._lost = {lost for lost in self._lost if not is_within(lost, subtree)}
+
+    def end_empty(self, session: int) -> None:
+        """A subscription has gone along with a handed over subtree: so has a persistent session that has no
+        other (§6.4)."""
+        known = self._by_id.get(session)
+        if known is not None and known.is_persistent and not self._subscribers.has_any(session):
+            self.end(known)
+
+    def sweep(self, given: Sequence[str] = ()) -> None:
+        """A grant is gone without a handover, and what is on its way to sessions is nowhere else: one that is
+        persistent, and of which nothing is left here, ends with its link (§6.4)."""
+        persistent = (session for session in self._by_id.values() if session.is_persistent)
+        for session in [s for s in persistent if not self._subscribers.has_any(s.id)]:
+            if session.link is None:
+                self.end(session)
+            else:
+                session.expiry_s = 0
+                self.open(session)
+
+    def _may_be_stale(self, session: Session) -> bool:
+        """A node that slept reads late what opened a link that the client has given up since. Over such a one
+        nothing may be inherited: when the client turns to this node again the session would end with it."""
+        is_bare = not session.is_persistent and not self._subscribers.has_any(session.id)
+        return is_bare and session.link is not None and self._core.is_one_sided(session.link)
+
+    def _amend(self, session: Session, record: pb.SessionRecord) -> None:
+        most = self._limits.session_expiry
+        session.expiry_s = max(session.expiry_s, min(record.session_expiry_s, most))
+        session.queue_messages = max(session.queue_messages, record.queue_messages)
+        session.queue_bytes = max(session.queue_bytes, record.queue_bytes)
+        if session.is_away:
+            self._await(session)
+        self.open(session)
+
+    def _record(self, session: Session, *, is_lost: bool) -> pb.SessionRecord:
+        record = pb.SessionRecord(
+            session=session.id,
+            session_expiry_s=session.expiry_s,
+            queue_messages=session.queue_messages,
+            queue_bytes=session.queue_bytes,
+        )
+        if session.is_away:
+            record.away_us = max(0, self._clock() - session.away_since)
+        if is_lost and session.is_persistent and session.begun_at is not None:
+            record.begun_us = max(0, self._clock() - session.begun_at)
+        return record
+
+    def _await(self, session: Session) -> None:
+        self._expiries.set(session.id, session.away_since + session.expiry_s * SECOND)
+
+    def _linger(self, now: int, session: Session) -> bool:
+        session.lingers, session.expiry_s = True, timers.IDLE_TIMEOUT // SECOND
+        session.handle(Event.LINK_DOWN)
+        session.away_since = now
+        self._await(session)
+        return self.open(session)
+
+    def _came_back(self, session: Session) -> None:
+        if not session.lingers:
+            self._note_away(session.id, False)
+
+    def _forget(self, session: Session, event: Event) -> None:
+        if session.is_away:
+            self._came_back(session)
+        session.handle(event)
+        self._expiries.cancel(session.id)
+        if session.link is not None:
+            self._by_link.pop(session.link, None)
+        del self._by_id[session.id]
+
+
+def _is_wanted(session: Session | None) -> bool:
+    """Whether an owner that knows of a link to its client is to open one, too."""
+    return session is None or session.lingers

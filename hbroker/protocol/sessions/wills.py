@@ -1,0 +1,364 @@
+"""The wills that a node keeps for clients, each until its session breaks off, or ends well (§6.6).
+
+The owner of a will's topic keeps it, one for each session. It is published when the session has lost its
+link for another reason than LEAVE, and has not had one again for as long as the will may wait. It goes out
+under the message id that the client gave it: where two nodes publish it, after a handover whose end one of
+them did not hear of, subscribers know it for one message.
+
+One whose topic this node does not serve, because its lease has ended, is kept *aside*: whoever serves the
+topic has none of it. When this node serves it again, and the will is due, it is published, unless the new
+owner says what became of it, or that its client has come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+
+from hbroker._native import topic_is_valid
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.events import Ledger
+from hbroker.protocol.handover.recovery import FINDING
+from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
+from hbroker.protocol.packets import Reason, cut_of, pack
+from hbroker.protocol.sessions.sessions import Sessions
+from hbroker.protocol.state_machine import Machine
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
+from hbroker.subtree import is_within
+
+if TYPE_CHECKING:
+    from hbroker.protocol.handover.transfer import Inheritance
+
+__all__ = ["TRANSITIONS", "Event", "State", "Wills"]
+
+NO_ROOM_PAUSE: Final = SECOND
+"""Until the next try, where the node's queues have no room for a will that is due."""
+_MOST_QOS: Final = 2
+
+
+class State(Enum):
+    """What becomes of a will."""
+
+    KEPT = auto()
+    """Its session has a link."""
+    DUE = auto()
+    """Its session has none: it is published when its delay is over."""
+    PUBLISHED = auto()
+    DROPPED = auto()
+    """It was withdrawn, or went along with its subtree."""
+
+
+class Event(Enum):
+    """What happens to a will."""
+
+    BREAK_OFF = auto()
+    """The session has lost its link, without LEAVE."""
+    COME_BACK = auto()
+    """The session has a link again."""
+    PUBLISH = auto()
+    """The delay is over, or LEAVE asks for it."""
+    DROP = auto()
+    """LEAVE, or the client, withdraws it; or another node keeps it now."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.KEPT, Event.BREAK_OFF): State.DUE,
+    (State.KEPT, Event.COME_BACK): State.KEPT,
+    (State.KEPT, Event.PUBLISH): State.PUBLISHED,
+    (State.KEPT, Event.DROP): State.DROPPED,
+    (State.DUE, Event.BREAK_OFF): State.DUE,
+    (State.DUE, Event.COME_BACK): State.KEPT,
+    (State.DUE, Event.PUBLISH): State.PUBLISHED,
+    (State.DUE, Event.DROP): State.DROPPED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class _Will:
+    """`delay`: from the break to the publication, in microseconds. `due`: when, where its session is away.
+    `is_aside`: its client was told to register it with another owner."""
+
+    session: int
+    message: pb.Publish
+    delay: int
+    machine: Machine[State, Event]
+    due: int = 0
+    is_aside: bool = False
+
+
+class Wills:
+    """All wills of one node. `most`: how many it takes. `clock` tells the present time, and `unix_offset_us`
+    what to add to it for microseconds since the Unix epoch."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        sessions: Sessions,
+        ledger: Ledger,
+        most: int,
+        clock: Callable[[], int],
+        unix_offset_us: int,
+    ) -> None:
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._sessions = sessions
+        self._ledger = ledger
+        self._most = most
+        self._clock = clock
+        self._unix_offset_us = unix_offset_us
+        self._by_session: dict[int, _Will] = {}
+        self._agenda: Agenda[int] = Agenda()
+        self._ended: dict[int, str] = {}
+        """The topics of those that were published, or ended well, by session, where the owner before was
+        lost: should that one come back, it is to know."""
+
+    # In
+
+    def handle_will(self, now: int, link: int, request: pb.Will) -> None:
+        """Takes a client's will, or withdraws the one that there was, and answers."""
+        session = self._sessions.of_link(link)
+        if session is None:
+            self._ledger.drop("unexpected_packet")
+            return
+        ack = pb.WillAck(request=request.request)
+        if not request.publish:
+            self._withdraw(session.id)
+        else:
+            self._take(link, session.id, request, ack)
+        self._core.send(link, pack(ack))
+
+    def handle_link_up(self, session: int) -> None:
+        """The session has a link, or another one."""
+        will = self._by_session.get(session)
+        if will is not None:
+            will.machine.handle(Event.COME_BACK)
+            self._agenda.cancel(session)
+
+    def handle_link_down(self, now: int, session: int, reason: str) -> None:
+        """A link of the session is gone. A run of the client that another one follows has broken off, though
+        the session goes on (MQTT 5 §3.1.4): its will waits only where it may."""
+        will = self._by_session.get(session)
+        if will is None or reason == "restarted":
+            return
+        is_back = self._link_of(session) is not None
+        if not will.delay and (reason == "taken_over" or not is_back):
+            self._publish(now, will)
+        elif not is_back and will.machine.state is State.KEPT:
+            self._break_off(will, now + will.delay)
+
+    def handle_leave(self, now: int, session: int, reason: int) -> None:
+        """§6.4: a session ends well, and its will with it, unless LEAVE asks for its publication."""
+        will = self._by_session.get(session)
+        if will is not None and reason == Reason.REASON_DISCONNECT_WITH_WILL:
+            self._publish(now, will)
+        else:
+            self._withdraw(session)
+
+    def handle_timeout(self, now: int) -> None:
+        """Publishes what is due."""
+        for session in self._agenda.due(now):
+            self._publish(now, self._by_session[session])
+
+    def sweep(self, given: Sequence[str] = ()) -> None:
+        """A grant is gone without a handover: whoever owns their topics now has none of these wills, so those
+        clients that are here are told to look for it. `given`: subtrees that are being handed over."""
+        for will in self._by_session.values():
+            is_given = any(is_within(will.message.topic, subtree) for subtree in given)
+            if not is_given and not will.is_aside and not self._is_ours(will):
+                will.is_aside = True
+                self._tell(will.session, pb.WillAck(reason=pb.REASON_NOT_RESPONSIBLE))
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When the next one is due."""
+        return self._agenda.next()
+
+    def __len__(self) -> int:
+        return len(self._by_session)
+
+    # Handover
+
+    def records(self, subtree: str) -> list[pb.WillRecord]:
+        """The wills whose topics lie in a subtree, and in no smaller one that this node has from another."""
+        held = self._jurisdiction.held_below(subtree)
+        ended = [pb.WillRecord(session=s) for s, topic in self._ended.items() if is_within(topic, subtree)]
+        kept = [
+            self._record(will)
+            for will in self._below(subtree)
+            if not will.is_aside and not any(is_within(will.message.topic, other) for other in held)
+        ]
+        return [*ended, *kept]
+
+    def take_over(self, now: int, inheritance: Inheritance) -> None:
+        """Keeps the wills that were handed over. Their clients were told, and come; one that does not has
+        gone in the meantime."""
+        self._take_up(now, inheritance)
+        for record in inheritance.wills.values():
+            message = _message_from(record.publish)
+            if message is None or record.session in self._by_session or len(self._by_session) >= self._most:
+                continue
+            will = self._add(record.session, message, record.delay_s)
+            if record.HasField("due_us"):
+                self._break_off(will, now + record.due_us)
+            elif self._link_of(record.session) is None:
+                self._break_off(will, now + IDLE_TIMEOUT + will.delay)
+
+    def moved(self, subtree: str) -> None:
+        """A subtree has another owner now: its wills' clients are told to register there."""
+        self._ended = {s: topic for s, topic in self._ended.items() if not is_within(topic, subtree)}
+        for will in self._below(subtree):
+            owner = self._jurisdiction.lookup(will.message.topic)
+            if isinstance(owner, Grant) or will.is_aside:
+                continue
+            ack = pb.WillAck(reason=pb.REASON_HANDOVER)
+            if owner is not None:
+                ack.referral.CopyFrom(cut_of(owner.as_cut()))
+            self._tell(will.session, ack)
+            self._drop(will.session)
+
+    # One will
+
+    def _take(self, link: int, session: int, request: pb.Will, ack: pb.WillAck) -> None:
+        message = _message_from(request.publish)
+        if message is None:
+            ack.reason = Reason.REASON_PROTOCOL_ERROR
+            return
+        if message.publisher != self._core.will_publisher(link):
+            # §7.9: under it another's numbers would be used up.
+            self._ledger.drop("foreign_publisher")
+            ack.reason = Reason.REASON_NOT_AUTHORIZED
+            return
+        owner = self._jurisdiction.lookup(message.topic)
+        if not topic_is_valid(message.topic):
+            ack.reason = Reason.REASON_TOPIC_NAME_INVALID
+        elif is_within(message.topic, STATUS_ROOT):
+            ack.reason = Reason.REASON_NOT_AUTHORIZED
+        elif isinstance(owner, Delegation):
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
+            ack.referral.CopyFrom(cut_of(owner.as_cut()))
+        elif owner is None:
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
+        elif not owner.serving:
+            ack.reason = Reason.REASON_HANDOVER
+        elif session not in self._by_session and len(self._by_session) >= self._most:
+            ack.reason = Reason.REASON_QUOTA_EXCEEDED
+        else:
+            self._drop(session)
+            self._add(session, message, min(request.delay_s, request.session_expiry_s))
+
+    def _add(self, session: int, message: pb.Publish, delay_s: int) -> _Will:
+        will = _Will(session, message, delay_s * SECOND, Machine(TRANSITIONS, State.KEPT))
+        self._by_session[session] = will
+        return will
+
+    def _take_up(self, now: int, inheritance: Inheritance) -> None:
+        """This node is about to serve the topics of some that it kept aside. What the owner until now says of
+        a session's will counts. Whoever came back to that one comes here, too, or has gone since."""
+        for will in [will for will in self._by_session.values() if will.is_aside and self._is_ours(will)]:
+            session = will.session
+            is_back = session in inheritance.sessions and not inheritance.is_away(session)
+            is_over = session in inheritance.wills or session in inheritance.ended_wills
+            will.is_aside = False
+            if is_over:
+                self._drop(session)
+            elif will.machine.state is State.DUE:
+                again = now + IDLE_TIMEOUT + will.delay if is_back else now + FINDING
+                self._break_off(will, max(will.due, again))
+
+    def _break_off(self, will: _Will, due: int) -> None:
+        will.machine.handle(Event.BREAK_OFF)
+        will.due = due
+        self._agenda.set(will.session, due)
+
+    def _is_ours(self, will: _Will) -> bool:
+        return isinstance(self._jurisdiction.lookup(will.message.topic), Grant)
+
+    def _put_off(self, now: int, will: _Will) -> int | None:
+        """When to try again to publish a will; None: this node serves its topic, and whoever is subscribed
+        is there. One that this node lost the topic of waits for as long as a session may."""
+        topic = will.message.topic
+        owner = self._jurisdiction.lookup(topic)
+        due = will.due if will.machine.state is State.DUE else now
+        if not isinstance(owner, Grant):
+            longest = due + self._sessions.longest
+            return longest if now < longest else None
+        return now + SECOND if not owner.serving or self._jurisdiction.is_gathering(topic) else None
+
+    def _publish(self, now: int, will: _Will) -> None:
+        again_at = self._put_off(now, will)
+        if again_at is not None:
+            if will.machine.state is State.KEPT:
+                self._break_off(will, now)
+            self._agenda.set(will.session, again_at)
+            return
+        will.message.published_at_us = max(0, now + self._unix_offset_us)
+        reason = self._core.publish_raw(will.message.SerializeToString())
+        if reason == Reason.REASON_QUOTA_EXCEEDED:
+            # §7.7: its publisher is gone, so this node holds it back.
+            self._break_off(will, now + NO_ROOM_PAUSE)
+            return
+        self._note_end(will)
+        self._forget(will, Event.PUBLISH)
+        if reason != Reason.REASON_SUCCESS:
+            self._ledger.drop("will_unpublished")
+
+    def _note_end(self, will: _Will) -> None:
+        if self._sessions.is_lost(will.message.topic) and len(self._ended) < self._most:
+            self._ended[will.session] = will.message.topic
+
+    def _withdraw(self, session: int) -> None:
+        will = self._by_session.get(session)
+        if will is not None:
+            self._note_end(will)
+            self._forget(will, Event.DROP)
+
+    def _drop(self, session: int) -> None:
+        will = self._by_session.get(session)
+        if will is not None:
+            self._forget(will, Event.DROP)
+
+    def _forget(self, will: _Will, event: Event) -> None:
+        will.machine.handle(event)
+        del self._by_session[will.session]
+        self._agenda.cancel(will.session)
+
+    def _below(self, subtree: str) -> list[_Will]:
+        return [will for will in self._by_session.values() if is_within(will.message.topic, subtree)]
+
+    def _record(self, will: _Will) -> pb.WillRecord:
+        record = pb.WillRecord(
+            session=will.session,
+            publish=will.message.SerializeToString(),
+            delay_s=will.delay // SECOND,
+        )
+        if will.machine.state is State.DUE:
+            record.due_us = max(0, will.due - self._clock())
+        return record
+
+    def _tell(self, session: int, ack: pb.WillAck) -> None:
+        link = self._link_of(session)
+        if link is not None:
+            self._core.send(link, pack(ack))
+
+    def _link_of(self, session: int) -> int | None:
+        known = self._sessions.get(session)
+        return None if known is None else known.link
+
+
+def _message_from(publish: bytes) -> pb.Publish | None:
+    """A will's message; None for what is none."""
+    try:
+        message = pb.Publish.FromString(publish)
+    except DecodeError:
+        return None
+    is_whole = message.publisher and message.sequence and not message.HasField("fragment")
+    return message if is_whole and message.qos <= _MOST_QOS else None

@@ -1,0 +1,1 @@
+"""Subscriptions, at the client and at the owner (§6)."""

@@ -1,0 +1,245 @@
+"""One filter's subscription at all its owners, and when it is complete (§6).
+
+A subscription is complete when *every node in any `passed_to` has answered, for all that it was named for,
+and every responsible one says active* (§6.2). So it keeps one `Site` for each node that was named, and one
+for its entry, the root, whose answer names the first of them. The rule is evaluated after whatever happens to
+a site; there is no count to go wrong.
+
+The application may subscribe to one filter several times: that is one subscription of the network, with as
+much as the most demanding of its listeners asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import auto
+from typing import Final, TypeAlias
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.packets import Address
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.state_machine import Machine, Symbol
+from hbroker.protocol.subscriptions import shared
+from hbroker.protocol.subscriptions.client import owner
+from hbroker.protocol.subscriptions.client.listeners import Listeners
+from hbroker.protocol.subscriptions.client.owner import Site
+
+__all__ = ["TRANSITIONS", "Event", "Key", "Options", "State", "Subscription", "Wanted"]
+
+Key: TypeAlias = tuple[str, str]
+"""(group, filter): what a client has one subscription for. The group is empty where it is not shared."""
+
+
+class State(Symbol):
+    """What a subscription waits for."""
+
+    DISCOVERING = auto()
+    """The answer of every node that was named."""
+    CONFIRMING = auto()
+    """The confirmation of every responsible node."""
+    COMPLETE = auto()
+    """Nothing."""
+    ENDED = auto()
+
+
+class Event(Symbol):
+    """What happens to a subscription."""
+
+    DISCOVER = auto()
+    """The root is asked (again)."""
+    MISS = auto()
+    """A node was named that has not answered."""
+    ANSWERED = auto()
+    """Every node that was named has answered."""
+    LOSE = auto()
+    """A responsible node does not hold the subscription, or not as it is wanted now."""
+    CONFIRMED = auto()
+    """Every responsible node holds the subscription."""
+    END = auto()
+    """The application wants it no more, or it failed."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.DISCOVERING, Event.DISCOVER): State.DISCOVERING,
+    (State.DISCOVERING, Event.ANSWERED): State.CONFIRMING,
+    (State.DISCOVERING, Event.END): State.ENDED,
+    (State.CONFIRMING, Event.DISCOVER): State.DISCOVERING,
+    (State.CONFIRMING, Event.MISS): State.DISCOVERING,
+    (State.CONFIRMING, Event.CONFIRMED): State.COMPLETE,
+    (State.CONFIRMING, Event.END): State.ENDED,
+    (State.COMPLETE, Event.DISCOVER): State.DISCOVERING,
+    (State.COMPLETE, Event.MISS): State.DISCOVERING,
+    (State.COMPLETE, Event.LOSE): State.CONFIRMING,
+    (State.COMPLETE, Event.END): State.ENDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How messages are wanted: the fields of SUBSCRIBE (`retain_handling` as MQTT 5 §3.8.3.1; `overflow` and
+    the bounds of the queue as §7.8; bounds of 0 ask for the node's own)."""
+
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+    overflow: int = 0
+    queue_messages: int = 0
+    queue_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A listener that is to be added, by its id, and what for."""
+
+    listener: int
+    key: Key
+    options: Options
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """A filter, who listens to it, and who holds it.
+
+    `listeners`: the application's subscriptions by id. `waiting`: those that were not told yet that it is
+    complete. `restarts`: discoveries since it was last complete. `reason`: of the last refusal. `links`: the
+    sessions in which a node may hold it: also one that is not waited for any more. `was_missing`: one of them
+    did not have it before, by its answer to whatever SUBSCRIBE: the next one there finds what that has made.
+    Or it may not have had it. `was_complete`: all nodes had answered once.
+    """
+
+    filter: str
+    group: str = ""
+    listeners: Listeners = field(default_factory=Listeners)
+    waiting: set[int] = field(default_factory=set)
+    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.DISCOVERING))
+    entry: Site | None = None
+    sites: dict[str, Site] = field(default_factory=dict)
+    restarts: int = 0
+    reason: int = 0
+    links: set[int] = field(default_factory=set)
+    was_missing: bool = False
+    was_complete: bool = False
+
+    def restart(self) -> list[Site]:
+        """A new discovery: returns what is forgotten, all but the nodes that hold the subscription."""
+        self.machine.handle(Event.DISCOVER)
+        dropped = [at for at in self.everyone if at.state is not owner.State.ACTIVE]
+        self.sites = {node: at for node, at in self.sites.items() if at.state is owner.State.ACTIVE}
+        for at in self.sites.values():
+            at.begin_anew()
+        return dropped
+
+    def settle(self) -> None:
+        """Every listener was told that it is complete."""
+        self.was_complete = True
+        self.waiting.clear()
+        for at in self.sites.values():
+            at.served = owner.NONE
+
+    def lose(self, link: int) -> None:
+        """A session's link is gone. What the node was asked there and did not answer, it may have made: then
+        its next answer tells of that."""
+        has_answered = any(at.link == link and at.served for at in self.sites.values())
+        if link in self.links and not has_answered and not self.was_complete:
+            self.was_missing = True
+        self.links.discard(link)
+
+    def name(self, node: str, address: Address) -> Site:
+        """A node that was not known yet, and is expected to answer."""
+        named = Site(self, node, address, Machine(owner.TRANSITIONS, owner.State.EXPECTED))
+        self.sites[node] = named
+        return named
+
+    def review(self) -> None:
+        """Brings the state up to date with the sites."""
+        # Of a thousand those answer last that were named last: so it is soon seen that some are missing.
+        everyone = self.everyone[::-1]
+        has_answered = all(at.has_answered for at in everyone)
+        is_settled = all(at.is_settled for at in everyone)
+        for event, holds in (
+            (Event.MISS, not has_answered),
+            (Event.ANSWERED, has_answered),
+            (Event.LOSE, has_answered and not is_settled),
+            (Event.CONFIRMED, is_settled),
+        ):
+            if holds and self.machine.accepts(event):
+                self.machine.handle(event)
+
+    @property
+    def everyone(self) -> list[Site]:
+        """The entry, and all nodes that were named."""
+        return [*self.sites.values()] if self.entry is None else [self.entry, *self.sites.values()]
+
+    @property
+    def is_discovering(self) -> bool:
+        """Whether the answer of a node that was named is awaited."""
+        return self.machine.state is State.DISCOVERING
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every owner has it."""
+        return self.machine.state is State.COMPLETE
+
+    @property
+    def options(self) -> Options:
+        """What satisfies every listener. (What is retained each asks for itself.)"""
+        wanted = self.listeners.kinds
+        return Options(
+            qos=max(options.qos for options in wanted),
+            no_local=all(options.no_local for options in wanted),
+            retain_as_published=any(options.retain_as_published for options in wanted),
+            overflow=max(options.overflow for options in wanted),
+            queue_messages=max(options.queue_messages for options in wanted),
+            queue_bytes=max(options.queue_bytes for options in wanted),
+        )
+
+    def packet(self, terms: SessionTerms, listener: int = 0) -> pb.Subscribe:
+        """The SUBSCRIBE that satisfies every listener, in the name of one of them, or (0) of all."""
+        options = self.options
+        return pb.Subscribe(
+            filter=self.filter,
+            qos=pb.Qos.Name(options.qos),
+            no_local=options.no_local,
+            retain_as_published=options.retain_as_published,
+            retain_handling=pb.RetainHandling.Name(self._retain_handling(listener)),
+            client=terms.client,
+            group=self.group,
+            session_expiry_s=terms.expiry_s,
+            overflow=pb.Overflow.Name(options.overflow),
+            queue_messages=options.queue_messages,
+            queue_bytes=options.queue_bytes,
+            listener=listener,
+        )
+
+    def _retain_handling(self, listener: int) -> int:
+        """As the listener has it that waits; for others what a new owner has is news."""
+        if listener in self.waiting:
+            return self.listeners[listener].retain_handling
+        least = min(options.retain_handling for options in self.listeners.kinds)
+        return max(least, pb.RETAIN_HANDLING_SEND_IF_NEW)
+
+    @property
+    def key(self) -> Key:
+        """What it is the client's one subscription for."""
+        return self.group, self.filter
+
+    @property
+    def title(self) -> str:
+        """As its user writes it."""
+        return shared.joined(self.group, self.filter)
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether every owner had it before this run of the client asked."""
+        return bool(self.owners) and not self.was_missing
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The nodes that hold it."""
+        return tuple(sorted(node for node, at in self.sites.items() if at.state is owner.State.ACTIVE))
+
+    @property
+    def silent(self) -> list[Site]:
+        """The nodes from which something is awaited."""
+        return [at for at in self.everyone if not at.is_settled]

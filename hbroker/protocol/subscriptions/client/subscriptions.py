@@ -1,0 +1,249 @@
+"""The client's subscriptions (§6), and who in it listens to them.
+
+A subscription is made with its first listener and ended with its last; it is complete when every node that
+holds something of what its filter matches has it. Which nodes those are is `sites`' to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.core import ClientCore
+from hbroker.protocol.packets import Address, Reason
+from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.results import Outcome, Subscribed, SubscriptionFailed
+from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.subscriptions.client import subscription
+from hbroker.protocol.subscriptions.client.owners import Sites
+from hbroker.protocol.subscriptions.client.subscription import Key, Subscription, Wanted
+from hbroker.protocol.subscriptions.client.unsubscribe_requests import Unsubscriptions
+from hbroker.protocol.timer_queue import Agenda, earliest
+
+__all__ = ["Subscriber"]
+
+
+class Subscriber:
+    """All subscriptions of one client. `tell`: called with what becomes of them."""
+
+    __slots__ = (
+        "_by_id",
+        "_by_key",
+        "_core",
+        "_deadlines",
+        "_sites",
+        "_tell",
+        "_terms",
+        "_unsubscriptions",
+    )
+
+    def __init__(
+        self,
+        core: ClientCore,
+        random: Random,
+        knowledge: Knowledge,
+        root: Address,
+        terms: SessionTerms,
+        tell: Callable[[Outcome], None],
+    ) -> None:
+        self._core = core
+        self._terms = terms
+        self._tell = tell
+        self._by_key: dict[Key, Subscription] = {}
+        self._by_id: dict[int, Subscription] = {}
+        self._deadlines: Agenda[int] = Agenda()
+        self._sites = Sites(core, random, knowledge, root, terms, self._review, self._refused)
+        self._unsubscriptions = Unsubscriptions(core, random, tell)
+
+    # In: the application
+
+    def subscribe(self, now: int, wanted: Sequence[Wanted], patience: int) -> None:
+        """Adds listeners. Messages may come for them from now on; `Subscribed` says of each that they all do.
+
+        All of them listen before an owner hears of the first: the core receives meanwhile, and what waits in
+        the session comes with the first link (§6.4).
+        """
+        for each in wanted:
+            (group, filter), options = each.key, each.options
+            self._core.listen(each.listener, filter, options.qos, options.retain_as_published, group)
+        for each in wanted:
+            self._deadlines.set(each.listener, now + patience)
+            self._add(now, each)
+
+    def unsubscribe(self, now: int, listener: int) -> None:
+        """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
+        known = self._by_id.get(listener)
+        key = ("", "") if known is None else known.key
+        self._unsubscriptions.prepare(key)
+        self._unsubscriptions.start(now, listener, key, self._remove(now, listener))
+
+    def release(self, now: int, listener: int) -> None:
+        """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
+        self._remove(now, listener, is_kept=True)
+
+    def set_terms(self, now: int, terms: SessionTerms) -> None:
+        """Other terms of the session: every owner is told."""
+        self._terms = terms
+        self._sites.set_terms(terms)
+        for known in self._by_key.values():
+            self._sites.renew(now, known)
+            self._review(known)
+
+    def give_up(self, now: int, reason: int) -> None:
+        """Fails every subscription, and tells no owner."""
+        for known in list(self._by_key.values()):
+            known.reason = reason
+            for listener in sorted(known.listeners):
+                self._fail(now, listener, reason, answered=True)
+
+    # In: the network
+
+    def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
+        """§4.1."""
+        self._sites.handle_challenge(now, source, challenge)
+
+    def handle_answer(self, now: int, source: Address, suback: pb.SubAck) -> None:
+        """§6.1: a SUBACK outside of a session says who is responsible, and who was asked besides."""
+        self._sites.handle_answer(now, source, suback)
+
+    def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
+        """§6.2, §5.4: a SUBACK within a session: an answer, or (request 0) news."""
+        key = suback.group, suback.filter
+        known = self._by_key.get(key)
+        if known is not None and suback.active and not suback.resumed:
+            known.was_missing = True
+        if not suback.request:
+            self._handle_news(now, link, source, suback, known)
+        elif self._unsubscriptions.handle_suback(suback.request):
+            pass
+        elif not self._sites.handle_confirmation(now, link, suback) and suback.active:
+            self._forget_if_unwanted(link, key)
+
+    def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
+        """§6.3: every subscription in that session is to be made again. `is_refused`: the owner opened no
+        session, because it has too many."""
+        self._unsubscriptions.handle_link_down(link)
+        for known in self._by_key.values():
+            known.lose(link)
+        self._sites.handle_link_down(now, link, is_refused=is_refused)
+
+    def handle_timeout(self, now: int) -> None:
+        """Asks the silent, makes again what was lost, gives up what took too long."""
+        for listener in self._deadlines.due(now):
+            known = self._by_id[listener]
+            reason = known.reason or Reason.REASON_OWNER_UNREACHABLE
+            self._abandon(now, listener, reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
+        self._sites.handle_timeout(now)
+        self._unsubscriptions.handle_timeout(now)
+
+    # Out
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(
+            self._deadlines.next(),
+            self._sites.poll_timeout(),
+            self._unsubscriptions.poll_timeout(),
+        )
+
+    # What becomes of them
+
+    def _add(self, now: int, wanted: Wanted) -> None:
+        key, listener, options = wanted.key, wanted.listener, wanted.options
+        known = self._by_key.get(key)
+        is_new = known is None
+        before = None if known is None else known.options
+        if known is None:
+            group, filter = key
+            known = self._by_key[key] = Subscription(filter, group)
+            self._unsubscriptions.revoke(key)
+        known.listeners[listener] = options
+        known.waiting.add(listener)
+        self._by_id[listener] = known
+        if is_new:
+            self._sites.begin(now, known)
+        elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
+            self._sites.renew(now, known)
+        self._review(known)
+
+    def _handle_news(
+        self, now: int, link: int, source: Address, suback: pb.SubAck, known: Subscription | None
+    ) -> None:
+        if suback.active:
+            self._forget_if_unwanted(link, (suback.group, suback.filter))
+        if known is None or not suback.node:
+            return
+        if suback.reason == Reason.REASON_QUOTA_EXCEEDED:  # §7.8: it asked for an end rather than for gaps
+            self._abandon_all(now, known, suback.reason)
+        else:
+            self._sites.handle_news(now, known, link, source, suback)
+
+    def _review(self, known: Subscription) -> None:
+        known.review()
+        if known.is_complete:
+            known.restarts = 0
+            for listener in sorted(known.waiting):
+                self._deadlines.cancel(listener)
+                self._tell(Subscribed(listener, known.owners, known.is_resumed))
+            known.settle()
+
+    def _forget_if_unwanted(self, link: int, key: Key) -> None:
+        """A node made, or took over, what we gave up in the meantime. What else a session holds that is kept,
+        an earlier run made."""
+        is_ours = not self._terms.is_persistent or self._unsubscriptions.has_ended(key)
+        if key not in self._by_key and is_ours:
+            self._unsubscriptions.forget(key, [link])
+
+    # Ends
+
+    def _refused(self, now: int, known: Subscription, reason: int) -> None:
+        """§8: a passing reason is like silence, and is repeated; another one ends the subscription."""
+        known.reason = reason
+        if reason not in PASSING_REASONS:
+            self._abandon_all(now, known, reason)
+
+    def _abandon_all(self, now: int, known: Subscription, reason: int) -> None:
+        for listener in sorted(known.listeners):
+            self._abandon(now, listener, reason, answered=True)
+
+    def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> list[int]:
+        """Ends a listener; returns the sessions in which the subscription goes on."""
+        known = self._by_id[listener]
+        tried = tuple(site.text for site in known.silent)
+        self._tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
+        return self._remove(now, listener)
+
+    def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
+        """Ends a listener, and the subscription with the last one, at whatever owners have it."""
+        key = self._by_id[listener].key
+        self._unsubscriptions.prepare(key)
+        self._unsubscriptions.forget(key, self._fail(now, listener, reason, answered=answered))
+
+    def _remove(self, now: int, listener: int, *, is_kept: bool = False) -> list[int]:
+        """Takes a listener out; returns the sessions in which the subscription is to be ended.
+
+        Those that stay may ask for less: then the owners are told. `is_kept`: it is left in the session.
+        """
+        known = self._by_id.pop(listener, None)
+        is_member = known is not None and bool(known.key[0])
+        self._core.unlisten(listener, is_member and not is_kept)
+        self._deadlines.cancel(listener)
+        if known is None:
+            return []
+        before = known.options
+        del known.listeners[listener]
+        known.waiting.discard(listener)
+        if known.listeners:
+            if known.options != before:
+                self._sites.renew(now, known)
+                self._review(known)
+            return []
+        del self._by_key[known.key]
+        if not is_kept:
+            self._unsubscriptions.remember(known.key)
+        known.machine.handle(subscription.Event.END)
+        for site in known.everyone:
+            self._sites.release(site)
+        return sorted(known.links)

@@ -1,0 +1,138 @@
+"""The end of a subscription (§6.3): UNSUBSCRIBE to every owner, and the answers.
+
+An owner whose link goes down has dropped the subscription with it. One that does not answer in time is left
+to the end of its session: the application is not kept waiting for it.
+
+What an owner sends to a member that has left a shared group, and was not heard yet, is for another member
+(§6.5). So the core acknowledges nothing that nobody listens to, from before the listener is gone until each
+owner has answered, or its link is down.
+
+A subscription may be on its way from owner to owner (§5.4) when it ends: then one that was told nothing takes
+it over. A session that is not kept has nothing but what its client wants now. One that is kept may also hold
+what an earlier run made, so what this run ended is remembered: that alone is ended again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.core import ClientCore
+from hbroker.protocol.packets import pack
+from hbroker.protocol.results import Outcome, Unsubscribed
+from hbroker.protocol.subscriptions.client.subscription import Key
+from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timers import SECOND
+
+__all__ = ["Unsubscriptions"]
+
+_PATIENCE: Final = 2 * SECOND
+_MOST_ENDED: Final = 4_096
+"""Of so many subscriptions that they have ended is remembered: the latest."""
+
+
+@dataclass(slots=True, eq=False)
+class _Ending:
+    """`listener`: whom to tell; None: nobody, or not any more. `awaited`: the owners that have not answered,
+    by request id."""
+
+    listener: int | None
+    is_shared: bool
+    awaited: dict[int, int] = field(default_factory=dict)
+
+
+class Unsubscriptions:
+    """All subscriptions that are ending. `tell`: called with each that has ended."""
+
+    __slots__ = ("_by_request", "_core", "_deadlines", "_ended", "_leaving", "_random", "_tell")
+
+    def __init__(self, core: ClientCore, random: Random, tell: Callable[[Outcome], None]) -> None:
+        self._core = core
+        self._random = random
+        self._by_request: dict[int, _Ending] = {}
+        self._deadlines: Agenda[_Ending] = Agenda()
+        self._tell = tell
+        self._leaving = 0
+        """How many requests about shared groups are not answered."""
+        self._ended: dict[Key, None] = {}
+
+    def prepare(self, key: Key) -> None:
+        """A listener of `key` is about to go; `start` or `forget` follows."""
+        group, _ = key
+        if group:
+            self._core.set_leaving(True)
+
+    def remember(self, key: Key) -> None:
+        """The last listener of `key` is gone, and no owner is to keep it."""
+        self._ended[key] = None
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def revoke(self, key: Key) -> None:
+        """Somebody wants `key` again."""
+        self._ended.pop(key, None)
+
+    def has_ended(self, key: Key) -> bool:
+        """Whether this run ended `key`, and does not want it again."""
+        return key in self._ended
+
+    def start(self, now: int, listener: int, key: Key, links: Iterable[int]) -> None:
+        """Ends `key` in the sessions of `links`, and then says that `listener` is unsubscribed."""
+        ending = self._send(listener, key, links)
+        self._deadlines.set(ending, now + _PATIENCE)
+        self._finish_if_answered(ending)
+
+    def forget(self, key: Key, links: Iterable[int]) -> None:
+        """Ends `key` in the sessions of `links`, for nobody who waits."""
+        self._finish_if_answered(self._send(None, key, links))
+
+    def handle_suback(self, request: int) -> bool:
+        """Takes the answer to an UNSUBSCRIBE; False: it answers something else."""
+        ending = self._by_request.pop(request, None)
+        if ending is None:
+            return False
+        del ending.awaited[request]
+        self._leaving -= ending.is_shared
+        self._finish_if_answered(ending)
+        return True
+
+    def handle_link_down(self, link: int) -> None:
+        """The session is gone, and its subscriptions with it."""
+        for request, ending in list(self._by_request.items()):
+            if ending.awaited[request] == link:
+                self.handle_suback(request)
+
+    def handle_timeout(self, now: int) -> None:
+        """Has nobody wait any longer for those who are silent."""
+        for ending in self._deadlines.due(now):
+            self._say(ending)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return self._deadlines.next()
+
+    def _send(self, listener: int | None, key: Key, links: Iterable[int]) -> _Ending:
+        group, filter = key
+        ending = _Ending(listener, bool(group))
+        for link in links:
+            request = self._random.getrandbits(64) or 1
+            if self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group))):
+                ending.awaited[request] = link
+                self._by_request[request] = ending
+                self._leaving += ending.is_shared
+        return ending
+
+    def _finish_if_answered(self, ending: _Ending) -> None:
+        if not ending.awaited:
+            self._deadlines.cancel(ending)
+            self._say(ending)
+        if ending.is_shared:
+            self._core.set_leaving(self._leaving > 0)
+
+    def _say(self, ending: _Ending) -> None:
+        listener, ending.listener = ending.listener, None
+        if listener is not None:
+            self._tell(Unsubscribed(listener))

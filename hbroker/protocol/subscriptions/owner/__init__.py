@@ -1,0 +1,1 @@
+"""What an owner stores of subscriptions, and what it answers (§6)."""

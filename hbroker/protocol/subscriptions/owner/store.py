@@ -1,0 +1,291 @@
+"""The subscriptions that a node stores: one record for each session, shared group and filter (§6.3, §6.5).
+
+The native core holds the same in its trie, for matching; here they are kept for what a decision needs:
+which of them a subtree touches when it is handed over, and whose they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, TypeAlias
+
+from hbroker._native import filter_touches
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.packets import Address, address_from, address_of
+from hbroker.protocol.subscriptions.owner.filter_index import FilterIndex
+from hbroker.protocol.subscriptions.owner.wildcard_shapes import Shapes
+
+__all__ = [
+    "MOST_OVERFLOW",
+    "MOST_QOS",
+    "Key",
+    "Subscribers",
+    "Subscription",
+    "ended_of",
+    "record_of",
+    "subscription_from",
+    "weight",
+]
+
+Key: TypeAlias = tuple[str, str]
+"""(group, filter)"""
+
+MOST_QOS: Final = 2
+MOST_OVERFLOW: Final = 2
+
+_BYTES_EACH: Final = 64
+"""A filter costs memory for its length, most of all in levels: it counts once more for so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One session's interest in one filter. `address`: where its client was when it made it. `group`: empty
+    where it is not shared. `overflow`: what its queue does when it is full (§7.8). `interrupted`: since
+    it was made an owner of topics that it matches was lost, with what waited there (§6.4). `is_prepared`: it
+    came with a subtree that this node does not serve yet, and is here for nothing else (§5.4)."""
+
+    session: int
+    address: Address
+    filter: str
+    qos: int
+    no_local: bool = False
+    retain_as_published: bool = False
+    client: str = ""
+    group: str = ""
+    overflow: int = 0
+    interrupted: bool = False
+    is_prepared: bool = False
+
+    @property
+    def key(self) -> Key:
+        """What its session has one subscription for."""
+        return self.group, self.filter
+
+
+class Subscribers:
+    """Every subscription stored. `most`: what the filters of one session may count for.
+
+    Nearly all of them lie there until their sessions end, and nearly every session has one. So each is kept
+    as a string of bytes (`_packed`), of a tenth of the size, and no session with but one has a table.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._by_session: dict[int, bytes | _Several] = {}
+        self._index = FilterIndex()
+        """A session that has one subscription by its id, others by their ids and keys."""
+        self._shapes = Shapes()
+        self._count = 0
+
+    def add(self, subscription: Subscription) -> None:
+        """Adds, or replaces one of the same session, group and filter."""
+        session, key, packed = subscription.session, subscription.key, _packed(subscription)
+        known = self._by_session.get(session)
+        if isinstance(known, bytes) and (only := _key_of(known)) != key:
+            known = self._by_session[session] = _Several({only: known}, weight(only))
+            self._index.remove(only[1], session)
+            self._index.add(only[1], (session, only))
+        if isinstance(known, _Several):
+            if key not in known.packed:
+                self._count += 1
+                self._shapes.add(session, key[1])
+                self._index.add(key[1], (session, key))
+            known.put(key, packed)
+        else:
+            if known is None:
+                self._count += 1
+                self._shapes.add(session, key[1])
+                self._index.add(key[1], session)
+            self._by_session[session] = packed
+
+    def remove(self, session: int, key: Key) -> Subscription | None:
+        """Takes one out; None where there was none."""
+        removed = self.get(session, key)
+        if removed is None:
+            return None
+        self._count -= 1
+        self._shapes.remove(session, key[1])
+        known = self._by_session.pop(session)
+        if not isinstance(known, _Several):
+            self._index.remove(key[1], session)
+            return removed
+        self._index.remove(key[1], (session, key))
+        left = self._by_session[session] = known.without(key)
+        if isinstance(left, bytes):
+            only = _key_of(left)
+            self._index.remove(only[1], (session, only))
+            self._index.add(only[1], session)
+        return removed
+
+    def remove_session(self, session: int) -> list[Subscription]:
+        """Takes all of a session out."""
+        removed = list(self.of(session))
+        self._count -= len(removed)
+        known = self._by_session.pop(session, None)
+        for subscription in removed:
+            entry = (session, subscription.key) if isinstance(known, _Several) else session
+            self._shapes.remove(session, subscription.filter)
+            self._index.remove(subscription.filter, entry)
+        return removed
+
+    def get(self, session: int, key: Key) -> Subscription | None:
+        """The one of this session, group and filter."""
+        known = self._by_session.get(session)
+        if isinstance(known, _Several):
+            known = known.packed.get(key)
+        return None if known is None or _key_of(known) != key else _unpacked(session, known)
+
+    def of(self, session: int) -> Iterator[Subscription]:
+        """All of a session."""
+        return (_unpacked(session, packed) for packed in _each(self._by_session.get(session)))
+
+    def has_any(self, session: int) -> bool:
+        """Whether a session has one."""
+        return session in self._by_session
+
+    def has_room(self, session: int, key: Key) -> bool:
+        """Whether another one would stay within the limits; one that is there already always does."""
+        known = self._by_session.get(session)
+        if isinstance(known, _Several):
+            is_there, others = key in known.packed, known.weight
+        else:
+            is_there = known is not None and _key_of(known) == key
+            others = 0 if known is None else weight(_key_of(known))
+        fits = others + weight(key) <= self._most and self._shapes.has_room(session, key[1])
+        return is_there or fits
+
+    def touching(self, subtree: str) -> Iterator[Subscription]:
+        """All whose filter some topic at or below the subtree can match."""
+        for entry in self._index.near(subtree):
+            session, key = entry if isinstance(entry, tuple) else (entry, None)
+            known = self._by_session[session]
+            packed = known.packed[key] if isinstance(known, _Several) and key is not None else known
+            assert isinstance(packed, bytes), "a session is indexed as it is kept"
+            if filter_touches(_key_of(packed)[1], subtree):
+                yield _unpacked(session, packed)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Subscription]:
+        for session, known in self._by_session.items():
+            for packed in _each(known):
+                yield _unpacked(session, packed)
+
+
+@dataclass(slots=True, eq=False)
+class _Several:
+    """The subscriptions of a session that has more than one, and what their filters count for together."""
+
+    packed: dict[Key, bytes]
+    weight: int
+
+    def put(self, key: Key, packed: bytes) -> None:
+        """Adds one, or replaces it."""
+        if key not in self.packed:
+            self.weight += weight(key)
+        self.packed[key] = packed
+
+    def without(self, key: Key) -> bytes | _Several:
+        """What is left without one that is there."""
+        del self.packed[key]
+        self.weight -= weight(key)
+        return self if len(self.packed) > 1 else next(iter(self.packed.values()))
+
+
+def _each(known: bytes | _Several | None) -> Iterable[bytes]:
+    if isinstance(known, _Several):
+        return known.packed.values()
+    return () if known is None else (known,)
+
+
+_PREFIX: Final = Struct("<BHBII")
+"""Options, port, and the lengths of the texts that follow: ip, client, group. The filter is last."""
+
+
+def _packed(subscription: Subscription) -> bytes:
+    """A subscription less its session."""
+    ip, port = subscription.address
+    texts = [text.encode() for text in (ip, subscription.client, subscription.group, subscription.filter)]
+    options = (
+        subscription.qos
+        | subscription.overflow << 2
+        | subscription.no_local << 4
+        | subscription.retain_as_published << 5
+        | subscription.interrupted << 6
+        | subscription.is_prepared << 7
+    )
+    return _PREFIX.pack(options, port, *map(len, texts[:3])) + b"".join(texts)
+
+
+def _unpacked(session: int, packed: bytes) -> Subscription:
+    options, port, ip, client, _ = _PREFIX.unpack_from(packed)
+    group, filter = _key_of(packed)
+    start = _PREFIX.size + ip
+    return Subscription(
+        session,
+        (packed[_PREFIX.size : start].decode(), port),
+        filter,
+        qos=options & 3,
+        no_local=bool(options & 16),
+        retain_as_published=bool(options & 32),
+        client=packed[start : start + client].decode(),
+        group=group,
+        overflow=options >> 2 & 3,
+        interrupted=bool(options & 64),
+        is_prepared=bool(options & 128),
+    )
+
+
+def _key_of(packed: bytes) -> Key:
+    _, _, ip, client, group = _PREFIX.unpack_from(packed)
+    start = _PREFIX.size + ip + client
+    return packed[start : start + group].decode(), packed[start + group :].decode()
+
+
+def weight(key: Key) -> int:
+    """For how many filters one counts that is so long."""
+    return 1 + sum(map(len, key)) // _BYTES_EACH
+
+
+def record_of(subscription: Subscription) -> pb.SubscriptionRecord:
+    """As it moves to its topics' new owner (§5.4)."""
+    record = ended_of(subscription)
+    record.address.CopyFrom(address_of(subscription.address))
+    return record
+
+
+def ended_of(subscription: Subscription) -> pb.SubscriptionRecord:
+    """Takes a record back that was sent: the same, with no address."""
+    return pb.SubscriptionRecord(
+        filter=subscription.filter,
+        qos=pb.Qos.Name(subscription.qos),
+        no_local=subscription.no_local,
+        retain_as_published=subscription.retain_as_published,
+        session=subscription.session,
+        client=subscription.client,
+        group=subscription.group,
+        overflow=pb.Overflow.Name(subscription.overflow),
+        interrupted=subscription.interrupted,
+    )
+
+
+def subscription_from(record: pb.SubscriptionRecord) -> Subscription | None:
+    """The inverse of `record_of`; None for a record that took another back."""
+    address = address_from(record.address)
+    if address is None:
+        return None
+    return Subscription(
+        record.session,
+        address,
+        record.filter,
+        min(record.qos, MOST_QOS),
+        record.no_local,
+        record.retain_as_published,
+        record.client,
+        record.group,
+        min(record.overflow, MOST_OVERFLOW),
+        record.interrupted,
+    )

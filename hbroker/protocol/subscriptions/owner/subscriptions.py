@@ -1,0 +1,498 @@
+"""Subscriptions at a node: who is told of a filter, what is stored, what moves with a subtree (§6, §5.4).
+
+Discovery stores nothing: each node says whether its own jurisdiction can hold a match, and passes the
+request to each child that the filter touches. Only a SUBSCRIBE within a session, with a responsible node,
+makes a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hbroker._native import filter_is_valid, filter_touches
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import NodeSettings
+from hbroker.protocol import timers
+from hbroker.protocol.core import NodeCore
+from hbroker.protocol.events import Ledger
+from hbroker.protocol.handover.announcements import Announcements, Gone, Move
+from hbroker.protocol.hierarchy.ended_leases import Lapses
+from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
+from hbroker.protocol.requester import Inquiry
+from hbroker.protocol.resolution.forwarding_limits import Allowances
+from hbroker.protocol.sessions.sessions import Session, Sessions
+from hbroker.protocol.storage import AfterSync
+from hbroker.protocol.subscriptions.owner.store import MOST_OVERFLOW, MOST_QOS, Key, Subscribers, Subscription
+from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
+from hbroker.protocol.subscriptions.shared import group_is_valid
+from hbroker.protocol.timer_queue import Agenda, earliest
+
+if TYPE_CHECKING:
+    from hbroker.protocol.handover.transfer import Inheritance
+
+__all__ = ["Subscribing"]
+
+
+class Subscribing:
+    """A node's side of §6. `watch(subscription, ended)` hears of every change, for handovers under way."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        address: Address,
+        core: NodeCore,
+        jurisdiction: Jurisdiction,
+        ledger: Ledger,
+        after_sync: AfterSync,
+        watch: Callable[[Subscription, bool], None],
+        clock: Callable[[], int],
+        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
+    ) -> None:
+        self._name = settings.name
+        self._address = address
+        self._core = core
+        self._jurisdiction = jurisdiction
+        self._ledger = ledger
+        self._after_sync = after_sync
+        self._watch = watch
+        self._clock = clock
+        self._subscribers = Subscribers(settings.limits.subscriptions)
+        self._sessions = Sessions(core, settings.limits, self._subscribers, clock, note_away)
+        self._unconfirmed: Agenda[tuple[int, Key]] = Agenda()
+        """Those that their clients are to make again: this node, or a session's link, was restarted."""
+        self._lapses = Lapses(jurisdiction)
+        self._announcements = Announcements(self._announce)
+        self._subacks = SubAcks()
+        self._allowances = Allowances()
+
+    @property
+    def subscribers(self) -> Subscribers:
+        return self._subscribers
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._sessions
+
+    def handle_link_up(self, link: int, session: int) -> None:
+        """Of two workers' news the later may come first: a link that the session had before is gone, and what
+        was made over it where it is not persistent."""
+        known = self._sessions.get(session)
+        if known is not None and known.link != link and not known.is_persistent:
+            self._forget(session)
+        self._sessions.connect(link, session)
+
+    def handle_link_down(self, now: int, link: int, reason: str) -> None:
+        """The core has ended the session itself, unless it is persistent, or its client begins another link
+        (§3.6)."""
+        before = self._sessions.of_link(link)
+        goes_on = before is not None and reason == "restarted" and self._subscribers.has_any(before.id)
+        session = self._sessions.disconnect(now, link, goes_on=goes_on)
+        if session is None:
+            return
+        if not session.is_away:
+            self._forget(session.id)
+        elif session.lingers and goes_on:
+            for subscription in self._subscribers.of(session.id):
+                self._expect(now, subscription)
+
+    def handle_overflow(self, session: int) -> None:
+        """§7.8: its queue overflowed, and the core has ended it. Its client is told, and may begin anew."""
+        known = self._sessions.get(session)
+        if known is None:
+            return
+        for subscription in self._subscribers.of(session):
+            if known.link is not None:
+                ack = self._ack(0, subscription.key, subscription.qos)
+                ack.reason = Reason.REASON_QUOTA_EXCEEDED
+                self._core.send(known.link, pack(ack))
+        self._end(known)
+
+    def handle_leave(self, link: int, leave: pb.Leave) -> None:
+        """§6.4: the client goes; its session goes on without it, or ends."""
+        session = self._sessions.of_link(link)
+        if session is not None and session.is_persistent and not leave.keep_session:
+            self._end(session)
+        self._core.close(link)
+
+    def handle_timeout(self, now: int) -> None:
+        """Ends the sessions that have been away for too long."""
+        for session in self._sessions.expired(now):
+            self._forget(session.id)
+        for session_id, key in self._unconfirmed.due(now):
+            self._remove(session_id, key)
+            self._sessions.end_lingering(session_id)
+        self._announcements.handle_timeout(now)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due."""
+        return earliest(
+            self._sessions.poll_timeout(), self._unconfirmed.next(), self._announcements.poll_timeout()
+        )
+
+    def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
+        """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
+        ack = self._ack(request.request, (request.group, request.filter), min(request.qos, MOST_QOS))
+        ack.hops = inquiry.hops
+        if not filter_is_valid(request.filter) or not group_is_valid(request.group):
+            ack.reason = Reason.REASON_TOPIC_FILTER_INVALID
+        elif request.qos > MOST_QOS or request.overflow > MOST_OVERFLOW:
+            ack.reason = Reason.REASON_PROTOCOL_ERROR
+        elif not self._jurisdiction.grants:
+            ack.reason = Reason.REASON_NOT_SERVING
+        else:
+            self._take(inquiry, request, ack)
+            return
+        inquiry.answer(self._core, ack)
+
+    def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
+        """§6.3."""
+        session = self._sessions.of_link(link)
+        key = request.group, request.filter
+        ack = self._ack(request.request, key)
+        if session is None or not self._remove(session.id, key):
+            ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
+        if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
+            self._ledger.count("unsubacks_not_sent")
+
+    def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
+        """After a restart: makes the subscriptions of those who were connected again, and their sessions, as
+        away. What is published before they are back is queued (§5.8)."""
+        for subscription in subscriptions:
+            if self._sessions.restore(now, subscription.session):
+                self._put(replace(subscription, interrupted=True, is_prepared=False))
+                self._expect(now, subscription)
+
+    def prepare(self, subscription: Subscription) -> None:
+        """Makes a subscription that is being handed over, and its session. Its client is not told yet. A
+        restored one stays unconfirmed: the handover may not come, and its client may have ended it."""
+        known = self._subscribers.get(subscription.session, subscription.key)
+        self._make(replace(subscription, is_prepared=known is None or known.is_prepared))
+
+    def withdraw(self, session: int, key: Key) -> None:
+        """What was prepared does not come: it ended meanwhile, or the handover failed. What was here before,
+        or what its client has made here since, stays."""
+        known = self._subscribers.get(session, key)
+        if known is not None and known.is_prepared:
+            self._remove(session, key)
+
+    def take_over(self, subtree: str, subscriptions: Sequence[Subscription]) -> None:
+        """Makes what is not prepared, and tells the clients that their subscriptions are active here."""
+        for subscription in subscriptions:
+            known = self._subscribers.get(subscription.session, subscription.key)
+            if known is None:
+                self._make(subscription)
+                continue
+            self._unconfirmed.cancel((subscription.session, subscription.key))
+            if known.is_prepared:
+                self._subscribers.add(replace(known, is_prepared=False))
+        self._announcements.add(subscriptions, subtree)
+
+    def take_strays(self, subscriptions: Sequence[Subscription]) -> None:
+        """Makes what the parent took in while it did not know of this node (§5.1). The clients do not know
+        either what this node has delegated, so they are told."""
+        for subscription in subscriptions:
+            if self._subscribers.get(subscription.session, subscription.key) is None:
+                self._make(subscription)
+            self._tell(subscription, self._cuts(subscription.filter))
+            if self._jurisdiction.responsible(subscription.filter) is None:
+                self._remove(subscription.session, subscription.key)
+
+    def connected_touching(self, subtree: str) -> Iterator[Subscription]:
+        """The subscriptions that touch a subtree, of clients that are not away."""
+        for subscription in self._subscribers.touching(subtree):
+            session = self._sessions.get(subscription.session)
+            if session is not None and not session.is_away:
+                yield subscription
+
+    def interrupt(self, subtree: str) -> None:
+        """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
+        back (§6.4). Who is connected gets it from its publishers; but nobody knows yet who really is."""
+        self._sessions.note_loss(subtree)
+        self._interrupt(self._kept_touching(subtree))
+
+    def moved(self, cut: Cut, *, with_sessions: bool = False) -> None:
+        """A subtree has gone to a new owner, or was lost, and goes to the parent: tells its subscribers, and
+        drops what touches nothing here. `with_sessions`: it was handed over."""
+        self._announcements.add(list(self._subscribers.touching(cut[0])), Gone(cut, with_sessions))
+
+    def lapse(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
+        """The lease of a subtree has ended: now, or, where this process was stopped, at `until`. What
+        persistent sessions have of it stays, and their clients are told as all others."""
+        self._lapses.prune(lambda lapsed: not self._kept_touching(lapsed))
+        now = self._clock()
+        self._lapses.begin(now if until is None else min(until, now), subtree)
+        self.sweep(given, lapsed=subtree)
+
+    def resume(self, now: int, subtree: str, inheritance: Inheritance) -> None:
+        """This node is about to serve a subtree: before what it was handed is taken in. A subscription that
+        is here, and was not handed over, ended at the owner before, with what waited there (§6.4). After a
+        lease that had ended (§5.6): whose client has begun anew since has nothing here."""
+        if any(record.HasField("begun_us") for record in inheritance.sessions.values()):
+            self._sessions.note_loss(subtree)
+        ended_at = self._lapses.latest(subtree)
+        if ended_at is not None:
+            self._end_those_anew(now, ended_at, inheritance)
+        kept = self._kept_touching(subtree)
+        if subtree not in inheritance.cuts:  # Another node has served it, and may not have known of these.
+            self._interrupt([s for s in kept if (s.session, *s.key) not in inheritance.subscriptions])
+        if ended_at is None:
+            return
+        self._announcements.add(kept, subtree)
+        self._lapses.end(subtree)
+
+    def _end_those_anew(self, now: int, ended_at: int, inheritance: Inheritance) -> None:
+        for record in inheritance.sessions.values():
+            session = self._sessions.get(record.session)
+            is_anew = record.HasField("begun_us") and now - record.begun_us > ended_at + timers.LEASE_DRIFT
+            if session is not None and session.is_away and is_anew:
+                self._end(session)
+
+    def sweep(self, given: Sequence[str] = (), lapsed: str | None = None) -> None:
+        """A grant is gone without a handover: what touches nothing that is left is dropped.
+
+        Its client is told, and looks for the new owner: whoever takes the subtree back has none of these. And
+        this node may have been given what is around it, with cuts of which the client has not heard.
+        `given`: the subtrees that are being handed over just now, with what touches them. `lapsed`: the one
+        that is gone, if its lease has ended.
+        """
+        for subscription in list(self._subscribers):
+            if self._is_unconfirmed(subscription):
+                continue
+            is_given = any(filter_touches(subscription.filter, subtree) for subtree in given)
+            if is_given or self._jurisdiction.responsible(subscription.filter) is not None:
+                continue
+            is_kept = self._is_kept(subscription)
+            if not is_kept:
+                self._remove(subscription.session, subscription.key)
+            if not is_kept or (lapsed is not None and filter_touches(subscription.filter, lapsed)):
+                self._tell(subscription, self._cuts(subscription.filter))
+
+    def _announce(self, subscription: Subscription, move: Move) -> None:
+        is_known = self._subscribers.get(subscription.session, subscription.key) is not None
+        is_responsible = self._jurisdiction.responsible(subscription.filter) is not None
+        subtree = move if isinstance(move, str) else move.cut[0]
+        is_here = isinstance(self._jurisdiction.lookup(subtree), Grant)
+        if isinstance(move, str):
+            if is_known and is_responsible:
+                self._tell(subscription, [], [subtree] if is_here else [])
+        elif not is_here:
+            others: list[Cut] = []
+            if not is_responsible and not self._is_unconfirmed(subscription):
+                if not self._is_kept(subscription):
+                    self._remove(subscription.session, subscription.key)
+                elif subtree in self._lapses:
+                    return  # It was told when the lease ended.
+                # It hears no more of those that are still on their way to their owners.
+                others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
+            self._tell(subscription, [move.cut, *others])
+            if move.with_sessions:
+                self._sessions.end_empty(subscription.session)
+
+    def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
+        ack.token = self._core.token_for(inquiry.origin)
+        if inquiry.session_link is not None:
+            self._answer_within(inquiry.session_link, inquiry.origin, request, ack)
+            return
+        if request.mode == pb.MODE_RECURSIVE:
+            self._pass_down(inquiry, request, self._jurisdiction.children(ack.filter, inquiry.parent_link))
+        for packet in self._with_children(ack):
+            inquiry.answer_packed(self._core, packet)
+
+    def _answer_within(self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        session = self._sessions.of_link(link)
+        if session is None:
+            self._ledger.drop("unexpected_packet")
+            return
+        if ack.responsible:
+            self._store(session, address, request, ack)
+        else:
+            ack.reason = Reason.REASON_NOT_RESPONSIBLE
+        if not ack.active:
+            self._confirm(link, ack)
+            return
+        # §7.6: before the answer, behind which a message may be published that is not to come twice.
+        has_replay = self._replay(session.id, request, is_new=not ack.resumed)
+        # §6.2: a next run of this node waits for this subscriber, if it can read who had subscribed.
+        if not self._after_sync.answer(link, partial(self._confirm, link, ack)):
+            self._ledger.count("subacks_not_sent")
+        if not has_replay:
+            self._refuse(session.id, link, request)
+
+    def _confirm(self, link: int, ack: pb.SubAck) -> None:
+        """SUBACK within a session."""
+        for packet in self._with_children(ack):
+            self._core.send(link, packet)
+
+    def _replay(self, session: int, request: pb.Subscribe, *, is_new: bool) -> bool:
+        """Begins to send what is retained, if that is wanted. False: too much of it waits already."""
+        # §6.5: nobody knows which member of a group is to have what was retained.
+        if request.group or not _wants_retained(request.retain_handling, is_new):
+            return True
+        return self._core.send_retained(session, request.filter, request.qos, request.listener)
+
+    def _refuse(self, session: int, link: int, request: pb.Subscribe) -> None:
+        """§7.6: its retained messages find no room. The subscription ends, and its client is told."""
+        key = request.group, request.filter
+        self._remove(session, key)
+        ack = self._ack(0, key, request.qos)
+        ack.reason = Reason.REASON_QUOTA_EXCEEDED
+        if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
+            self._ledger.count("subacks_not_sent")
+
+    def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
+        key = request.group, request.filter
+        if request.clean_start:
+            session = self._end(session) if self._subscribers.has_any(session.id) else session
+            session.begun_at = self._clock()
+        if self._jurisdiction.is_moving(request.filter):
+            ack.reason = Reason.REASON_HANDOVER
+            return
+        before = self._subscribers.get(session.id, key)
+        ack.resumed = before is not None and not before.interrupted
+        has_room = self._subscribers.has_room(session.id, key)
+        if not has_room or not self._sessions.renew(session, request):
+            ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
+            return
+        self._unconfirmed.cancel((session.id, key))
+        self._add(
+            Subscription(
+                session.id,
+                address,
+                request.filter,
+                request.qos,
+                request.no_local,
+                request.retain_as_published,
+                request.client,
+                request.group,
+                request.overflow,
+            )
+        )
+        ack.active = True
+
+    def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe, children: Sequence[Delegation]) -> None:
+        origin = inquiry.onward()
+        if origin is None:
+            self._ledger.drop("too_many_hops")
+            return
+        links = _links(children)
+        # What a parent passes down has been counted by the node that was asked.
+        if inquiry.parent_link is None and not self._allowances.take(
+            self._clock(), inquiry.origin, len(links)
+        ):
+            self._ledger.count("subscribes_not_passed_down")
+            return
+        onward = pb.Subscribe()
+        onward.CopyFrom(request)
+        onward.origin.CopyFrom(origin)
+        packet = pack(onward)
+        for link in links:
+            self._core.send(link, packet)
+
+    def _is_unconfirmed(self, subscription: Subscription) -> bool:
+        """§5.8: after a restart they are for what this node is still to be granted, at whichever try."""
+        return (subscription.session, subscription.key) in self._unconfirmed
+
+    def _is_kept(self, subscription: Subscription) -> bool:
+        """§5.6: whether messages may wait for it in a subtree whose lease has ended."""
+        session = self._sessions.get(subscription.session)
+        is_persistent = session is not None and session.is_persistent
+        return is_persistent and self._lapses.touch(subscription.filter)
+
+    def _kept_touching(self, subtree: str) -> list[Subscription]:
+        """The subscriptions of persistent sessions that touch a subtree."""
+        touching = ((s, self._sessions.get(s.session)) for s in self._subscribers.touching(subtree))
+        return [s for s, session in touching if session is not None and session.is_persistent]
+
+    def _interrupt(self, subscriptions: Iterable[Subscription]) -> None:
+        for subscription in subscriptions:
+            self._subscribers.add(replace(subscription, interrupted=True))
+
+    def _expect(self, now: int, subscription: Subscription) -> None:
+        self._unconfirmed.set((subscription.session, subscription.key), now + timers.IDLE_TIMEOUT)
+
+    def _add(self, subscription: Subscription) -> None:
+        self._watch(subscription, False)
+        self._put(subscription)
+
+    def _put(self, subscription: Subscription) -> None:
+        self._subscribers.add(subscription)
+        self._core.subscribe(
+            subscription.session,
+            subscription.filter,
+            subscription.qos,
+            no_local=subscription.no_local,
+            retain_as_published=subscription.retain_as_published,
+            group=subscription.group,
+            overflow=subscription.overflow,
+        )
+
+    def _make(self, subscription: Subscription) -> None:
+        self._sessions.open(self._sessions.adopt(subscription.session, subscription.address))
+        self._add(subscription)
+
+    def _remove(self, session: int, key: Key) -> bool:
+        removed = self._subscribers.remove(session, key)
+        self._unconfirmed.cancel((session, key))
+        if removed is not None:
+            group, filter = key
+            self._core.unsubscribe(session, filter, group)
+            self._watch(removed, True)
+        return removed is not None
+
+    def _end(self, session: Session) -> Session:
+        """Ends a session whose link stays; returns the one that the link has now."""
+        self._sessions.end(session)
+        self._forget(session.id)
+        return self._sessions.get(session.id) or session
+
+    def _forget(self, session: int) -> None:
+        for subscription in self._subscribers.remove_session(session):
+            self._unconfirmed.cancel((session, subscription.key))
+            self._watch(subscription, True)
+
+    def _tell(self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()) -> None:
+        """SUBACK unasked (§6.3). `came`: the subtrees that this node was handed, which it may hold as parts
+        of larger ones."""
+        session = self._sessions.get(subscription.session)
+        if session is None or session.link is None:
+            return
+        ack = self._ack(0, subscription.key, subscription.qos)
+        ack.responsible = ack.active = self._jurisdiction.responsible(subscription.filter) is not None
+        ack.resumed = ack.active and not subscription.interrupted
+        held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
+        for packet in self._subacks.of(ack, passed_to, list(held)):
+            if not self._after_sync.follow(session.link, partial(self._core.send, session.link, packet)):
+                self._ledger.count("subacks_not_sent")
+
+    def _cuts(self, filter: str) -> list[Cut]:
+        return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]
+
+    def _with_children(self, ack: pb.SubAck) -> Iterator[bytes]:
+        """SUBACK with what this node says of its jurisdiction, serialised, in as many parts as that takes."""
+        children = self._jurisdiction.children(ack.filter)
+        return self._subacks.of_children(ack, children, self._jurisdiction.served(ack.filter))
+
+    def _ack(self, request: int, key: Key, qos: int = 0) -> pb.SubAck:
+        group, filter = key
+        return pb.SubAck(
+            request=request,
+            node=self._name,
+            address=address_of(self._address),
+            filter=filter,
+            group=group,
+            qos=pb.Qos.Name(qos),
+        )
+
+
+def _wants_retained(handling: int, is_new: bool) -> bool:
+    return handling == pb.RETAIN_HANDLING_SEND or (handling == pb.RETAIN_HANDLING_SEND_IF_NEW and is_new)
+
+
+def _links(children: Iterable[Delegation]) -> list[int]:
+    """Each child once, however many subtrees it holds."""
+    return list(dict.fromkeys(d.link for d in children if d.link is not None))

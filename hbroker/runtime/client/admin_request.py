@@ -1,0 +1,75 @@
+"""Gives one order to a node and waits for its end, for `hbroker leave` and `move` (docs/protocol.md §5.7)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from random import Random
+
+from hbroker._native import Config, Endpoint
+from hbroker._proto import packet_pb2 as pb
+from hbroker.errors import Refused, Unreachable
+from hbroker.protocol.admin.client import Ordering
+from hbroker.protocol.packets import Address, Reason
+from hbroker.runtime.address import listen_for
+from hbroker.runtime.turns import Turns, clock
+
+__all__ = ["give_order"]
+
+_UNREACHABLE = Reason.REASON_OWNER_UNREACHABLE
+
+
+def give_order(
+    address: Address,
+    order: pb.Order,
+    *,
+    join_key: bytes = b"",
+    timeout: float,
+    waits: Callable[[], None] = lambda: None,
+) -> None:
+    """Returns once the node has carried the order out. `waits` is called when it says that it is under way.
+
+    Raises Refused, which says what is in the way, and Unreachable where the node has not said after `timeout`
+    seconds that it is done.
+    """
+    endpoint = _endpoint(listen_for(address))
+    try:
+        ordering = Ordering(endpoint, Random(secrets.randbits(64)), address, order, join_key)
+        ordering.start(clock())
+        _wait(endpoint, ordering, clock() + round(timeout * 1e6), waits)
+    finally:
+        endpoint.shutdown()
+    answer = ordering.answer
+    if answer is None:
+        raise Unreachable(f"{order.node} does not answer within {timeout:g} s", _UNREACHABLE)
+    if answer.reason != Reason.REASON_SUCCESS:
+        raise Refused(answer.text, answer.reason)
+    if not answer.done:
+        why = f": {answer.text}" if answer.text else ""
+        raise Unreachable(f"{order.node} is still at it after {timeout:g} s{why}", _UNREACHABLE)
+
+
+def _wait(endpoint: Endpoint, ordering: Ordering, deadline: int, waits: Callable[[], None]) -> None:
+    turns = Turns(endpoint, ordering)
+    is_under_way = False
+    while not ordering.has_ended and clock() < deadline:
+        turns.take(clock())
+        if ordering.answer is not None and not is_under_way and not ordering.has_ended:
+            is_under_way = True
+            waits()
+        now = clock()
+        due = ordering.poll_timeout()
+        if due is not None:
+            endpoint.wait(max(0, min(due, deadline) - now) / 1e6)
+
+
+def _endpoint(listen: Address) -> Endpoint:
+    config = Config(
+        node=False,
+        session=secrets.randbits(64) or 1,
+        incarnation=secrets.randbits(64),
+        token_keys=[os.urandom(16)],
+        seed=secrets.randbits(64),
+    )
+    return Endpoint(config, listen)

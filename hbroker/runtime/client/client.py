@@ -1,0 +1,357 @@
+"""The asynchronous API: `hbroker.connect` and `Client`.
+
+    async with hbroker.connect("127.0.0.1:7700") as client:
+        await client.publish("home/kitchen/oven/temperature", b"180", qos=1)
+        async with client.subscribe("home/+/oven/#", qos=1) as messages:
+            async for message in messages:
+                print(message.topic, message.payload)
+
+A client belongs to the event loop in which it was connected. Times are seconds.
+"""
+# ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol, Unpack
+
+from hbroker.errors import Backpressure, InvalidTopic
+from hbroker.properties import Properties
+from hbroker.protocol.results import (
+    Published,
+    Resolved,
+    ResolveFailed,
+    WillRefused,
+)
+from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.client import failure
+from hbroker.runtime.client.batch import Batch, Messages, parts
+from hbroker.runtime.client.delivery import Delivery, options_of
+from hbroker.runtime.client.hub import (
+    CLOSE_TIMEOUT,
+    LEAVE_TIMEOUT,
+    Hub,
+    microseconds,
+    new_endpoint,
+)
+from hbroker.runtime.client.identity import Identity, Profile, Will
+from hbroker.runtime.client.pending_request import Waiting
+from hbroker.runtime.client.publication import Receipt
+from hbroker.runtime.client.subscription import Subscription
+from hbroker.runtime.driver import Driver
+
+if TYPE_CHECKING:
+    from hbroker._native import Endpoint
+    from hbroker.protocol.packets import Address
+    from hbroker.protocol.resolution.lookup import Resolution
+    from hbroker.protocol.resolution.owner_cache import Knowledge
+
+__all__ = ["Client", "Connecting", "connect"]
+
+TIMEOUT: Final = 10.0
+_ROOM_POLL: Final = (0.001, 0.02)
+
+
+def connect(
+    root: Place = None, *, listen: Place = None, timeout: float = TIMEOUT, **profile: Unpack[Profile]
+) -> Connecting:
+    """Connects to the network at its root: `await` it, or use it with `async with`.
+
+    `root`: as `Place` says. `listen`: where the client's socket is; None: any free port. `timeout`: the
+    default of every request of the client. `profile`: as `Profile` says. Raises Unreachable where no root
+    answers, Refused where nobody keeps the will, OSError where the root has no address or the client cannot
+    listen, ValueError for what is wrong.
+    """
+    identity = Identity.of(**profile)
+    return Connecting(place_of(root), identity, listen, timeout)
+
+
+class Connecting:
+    """What `connect` returns: becomes a `Client`."""
+
+    def __init__(self, root: tuple[str, int], identity: Identity, listen: Place, timeout: float) -> None:
+        self._root = root
+        self._identity = identity
+        self._listen = listen
+        self._timeout = timeout
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[object, None, Client]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def _connect(self) -> Client:
+        root = await _address_of(*self._root)
+        listen = listen_for(root) if self._listen is None else await _address_of(*place_of(self._listen))
+        client = Client(root, self._identity, new_endpoint(listen, self._identity), self._timeout)
+        try:
+            await client._start()
+        except BaseException:
+            client._stop()
+            raise
+        return client
+
+
+class Runner(Protocol):
+    """What takes the turns of a client: `Driver`, or a fleet's."""
+
+    def start(self) -> None:
+        """Begins to run in the current event loop."""
+
+    def wake(self) -> None:
+        """Asks for a turn soon."""
+
+    def watch(self, wanted: bool) -> None:
+        """Whether the client takes messages now."""
+
+    def stop(self) -> None:
+        """Ends. Idempotent."""
+
+
+class Client:
+    """A publisher and subscriber. Made by `connect`, or by a `Fleet` with a `drive` of its own."""
+
+    def __init__(
+        self,
+        root: Address,
+        identity: Identity,
+        endpoint: Endpoint,
+        timeout: float,
+        drive: Callable[..., Runner] = Driver,
+        knowledge: Knowledge | None = None,
+    ) -> None:
+        self.client_id = identity.terms.client
+        self.root = root
+        self._timeout = timeout
+        self._will = identity.will
+        self._hub = Hub(endpoint, root, identity, self._on_room, knowledge)
+        self._driver = drive(endpoint, self._hub.control, on_turn=self._on_turn, on_error=self._hub.fail)
+
+    # Change
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        *,
+        timeout: float | None = None,
+        **properties: Unpack[Properties],
+    ) -> Receipt:
+        """Publishes a message.
+
+        At QoS 0 it returns when the message is queued; at QoS 1 and 2 when it is distributed (§7.3). While
+        queue or credit is full it waits. Raises InvalidTopic, PayloadTooLarge, Refused, Unreachable (after
+        `timeout`: then the message may still be distributed), NotConnected, ValueError.
+        """
+        if not properties.get("qos", 0):
+            try:
+                return Receipt(topic, self._hub.publish(topic, payload, properties), 0, None)
+            except Backpressure:
+                pass  # it waits for room
+        timeout = self._timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._publish(topic, payload, properties)
+        except TimeoutError:
+            raise failure.publication_timeout(topic, timeout) from None
+
+    async def publish_many(
+        self, messages: Messages, *, timeout: float | None = None, **properties: Unpack[Properties]
+    ) -> None:
+        """Publishes messages, each (topic, payload), in order and with the same properties: for a fraction of
+        what it costs to publish each by itself.
+
+        At QoS 0 it returns when all are queued; at QoS 1 and 2 when all are distributed. While queue or
+        credit is full it waits. Raises what `publish` does, for the first message that fails: those before it
+        are published; those behind it may be, at QoS 1 and 2.
+        """
+        timeout = self._timeout if timeout is None else timeout
+        news = asyncio.Event()
+        batch = Batch(news.set)
+        topic = ""
+        try:
+            async with asyncio.timeout(timeout):
+                for part in parts(messages):
+                    topic, _ = part[-1]
+                    await self._publish_part(part, properties, batch)
+                    if batch.error is not None:
+                        break
+                while not batch.is_over:
+                    news.clear()
+                    await news.wait()
+        except TimeoutError:
+            raise failure.publication_timeout(topic, timeout) from None
+        finally:
+            self._hub.abandon(*batch.waiting)
+        if batch.error is not None:
+            raise batch.error
+
+    def try_publish(
+        self,
+        topic: str,
+        payload: bytes | str = b"",
+        **properties: Unpack[Properties],
+    ) -> int:
+        """Queues a message and returns its sequence number. Raises Backpressure instead of waiting.
+
+        Nobody waits for it then: if a message of QoS 1 or 2 fails, `failures` tells.
+        """
+        return self._hub.publish(topic, payload, properties)
+
+    def subscribe(
+        self,
+        *filters: str,
+        queue: int = 10_000,
+        timeout: float | None = None,
+        **delivery: Unpack[Delivery],
+    ) -> Subscription:
+        """Subscribes to one or more filters: `await` it, or use it with `async with`.
+
+        Entered, every owner of matching topics has the subscription (§6.2). A message that matches several
+        of its filters comes once. `$share/group/filter`: of the members of the group one gets each message
+        (§6.5). `queue`: messages that wait here for a slow reader; more are dropped and counted at QoS 0, and
+        held back by their owners at QoS 1 and 2. `delivery`: as `Delivery` says. Subscribing again to a
+        filter brings its retained messages again, to the new subscription alone. Raises InvalidTopic,
+        Refused, Unreachable, ValueError.
+        """
+        if not filters:
+            raise InvalidTopic("subscribe: at least one filter is needed")
+        options = options_of(delivery)
+        timeout = self._timeout if timeout is None else timeout
+        return Subscription(self._hub, self._driver.wake, filters, options, queue, timeout)
+
+    async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
+        """Who owns a topic. `trace`: asks every node from the root down. Raises Refused, Unreachable."""
+        timeout = self._timeout if timeout is None else timeout
+        waiting = Waiting()
+        self._hub.resolve(topic, trace, microseconds(timeout), waiting.set)
+        self._driver.wake()
+        match await waiting:
+            case Resolved(resolution=resolution):
+                return resolution
+            case ResolveFailed() as failed:
+                raise failure.of_request(failed, timeout)
+        raise AssertionError("a look-up ends in one of these")
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""
+        limit = self._timeout if timeout is None else timeout
+        return await asyncio.to_thread(self._hub.endpoint.drain, limit)
+
+    async def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
+        """Drains, leaves every owner, and closes the socket. No will is published. Idempotent.
+
+        `timeout`: how long to wait for owners that do not acknowledge; None: 2 s. What was not acknowledged
+        by then may be lost: `drain` first, for as long as it is worth. A persistent session goes on at the
+        owners without a client, unless `end_session`.
+        """
+        if self._hub.is_closed:
+            return
+        await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
+        self._hub.close(end_session=end_session)
+        await asyncio.to_thread(self._hub.endpoint.drain, LEAVE_TIMEOUT)
+        self._stop()
+
+    # Read
+
+    @property
+    def address(self) -> Address:
+        """Where the client's socket is."""
+        return self._hub.endpoint.address
+
+    def counters(self) -> dict[str, int]:
+        """The native core's counters and gauges by name, and `publish_failed`: messages as in `failures`."""
+        return self._hub.counters()
+
+    @property
+    def failures(self) -> tuple[Published, ...]:
+        """The latest messages of QoS 1 and 2 that failed while nobody waited for them, the oldest first."""
+        return self._hub.failures
+
+    # Within this module
+
+    async def _start(self) -> None:
+        waiting = Waiting()
+        self._hub.start(microseconds(self._timeout), waiting.set)
+        self._driver.start()
+        match await waiting:
+            case ResolveFailed() as failed:
+                raise failure.of_root(failed, self._timeout)
+        if self._will is not None:
+            await self._register(self._will)
+
+    async def _register(self, will: Will) -> None:
+        waiting = Waiting()
+        self._hub.set_will(will, microseconds(self._timeout), waiting.set)
+        self._driver.wake()
+        match await waiting:
+            case WillRefused() as refused:
+                raise failure.of_will(refused, self._timeout)
+
+    def _stop(self) -> None:
+        self._driver.stop()
+        self._hub.endpoint.shutdown()
+        self._hub.end()
+
+    async def _publish(self, topic: str, payload: bytes | str, said: Properties) -> Receipt:
+        waiting = Waiting()
+        pause, longest = _ROOM_POLL
+        while True:
+            try:
+                sequence = self._hub.publish(topic, payload, said, waiting.set)
+                break
+            except Backpressure:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, longest)
+        qos = said.get("qos", 0)
+        if not qos:
+            return Receipt(topic, sequence, 0, None)
+        try:
+            outcome = await waiting
+        finally:
+            self._hub.abandon(sequence)
+        assert isinstance(outcome, Published)
+        error = failure.of_publication(outcome)
+        if error is not None:
+            raise error
+        return Receipt(topic, sequence, qos, outcome.reason)
+
+    async def _publish_part(self, part: list[tuple[str, bytes]], said: Properties, batch: Batch) -> None:
+        pause, longest = _ROOM_POLL
+        while part and batch.error is None:
+            try:
+                sequences = self._hub.publish_many(part, said, batch.set)
+            except Backpressure:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, longest)
+                continue
+            if said.get("qos", 0):
+                batch.waiting.update(sequences)
+            del part[: len(sequences)]
+        await asyncio.sleep(0)
+
+    def _on_turn(self, now: int) -> bool:
+        more = self._hub.turn(now)
+        if self._hub.has_failed:
+            self._stop()
+            return False
+        self._driver.watch(not self._hub.is_blocked)
+        return more
+
+    def _on_room(self) -> None:
+        self._driver.wake()
+
+
+async def _address_of(host: str, port: int) -> Address:
+    return await asyncio.to_thread(resolve, host, port)

@@ -1,0 +1,134 @@
+"""The messages of some filters, for the asynchronous client."""
+# ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from hbroker.protocol.results import Subscribed, SubscriptionFailed
+from hbroker.runtime.client import failure
+from hbroker.runtime.client.hub import Hub, microseconds
+from hbroker.runtime.client.pending_request import Waiting
+
+if TYPE_CHECKING:
+    from hbroker._native import Message
+    from hbroker.protocol.subscriptions.client.subscription import Options
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """Messages of some filters, as an asynchronous iterator. Made by `Client.subscribe`."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        wake: Callable[[], None],
+        filters: tuple[str, ...],
+        options: Options,
+        queue: int,
+        timeout: float,
+    ) -> None:
+        self.filters = filters
+        self.qos = options.qos
+        self.owners: tuple[str, ...] = ()
+        """The names of the nodes that hold it, as of when it became complete."""
+        self.resumed = False
+        """Every one of them had it from an earlier run of the client: what came for it meanwhile waits there,
+        within its bounds and its expiry (§6.4)."""
+        self._hub = hub
+        self._wake = wake
+        self._options = options
+        self._timeout = timeout
+        self._ready = asyncio.Event()
+        self._inbox = hub.new_inbox(queue, options.qos, self._ready.set)
+        self._ids: list[int] = []
+
+    def __await__(self) -> Generator[object, None, Subscription]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Subscription:
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = self._inbox.take()
+        if message is None:
+            message = await self._take()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def next(self, timeout: float | None = None) -> Message | None:
+        """The next message; None: none came within `timeout` seconds, or the subscription is closed."""
+        message = self._inbox.take()
+        if message is not None:
+            return message
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._take()
+        except TimeoutError:
+            return None
+
+    async def close(self, *, keep: bool | None = None) -> None:
+        """Takes no more messages; what was not read is dropped. Idempotent.
+
+        `keep`: it stays in the session, whose owners hold its messages for the next run of the client while
+        none is connected; what comes while this one still is waits for some 30 s, and is dropped then (§6.4).
+        None: it does where the session is persistent. Else it is ended at every owner.
+        """
+        ids, self._ids = self._ids, []
+        if not (ending := self._hub.let_go(self._inbox, ids, keep=keep)):
+            return
+        waiting = [Waiting() for _ in ending]
+        for subscription, ended in zip(ending, waiting, strict=True):
+            self._hub.unsubscribe(subscription, ended.set)
+        self._wake()
+        for ended in waiting:
+            await ended
+
+    @property
+    def dropped(self) -> int:
+        """QoS 0 messages that were dropped because they were not read in time."""
+        return self._inbox.dropped
+
+    async def _open(self) -> Subscription:
+        hub = self._hub
+        waiting = []
+        try:
+            for filter in self.filters:
+                waiting.append(Waiting())
+                patience = microseconds(self._timeout)
+                self._ids.append(hub.subscribe(filter, self._options, self._inbox, patience, waiting[-1].set))
+            self._wake()
+            owners: set[str] = set()
+            self.resumed = True
+            for complete in waiting:
+                match await complete:
+                    case Subscribed(owners=some, resumed=resumed):
+                        owners.update(some)
+                        self.resumed &= resumed
+                    case SubscriptionFailed() as failed:
+                        raise failure.of_request(failed, self._timeout)
+        except BaseException:
+            self.resumed = False
+            await self.close(keep=False)
+            raise
+        self.owners = tuple(sorted(owners))
+        return self
+
+    async def _take(self) -> Message | None:
+        while (message := self._inbox.take()) is None and not self._inbox.is_closed:
+            self._ready.clear()
+            await self._ready.wait()
+        return message

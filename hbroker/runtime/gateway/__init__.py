@@ -1,0 +1,1 @@
+"""A gateway's process."""

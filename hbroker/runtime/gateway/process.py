@@ -1,0 +1,345 @@
+"""A gateway's process: the native core, the control over it, threads for what blocks, and signals.
+
+SIGTERM or SIGINT says goodbye to every client, publishes what is owed, and ends; a second one ends at once.
+SIGHUP reads passwords, rules, limits and certificates again; where a file is wrong all stay as they were, and
+the log says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
+from typing import Final, ParamSpec, cast
+
+from hbroker._native import Config
+from hbroker.config import GatewaySettings, ListenerSettings, format_address
+from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.gateway.access.password_checks import MOST_RUNNING
+from hbroker.gateway.access.policy import Check, Refusal, Verdict
+from hbroker.gateway.admin.events import Connected, Disconnected, Notice, Refused
+from hbroker.gateway.control import Gateway
+from hbroker.gateway.native_api import Shell
+from hbroker.gateway.reason_codes import Code
+from hbroker.runtime.address import listen_for
+from hbroker.runtime.gateway.native_gateway import NativeShell, native_listeners
+from hbroker.runtime.gateway.policies import load_policy
+from hbroker.runtime.launcher.ports import require_listeners
+from hbroker.runtime.logs import EventLog
+from hbroker.runtime.node.usage import process_usage
+from hbroker.runtime.telemetry import Facts, Recorder
+from hbroker.runtime.turns import clock
+
+__all__ = ["run_gateway"]
+
+P = ParamSpec("P")
+
+STOP_PATIENCE: Final = 1.5
+"""Seconds that wills and records may take to be distributed, when the gateway ends: less than a launcher
+waits (`supervision.GRACE`)."""
+LEAVE_S: Final = 0.2
+"""Seconds that the last words to the owners are given. Who heard them does not always say so."""
+BATCH: Final = 512
+"""Events, messages and requests taken in one turn, of each."""
+_SHORTEST_S: Final = 0.001
+_YOUNG: Final = 20_000
+"""Objects that are made between two searches for garbage. A storm of clients makes millions that all live:
+to look through them often finds nothing."""
+
+logger = logging.getLogger(__name__)
+
+
+def run_gateway(
+    settings: GatewaySettings,
+    *,
+    ready: Callable[[tuple[str, ...]], None] = lambda urls: None,
+    version: str = "",
+    policy: str = "",
+    reload: Callable[[], GatewaySettings] | None = None,
+) -> int:
+    """Runs a gateway until it is told to end. Returns the exit code: 0 as asked, 1 the core failed.
+
+    `ready(urls)` is called once it takes clients. `policy`: as in `load_policy`. `reload`: what the
+    settings are when SIGHUP comes; None: as they were, with their files read again. Raises OSError and
+    PortTaken where an address cannot be had, ConfigErrors for a file that is wrong.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
+    return asyncio.run(_Process(settings, ready, version, policy, reload).run())
+
+
+class _Process:
+    """Shell and control of one gateway."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        ready: Callable[[tuple[str, ...]], None],
+        version: str,
+        policy: str,
+        reload: Callable[[], GatewaySettings] | None,
+    ) -> None:
+        loaded = load_policy(settings.access, policy)
+        config = _core_config(settings)
+        self._settings = settings
+        self._listeners = require_listeners(settings.listeners)
+        native_listeners(
+            self._listeners, settings.limits
+        )  # a wrong file is told now, and not when it has joined
+        self._shell = _new_shell(settings, config)
+        self._hook = policy
+        self._reload = reload
+        self._ready: Callable[[tuple[str, ...]], None] | None = ready
+        self._log = EventLog("gateway")
+        self._control = Gateway(
+            settings,
+            self._shell,
+            Random(secrets.randbits(64)),
+            loaded,
+            run=secrets.randbits(63),
+            publisher=config.publisher,
+            unix_offset_us=time.time_ns() // 1000 - clock(),
+            version=version,
+            vitals=_vitals,
+        )
+        self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._shell.take_load)
+        self._checkers = ThreadPoolExecutor(MOST_RUNNING, thread_name_prefix="passwords")
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+        self._has_failed = False
+        self._ended = asyncio.Event()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._read_again)
+        self._log.info("started", root=format_address(self._settings.root))
+        try:
+            loop.add_reader(self._shell.fileno(), self._turn)
+            self._guard(self._control.start, clock())
+            self._turn()
+            self._recorder.start(lambda: Facts(address=format_address(self._shell.address)))
+            await self._ended.wait()
+        finally:
+            loop.remove_reader(self._shell.fileno())
+            if self._timer is not None:
+                self._timer.cancel()
+            if not self._has_failed:
+                self._control.leave()
+                await asyncio.to_thread(self._shell.drain, LEAVE_S)
+            self._shell.shutdown()
+            self._recorder.stop()
+            self._checkers.shutdown(wait=False, cancel_futures=True)
+        self._log.info("ended")
+        return int(self._has_failed)
+
+    # Turns
+
+    def _turn(self) -> None:
+        """Takes what has come, and does what is due."""
+        if self._ended.is_set():
+            return
+        self._shell.gather(True)
+        try:
+            self._take()
+        finally:
+            self._shell.gather(False)
+
+    def _take(self) -> None:
+        now = clock()
+        shell, control = self._shell, self._control
+        events = shell.poll_member_events(BATCH)
+        for member, event in events:
+            self._guard(control.handle_event, now, member, event)
+        messages = shell.poll_member_messages(BATCH)
+        for member, message in messages:
+            self._guard(control.handle_message, now, member, message)
+        asked = shell.poll_mqtt(BATCH)
+        for request in asked:
+            self._guard(control.handle_mqtt, now, request)
+        due = control.poll_timeout()
+        if due is not None and due <= now:
+            self._guard(control.handle_timeout, now)
+        while (check := control.poll_check(now)) is not None:
+            self._check(*check)
+        while (notice := control.poll_notice()) is not None:
+            self._note(notice)
+        self._look(now)
+        self._plan(now, at_once=BATCH in (len(events), len(messages), len(asked)))
+
+    def _note(self, notice: Notice) -> None:
+        match notice:
+            case Refused():
+                more = {"more": notice.more} if notice.more else {}
+                self._log.warning("client_refused", **_fields(notice), **more)
+            case Connected():
+                self._log.debug("client_connected", **_fields(notice), session_present=notice.is_present)
+            case Disconnected():
+                self._log.debug("client_disconnected", **_fields(notice))
+
+    def _plan(self, now: int, *, at_once: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._control.poll_timeout()
+        pause = None if due is None else max(_SHORTEST_S, (due - now) / 1e6)
+        if at_once:
+            pause = 0.0
+        loop = asyncio.get_running_loop()
+        self._timer = None if pause is None else loop.call_later(pause, self._turn)
+
+    def _look(self, now: int) -> None:
+        """Whether it has come to something of note."""
+        fault = self._shell.fault
+        if fault is not None:
+            self._has_failed = True
+            self._log.error("core_failed", fault=fault)
+            self._ended.set()
+        elif self._ready is not None and self._control.is_ready:
+            self._listen(now)
+        elif self._is_stopping and self._control.is_idle:
+            self._ended.set()
+
+    def _listen(self, now: int) -> None:
+        try:
+            urls = tuple(self._open(number, listener).url for number, listener in enumerate(self._listeners))
+        except (OSError, ConfigError) as error:
+            self._has_failed = True
+            self._log.error("cannot_listen", error=str(error))
+            self._ended.set()
+            return
+        self._guard(self._control.announce, now, urls)
+        self._log.info("listening", urls=" ".join(urls))
+        assert self._ready is not None, "it listens once"
+        self._ready(urls)
+        self._ready = None
+
+    def _open(self, number: int, listener: ListenerSettings) -> ListenerSettings:
+        """Opens a listener; returns it with its port. One that gives way does so here too: its port may have
+        been taken since it was looked at."""
+        try:
+            port = self._shell.open_listener(number, listener)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not listener.gives_way:
+                raise
+            port = self._shell.open_listener(number, replace(listener, address=(listener.address[0], 0)))
+        return replace(listener, address=(listener.address[0], port))
+
+    def _check(self, number: int, check: Check) -> None:
+        loop = asyncio.get_running_loop()
+
+        def made() -> None:
+            verdict = _verdict(check)
+            loop.call_soon_threadsafe(self._judge, number, verdict)
+
+        self._checkers.submit(made)
+
+    def _judge(self, number: int, verdict: Verdict) -> None:
+        self._guard(self._control.handle_verdict, clock(), number, verdict)
+        self._turn()
+
+    def _guard(self, handler: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """One client's trouble is not the others': a defect of this program is logged, and the next event
+        taken."""
+        try:
+            handler(*args, **kwargs)
+        except Exception:
+            logger.exception("a handler of the gateway failed: a defect of this program")
+
+    # Signals
+
+    def _stop(self) -> None:
+        if self._is_stopping or not self._control.is_ready:
+            self._ended.set()
+            return
+        self._is_stopping = True
+        self._guard(self._control.stop, clock())
+        asyncio.get_running_loop().call_later(STOP_PATIENCE, self._ended.set)
+        self._turn()
+
+    def _read_again(self) -> None:
+        """SIGHUP."""
+        try:
+            settings = self._settings if self._reload is None else self._reload()
+            policy = load_policy(settings.access, self._hook)
+            listeners = self._set_listeners(settings)
+        except (ConfigError, ConfigErrors) as wrong:
+            self._log.error("not_reloaded", errors=str(wrong))
+            return
+        self._guard(self._control.reload, clock(), policy, replace(settings, listeners=listeners))
+        self._log.info("reloaded")
+        self._turn()
+
+    def _set_listeners(self, settings: GatewaySettings) -> tuple[ListenerSettings, ...]:
+        """What the listeners are from now on. What their URLs say stays as all have been told: with other
+        URLs only the files of the former listeners are read again."""
+        listeners = settings.listeners
+        if settings.urls != self._settings.urls:
+            self._log.warning("listeners_kept", remedy="restart the gateway for listeners at other URLs")
+            listeners = self._settings.listeners
+        if self._ready is None:
+            self._shell.set_listeners(listeners, settings.limits)
+        return listeners
+
+
+def _verdict(check: Check) -> Verdict:
+    try:
+        return check()
+    except Exception:
+        logger.exception("a check of the policy failed")
+        return Refusal(Code.UNSPECIFIED_ERROR)
+
+
+def _vitals() -> dict[str, int]:
+    usage = process_usage()
+    return {"rss_bytes": int(usage["rss_bytes"] or 0)}
+
+
+def _core_config(settings: GatewaySettings) -> Config:
+    """The shared member's, for one run of a gateway."""
+    return Config(
+        node=False,
+        session=secrets.randbits(64) or 1,
+        incarnation=secrets.randbits(64),
+        token_keys=[secrets.token_bytes(16)],
+        seed=secrets.randbits(64),
+        hold=True,
+        receive_messages=_RECEIVE_MESSAGES,
+        receive_bytes=_RECEIVE_BYTES,
+        for_many=True,
+        telemetry=settings.telemetry.is_on,
+    )
+
+
+def _new_shell(settings: GatewaySettings, config: Config) -> Shell:
+    """The native core. Raises OSError where it cannot listen."""
+    listen = settings.listen or listen_for(settings.root)
+    shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)
+    return cast(Shell, shell)
+
+
+_RECEIVE_MESSAGES: Final = 65_536
+_RECEIVE_BYTES: Final = 64 << 20
+"""What the members take from one owner without having acknowledged it: it is for many clients."""
+
+
+def _fields(notice: Notice) -> dict[str, object]:
+    """Of a line of the log: what is the same in all."""
+    fields: dict[str, object] = {"client": notice.client, "address": notice.address}
+    match notice:
+        case Connected(version=version, username=username):
+            fields |= {"version": version} | ({} if username is None else {"user": username})
+        case Disconnected(cause=cause, reason=reason):
+            fields |= {"cause": cause} | ({} if reason is None else {"reason": f"0x{reason:02X}"})
+        case Refused(version=version, reason=reason, text=text):
+            fields |= {"version": version, "reason": f"0x{reason:02X}", "text": text}
+    return fields

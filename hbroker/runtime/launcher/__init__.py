@@ -1,0 +1,1 @@
+"""`hbroker up`: the processes of a topology, started, watched and ended."""

@@ -1,0 +1,422 @@
+"""`hbroker up`: the nodes and gateways of a topology, each a process of its own, kept running.
+
+The decisions are `supervision`'s; here are the processes, signals and files. One thread waits for whatever
+comes first: a signal (SIGCHLD among them), a node that says it is ready, a deadline.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from hbroker.config import GatewaySettings, NodeSettings, format_address
+from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun, RunDirectory
+from hbroker.runtime.launcher.spawn import (
+    LEFT,
+    SIGNALS,
+    STORAGE,
+    Body,
+    Child,
+    GatewayBody,
+    describe_exit,
+    say_listening,
+    say_ready,
+    spawn,
+)
+from hbroker.runtime.launcher.supervisor import Signal, Start, State, Supervisor
+from hbroker.topology import Topology
+
+RETRY_AFTER: Final = 1.0
+"""Seconds after which a disk that failed is tried again."""
+REMIND_AFTER: Final = 5.0
+"""Seconds between two reminders of the nodes that have not joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every node has joined, and every gateway takes clients, for the first time. `listeners`: the URLs of
+    each gateway, by its name."""
+
+    topology: Topology
+    seconds: float
+    listeners: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """These nodes have not joined yet."""
+
+    names: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A node's process ended without being asked to, and is started again."""
+
+    name: str
+    how: str
+    last_line: str
+    restart_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """A node that had ended has joined again."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A node left, as it was ordered to, and is not started again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFailed:
+    """A process (the launcher: its network's name) cannot write to the disk. It goes on, and tries again."""
+
+    name: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRecovered:
+    """It can again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """No process is left."""
+
+    seconds: float
+
+
+Notice: TypeAlias = Ready | Waiting | Ended | Back | Left | StorageFailed | StorageRecovered | Stopped
+
+
+class Launcher:
+    """Runs one network. `tell` is given what a person, or a program, wants to know of it. `gateway`: what
+    runs a gateway; it may be None where the topology has none."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        file: str,
+        directory: RunDirectory,
+        body: Body,
+        tell: Callable[[Notice], None],
+        gateway: GatewayBody | None = None,
+    ) -> None:
+        self._topology = topology
+        self._file = os.path.abspath(file)
+        self._directory = directory
+        self._tell = tell
+        self._nodes = {node.name: _Process(node, partial(body, node, say_ready)) for node in topology.nodes}
+        self._gateway = gateway
+        for settings in topology.gateways:
+            self._nodes[settings.name] = _Process(settings, self._gateway_body(settings))
+        self._selector = selectors.DefaultSelector()
+        self._started_at = time.time()
+        self._began = time.monotonic()
+        above = {node.name: topology.parent(node) for node in topology.nodes}
+        parents = {name: parent.name if parent else None for name, parent in above.items()}
+        parents |= {settings.name: topology.root.name for settings in topology.gateways}
+        gateways = {settings.name for settings in topology.gateways}
+        self._supervisor = Supervisor(parents, self._began, Random(), gateways)
+        self._remind_at: float | None = self._began + REMIND_AFTER
+        self._stopping_since: float | None = None
+        self._written: NetworkRun | None = None
+        self._write_at = 0.0
+        """When the state may be written: a disk that fails is not tried for every change."""
+        self._faults: dict[str, str] = {}
+        """What is wrong with the disk, and since when, by the name of who met it."""
+        self._news: deque[Notice] = deque()
+
+    def run(self) -> None:
+        """Returns once it was told to stop (SIGINT or SIGTERM) and no process is left. SIGHUP, which a
+        terminal sends when it is closed, is passed on: whoever has files to read again reads them.
+
+        Raises OSError.
+        """
+        # Forked children then share the program's memory: the collector does not write to what is frozen.
+        gc.freeze()
+        with _signals() as wakeup:
+            self._selector.register(wakeup, selectors.EVENT_READ, self._handle_signals)
+            try:
+                while not self._supervisor.all_in(State.ENDED):
+                    self._turn()
+            finally:
+                self._kill_all()
+                self._selector.close()
+                self._write_at = 0.0
+                self._publish_state()
+        since = self._began if self._stopping_since is None else self._stopping_since
+        self._tell(Stopped(time.monotonic() - since))
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        self._supervisor.handle_timeout(now)
+        self._remind(now)
+        self._act()
+        self._publish_state()
+        for key, _ in self._selector.select(self._timeout()):
+            key.data(key.fileobj)
+
+    def _act(self) -> None:
+        while (action := self._supervisor.poll_action()) is not None:
+            node = self._nodes[action.name]
+            match action:
+                case Start():
+                    self._start(node)
+                case Signal(signal=number) if node.child is not None:
+                    node.child.send(number)
+
+    def _start(self, node: _Process) -> None:
+        try:
+            child = self._spawn(node)
+        except OSError as error:  # No descriptor, no process, no memory is left: there may be soon.
+            self._handle_no_process(node, f"it could not be started: {error.strerror or error}")
+            return
+        node.child = child
+        node.started_at = time.time()
+        self._selector.register(child.ready, selectors.EVENT_READ, lambda _: self._handle_words(node, child))
+
+    def _spawn(self, node: _Process) -> Child:
+        name = node.settings.name
+        try:
+            log = self._directory.open_log(name)
+            self._note_fault(f"{name}.log", "")
+        except OSError as error:
+            log = os.dup(_STDERR)  # A node without a file for its log is better than none.
+            self._note_fault(f"{name}.log", f"{error.strerror or error}: written to stderr")
+        try:
+            return spawn(node.body, log)
+        finally:
+            os.close(log)
+
+    def _handle_words(self, node: _Process, child: Child) -> None:
+        if node.child is not child:
+            return  # Its end was seen first, in this very turn.
+        words = child.read_words()
+        if not words:
+            self._selector.unregister(child.ready)
+            return  # It ended; SIGCHLD tells of that.
+        now = time.monotonic()
+        for word in words:
+            if word.startswith(STORAGE):
+                self._note_fault(node.settings.name, unquote(word.removeprefix(STORAGE)))
+        words = [word for word in words if not word.startswith(STORAGE)]
+        if words and words != [LEFT]:
+            if isinstance(node.settings, GatewaySettings):
+                node.listeners = tuple(words)
+                node.settings = node.settings.on_ports([urlsplit(url).port or 0 for url in words])
+                node.body = self._gateway_body(node.settings)
+            self._handle_joined(now, node)
+        if LEFT in words:
+            self._handle_left(now, node)
+
+    def _handle_joined(self, now: float, node: _Process) -> None:
+        self._supervisor.handle_ready(now, node.settings.name)
+        if node.ended is not None:
+            self._news.append(Back(node.settings.name, now - node.ended))
+            node.ended = None
+        self._look_whether_ready(now)
+
+    def _handle_signals(self, wakeup: socket.socket) -> None:
+        for number in wakeup.recv(4096):
+            if number == signal.SIGCHLD:
+                self._reap()
+            elif number == signal.SIGHUP:
+                for node in self._nodes.values():
+                    if node.child is not None:
+                        node.child.send(signal.SIGHUP)
+            elif self._stopping_since is None:
+                self._stopping_since = time.monotonic()
+                self._remind_at = None
+                self._supervisor.stop(self._stopping_since)
+            else:
+                self._supervisor.stop_now()
+
+    def _reap(self) -> None:
+        for node in self._nodes.values():
+            code = node.child.reap() if node.child is not None else None
+            if code is not None:
+                self._handle_exit(node, code)
+
+    def _handle_exit(self, node: _Process, code: int) -> None:
+        child = node.child
+        assert child is not None, "only a child that was there can end"
+        while child.ready in self._selector.get_map():
+            self._handle_words(node, child)  # The last of them is its end.
+        os.close(child.ready)
+        node.child = None
+        self._note_fault(node.settings.name, "")
+        last_line = self._directory.last_line(node.settings.name) if code > 0 else ""
+        self._handle_no_process(node, describe_exit(code), last_line)
+
+    def _handle_no_process(self, node: _Process, how: str, last_line: str = "") -> None:
+        now = time.monotonic()
+        pause = self._supervisor.handle_exit(now, node.settings.name)
+        if pause is None:
+            return
+        if node.ended is None:
+            node.ended = now
+        self._news.append(Ended(node.settings.name, how, last_line, pause))
+
+    def _handle_left(self, now: float, node: _Process) -> None:
+        self._supervisor.handle_leave(now, node.settings.name)
+        self._news.append(Left(node.settings.name))
+        self._look_whether_ready(now)
+
+    def _look_whether_ready(self, now: float) -> None:
+        if self._remind_at is not None and self._supervisor.all_in(State.SERVING, State.LEFT):
+            self._remind_at = None
+            names = [gateway.name for gateway in self._topology.gateways]
+            listeners = {name: self._nodes[name].listeners for name in names}
+            self._news.append(Ready(self._topology, now - self._began, listeners))
+
+    def _remind(self, now: float) -> None:
+        if self._remind_at is not None and self._remind_at <= now:
+            self._remind_at = now + REMIND_AFTER
+            there = (State.SERVING, State.LEFT)
+            missing = [name for name in self._nodes if self._supervisor.state(name) not in there]
+            self._news.append(Waiting(tuple(missing), now - self._began))
+
+    def _timeout(self) -> float | None:
+        due = (self._supervisor.poll_timeout(), self._remind_at, self._write_at or None)
+        deadlines = [at for at in due if at is not None]
+        return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
+
+    def _kill_all(self) -> None:
+        """Leaves nothing behind, should the launcher itself fail."""
+        for node in self._nodes.values():
+            if node.child is not None:
+                node.child.send(signal.SIGKILL)
+                os.waitpid(node.child.pid, 0)
+                os.close(node.child.ready)
+                node.child = None
+
+    def _publish_state(self) -> None:
+        """Writes what runs, and only then tells the news: whoever acts on them finds that state."""
+        self._write_state()
+        while self._news:
+            self._tell(self._news.popleft())
+
+    def _write_state(self) -> None:
+        nodes = tuple(self._node_run(node, self._nodes[node.name]) for node in self._topology.nodes)
+        gateways = tuple(self._gateway_run(self._nodes[gateway.name]) for gateway in self._topology.gateways)
+        telemetry = self._topology.telemetry
+        run = NetworkRun(
+            self._topology.name,
+            self._file,
+            os.getpid(),
+            self._started_at,
+            nodes,
+            gateways,
+            os.path.abspath(telemetry.directory) if telemetry.is_on else None,
+        )
+        if run == self._written or time.monotonic() < self._write_at:
+            return
+        try:
+            self._directory.write(run)
+        except OSError as error:
+            self._write_at = time.monotonic() + RETRY_AFTER
+            self._note_fault(self._topology.name, f"{error.strerror or error}: {self._directory.state_file}")
+            return
+        self._written, self._write_at = run, 0.0
+        self._note_fault(self._topology.name, "")
+
+    def _note_fault(self, name: str, fault: str) -> None:
+        """What is wrong with the disk, as a process met it; empty: nothing any more."""
+        before = self._faults.get(name, "")
+        if bool(fault) == bool(before):
+            return
+        if fault:
+            self._faults[name] = f"{fault}, since {time.strftime('%H:%M:%S')}"
+            self._news.append(StorageFailed(name, fault))
+        else:
+            del self._faults[name]
+            self._news.append(StorageRecovered(name))
+        with suppress(OSError):  # There is no other place to tell it.
+            self._directory.note_faults(self._faults)
+
+    def _node_run(self, settings: NodeSettings, node: _Process) -> NodeRun:
+        return NodeRun(
+            name=settings.name,
+            subtree=settings.subtree,
+            address=format_address(settings.address),
+            state=self._supervisor.state(settings.name).value,
+            pid=node.child.pid if node.child else None,
+            started_at=node.started_at if node.child else None,
+            restarts=self._supervisor.restarts(settings.name),
+        )
+
+    def _gateway_body(self, settings: GatewaySettings) -> Callable[[], int]:
+        assert self._gateway is not None, "a topology with gateways needs what runs them"
+        return partial(self._gateway, settings, say_listening)
+
+    def _gateway_run(self, gateway: _Process) -> GatewayRun:
+        name = gateway.settings.name
+        return GatewayRun(
+            name=name,
+            listeners=gateway.listeners,
+            state=self._supervisor.state(name).value,
+            pid=gateway.child.pid if gateway.child else None,
+            started_at=gateway.started_at if gateway.child else None,
+            restarts=self._supervisor.restarts(name),
+        )
+
+
+@dataclass(slots=True)
+class _Process:
+    settings: NodeSettings | GatewaySettings
+    body: Callable[[], int]
+    child: Child | None = None
+    listeners: tuple[str, ...] = ()
+    started_at: float | None = None
+    """Seconds since the Unix epoch."""
+    ended: float | None = None
+    """When it first ended since it last served (monotonic)."""
+
+
+_STDERR: Final = 2
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """A socket on which the numbers of arriving signals can be read, one byte each."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    before = {number: signal.signal(number, _ignore) for number in SIGNALS}
+    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        reader.close()
+        writer.close()
+
+
+def _ignore(*_: object) -> None:
+    """The number on the wake-up socket is all that a signal has to say."""

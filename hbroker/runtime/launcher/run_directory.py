@@ -1,0 +1,233 @@
+"""What runs: the directory `.hbroker/<network>/` of a launcher, for `status`, `down` and whoever looks.
+
+lock          held (flock) by the launcher as long as it lives, so no stale file can claim that it runs;
+              holds its process id, and what is wrong with the disk: it is written in place, which a full
+              disk takes, too
+state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
+join.key      the network's join key, where its topology names none (`hbroker.runtime.launcher.network_key`)
+<node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
+telemetry/    what the processes write of their load (docs/telemetry.md)
+<node>.cuts   what the node delegated, for its next start, with others beside it
+(`hbroker.runtime.node.state_files`)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from hbroker.errors import LocalError
+from hbroker.storage.disk import FILE_MODE, make_folder
+from hbroker.storage.whole_file import replace
+
+LOG_BYTES: Final = 8 * 1024 * 1024
+"""A log that is larger when its node starts is put aside."""
+_LOCK_BYTES: Final = 4096
+"""The size of the lock's file, from the first: one block."""
+
+
+class AlreadyRunning(LocalError):
+    """Another launcher runs this network."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One node's process. `state`: as `supervision.State`. Times are seconds since the Unix epoch."""
+
+    name: str
+    subtree: str
+    address: str
+    state: str
+    pid: int | None
+    started_at: float | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRun:
+    """One gateway's process. `listeners`: URLs, once it takes clients. The rest as `NodeRun`."""
+
+    name: str
+    listeners: tuple[str, ...]
+    state: str
+    pid: int | None
+    started_at: float | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """A launcher, its nodes and its gateways. `topology`: the absolute path of the file. `telemetry`: that
+    of the directory of what they write of their load; None: they write nothing."""
+
+    name: str
+    topology: str
+    pid: int
+    started_at: float
+    nodes: tuple[NodeRun, ...]
+    gateways: tuple[GatewayRun, ...] = ()
+    telemetry: str | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every node and gateway serves, but for those that left by order."""
+        states = [node.state for node in self.nodes] + [gateway.state for gateway in self.gateways]
+        return all(state in ("up", "left") for state in states)
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for json.dumps."""
+        return {
+            **asdict(self),
+            "nodes": [asdict(node) for node in self.nodes],
+            "gateways": [asdict(gateway) for gateway in self.gateways],
+        }
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> Self:
+        """What to_json made. Raises KeyError or TypeError for anything else."""
+        nodes = tuple(NodeRun(**node) for node in entry["nodes"])
+        gateways = tuple(
+            GatewayRun(**{**gateway, "listeners": tuple(gateway["listeners"])})
+            for gateway in entry["gateways"]
+        )
+        return cls(**{**entry, "nodes": nodes, "gateways": gateways})
+
+
+class RunDirectory:
+    """The directory of one network."""
+
+    def __init__(self, base: Path, network: str) -> None:
+        self.network = network
+        self.path = base / network
+        self._lock: int | None = None
+
+    @property
+    def state_file(self) -> Path:
+        """Holds the NetworkRun, as JSON."""
+        return self.path / "state.json"
+
+    @property
+    def join_key_file(self) -> Path:
+        """Holds the join key of a network whose topology names none."""
+        return self.path / "join.key"
+
+    def log_file(self, node: str) -> Path:
+        """What the node's process writes to stdout and stderr."""
+        return self.path / f"{node}.log"
+
+    def memory_file(self, node: str) -> Path:
+        """What the node must know again when it is started again (`hbroker.runtime.node.state_files`)."""
+        return self.path / f"{node}.cuts"
+
+    @property
+    def telemetry(self) -> Path:
+        """What the processes write of their load, unless they are told another place."""
+        return self.path / "telemetry"
+
+    def acquire(self) -> int:
+        """Makes the directory and takes its lock, until the returned descriptor is closed.
+
+        Raises AlreadyRunning and OSError.
+        """
+        make_folder(self.path)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise AlreadyRunning(
+                f"the network {self.network!r} runs already: `hbroker down {self.network}` ends it"
+            ) from None
+        self._lock = lock
+        try:
+            self.note_faults({})
+        except OSError:
+            os.close(lock)
+            raise
+        return lock
+
+    def launcher(self) -> int | None:
+        """The process id of the launcher that holds the lock; None: this network does not run."""
+        try:
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(os.read(lock, 32).partition(b"\n")[0] or b"0") or None
+        finally:
+            os.close(lock)
+        return None
+
+    def faults(self) -> dict[str, str]:
+        """What is wrong with the disk, by the name of the process that met it, as the launcher that runs, or
+        the last one, noted it. Empty: nothing."""
+        try:
+            noted = json.loads((self.path / "lock").read_bytes().rstrip(b" \n").partition(b"\n")[2] or b"{}")
+            return {str(name): str(fault) for name, fault in noted.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def note_faults(self, faults: Mapping[str, str]) -> None:
+        """Puts them in the place of those that were noted. Raises OSError. To be called by whoever has the
+        lock."""
+        assert self._lock is not None, "only a launcher notes faults, and it has the lock"
+        kept = dict(faults)
+        while len(text := b"%d\n%s\n" % (os.getpid(), json.dumps(kept).encode())) > _LOCK_BYTES:
+            kept.popitem()
+        os.pwrite(self._lock, text.ljust(_LOCK_BYTES), 0)
+
+    def await_end(self, timeout: float) -> bool:
+        """Waits until no launcher holds the lock. False: `timeout` seconds are over."""
+        deadline = time.monotonic() + timeout
+        while self.launcher() is not None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def write(self, run: NetworkRun) -> None:
+        """Replaces what is known of the network. Raises OSError: then it is as it was."""
+        text = json.dumps(run.to_json(), indent=1) + "\n"
+        replace(self.state_file, [text.encode()], is_lasting=False)
+
+    def read(self) -> NetworkRun | None:
+        """What the launcher that runs, or the last one that ran, wrote; None: there is nothing to read."""
+        try:
+            return NetworkRun.from_json(json.loads(self.state_file.read_text()))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def open_log(self, node: str) -> int:
+        """A descriptor that appends to the node's log. A large log is put aside first. Raises OSError."""
+        path = self.log_file(node)
+        if path.exists() and path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+    def last_line(self, node: str) -> str:
+        """The end of the node's log: why it ended, most likely. Empty: it says nothing."""
+        try:
+            with self.log_file(node).open("rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(file.tell() - 4096, 0))
+                lines = file.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def running(base: Path) -> list[RunDirectory]:
+    """The networks below a state directory that run now."""
+    try:
+        names = sorted(entry.name for entry in base.iterdir() if entry.is_dir())
+    except OSError:
+        return []
+    return [directory for name in names if (directory := RunDirectory(base, name)).launcher()]

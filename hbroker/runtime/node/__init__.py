@@ -1,0 +1,1 @@
+"""A node's process: the core, the control, and the files that it keeps."""

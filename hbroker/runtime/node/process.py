@@ -1,0 +1,239 @@
+"""A node's process: the native endpoint, the control logic over it, and the world's signals.
+
+SIGTERM or SIGINT hands the node's subtrees back to their parents and then ends; a second one ends at once.
+SIGHUP, which a terminal sends when it is closed, ends nothing: the settings are read again, and the log tells
+which of them count from the next start.
+Where the endpoint can go on no more the process ends too: whoever keeps it running starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import secrets
+import signal
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from hbroker._native import Config, Endpoint
+from hbroker.config import Address, NodeSettings, format_address
+from hbroker.errors import ConfigError, ConfigErrors
+from hbroker.protocol.events import (
+    ChildJoined,
+    LeaseLost,
+    NameTaken,
+    Notice,
+    PolicyLowered,
+    Refused,
+    Unproved,
+)
+from hbroker.protocol.node import Node
+from hbroker.protocol.packets import reason_name
+from hbroker.runtime.driver import Driver
+from hbroker.runtime.logs import EventLog
+from hbroker.runtime.node.state_files import NodeMemory, Recalled
+from hbroker.runtime.node.usage import process_usage
+from hbroker.runtime.node.writer_threads import StoredNotes
+from hbroker.runtime.telemetry import Facts, Recorder
+from hbroker.runtime.turns import clock
+from hbroker.subtree import is_within
+
+__all__ = ["core_config", "run_node"]
+
+DRAIN_S: Final = 1.0
+"""How long the last packets may take to leave."""
+
+_STOPPED: Final = 0
+_FAILED: Final = 1
+
+
+def run_node(
+    settings: NodeSettings,
+    *,
+    ready: Callable[[Address], None] = lambda address: None,
+    left: Callable[[], None] = lambda: None,
+    memory: Path | None = None,
+    hindered: Callable[[str], None] = lambda fault: None,
+    reload: Callable[[], NodeSettings] | None = None,
+) -> int:
+    """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
+    the endpoint failed.
+
+    `ready(address)` is called once it serves all that it should; `left` once it has handed back all of it
+    because of an order to leave (§5.7). `memory`: a file for what it delegated, with others beside it
+    (`hbroker.runtime.node.state_files`); None: a restart within a lease may give its children's topics two
+    owners until they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
+    `hindered(what)` is called, in a thread, when its disk fails, and with an empty text once it works again.
+    `reload`: what the settings are when SIGHUP comes; None: as they were.
+    Raises OSError where the address cannot be had, or a file of the memory cannot be read or made.
+    """
+    return asyncio.run(_Process(settings, ready, left, memory, hindered, reload).run())
+
+
+def core_config(settings: NodeSettings, incarnation: int) -> Config:
+    """The native core's, for one run of a node: its session, its keys and its limits."""
+    return Config(
+        node=True,
+        session=secrets.randbits(64) or 1,
+        incarnation=incarnation,
+        token_keys=[_token_key(settings.join_key)],
+        seed=secrets.randbits(64),
+        max_links=settings.limits.sessions,
+        max_links_of_host=settings.limits.sessions_per_address,
+        link_queue_bytes=settings.limits.queue_bytes,
+        telemetry=settings.telemetry.is_on,
+    )
+
+
+class _Process:
+    """Endpoint, control and driver of one node."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        ready: Callable[[Address], None],
+        left: Callable[[], None],
+        memory: Path | None,
+        hindered: Callable[[str], None],
+        reload: Callable[[], NodeSettings] | None,
+    ) -> None:
+        incarnation = secrets.randbits(64)
+        self._log = EventLog("node")
+        files = None if memory is None else NodeMemory(memory, settings.subtrees)
+        self._storing = None if files is None else StoredNotes(files, self._log, hindered)
+        recalled = Recalled() if self._storing is None else self._storing.recall()
+        self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
+        self._configured, self._reload = settings, reload
+        self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
+        self._ready: Callable[[Address], None] | None = ready
+        self._left: Callable[[], None] | None = left
+        self._node = Node(
+            self._settings,
+            self._endpoint,
+            Random(secrets.randbits(64)),
+            incarnation=incarnation,
+            unix_offset_us=self._endpoint.unix_offset_us,
+            restored=recalled.delegations,
+            remember=(lambda cut, ended: None) if files is None else files.note_delegation,
+            claims=recalled.claims,
+            remember_claims=(lambda subtrees: None) if files is None else files.note_claims,
+            recalled=recalled.subscriptions,
+            note=(lambda subscription, ended: None) if files is None else files.note_subscription,
+            away=recalled.away,
+            note_away=(lambda session, is_away: None) if files is None else files.note_away,
+            storage=self._storing,
+            forgets_delegations=recalled.forgets_delegations,
+            forgets_subscriptions=recalled.forgets_subscriptions,
+            vitals=process_usage,
+        )
+        self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
+        self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
+        self._is_stopping = False
+        self._has_failed = False
+        self._ended = asyncio.Event()
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._read_again)
+        address = format_address(self._settings.address)
+        self._log.info("started", address=address, subtree=self._settings.subtree)
+        try:
+            if self._storing is not None:
+                self._storing.start(lambda: self._tell_stored(loop))
+            self._node.start(clock())
+            if self._node.is_in_doubt:
+                self._log.warning("waits", why="delegations were lost: what it may have delegated must end")
+            self._driver.start()
+            self._recorder.start(self._facts)
+            await self._ended.wait()
+        finally:
+            self._driver.stop()
+            if not self._has_failed:
+                await asyncio.to_thread(self._endpoint.drain, DRAIN_S)
+            self._endpoint.shutdown()
+            self._recorder.stop()
+            if self._storing is not None:
+                await asyncio.to_thread(self._storing.stop)
+        self._log.info("ended")
+        return _STOPPED if self._is_stopping and not self._has_failed else _FAILED
+
+    def _facts(self) -> Facts:
+        held = (grant.subtree for grant in self._node.jurisdiction.grants if grant.serving)
+        return Facts(
+            address=format_address(self._settings.address),
+            parent=self._node.claims.parent or None,
+            subtrees=tuple(sorted(subtree for subtree in held if not is_within(subtree, "$SYS"))),
+        )
+
+    def _tell_stored(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the thread that writes: more is on the disk now, or the disk fails."""
+        loop.call_soon_threadsafe(self._driver.wake)
+
+    def _stop(self) -> None:
+        if self._is_stopping or self._settings.is_root or self._node.is_in_doubt:
+            self._ended.set()
+        self._is_stopping = True
+        self._node.leave(clock())
+        self._driver.wake()
+
+    def _read_again(self) -> None:
+        """SIGHUP. All that a node is told counts for as long as it runs: others have been told it, too."""
+        try:
+            settings = self._configured if self._reload is None else self._reload()
+        except (ConfigError, ConfigErrors, OSError) as wrong:
+            self._log.error("not_reloaded", errors=str(wrong))
+            return
+        names = (field.name for field in fields(settings))
+        changed = [name for name in names if getattr(settings, name) != getattr(self._configured, name)]
+        if changed:
+            self._log.warning("not_reloaded", changed=",".join(changed), remedy="restart the node")
+        else:
+            self._log.info("reloaded", changed="nothing")
+
+    def _after_turn(self, now: int) -> bool:
+        while (notice := self._node.poll_notice()) is not None:
+            self._tell(notice)
+        if self._ready is not None and self._node.is_serving:
+            self._ready(self._settings.address)
+            self._ready = None
+        if self._left is not None and self._node.has_left:
+            self._left()
+            self._left = None
+        if self._node.has_stopped and not self._ended.is_set():
+            self._is_stopping = self._is_stopping or self._node.has_left
+            self._ended.set()
+        fault = self._endpoint.fault
+        if fault is not None and not self._has_failed:
+            self._has_failed = True
+            self._log.error("endpoint_failed", fault=fault)
+            self._ended.set()
+        return False
+
+    def _tell(self, notice: Notice) -> None:
+        told = {field.name: getattr(notice, field.name) for field in fields(notice)}
+        if isinstance(notice, Refused):
+            told["reason"] = reason_name(notice.reason)
+        if isinstance(notice, ChildJoined | NameTaken):
+            told["address"] = format_address(notice.address)
+        if isinstance(notice, NameTaken):
+            told["advice"] = "it claims nothing until the other has left: give one of the two another name"
+        if isinstance(notice, Unproved):
+            told["advice"] = "see that both nodes have the network's join key; this one goes on asking"
+        event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
+        if isinstance(notice, Refused | Unproved | NameTaken | LeaseLost | PolicyLowered):
+            self._log.warning(event, **told)
+        else:
+            self._log.info(event, **told)
+
+
+def _token_key(join_key: bytes) -> bytes:
+    """Nodes with one join key take each other's tokens (§4.2)."""
+    if not join_key:
+        return secrets.token_bytes(16)
+    return hmac.digest(join_key, b"hbroker address validation", "sha256")[:16]

@@ -1,0 +1,370 @@
+"""What a node must know again after a restart.
+
+    FILE                 the subtrees that it delegated
+    FILE.claims          the subtrees that it claims since orders changed them (§5.7)
+    FILE.subscriptions   who had subscribed
+    FILE.checkpoint      when it was last alive, and how much of the others was on the disk
+
+Without the first, a parent that restarts would take its children's subtrees for its own until they renew,
+and a topic would have two owners. Without the third it would find nobody subscribed, and acknowledge messages
+to nobody's good: publishers come back at once, subscribers take up to a keep-alive to notice that it was
+gone. So it hands over to its next run, as one owner does to another (§5.4).
+
+All of them outlive the process and the host (`hbroker.storage`). What is promised to others only counts once
+`durable` says that it is on the disk. Where records were lost, `Recalled` says so, and the node goes by the
+safe side: it waits until whoever it may have forgotten has no lease any more, or has come back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from google.protobuf.message import DecodeError
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.config import LeasePolicy
+from hbroker.protocol import timers
+from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.subscriptions.owner.store import Subscription, record_of, subscription_from
+from hbroker.runtime.node import legacy_state_files
+from hbroker.storage import checkpoint
+from hbroker.storage.checkpoint import Instant
+from hbroker.storage.disk import Disk, LocalDisk, make_folder
+from hbroker.storage.record_file import Damage, Opened, RecordFile
+from hbroker.storage.record_format import MAGIC
+from hbroker.storage.store import Fault, Store
+
+__all__ = ["NodeMemory", "Recalled", "boot_instant"]
+
+DELEGATIONS: Final = 1
+CLAIMS: Final = 2
+SUBSCRIPTIONS: Final = 3
+
+_SUFFIXES: Final = {DELEGATIONS: "", CLAIMS: ".claims", SUBSCRIPTIONS: ".subscriptions"}
+_SLACKS: Final = {DELEGATIONS: 1 << 16, CLAIMS: 1 << 12, SUBSCRIPTIONS: 1 << 20}
+"""By how many bytes a file may grow beyond twice what counts in it."""
+_CLAIMS_KEY: Final = b"claims"
+_SESSION: Final = struct.Struct("<QI")
+_NO_GROUP: Final = 0xFFFF_FFFF
+"""A group is shorter: what has this length is about the session as such."""
+
+
+@dataclass(slots=True)
+class Recalled:
+    """What the last run knew. `claims`: None where no order changed any. `away`: the sessions that had no
+    link. `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost. `damage`: what was
+    found wrong; `torn`: how many bytes of each file were cut off, since they were being written when the last
+    run ended."""
+
+    delegations: list[Delegation] = field(default_factory=list)
+    claims: list[str] | None = None
+    subscriptions: list[Subscription] = field(default_factory=list)
+    away: set[int] = field(default_factory=set)
+    forgets_delegations: bool = False
+    forgets_subscriptions: bool = False
+    damage: list[Damage] = field(default_factory=list)
+    torn: dict[Path, int] = field(default_factory=dict)
+
+
+class NodeMemory:
+    """The files of one node. `configured`: the subtrees that its settings say. What orders changed counts for
+    the settings under which it was changed: settings that are others now are the truth again."""
+
+    def __init__(
+        self,
+        path: Path,
+        configured: Sequence[str],
+        *,
+        disk: Disk | None = None,
+        new_id: Callable[[], int] = lambda: secrets.randbits(63) + 1,
+        instant: Callable[[], Instant] | None = None,
+    ) -> None:
+        self._path = path
+        self._disk = disk or LocalDisk()
+        self._configured = list(configured)
+        self._files = {
+            kind: RecordFile(
+                path.with_name(f"{path.name}{suffix}"),
+                kind,
+                new_id=new_id,
+                disk=self._disk,
+                slack_bytes=_SLACKS[kind],
+            )
+            for kind, suffix in _SUFFIXES.items()
+        }
+        self._checkpoint = path.with_name(f"{path.name}.checkpoint")
+        self._store = Store(self._files, self._checkpoint, self._disk, instant or boot_instant)
+        self.changed: Callable[[], None] = lambda: None
+        """Called whenever there is something to `flush`."""
+
+    # Change
+
+    def recall(self) -> Recalled:
+        """Reads the files of the last run, mends them, and begins this one. Raises OSError."""
+        recalled, silent_us = self._read()
+        if silent_us is not None and silent_us >= timers.IDLE_TIMEOUT:
+            recalled.subscriptions = []  # The sessions have ended meanwhile (§3.5).
+            recalled.forgets_subscriptions = False
+            with suppress(OSError):  # The next run would wait for them longer than it must.
+                self._files[SUBSCRIPTIONS].replace([])
+        self._store.touch()
+        return recalled
+
+    def review(self) -> Recalled:
+        """What the last run knew, while this one has not begun. Raises OSError."""
+        recalled, _ = self._read()
+        self._store.close()
+        return recalled
+
+    def begin_anew(self, is_over: Callable[[Delegation], bool]) -> None:
+        """Before a network begins: what orders changed counts no more, nor the delegations that are over.
+        Raises OSError."""
+        recalled, _ = self._read()
+        if recalled.claims is not None:
+            self._files[CLAIMS].replace([])
+        kept = [delegation for delegation in recalled.delegations if not is_over(delegation)]
+        if len(kept) < len(recalled.delegations):
+            entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
+            self._files[DELEGATIONS].replace(entries, is_incomplete=recalled.forgets_delegations)
+        self._store.close()
+
+    def note_delegation(self, delegation: Delegation, ended: bool) -> None:
+        """A delegation is about to be made or changed, or has ended."""
+        self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
+
+    def note_claims(self, claims: Sequence[str]) -> None:
+        """What is claimed from now on."""
+        value = json.dumps({"configured": self._configured, "claims": list(claims)})
+        self._put(CLAIMS, _CLAIMS_KEY, value.encode())
+
+    def note_subscription(self, subscription: Subscription, ended: bool) -> None:
+        """A subscription was made or changed, or has ended."""
+        self._put(SUBSCRIPTIONS, *_subscription_entry(subscription, ended))
+
+    def note_away(self, session: int, is_away: bool) -> None:
+        """A session has no link, or that is not true any more."""
+        record = pb.SubscriptionRecord(session=session, away=True)
+        self._put(
+            SUBSCRIPTIONS, _SESSION.pack(session, _NO_GROUP), record.SerializeToString() if is_away else b""
+        )
+
+    def know_delegations(self) -> None:
+        """Whoever held what was forgotten has no lease any more, or has told."""
+        self._store.complete(DELEGATIONS)
+        self.changed()
+
+    def know_subscriptions(self) -> None:
+        """Whoever was forgotten has subscribed again, or will not."""
+        self._store.complete(SUBSCRIPTIONS)
+        self.changed()
+
+    def flush(self) -> bool:
+        """Writes and syncs what was noted. False: it could not be written, and is kept for the next time."""
+        return self._store.flush()
+
+    def touch(self) -> None:
+        """This run is alive. To be called every second or so, whatever becomes of `flush`."""
+        self._store.touch()
+
+    def close(self) -> None:
+        """After the last `flush`."""
+        self._store.close()
+
+    # Read
+
+    @property
+    def path(self) -> Path:
+        """Where the files are."""
+        return self._path
+
+    @property
+    def written(self) -> int:
+        """How much was noted."""
+        return self._store.written
+
+    @property
+    def durable(self) -> int:
+        """How much of what was noted is on the disk."""
+        return self._store.durable
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why nothing can be written now."""
+        return self._store.fault
+
+    @property
+    def hindrance(self) -> Fault | None:
+        """What else is wrong with the disk."""
+        return self._store.hindrance
+
+    # Reading
+
+    def _put(self, kind: int, key: bytes, value: bytes) -> None:
+        self._store.put(kind, key, value)
+        self.changed()
+
+    def _read(self) -> tuple[Recalled, int | None]:
+        make_folder_of(self._path)
+        self._adopt_legacy()
+        opened, silent_us = self._store.open()
+        recalled = Recalled()
+        for kind, found in opened.items():
+            recalled.damage += found.damage
+            if found.torn:
+                recalled.torn[self._files[kind].path] = found.torn
+        self._take(opened[DELEGATIONS], DELEGATIONS, recalled)
+        self._take(opened[CLAIMS], CLAIMS, recalled)
+        self._take(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, recalled)
+        recalled.forgets_delegations |= self._files[DELEGATIONS].is_incomplete
+        recalled.forgets_subscriptions |= self._files[SUBSCRIPTIONS].is_incomplete
+        return recalled, silent_us
+
+    def _take(self, opened: Opened, kind: int, recalled: Recalled) -> None:
+        """What is whole, and makes no sense all the same, was written by another version: it counts as
+        damaged."""
+        strange = []
+        for key, value in opened.entries.items():
+            try:
+                self._take_entry(kind, value, recalled)
+            except (ValueError, TypeError, KeyError, DecodeError):
+                strange.append(key)
+        if strange:
+            file = self._files[kind]
+            what = f"{len(strange)} records make no sense"
+            recalled.damage.append(Damage(file.path, 0, 0, what, None))
+            rest = ((key, value) for key, value in opened.entries.items() if key not in strange)
+            with suppress(OSError):  # They make no sense at the next start either.
+                file.replace(rest, is_incomplete=True)
+            recalled.forgets_delegations |= kind == DELEGATIONS
+            recalled.forgets_subscriptions |= kind == SUBSCRIPTIONS
+
+    def _take_entry(self, kind: int, value: bytes, recalled: Recalled) -> None:
+        if kind == DELEGATIONS:
+            recalled.delegations.append(_delegation_from(json.loads(value)))
+        elif kind == SUBSCRIPTIONS:
+            record = pb.SubscriptionRecord.FromString(value)
+            if record.away:
+                recalled.away.add(record.session)
+                return
+            subscription = subscription_from(record)
+            if subscription is None:
+                raise ValueError("it has no address")
+            recalled.subscriptions.append(subscription)
+        else:
+            stored = json.loads(value)
+            if stored["configured"] == self._configured:
+                recalled.claims = [str(claim) for claim in stored["claims"]]
+
+    def _adopt_legacy(self) -> None:
+        """Replaces files of the former formats, if nobody has written the present one yet. One that is
+        damaged is left to `open`, which says so."""
+        if checkpoint.load(self._disk, self._checkpoint) is not None:
+            return
+        for kind, file in self._files.items():
+            try:
+                data = self._disk.read(file.path)
+            except OSError:
+                continue
+            if data[: len(MAGIC)] == MAGIC or (not data and kind != SUBSCRIPTIONS):
+                continue
+            try:
+                entries = dict(_LEGACY[kind](data))
+            except (ValueError, TypeError, KeyError):
+                continue
+            file.replace(entries.items())
+
+
+def boot_instant() -> Instant:
+    """Now, by a clock that goes on while the host sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return Instant(_boot(), time.clock_gettime_ns(clock) // 1000)
+
+
+def make_folder_of(path: Path) -> None:
+    """Makes the folder of a file, where there is none. Raises OSError."""
+    if not path.parent.is_dir():
+        make_folder(path.parent)
+
+
+@cache
+def _boot() -> bytes:
+    """Which boot of the host it is. Where that cannot be told, no other process has the same."""
+    try:
+        return UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
+    except (OSError, ValueError):
+        return os.urandom(16)
+
+
+def _delegation_entry(delegation: Delegation, ended: bool) -> tuple[bytes, bytes]:
+    entry = {
+        "subtree": delegation.subtree,
+        "node": delegation.node,
+        "address": list(delegation.address),
+        "incarnation": delegation.incarnation,
+        "epoch": delegation.epoch,
+        "policy": delegation.policy.value,
+    }
+    return delegation.subtree.encode(), b"" if ended else json.dumps(entry).encode()
+
+
+def _delegation_from(entry: Mapping[str, Any]) -> Delegation:
+    host, port = entry["address"]
+    return Delegation(
+        subtree=str(entry["subtree"]),
+        node=str(entry["node"]),
+        address=(str(host), int(port)),
+        incarnation=int(entry["incarnation"]),
+        epoch=int(entry["epoch"]),
+        policy=LeasePolicy(entry["policy"]),
+        link=None,
+        until=0,
+    )
+
+
+def _subscription_entry(subscription: Subscription, ended: bool) -> tuple[bytes, bytes]:
+    group = subscription.group.encode()
+    key = _SESSION.pack(subscription.session, len(group)) + group + subscription.filter.encode()
+    return key, b"" if ended else record_of(subscription).SerializeToString()
+
+
+def _legacy_delegations(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    live: dict[str, Delegation] = {}
+    for subtree, entry in legacy_state_files.delegations_in(data):
+        live.pop(subtree, None)
+        if entry is not None:
+            live[subtree] = _delegation_from(entry)
+    return (_delegation_entry(delegation, ended=False) for delegation in live.values())
+
+
+def _legacy_claims(data: bytes) -> Iterable[tuple[bytes, bytes]]:
+    return [(_CLAIMS_KEY, json.dumps(legacy_state_files.claims_in(data)).encode())]
+
+
+def _legacy_subscriptions(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    live: dict[bytes, bytes] = {}
+    for record in legacy_state_files.subscriptions_in(data):
+        subscription = subscription_from(record)
+        ended = Subscription(record.session, ("", 0), record.filter, 0, group=record.group)
+        key, _ = _subscription_entry(ended, ended=True)
+        live.pop(key, None)
+        if subscription is not None:
+            live[key] = _subscription_entry(subscription, ended=False)[1]
+    return iter(live.items())
+
+
+_LEGACY: Final[dict[int, Callable[[bytes], Iterable[tuple[bytes, bytes]]]]] = {
+    DELEGATIONS: _legacy_delegations,
+    CLAIMS: _legacy_claims,
+    SUBSCRIPTIONS: _legacy_subscriptions,
+}

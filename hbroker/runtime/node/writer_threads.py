@@ -1,0 +1,198 @@
+"""The threads that write what a node notes, so that its decisions never wait for a disk.
+
+One writes and syncs the notes. What is noted while one sync runs is written together, with the next: a storm
+of ten thousand subscriptions takes as many syncs as fit into it, not ten thousand. While the disk fails it
+tries again each second.
+
+A call to a disk may fail, and it may also not return for minutes. So one thread notes each second that this
+run lives, whatever the first one does; and one watches both, and calls no disk but that of the log. A call
+that takes longer than `OVERDUE_S` counts as one that failed, until it returns.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Final, TypeVar
+
+from hbroker.runtime.logs import EventLog
+from hbroker.runtime.node.state_files import NodeMemory, Recalled
+from hbroker.storage.store import OVERDUE_S, Fault
+
+__all__ = ["StoredNotes"]
+
+ALIVE_S: Final = 1.0
+"""How often the next run is told that this one lives, and how often a disk that fails is tried again."""
+STOP_PATIENCE_S: Final = 2.0
+"""How long the last notes may take to be written when the node ends."""
+
+T = TypeVar("T")
+
+
+class StoredNotes:
+    """The files of one node as its decisions see them (`hbroker.protocol.storage.Storage`).
+
+    In a thread `tell()` is called whenever `durable` or `is_failing` has changed, and `hindered(what)` when
+    the disk begins to fail, and with an empty text when it works again.
+    """
+
+    def __init__(
+        self, memory: NodeMemory, log: EventLog, hindered: Callable[[str], None] = lambda fault: None
+    ) -> None:
+        self._memory = memory
+        self._hindered = hindered
+        self._log = log
+        self._tell: Callable[[], None] = lambda: None
+        self._wanted = Event()
+        self._stopping = Event()
+        self._changed = Event()
+        """There is something to tell."""
+        self._has_ended = Event()
+        """The last notes are written, or had their time."""
+        self._flushing, self._touching = _Call(), _Call()
+        self._writer = Thread(target=self._write, name="storing", daemon=True)
+        self._others = (
+            Thread(target=self._stay_alive, name="storing-alive", daemon=True),
+            Thread(target=self._watch, name="storing-watch", daemon=True),
+        )
+        self._logged: Fault | None = None
+        memory.changed = self._wanted.set
+
+    # Change
+
+    def recall(self) -> Recalled:
+        """What the last run knew; what was wrong with its files is in the log. Raises OSError."""
+        recalled = self._memory.recall()
+        for path, size in recalled.torn.items():
+            self._log.warning("state_file_torn", file=path, bytes_cut_off=size)
+        for damage in recalled.damage:
+            self._log.error(
+                "state_file_damaged",
+                file=damage.path,
+                offset=damage.offset,
+                bytes=damage.length,
+                what=damage.what,
+                kept_as=damage.kept,
+            )
+        return recalled
+
+    def start(self, tell: Callable[[], None]) -> None:
+        """Begins to write."""
+        self._tell = tell
+        for thread in (self._writer, *self._others):
+            thread.start()
+
+    def stop(self) -> None:
+        """Writes what was noted last, and ends."""
+        until = time.monotonic() + STOP_PATIENCE_S
+        self._stopping.set()
+        self._wanted.set()
+        _join(self._writer, until)
+        self._has_ended.set()
+        self._changed.set()
+        for thread in self._others:
+            _join(thread, until)
+
+    def know_delegations(self) -> None:
+        """See `Storage`."""
+        self._memory.know_delegations()
+
+    def know_subscriptions(self) -> None:
+        """See `Storage`."""
+        self._memory.know_subscriptions()
+
+    # Read
+
+    @property
+    def written(self) -> int:
+        """See `Storage`."""
+        return self._memory.written
+
+    @property
+    def durable(self) -> int:
+        """See `Storage`."""
+        return self._memory.durable
+
+    @property
+    def is_failing(self) -> bool:
+        """See `Storage`."""
+        return self._memory.fault is not None or self._flushing.is_overdue
+
+    @property
+    def fault(self) -> Fault | None:
+        """What is wrong with the disk now."""
+        known = self._memory.fault or self._memory.hindrance
+        if known is None and (self._flushing.is_overdue or self._touching.is_overdue):
+            return Fault(self._memory.path, OSError(errno.ETIMEDOUT, f"no answer for {OVERDUE_S:g} s"))
+        return known
+
+    # The threads'
+
+    def _write(self) -> None:
+        is_last = False
+        while not is_last:
+            self._wanted.wait(ALIVE_S)
+            self._wanted.clear()
+            is_last = self._stopping.is_set()
+            before = self._memory.durable, self.fault
+            is_written = self._flushing.of(self._memory.flush)
+            if (self._memory.durable, self.fault) != before:
+                self._tell()
+                self._changed.set()
+            if not is_written:  # A disk that fails is not tried again for every note.
+                self._stopping.wait(ALIVE_S)
+                self._wanted.set()
+        self._memory.close()
+
+    def _stay_alive(self) -> None:
+        while not self._stopping.wait(ALIVE_S):
+            self._touching.of(self._memory.touch)
+
+    def _watch(self) -> None:
+        was_failing = is_last = False
+        while not is_last:
+            self._changed.wait(ALIVE_S)
+            self._changed.clear()
+            is_last = self._has_ended.is_set()
+            if self.is_failing is not was_failing:
+                was_failing = not was_failing
+                self._tell()
+            self._say()
+
+    def _say(self) -> None:
+        fault = self.fault
+        if fault is not None and str(fault) != str(self._logged):
+            self._log.error("storage_failed", file=fault.path, error=fault.error.strerror or str(fault.error))
+        elif fault is None and self._logged is not None:
+            self._log.info("storage_recovered", file=self._logged.path)
+        if str(fault) != str(self._logged):
+            self._hindered("" if fault is None else str(fault))
+        self._logged = fault
+
+
+class _Call:
+    """A call that may not return."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def of(self, call: Callable[[], T]) -> T:
+        """Calls it."""
+        self._since = time.monotonic()
+        try:
+            return call()
+        finally:
+            self._since = None
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it was called, and has not returned in time."""
+        since = self._since
+        return since is not None and time.monotonic() - since > OVERDUE_S
+
+
+def _join(thread: Thread, until: float) -> None:
+    if thread.is_alive():
+        thread.join(max(0.0, until - time.monotonic()))
