@@ -73,7 +73,7 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/gateway/transports/test_guesses.py \
 	tests/lab \
 	tests/loop \
-	tests/network/test_gathering.py \
+	tests/network/test_recovery.py \
 	tests/network/test_kills_while_moving.py \
 	tests/product/test_control_flood.py \
 	tests/product/test_ended_leases.py \

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from bench.networks import Node
 from bench.peers import Mosquitto
 from bench.secure import issue
-from bench.storm import Plan, Storm, Told
+from bench.storm import Plan, Storm, StormResult
 from hbroker.bench.brokers import announced
 from hbroker.bench.launching import NoAnswer, ended, launch
 from hbroker.bench.plan import Address
@@ -156,25 +156,26 @@ def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
         before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
         resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}
         with Storm(serving.address, plan, is_first=number == 1) as storm:
-            told = storm.run()
+            reported = storm.run()
             cpu = {name: cpu_seconds([pid]) - before[name] for name, pid in serving.pids.items()}
             time.sleep(_SETTLE_S)
             grown = {name: resident_bytes([pid]) - resident[name] for name, pid in serving.pids.items()}
-        print(f"{name}, storm {number}: {_line(told, cpu, grown)}", flush=True)
+        print(f"{name}, storm {number}: {_line(reported, cpu, grown)}", flush=True)
         time.sleep(_SETTLE_S)
 
 
-def _line(told: Told, cpu: Mapping[str, float], grown: Mapping[str, int]) -> str:
-    accepted = max(told.accepted, 1)
-    cuts = quantiles(told.latencies_s, n=100) if told.accepted > 1 else [float("nan")] * 99
+def _line(reported: StormResult, cpu: Mapping[str, float], grown: Mapping[str, int]) -> str:
+    accepted = max(reported.accepted, 1)
+    cuts = quantiles(reported.latencies_s, n=100) if reported.accepted > 1 else [float("nan")] * 99
     costs = ", ".join(
         f"{name} {seconds * 10_000 / accepted:.2f} CPU-s for 10,000, {grown[name] / accepted:,.0f} bytes each"
         for name, seconds in cpu.items()
     )
     return (
-        f"{told.accepted / told.seconds:,.0f}/s ({told.accepted:,} accepted, {told.present:,} of them to a"
-        f" session, {told.refused:,} refused), p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms;"
-        f" {costs}; load {told.cpu_s * 10_000 / accepted:.2f} CPU-s for 10,000"
+        f"{reported.accepted / reported.seconds:,.0f}/s ({reported.accepted:,} accepted,"
+        f" {reported.present:,} of them to a session, {reported.refused:,} refused),"
+        f" p50 {cuts[49] * 1e3:.1f} ms, p99 {cuts[98] * 1e3:.1f} ms;"
+        f" {costs}; load {reported.cpu_s * 10_000 / accepted:.2f} CPU-s for 10,000"
     )
 
 

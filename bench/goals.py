@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["GOALS", "Figures", "Goal", "Verdict", "judge"]
+__all__ = ["GOALS", "Figures", "Goal", "GoalResult", "judge"]
 
 Quantity: TypeAlias = Literal["delivered_per_cpu_s", "p50", "p99"]
 Figures: TypeAlias = Mapping[tuple[str, str, Quantity], float]
@@ -37,7 +37,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GoalResult:
     """What became of a goal. `found`: the ratio, or the figure; None: one of the two was not measured."""
 
     goal: Goal
@@ -58,9 +58,9 @@ class Verdict:
         return f"{self.goal}: {found}: {'held' if self.is_held else 'not held'}"
 
 
-def judge(figures: Figures, goals: Iterable[Goal]) -> list[Verdict]:
+def judge(figures: Figures, goals: Iterable[Goal]) -> list[GoalResult]:
     """Each goal against what was measured."""
-    return [Verdict(goal, _found(figures, goal)) for goal in goals]
+    return [GoalResult(goal, _found(figures, goal)) for goal in goals]
 
 
 def _found(figures: Figures, goal: Goal) -> float | None:

@@ -37,7 +37,7 @@ _ROWS: Final = FIGURES / "growth.json"
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """Something that grows. `across`: the field that is the size. `up`: what it costs. `curves`: a value of
-    each row, or, with `by`, one for each value of that field. `verdicts`: what the rows say of a goal."""
+    each row, or, with `by`, one for each value of that field. `goal_results`: what the rows say of a goal."""
 
     title: str
     across: str
@@ -45,7 +45,7 @@ class Quantity:
     rows: Callable[[float], Iterator[Row]]
     curves: dict[str, Value]
     by: str | None = None
-    verdicts: Callable[[Sequence[Row]], list[str]] = lambda rows: []
+    goal_results: Callable[[Sequence[Row]], list[str]] = lambda rows: []
 
     def plot(self, rows: Sequence[Row]) -> str:
         """As SVG."""
@@ -149,24 +149,25 @@ def _of_workers(under_way: int, count: int, duration: float) -> Row:
 
 def _scaling(rows: Sequence[Row]) -> list[str]:
     """What a second worker gains, and what it would without the load on its CPUs."""
-    told = []
+    reported = []
     for one, two in product(rows, rows):
         if (one["load"], one["workers"], two["workers"]) == (two["load"], *_WORKERS):
             gained = two["delivered_per_s"] / one["delivered_per_s"]
             alone = 2 * two["delivered_per_cpu_s"] / one["delivered_per_cpu_s"]
-            verdict = "held" if gained > 1 else "not held"
-            told.append(
+            goal_result = "held" if gained > 1 else "not held"
+            reported.append(
                 f"- {one['load']}: two workers move more messages a second than one: {gained:.2f} times as "
-                f"many: {verdict}; without the load's share of the CPUs: {alone:.2f}"
+                f"many: {goal_result}; without the load's share of the CPUs: {alone:.2f}"
             )
-    return told
+    return reported
 
 
 def _sessions(duration: float) -> Iterator[Row]:
     for count in (100, 1_000, 10_000):
-        told = _bench(["sessions", "-n", str(count), "--duration", str(duration)])
+        reported = _bench(["sessions", "-n", str(count), "--duration", str(duration)])
         yield {
-            name: told[name] for name in ("sessions", "alive", "bytes_each", "connected_per_s", "idle_cpu")
+            name: reported[name]
+            for name in ("sessions", "alive", "bytes_each", "connected_per_s", "idle_cpu")
         }
 
 
@@ -200,8 +201,8 @@ def _widths(_: float) -> Iterator[Row]:
 
 def _loaded(flags: Sequence[str], duration: float, *, warm_up: float = 0.5, **size: int) -> Row:
     """One load, as fast as it goes."""
-    told = _bench([*flags, "--duration", str(duration), "--warm-up", str(max(0.5, warm_up))])
-    return {**size, **{name: told[name] for name in _OF_A_LOAD}}
+    reported = _bench([*flags, "--duration", str(duration), "--warm-up", str(max(0.5, warm_up))])
+    return {**size, **{name: reported[name] for name in _OF_A_LOAD}}
 
 
 _OF_A_LOAD: Final = (
@@ -227,18 +228,19 @@ def _bench(flags: Sequence[str]) -> Row:
 def _look_ups(rows: Sequence[Row]) -> list[str]:
     """The goal is about what a larger table costs, so about topics that are as many in each. What the caches
     cost where most topics are asked for once stands beside it."""
-    told = []
+    reported = []
     for kind in get_args(Kind):
         of_kind = {row["filters"]: row for row in rows if row["kind"] == kind}
         if _FEW in of_kind and _MANY in of_kind:
             few, many = of_kind[_FEW], of_kind[_MANY]
             worked, spread = (many[name] / max(few[name], 1.0) for name in ("look_up_ns", "spread_ns"))
-            verdict = "held" if worked <= _MOST_TIMES else "not held"
-            told.append(
-                f"- {kind}: a look-up among {_MANY:,} filters takes at most {_MOST_TIMES} x that among "
-                f"{_FEW:,}, of a working set: {worked:.2f}: {verdict}; spread over the table: {spread:.2f}"
+            goal_result = "held" if worked <= _MOST_TIMES else "not held"
+            reported.append(
+                f"- {kind}: a look-up among {_MANY:,} filters takes at most {_MOST_TIMES} x that "
+                f"among {_FEW:,}, of a working set: {worked:.2f}: {goal_result}; "
+                f"spread over the table: {spread:.2f}"
             )
-    return told
+    return reported
 
 
 _FEW: Final = 1_000
@@ -265,7 +267,7 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         _filters,
         {"working set": lambda row: row["look_up_ns"], "spread": lambda row: row["spread_ns"]},
         by="kind",
-        verdicts=_look_ups,
+        goal_results=_look_ups,
     ),
     "topics": Quantity(
         "1 pair, QoS 0: the cost of a message, against the topics that come in turn",
@@ -296,7 +298,7 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         _workers,
         {"a second": lambda row: row["delivered_per_s"], "a CPU-s": lambda row: row["delivered_per_cpu_s"]},
         by="load",
-        verdicts=_scaling,
+        goal_results=_scaling,
     ),
     "sessions": Quantity(
         "Idle sessions: the owner's memory for each, against how many there are",
@@ -345,8 +347,8 @@ def _publish(measured: dict[str, list[Row]]) -> None:
             (FIGURES / f"growth-{name}.svg").write_text(QUANTITIES[name].plot(rows), "utf-8")
             cells = [[_shown(value) for value in row.values()] for row in rows]
             parts += [table(list(rows[0]), cells), f"![{QUANTITIES[name].title}](figures/growth-{name}.svg)"]
-            if verdicts := QUANTITIES[name].verdicts(rows):
-                parts.append("\n".join(["Goals:", "", *verdicts]))
+            if goal_results := QUANTITIES[name].goal_results(rows):
+                parts.append("\n".join(["Goals:", "", *goal_results]))
     _ROWS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     PAGE.write_text(with_section(PAGE.read_text("utf-8"), "growth", "\n\n".join(parts)), "utf-8")
 

@@ -120,7 +120,7 @@ def parse_udplat(line: str, seconds: float, plan: Plan) -> Round:
         delivered=got,
         delivered_per_s=got / seconds,
         delivered_per_cpu_s=got / (relay * seconds) if relay else 0.0,
-        latency_us={name: _after(line, told) for name, told in percentiles.items()},
+        latency_us={name: _after(line, reported) for name, reported in percentiles.items()},
         sent=round(_after(line, "sent")),
     )
 
@@ -148,7 +148,9 @@ def _after(line: str, name: str) -> float:
     return float(found[1])
 
 
-def _round(name: str, seconds: float, plan: Plan, *, relay: float, delivered: float, **told: Any) -> Round:
+def _round(
+    name: str, seconds: float, plan: Plan, *, relay: float, delivered: float, **reported: Any
+) -> Round:
     """One in which the relay took that share of a CPU, and so many messages came out of it."""
     return Round(
         broker=name,
@@ -160,5 +162,5 @@ def _round(name: str, seconds: float, plan: Plan, *, relay: float, delivered: fl
         broker_cpu=relay,
         broker_cpu_s=relay * seconds,
         delivered=round(delivered),
-        **told,
+        **reported,
     )

@@ -151,7 +151,7 @@ def _round(asked: argparse.Namespace, broker_cpus: frozenset[int], load_cpus: fr
         running(Node().start, Path(name), broker_cpus) as node,
     ):
         with _load(asked, node, load_cpus) as load:
-            closed = _told(load)
+            closed = _reported(load)
         capacity = closed["delivered_per_s"]
         before = resident_bytes(node.pids)
         rate = asked.factor * capacity
@@ -166,7 +166,7 @@ def _round(asked: argparse.Namespace, broker_cpus: frozenset[int], load_cpus: fr
                 most = max(most, resident_bytes(node.pids))
                 time.sleep(_PAUSE_S)
             took = answered.result()
-            blast = _told(load)
+            blast = _reported(load)
     return Overload(
         capacity=capacity,
         offered=rate,
@@ -205,16 +205,16 @@ def _load(
             ended(process)
 
 
-def _told(load: subprocess.Popen[bytes]) -> dict[str, Any]:
+def _reported(load: subprocess.Popen[bytes]) -> dict[str, Any]:
     """What it says as JSON, also where something is lost. Raises NoAnswer."""
     try:
-        said, complaint = load.communicate(timeout=_PATIENCE_S)
+        output, complaint = load.communicate(timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise NoAnswer("the load did not end") from None
-    if not said:
+    if not output:
         raise NoAnswer(complaint.decode().strip())
-    told: dict[str, Any] = json.loads(said)
-    return told
+    reported: dict[str, Any] = json.loads(output)
+    return reported
 
 
 if __name__ == "__main__":

@@ -175,9 +175,11 @@ def apart_of(series: Sequence[Series]) -> str:
     )
     if not near:
         return ""
-    told = f"From one CPU to the other and back: {min(near):.0f} to {max(near):.0f} ns in rounds that count"
+    reported = (
+        f"From one CPU to the other and back: {min(near):.0f} to {max(near):.0f} ns in rounds that count"
+    )
     further = [distance for distance in far if distance > max(near)]
-    return told + (f"; more in {len(further)} others, up to {max(further):.0f}" if further else "")
+    return reported + (f"; more in {len(further)} others, up to {max(further):.0f}" if further else "")
 
 
 def faults_of(series: Sequence[Series]) -> str:
@@ -185,8 +187,8 @@ def faults_of(series: Sequence[Series]) -> str:
     for one in series:
         sums = {name: sum(getattr(round, name) for round in one.all) for name in _FAULTS}
         if any(sums.values()):
-            told = ", ".join(f"{count} {name}" for name, count in sums.items() if count)
-            lines.append(f"{one.contestant.name}, {load_of(one.plan)}: {told}")
+            reported = ", ".join(f"{count} {name}" for name, count in sums.items() if count)
+            lines.append(f"{one.contestant.name}, {load_of(one.plan)}: {reported}")
     checked = [one for one in series if one.contestant.is_checked]
     delivered = sum(round.delivered for one in checked for round in one.all)
     whole = f"{delivered:,} messages in all rounds"

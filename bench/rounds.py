@@ -103,7 +103,7 @@ class Standing:
         }
         if self.authority is not None:
             flags["--ca"] = self.authority
-        return _round(self.broker.name, plan, _told(self.broker.name, load, plan, timing, flags))
+        return _round(self.broker.name, plan, _reported(self.broker.name, load, plan, timing, flags))
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def up(broker: Broker, cpus: frozenset[int]) -> Iterator[Standing]:
             yield Standing(broker, processes, authority_in(directory))
 
 
-def _round(name: str, plan: Plan, told: dict[str, Any]) -> Round:
+def _round(name: str, plan: Plan, reported: dict[str, Any]) -> Round:
     """What a load said, with what was asked."""
     return Round(
         broker=name,
@@ -124,10 +124,10 @@ def _round(name: str, plan: Plan, told: dict[str, Any]) -> Round:
         subscribers=plan.subscribers,
         rate=plan.rate,
         # As fast as it goes, it says how long the window is.
-        latency_us=None if plan.rate is None else told["latency_us"],
-        corrupted=told["damaged"],
-        refusals=told["refused"],
-        **{field: told[field] for field in _SAME},
+        latency_us=None if plan.rate is None else reported["latency_us"],
+        corrupted=reported["damaged"],
+        refusals=reported["refused"],
+        **{field: reported[field] for field in _SAME},
     )
 
 
@@ -151,7 +151,7 @@ _SAME: Final = (
 """Fields that have one name in both."""
 
 
-def _told(
+def _reported(
     name: str, load: Sequence[str], plan: Plan, timing: Timing, target: dict[str, object]
 ) -> dict[str, Any]:
     """What a load said of one broker."""
@@ -181,13 +181,13 @@ def told_by(name: str, command: Sequence[str], patience_s: float) -> dict[str, A
     """What a load printed as JSON, also where something was lost. Raises NoAnswer, which `name` begins."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            said, complaint = process.communicate(timeout=patience_s)
+            output, complaint = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"{name}: the load did not end") from None
         finally:
             if process.poll() is None:
                 ended(process)
-    if not said:
+    if not output:
         raise NoAnswer(f"{name}: {complaint.decode().strip()}")
-    told: dict[str, Any] = json.loads(said)
-    return told
+    reported: dict[str, Any] = json.loads(output)
+    return reported

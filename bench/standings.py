@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.chart import Panel, Point, dots
-from bench.goals import GOALS, Figures, Quantity, Verdict, judge
+from bench.goals import GOALS, Figures, GoalResult, Quantity, judge
 from bench.report import as_json, as_text, load_of
 from bench.series import Series, Spread
 
@@ -35,12 +35,12 @@ class Standings:
 
     def as_json(self) -> dict[str, Any]:
         """Every round, and the goals."""
-        goals = [{**asdict(one.goal), "found": one.found, "held": one.is_held} for one in self.verdicts()]
+        goals = [{**asdict(one.goal), "found": one.found, "held": one.is_held} for one in self.goal_results()]
         return {"command": self.command, **as_json(self.series, self.left_out), "goals": goals}
 
     def as_text(self) -> str:
         """In Markdown."""
-        goals = "\n".join(f"- {verdict}" for verdict in self.verdicts())
+        goals = "\n".join(f"- {goal_result}" for goal_result in self.goal_results())
         return f"`{self.command}`\n\n{as_text(self.series, self.left_out)}\n\nGoals:\n\n{goals}"
 
     def as_svg(self) -> str:
@@ -48,7 +48,7 @@ class Standings:
         loads = dict.fromkeys(one.plan for one in self.series)
         return dots([_panel([one for one in self.series if one.plan == plan]) for plan in loads])
 
-    def verdicts(self) -> list[Verdict]:
+    def goal_results(self) -> list[GoalResult]:
         """Of all goals."""
         return judge(_figures(self.series), GOALS)
 

@@ -25,7 +25,7 @@ from bench.secure import client_context
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.plan import Address
 
-__all__ = ["Plan", "Storm", "Told", "connect_packet", "subscribe_packet"]
+__all__ = ["Plan", "Storm", "StormResult", "connect_packet", "subscribe_packet"]
 
 _CONNECT, _CONNACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x82, 0x90
 _CLEAN_START: Final = 0x02
@@ -60,7 +60,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Told:
+class StormResult:
     """What a storm came to. `latencies_s`: from connect to CONNACK, of those that were accepted."""
 
     seconds: float = 0.0
@@ -117,7 +117,7 @@ class Storm:
         """By descriptor, those that wait: since when, and which one it is."""
         self._heard: dict[int, bytes] = {}
         """By descriptor, the part of an answer whose rest is still to come."""
-        self._told = Told()
+        self._reported = StormResult()
         self._context = client_context() if plan.tls else None
         self._ticket: ssl.SSLSession | None = None
 
@@ -131,7 +131,7 @@ class Storm:
             connection.close()
         self._epoll.close()
 
-    def run(self) -> Told:
+    def run(self) -> StormResult:
         """Connects them all. Raises NoAnswer where nothing comes any more."""
         begun, cpu = time.perf_counter(), time.process_time()
         coming = iter(range(self._plan.clients))
@@ -146,9 +146,9 @@ class Storm:
             heard = now if answered or not self._begun else heard
             if now - heard > _SILENCE_S:
                 raise NoAnswer(f"{len(self._begun)} clients got no CONNACK in {_SILENCE_S:.0f} s")
-        self._told.seconds = time.perf_counter() - begun
-        self._told.cpu_s = time.process_time() - cpu
-        return self._told
+        self._reported.seconds = time.perf_counter() - begun
+        self._reported.cpu_s = time.process_time() - cpu
+        return self._reported
 
     def _pause(self) -> float:
         return 1.0 if self._plan.rate is None or len(self._begun) >= self._plan.window else 0.001
@@ -158,7 +158,7 @@ class Storm:
         room = self._plan.window - len(self._begun)
         if self._plan.rate is not None:
             due = int((time.perf_counter() - begun) * self._plan.rate) + 1
-            room = min(room, due - len(self._open) - self._told.refused)
+            room = min(room, due - len(self._open) - self._reported.refused)
         for _ in range(room):
             number = next(coming, None)
             if number is None:
@@ -221,19 +221,19 @@ class Storm:
         except OSError:
             came = b""
         answer = self._heard.pop(descriptor, b"") + came
-        verdict = _verdict(answer, has_suback=self._subscribes) if came else False
-        if verdict is None:
+        goal_result = _verdict(answer, has_suback=self._subscribes) if came else False
+        if goal_result is None:
             self._heard[descriptor] = answer
             return
         self._epoll.unregister(descriptor)
         del self._begun[descriptor]
-        if verdict:
-            self._told.latencies_s.append(time.perf_counter() - begun)
+        if goal_result:
+            self._reported.latencies_s.append(time.perf_counter() - begun)
             if self._plan.resumes and isinstance(connection, ssl.SSLSocket):
                 self._ticket = self._ticket or connection.session
-            self._told.present += answer[2] & 1
+            self._reported.present += answer[2] & 1
         else:
-            self._told.refused += 1
+            self._reported.refused += 1
             del self._open[descriptor]
             connection.close()
 

@@ -151,26 +151,26 @@ class _Tree:
         """Returns once every owner has a new client's subscription."""
         client = self._client("subscriber")
         client.subscribe(filter, qos=1)
-        self._outcome(client, Subscribed)
+        self._result(client, Subscribed)
 
     def resolve(self, topic: str) -> None:
         """Returns once a new client knows the owner."""
         client = self._client("publisher")
         client.resolve(topic)
-        self._outcome(client, Resolved)
+        self._result(client, Resolved)
 
     def hops(self, topic: str) -> int:
         """How many nodes a new client asks, from the root to the owner."""
         client = self._client("tracer")
         client.resolve(topic, trace=True)
-        return len(self._outcome(client, Resolved).resolution.trace)
+        return len(self._result(client, Resolved).resolution.trace)
 
     def _client(self, name: str) -> ClientHost:
         return ClientHost(self.world, self._root.address, name)
 
-    def _outcome(self, client: ClientHost, kind: type[T]) -> T:
+    def _result(self, client: ClientHost, kind: type[T]) -> T:
         def found() -> list[T]:
-            return [outcome for outcome in client.outcomes if isinstance(outcome, kind)]
+            return [result for result in client.results if isinstance(result, kind)]
 
         self.world.run_until(lambda: bool(found()))
         return found()[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from hbroker.runtime.address import place_of
+from hbroker.runtime.address import parse_place
 
 from .flags import Flag, UsageError, Values, option, switch, whole_number
 
@@ -31,10 +31,10 @@ def target(values: Values) -> Target:
     try:
         if URL in values:
             host, port, _ = values.last(URL, ("", None, ""))
-            host, default_port = place_of(host)
+            host, default_port = parse_place(host)
         else:
             port = None
-            host, default_port = place_of(values.last(HOST, "") or None)
+            host, default_port = parse_place(values.last(HOST, "") or None)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return host, values.last(PORT, port or default_port)

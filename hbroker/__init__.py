@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.packets import Reason
     from hbroker.protocol.resolution.lookup import Hop, Resolution
     from hbroker.runtime.client.client import Client, Connecting, connect
-    from hbroker.runtime.client.client_pool import Fleet, Member, fleet
+    from hbroker.runtime.client.client_pool import ClientPool, PoolClient, client_pool
     from hbroker.runtime.client.identity import Will
     from hbroker.runtime.client.publication import Receipt
     from hbroker.runtime.client.subscription import Subscription
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 __all__ = [
     "Backpressure",
     "Client",
+    "ClientPool",
     "ConfigError",
     "Connecting",
-    "Fleet",
     "HBrokerError",
     "Hop",
     "InvalidTopic",
     "LocalError",
-    "Member",
     "Message",
     "NotConnected",
     "PayloadTooLarge",
+    "PoolClient",
     "Reason",
     "Receipt",
     "Refused",
@@ -58,9 +58,9 @@ __all__ = [
     "Unreachable",
     "Will",
     "__version__",
+    "client_pool",
     "connect",
     "filter_is_valid",
-    "fleet",
     "sync",
     "topic_is_valid",
     "topic_matches",
@@ -69,9 +69,9 @@ __all__ = [
 _MODULES: Final = {
     "Client": "hbroker.runtime.client.client",
     "Connecting": "hbroker.runtime.client.client",
-    "Fleet": "hbroker.runtime.client.client_pool",
+    "ClientPool": "hbroker.runtime.client.client_pool",
     "Hop": "hbroker.protocol.resolution.lookup",
-    "Member": "hbroker.runtime.client.client_pool",
+    "PoolClient": "hbroker.runtime.client.client_pool",
     "Message": "hbroker._native",
     "Reason": "hbroker.protocol.packets",
     "Receipt": "hbroker.runtime.client.publication",
@@ -80,7 +80,7 @@ _MODULES: Final = {
     "Will": "hbroker.runtime.client.identity",
     "connect": "hbroker.runtime.client.client",
     "filter_is_valid": "hbroker._native",
-    "fleet": "hbroker.runtime.client.client_pool",
+    "client_pool": "hbroker.runtime.client.client_pool",
     "topic_is_valid": "hbroker._native",
     "topic_matches": "hbroker._native",
 }

@@ -484,7 +484,7 @@ class Endpoint(_Core):
     def address(self) -> _Address: ...
     @property
     def unix_offset_us(self) -> int:
-        """Microseconds since the Unix epoch less those of `hbroker.runtime.turns.clock`, as both were at the start (§5.6)."""
+        """Microseconds since the Unix epoch less those of `hbroker.runtime.control_loop.clock`, as both were at the start (§5.6)."""
     @property
     def fault(self) -> str | None:
         """Why a worker ended by itself, if one has: its socket died. Shut the endpoint down."""
@@ -524,7 +524,7 @@ class LoadGenerator:
         `payload`: bytes; 16 at least. `topics`: of each publisher; its messages go to them in turn. `polls`: the thread never sleeps. `tls`: connections over TCP are secured: the
         authorities, as PEM, that sign brokers' certificates, and the host that those name. Raises NativeError for what can be no load, OSError (for no such authorities or host, too).
         """
-    def add_member(
+    def add_client(
         self,
         config: Config,
         listen: _Address,
@@ -532,12 +532,12 @@ class LoadGenerator:
         topics: list[str] = ...,
         publishes: int | None = None,
         subscribes: int | None = None,
-    ) -> LoadMember:
+    ) -> LoadClient:
         """A client of hbroker's own protocol: the number of the publisher that it is, or of the subscriber, or both.
 
         `topics`: that it publishes to, where it does. Its control is to find the owner, and to subscribe. Raises NativeError, OSError.
         """
-    def add_hive(self, config: Config, listen: _Address) -> LoadHive:
+    def add_client_pool(self, config: Config, listen: _Address) -> LoadClientPool:
         """Subscribers of hbroker's own protocol that share a socket. `config` is that of the first member, which is no subscriber. Raises NativeError,
         OSError.
         """
@@ -573,7 +573,7 @@ class LoadGenerator:
         """Stops the thread and closes the connections. Idempotent."""
 
 @final
-class LoadMember(_Core):
+class LoadClient(_Core):
     """A client whose messages are a load's: `poll_messages` has none, and `poll_events` no PublishedEvent."""
 
     @property
@@ -622,16 +622,16 @@ class LoadReport:
         """The same of each group; of a group: none."""
 
 @disjoint_base
-class Hive:
+class ClientPool:
     """Many clients of the network behind one UDP socket, each with a session of its own: the members of a gateway.
 
-    The first is number 0, and `config` is its own; the others differ in what `open_member` takes. All of them say with `handled` when a
+    The first is number 0, and `config` is its own; the others differ in what `open_pool_client` takes. All of them say with `handled` when a
     message is done with (as with `hold` of `Config`).
     """
 
-    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Hive:
+    def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> ClientPool:
         """Binds (port 0: any free one) and starts the threads. Raises OSError."""
-    def open_member(
+    def open_pool_client(
         self, session: int, *, persistent: bool, incarnation: int, keep_alive_us: int = 7_000_000
     ) -> int:
         """Adds a member; returns its number. `incarnation`: random, for each run of it.
@@ -639,13 +639,13 @@ class Hive:
         `keep_alive_us`: what keeps its links alive, below the nodes' idle timeout (§3.5). Raises NativeError where another member has the
         session; one that was closed gives way.
         """
-    def member(self, number: int) -> Member:
+    def member(self, number: int) -> PoolClient:
         """Its verbs."""
-    def close_member(self, number: int) -> None:
+    def close_pool_client(self, number: int) -> None:
         """Tells nothing of it any more, and forgets it: once what it was to send is acknowledged, after a second in any case."""
-    def poll_member_events(self, limit: int = 1024) -> list[tuple[int, _Event]]:
+    def poll_pool_events(self, limit: int = 1024) -> list[tuple[int, _Event]]:
         """The next events, and whose each is. Answers outside of sessions are told to the member that asked."""
-    def poll_member_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
+    def poll_pool_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
         """The next messages, and whose each is."""
     def handled(self, messages: Sequence[tuple[int, tuple[int, int]]]) -> None:
         """These messages, by (member, (publisher, sequence)), are done with: they are acknowledged."""
@@ -668,15 +668,15 @@ class Hive:
         """Stops the threads and closes the sockets. Idempotent."""
 
 @final
-class LoadHive(Hive):
-    """A hive whose members are subscribers of a load: `poll_member_messages` has none. The load's thread drives it."""
+class LoadClientPool(ClientPool):
+    """A hive whose members are subscribers of a load: `poll_pool_messages` has none. The load's thread drives it."""
 
     def enter(self, member: int, subscriber: int) -> None:
         """This member is that subscriber, by its number. Raises NativeError where there is no such one."""
 
 @final
-class Member(_Core):
-    """One client of a hive. Its events and messages come by `poll_member_events` and `poll_member_messages` of that.
+class PoolClient(_Core):
+    """One client of a hive. Its events and messages come by `poll_pool_events` and `poll_pool_messages` of that.
 
     Once it was closed nothing that is done here has any effect.
     """
@@ -928,11 +928,11 @@ class Attempts:
         """Entries of the largest table, and passwords that are known."""
 
 @final
-class Gateway(Hive):
+class Gateway(ClientPool):
     """A hive, and an MQTT server in front of it. Its first member publishes what clients publish.
 
     Messages whose listeners are attached go to clients. Those of the first member that are for no such listener come out of
-    `poll_member_messages`. Verbs for one connection, session or listener take effect in the order of the calls; those for a
+    `poll_pool_messages`. Verbs for one connection, session or listener take effect in the order of the calls; those for a
     connection that has ended do nothing.
     """
 

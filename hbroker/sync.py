@@ -23,29 +23,29 @@ from typing import TYPE_CHECKING, Final, Unpack
 from hbroker.errors import Backpressure, InvalidTopic
 from hbroker.properties import Properties
 from hbroker.protocol.results import (
-    Outcome,
     Published,
     Resolved,
     ResolveFailed,
+    Result,
     Subscribed,
     SubscriptionFailed,
     WillRefused,
 )
-from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
 from hbroker.runtime.client import failure
 from hbroker.runtime.client.batch import Batch, Messages, parts
 from hbroker.runtime.client.delivery import Delivery, options_of
-from hbroker.runtime.client.hub import (
+from hbroker.runtime.client.dispatcher import (
     CLOSE_TIMEOUT,
     LEAVE_TIMEOUT,
     Callback,
-    Hub,
+    Dispatcher,
     microseconds,
     new_endpoint,
 )
 from hbroker.runtime.client.identity import Identity, Profile
 from hbroker.runtime.client.publication import Receipt
-from hbroker.runtime.turns import HOLD_S, Turns, clock
+from hbroker.runtime.control_loop import HOLD_S, ControlLoop, clock
 
 if TYPE_CHECKING:
     from hbroker._native import Message
@@ -62,12 +62,16 @@ _GRACE: Final = 1.0
 
 
 def connect(
-    root: Place = None, *, listen: Place = None, timeout: float = TIMEOUT, **profile: Unpack[Profile]
+    root: AddressLike = None,
+    *,
+    listen: AddressLike = None,
+    timeout: float = TIMEOUT,
+    **profile: Unpack[Profile],
 ) -> Client:
     """Connects to the network at its root, as `hbroker.connect`. The client is a context manager."""
     identity = Identity.of(**profile)
-    address = resolve(*place_of(root))
-    here = listen_for(address) if listen is None else resolve(*place_of(listen))
+    address = resolve(*parse_place(root))
+    here = listen_for(address) if listen is None else resolve(*parse_place(listen))
     client = Client(address, identity, here, timeout)
     try:
         client._start()
@@ -81,11 +85,11 @@ class Client:
     """A publisher and subscriber. Made by `connect`."""
 
     def __init__(self, root: Address, identity: Identity, listen: Address, timeout: float) -> None:
-        self.client_id = identity.terms.client
+        self.client_id = identity.session_options.client
         self.root = root
         self._timeout = timeout
         self._will = identity.will
-        self._hub = Hub(new_endpoint(listen, identity), root, identity, self._wake)
+        self._dispatcher = Dispatcher(new_endpoint(listen, identity), root, identity, self._wake)
         self._condition = threading.Condition()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_writer, False)
@@ -120,14 +124,14 @@ class Client:
             if not qos:
                 return Receipt(topic, sequence, 0, None)
             if not waiting.wait(max(0, deadline - clock()) / 1e6):
-                self._hub.abandon(sequence)
+                self._dispatcher.abandon(sequence)
                 raise failure.publication_timeout(topic, limit)
-        outcome = waiting.result()
-        assert isinstance(outcome, Published)
-        error = failure.of_publication(outcome)
+        value = waiting.result()
+        assert isinstance(value, Published)
+        error = failure.of_publication(value)
         if error is not None:
             raise error
-        return Receipt(topic, sequence, qos, outcome.reason)
+        return Receipt(topic, sequence, qos, value.reason)
 
     def publish_many(
         self, messages: Messages, *, timeout: float | None = None, **properties: Unpack[Properties]
@@ -149,14 +153,14 @@ class Client:
                     raise failure.publication_timeout(topic, limit)
         finally:
             with self._condition:
-                self._hub.abandon(*batch.waiting)
+                self._dispatcher.abandon(*batch.waiting)
         if batch.error is not None:
             raise batch.error
 
     def try_publish(self, topic: str, payload: bytes | str = b"", **properties: Unpack[Properties]) -> int:
         """As `hbroker.Client.try_publish`."""
         with self._condition:
-            return self._hub.publish(topic, payload, properties)
+            return self._dispatcher.publish(topic, payload, properties)
 
     def subscribe(
         self,
@@ -175,7 +179,7 @@ class Client:
     def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
         """As `hbroker.Client.resolve`."""
         limit = self._timeout if timeout is None else timeout
-        match self._ask(lambda set: self._hub.resolve(topic, trace, microseconds(limit), set), limit):
+        match self._ask(lambda set: self._dispatcher.resolve(topic, trace, microseconds(limit), set), limit):
             case Resolved(resolution=resolution):
                 return resolution
             case ResolveFailed() as failed:
@@ -184,16 +188,16 @@ class Client:
 
     def drain(self, timeout: float | None = None) -> bool:
         """As `hbroker.Client.drain`."""
-        return self._hub.endpoint.drain(self._timeout if timeout is None else timeout)
+        return self._dispatcher.endpoint.drain(self._timeout if timeout is None else timeout)
 
     def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
         """As `hbroker.Client.close`."""
-        if not self._hub.is_closed:
+        if not self._dispatcher.is_closed:
             self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
             with self._condition:
-                self._hub.close(end_session=end_session)
+                self._dispatcher.close(end_session=end_session)
                 self._condition.notify_all()
-            self._hub.endpoint.drain(LEAVE_TIMEOUT)
+            self._dispatcher.endpoint.drain(LEAVE_TIMEOUT)
         self._stop()
 
     # Read
@@ -201,29 +205,29 @@ class Client:
     @property
     def address(self) -> Address:
         """Where the client's socket is."""
-        return self._hub.endpoint.address
+        return self._dispatcher.endpoint.address
 
     def counters(self) -> dict[str, int]:
         """As `hbroker.Client.counters`."""
         with self._condition:
-            return self._hub.counters()
+            return self._dispatcher.counters()
 
     @property
     def failures(self) -> tuple[Published, ...]:
         """As `hbroker.Client.failures`."""
         with self._condition:
-            return self._hub.failures
+            return self._dispatcher.failures
 
     # Within this module
 
     def _start(self) -> None:
         self._thread.start()
         limit = self._timeout
-        match self._ask(lambda set: self._hub.start(microseconds(limit), set), limit):
+        match self._ask(lambda set: self._dispatcher.start(microseconds(limit), set), limit):
             case ResolveFailed() as failed:
                 raise failure.of_root(failed, limit)
         if (will := self._will) is not None:
-            match self._ask(lambda set: self._hub.set_will(will, microseconds(limit), set), limit):
+            match self._ask(lambda set: self._dispatcher.set_will(will, microseconds(limit), set), limit):
                 case WillRefused() as refused:
                     raise failure.of_will(refused, limit)
 
@@ -235,13 +239,13 @@ class Client:
         self._wake()
         if self._thread.ident is not None:
             self._thread.join()
-        self._hub.endpoint.shutdown()
+        self._dispatcher.endpoint.shutdown()
         with self._condition:
-            self._hub.end()
+            self._dispatcher.end()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
-    def _ask(self, ask: Callable[[Callback], object], timeout: float) -> Outcome:
+    def _ask(self, ask: Callable[[Callback], object], timeout: float) -> Result:
         waiting = _Waiting(self._condition)
         with self._condition:
             ask(waiting.set)
@@ -253,7 +257,7 @@ class Client:
         self,
         topic: str,
         payload: bytes | str,
-        said: Properties,
+        properties: Properties,
         waiting: _Waiting,
         deadline: int,
         limit: float,
@@ -261,7 +265,7 @@ class Client:
         pause, longest = _ROOM_POLL
         while True:
             try:
-                return self._hub.publish(topic, payload, said, waiting.set)
+                return self._dispatcher.publish(topic, payload, properties, waiting.set)
             except Backpressure:
                 if clock() >= deadline:
                     raise failure.publication_timeout(topic, limit) from None
@@ -269,41 +273,43 @@ class Client:
                 pause = min(2 * pause, longest)
 
     def _publish_part(
-        self, part: list[tuple[str, bytes]], said: Properties, batch: Batch, deadline: int, limit: float
+        self, part: list[tuple[str, bytes]], properties: Properties, batch: Batch, deadline: int, limit: float
     ) -> None:
         pause, longest = _ROOM_POLL
         while part and batch.error is None:
             try:
-                sequences = self._hub.publish_many(part, said, batch.set)
+                sequences = self._dispatcher.publish_many(part, properties, batch.set)
             except Backpressure:
                 if clock() >= deadline:
                     raise failure.publication_timeout(part[0][0], limit) from None
                 self._condition.wait(pause)
                 pause = min(2 * pause, longest)
                 continue
-            if said.get("qos", 0):
+            if properties.get("qos", 0):
                 batch.waiting.update(sequences)
             del part[: len(sequences)]
 
     def _run(self) -> None:
-        turns = Turns(self._hub.endpoint, self._hub.control, self._hub.turn, self._hub.fail)
+        control_loop = ControlLoop(
+            self._dispatcher.endpoint, self._dispatcher.control, self._dispatcher.turn, self._dispatcher.fail
+        )
         watched = select.poll()
         watched.register(self._wake_reader, select.POLLIN)
         is_watching = False
         while self._is_running:
             with self._condition:
                 now = clock()
-                has_more = turns.take(now)
-                pause = turns.pause_s(now)
-                is_blocked = self._hub.is_blocked
+                has_more = control_loop.take(now)
+                pause = control_loop.pause_s(now)
+                is_blocked = self._dispatcher.is_blocked
                 self._condition.notify_all()
-            if self._hub.has_failed:
-                if self._hub.is_taken_over:
-                    self._hub.endpoint.shutdown()
+            if self._dispatcher.has_failed:
+                if self._dispatcher.is_taken_over:
+                    self._dispatcher.endpoint.shutdown()
                 return
             if is_watching == is_blocked:
                 is_watching = not is_blocked
-                watched.register(self._hub.endpoint.fileno(), select.POLLIN if is_watching else 0)
+                watched.register(self._dispatcher.endpoint.fileno(), select.POLLIN if is_watching else 0)
             if is_blocked:
                 pause = HOLD_S if pause is None else min(pause, HOLD_S)
             ready = watched.poll(0 if has_more else None if pause is None else pause * 1000)
@@ -330,7 +336,7 @@ class Subscription:
         self._client = client
         self._condition = client._condition
         self._options = options
-        self._inbox = client._hub.new_inbox(queue, options.qos, self._condition.notify_all)
+        self._inbox = client._dispatcher.new_inbox(queue, options.qos, self._condition.notify_all)
         self._ids: list[int] = []
 
     def __enter__(self) -> Subscription:
@@ -360,14 +366,14 @@ class Subscription:
 
     def close(self, *, keep: bool | None = None) -> None:
         """As `hbroker.Subscription.close`."""
-        hub = self._client._hub
+        dispatcher = self._client._dispatcher
         with self._condition:
             ids, self._ids = self._ids, []
-            if not (ending := hub.let_go(self._inbox, ids, keep=keep)):
+            if not (ending := dispatcher.let_go(self._inbox, ids, keep=keep)):
                 return
             waiting = [_Waiting(self._condition) for _ in ending]
             for subscription, ended in zip(ending, waiting, strict=True):
-                hub.unsubscribe(subscription, ended.set)
+                dispatcher.unsubscribe(subscription, ended.set)
             self._client._wake()
             for ended in waiting:
                 ended.wait(self._client._timeout)
@@ -378,7 +384,7 @@ class Subscription:
         return self._inbox.dropped
 
     def _open(self, timeout: float) -> None:
-        hub = self._client._hub
+        dispatcher = self._client._dispatcher
         owners: set[str] = set()
         try:
             with self._condition:
@@ -386,7 +392,7 @@ class Subscription:
                 for filter, complete in zip(self.filters, waiting, strict=True):
                     patience = microseconds(timeout)
                     self._ids.append(
-                        hub.subscribe(filter, self._options, self._inbox, patience, complete.set)
+                        dispatcher.subscribe(filter, self._options, self._inbox, patience, complete.set)
                     )
                 self._client._wake()
                 for complete in waiting:
@@ -411,18 +417,18 @@ class _Waiting:
 
     def __init__(self, condition: threading.Condition) -> None:
         self._condition = condition
-        self.outcome: Outcome | Exception | None = None
+        self.value: Result | Exception | None = None
 
-    def set(self, outcome: Outcome | Exception) -> None:
-        self.outcome = outcome
+    def set(self, value: Result | Exception) -> None:
+        self.value = value
         self._condition.notify_all()
 
     def wait(self, timeout: float) -> bool:
-        return self._condition.wait_for(lambda: self.outcome is not None, timeout)
+        return self._condition.wait_for(lambda: self.value is not None, timeout)
 
-    def result(self) -> Outcome:
-        if self.outcome is None:
+    def result(self) -> Result:
+        if self.value is None:
             raise RuntimeError("the client's thread has stopped")
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        return self.outcome
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value

@@ -73,7 +73,7 @@ def _publisher() -> str:
         play.join(subtree)
     subscriber, publisher = play.client("subscriber"), play.client("publisher")
     subscriber.subscribe(FILTER, qos=1)
-    play.until(lambda: any(isinstance(o, Subscribed) for o in subscriber.outcomes))
+    play.until(lambda: any(isinstance(o, Subscribed) for o in subscriber.results))
     play.record(f"publish({TOPIC!r}, qos=1)")
     publisher.publish(TOPIC, b"frame", qos=1)
     play.until(lambda: _published(publisher) == 1)
@@ -98,13 +98,13 @@ def _subscriber() -> str:
     subscriber = play.client("subscriber")
     play.record(f"subscribe({FILTER!r}, qos=1)")
     subscription = subscriber.subscribe(FILTER, qos=1)
-    play.until(lambda: any(isinstance(o, Subscribed) for o in subscriber.outcomes))
+    play.until(lambda: any(isinstance(o, Subscribed) for o in subscriber.results))
     play.record("the subscription is complete; a message is published")
     publisher.publish(TOPIC, b"frame", qos=1)
     play.until(lambda: _published(publisher) == 2)
     play.record("unsubscribe")
     subscriber.unsubscribe(subscription)
-    play.until(lambda: any(isinstance(o, Unsubscribed) for o in subscriber.outcomes))
+    play.until(lambda: any(isinstance(o, Unsubscribed) for o in subscriber.results))
     play.record("close")
     subscriber.leave()
     play.pause()
@@ -112,7 +112,7 @@ def _subscriber() -> str:
 
 
 def _published(client: ClientHost) -> int:
-    return sum(isinstance(outcome, Published) for outcome in client.outcomes)
+    return sum(isinstance(result, Published) for result in client.results)
 
 
 class _Play:
@@ -132,7 +132,7 @@ class _Play:
         """Starts the node of a subtree, and waits until it serves."""
         node = self._node(subtree.rsplit("/", 1)[-1], subtree, self._root.address)
         served = {subtree, f"$SYS/nodes/{node.settings.name}"}
-        self.until(lambda: served <= {n.subtree for n in node.notices if isinstance(n, Joined)})
+        self.until(lambda: served <= {n.subtree for n in node.events if isinstance(n, Joined)})
 
     def client(self, name: str) -> ClientHost:
         """A client that knows the root."""

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from hbroker.sim.network.drawing import draw
-from hbroker.sim.network.line import LineVerdict, judge
-from hbroker.sim.network.trial import Trial, Verdict
+from hbroker.sim.network.line import LineResult, judge
+from hbroker.sim.network.trial import Trial, TrialResult
 
 __all__ = ["main", "report", "report_line", "run"]
 
@@ -45,12 +45,12 @@ class _Told(Protocol):
 _Run = TypeVar("_Run", bound=_Told)
 
 
-def run(seed: int) -> Verdict:
+def run(seed: int) -> TrialResult:
     """One seed's run."""
     return Trial(draw(seed)).run()
 
 
-def report(verdict: Verdict) -> str:
+def report(verdict: TrialResult) -> str:
     """A failed run, for people: how to run it again, its plan, its last events."""
     lines = [f"seed {verdict.seed} failed; again: python -m hbroker.sim.soak --seed {verdict.seed}"]
     lines += ["", "the plan:", *(f"  {line}" for line in draw(verdict.seed).schedule())]
@@ -58,7 +58,7 @@ def report(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def report_line(verdict: LineVerdict) -> str:
+def report_line(verdict: LineResult) -> str:
     """Lines that were not filled, or not shared, for people."""
     seed = verdict.seed
     lines = [f"seed {seed} failed; again: python -m hbroker.sim.soak --lines {seed}-{seed}"]

@@ -220,8 +220,13 @@ class _Job:
                 planning.largest_over_mean(loads, plan.nodes) for loads in (plan.before, plan.after)
             )
             step.tell(f"{len(plan.moves):,} to move")
-        told = {"file": address, "max_over_mean": [before, after], "moves": found.moves, "nodes": found.nodes}
-        return [report.plan_section(found.nodes, found.moves)], told
+        reported = {
+            "file": address,
+            "max_over_mean": [before, after],
+            "moves": found.moves,
+            "nodes": found.nodes,
+        }
+        return [report.plan_section(found.nodes, found.moves)], reported
 
     def _summary(self, begin: datetime, end: datetime, window_s: int) -> dict[str, Any]:
         small = self._tables.small

@@ -62,10 +62,10 @@ def costs(nodes: DataFrame) -> DataFrame:
     negative: nothing costs less than nothing, so what was fitted is noise.
     """
     centred = _centred(_rates(nodes))
-    told = centred.where(F.col("is_told"))
-    keys = [row[_KEY] for row in told.select(_KEY).distinct().orderBy(_KEY).collect()]
+    reported = centred.where(F.col("is_told"))
+    keys = [row[_KEY] for row in reported.select(_KEY).distinct().orderBy(_KEY).collect()]
     starts = range(0, len(keys), _AT_ONCE)
-    fitted = [cost for start in starts for cost in _fit(told, keys[start : start + _AT_ONCE])]
+    fitted = [cost for start in starts for cost in _fit(reported, keys[start : start + _AT_ONCE])]
     return _judged(centred, _frame(nodes.sparkSession, fitted))
 
 
@@ -89,9 +89,9 @@ def _centred(rates: DataFrame) -> DataFrame:
     return rates.join(F.broadcast(means), on=_KEY, how="inner").select("*", *distances)
 
 
-def _fit(told: DataFrame, keys: list[str]) -> list[tuple[str, float, float]]:
+def _fit(reported: DataFrame, keys: list[str]) -> list[tuple[str, float, float]]:
     """The coefficients of these nodes, by one regression with a block of features for each."""
-    rows = told.where(F.col(_KEY).isin(keys))
+    rows = reported.where(F.col(_KEY).isin(keys))
     indexer = StringIndexer(inputCol=_KEY, outputCol="index", stringOrderType="alphabetAsc").fit(rows)
     indexed = indexer.transform(rows)
     encoder = OneHotEncoder(inputCol="index", outputCol="is_node", dropLast=False).fit(indexed)
@@ -126,11 +126,11 @@ def _judged(centred: DataFrame, fitted: DataFrame) -> DataFrame:
         F.sqrt(left_over / F.count(F.lit(1))).alias("error_cpu"),
     )
     costs = {"base_cpu": ("base", 1.0), "in_us": ("in_cost", 1e6), "out_us": ("out_cost", 1e6)}
-    told = [
+    reported = [
         F.when(_is_told(), F.greatest(F.col(source), F.lit(0.0)) * unit).alias(name)
         for name, (source, unit) in costs.items()
     ]
-    return fits.select("role", "node", "intervals", *told, "r2", "error_cpu")
+    return fits.select("role", "node", "intervals", *reported, "r2", "error_cpu")
 
 
 def _is_told() -> Column:

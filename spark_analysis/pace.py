@@ -28,15 +28,16 @@ def seconds_at_pace(node_load: Rows) -> float:
     `node_load`: of `loads.node_load`, whose windows are told apart by `SPAN_S`, or added up to it.
     """
     loads: dict[int, Counter[str]] = defaultdict(Counter)
-    told: dict[int, Counter[str]] = defaultdict(Counter)
+    reported: dict[int, Counter[str]] = defaultdict(Counter)
     for row in node_load:
         if row["role"] == NODE and row["seconds"] > 0:
             span = int(row[WINDOW].timestamp() // SPAN_S)
             loads[span][row["node"]] += row["load"]
-            told[span][row["node"]] += row["seconds"]
+            reported[span][row["node"]] += row["seconds"]
     # The intervals that begin in a span are not of equal length at all nodes: each has a rate of its own.
     rates = {
-        span: sum(load / told[span][node] for node, load in nodes.items()) for span, nodes in loads.items()
+        span: sum(load / reported[span][node] for node, load in nodes.items())
+        for span, nodes in loads.items()
     }
     left = sum(nodes.total() for nodes in loads.values()) / 2
     seconds = 0.0

@@ -58,14 +58,14 @@ class Progression:
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
         """Runs a step under its title, and prints its line at its end."""
-        told = _Told()
+        reported = _Told()
         begun = time.monotonic()
         self._spark.sparkContext.setJobDescription(title)
         with self._bar(title):
-            yield told
+            yield reported
         seconds = time.monotonic() - begun
         self._console.print(
-            f"{seconds:7.1f} s  {title}{': ' if told.result else ''}{told.result}", markup=False
+            f"{seconds:7.1f} s  {title}{': ' if reported.result else ''}{reported.result}", markup=False
         )
 
     @contextmanager

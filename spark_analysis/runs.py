@@ -86,12 +86,12 @@ class Choice:
     def __str__(self) -> str:
         """In a line, for a person."""
         processes = sum(len(run.processes) for run in self.taken)
-        told = f"{_named(self.taken)} UTC, {processes} process{'es' if processes != 1 else ''}"
+        reported = f"{_named(self.taken)} UTC, {processes} process{'es' if processes != 1 else ''}"
         if not self.left_out:
-            return told
+            return reported
         count = len(self.left_out)
         others = f"{count} other run{'s' if count > 1 else ''} of the network"
-        return f"{told}; left out: {others} ({_named(self.left_out)})"
+        return f"{reported}; left out: {others} ({_named(self.left_out)})"
 
 
 def runs_of(processes: Iterable[Process]) -> list[Run]:

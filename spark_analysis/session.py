@@ -108,8 +108,8 @@ def require_java() -> None:
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
         raise NotInstalled(f"there is no Java, which Spark runs on; {_ADVICE}")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    reported = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', reported)
     if version is not None and int(version[1]) < OLDEST_JAVA:
         raise NotInstalled(f"{java} is Java {version[1]}, which Spark does not run on; {_ADVICE}")
 

@@ -53,12 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     series, left_out = series_of(wanted, asked.qos, asked.window, load_cpus)
     code = run_series(series, policy_of(asked, broker_cpus))
     command = command_line("bench.pythons", arguments)
-    told = {"command": command, **as_json(series, left_out)}
+    reported = {"command": command, **as_json(series, left_out)}
     text = as_text(series, left_out, command, own_cost_us())
-    print(json.dumps(told, indent=2) if asked.json else text)
+    print(json.dumps(reported, indent=2) if asked.json else text)
     if asked.write:
         page = with_section(PAGE.read_text("utf-8"), "pythons", text)
-        (FIGURES / "pythons.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+        (FIGURES / "pythons.json").write_text(json.dumps(reported, indent=1) + "\n", "utf-8")
         PAGE.write_text(page, "utf-8")
     return code
 

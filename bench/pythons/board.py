@@ -15,7 +15,7 @@ from multiprocessing.sharedctypes import RawArray
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-__all__ = ["BURST", "PAYLOAD_BYTES", "Board", "Field", "Pace", "Tally", "new_board", "own_cost_us"]
+__all__ = ["BURST", "PAYLOAD_BYTES", "Board", "Field", "Pace", "ReceiveChecker", "new_board", "own_cost_us"]
 
 Board: TypeAlias = Any
 """An array of 64-bit numbers, one for each `Field`. (`multiprocessing` has no better type for it.)"""
@@ -91,7 +91,7 @@ class Pace:
         return [_PAYLOAD.pack(number, _FILLER) for number in range(first, first + BURST)]
 
 
-class Tally:
+class ReceiveChecker:
     """The subscriber's: what has arrived."""
 
     def __init__(self, board: Board) -> None:
@@ -146,12 +146,12 @@ def own_cost_us() -> tuple[float, float]:
     """Of a message: the CPU time, in microseconds, that numbering it and checking it takes the two ends,
     whichever the library."""
     board = new_board()
-    pace, tally = Pace(board, _OWN_MESSAGES), Tally(board)
+    pace, checker = Pace(board, _OWN_MESSAGES), ReceiveChecker(board)
     began = time.thread_time()
     payloads = [payload for _ in range(_OWN_MESSAGES // BURST) for payload in pace._burst()]
     published = time.thread_time()
     for payload in payloads:
-        tally.take(payload)
+        checker.take(payload)
     taken = time.thread_time()
     return 1e6 * (published - began) / len(payloads), 1e6 * (taken - published) / len(payloads)
 

@@ -1,7 +1,7 @@
 """The clients that are compared, each as its own documentation has a program that publishes, or takes, much.
 
-Every publisher sends what `Pace` gives it; every subscriber hands each payload to `Tally`. Where a library
-gathers messages by itself (nats-py, Zenoh, hbroker), it is left to do so.
+Every publisher sends what `Pace` gives it; every subscriber hands each payload to `ReceiveChecker`. Where a
+library gathers messages by itself (nats-py, Zenoh, hbroker), it is left to do so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import hbroker
 from bench.brokers import Broker
 from bench.networks import Node
 from bench.peers import Mosquitto, NatsCore
-from bench.pythons.board import Pace, Tally
+from bench.pythons.board import Pace, ReceiveChecker
 from bench.pythons.router import ZenohRouter, client_config
 from hbroker import sync
 from hbroker.bench.plan import Address
@@ -45,7 +45,7 @@ class Library:
     package: str
     broker: Broker
     publish: Callable[[Address, int, Pace], None]
-    subscribe: Callable[[Address, int, Tally], None]
+    subscribe: Callable[[Address, int, ReceiveChecker], None]
     qos: frozenset[int] = frozenset({0})
 
     def version(self) -> str | None:
@@ -101,23 +101,23 @@ async def _all_at_once(client: hbroker.Client, burst: list[bytes], qos: int) -> 
     await client.publish_many([(_TOPIC, payload) for payload in burst], qos=qos)
 
 
-def _subscribe(address: Address, qos: int, tally: Tally) -> None:
+def _subscribe(address: Address, qos: int, checker: ReceiveChecker) -> None:
     async def run() -> None:
         async with (
             hbroker.connect(_place(address)) as client,
             client.subscribe(_TOPIC, qos=qos) as messages,
             asyncio.TaskGroup() as tasks,
         ):
-            tasks.create_task(_close_in_time(messages, tally))
-            tally.begin()
+            tasks.create_task(_close_in_time(messages, checker))
+            checker.begin()
             async for message in messages:
-                tally.take(message.payload)
+                checker.take(message.payload)
 
     asyncio.run(run())
 
 
-async def _close_in_time(messages: hbroker.Subscription, tally: Tally) -> None:
-    await tally.wait_in_turn()
+async def _close_in_time(messages: hbroker.Subscription, checker: ReceiveChecker) -> None:
+    await checker.wait_in_turn()
     await messages.close()
 
 
@@ -135,17 +135,17 @@ def _publish_blocking(address: Address, qos: int, pace: Pace) -> None:
         pace.finish()
 
 
-def _subscribe_blocking(address: Address, qos: int, tally: Tally) -> None:
+def _subscribe_blocking(address: Address, qos: int, checker: ReceiveChecker) -> None:
     def close_in_time() -> None:
-        tally.wait()
+        checker.wait()
         messages.close()
 
     with sync.connect(_place(address)) as client, client.subscribe(_TOPIC, qos=qos) as messages:
         closer = threading.Thread(target=close_in_time)
         closer.start()
-        tally.begin()
+        checker.begin()
         for message in messages:
-            tally.take(message.payload)
+            checker.take(message.payload)
         closer.join()
 
 
@@ -170,12 +170,12 @@ def _publish_paho(address: Address, qos: int, pace: Pace) -> None:
     client.loop_stop()
 
 
-def _subscribe_paho(address: Address, qos: int, tally: Tally) -> None:
+def _subscribe_paho(address: Address, qos: int, checker: ReceiveChecker) -> None:
     client = _paho(address)
-    client.on_message = lambda _client, _data, message: tally.take(message.payload)
-    client.on_subscribe = lambda *_: tally.begin()
+    client.on_message = lambda _client, _data, message: checker.take(message.payload)
+    client.on_subscribe = lambda *_: checker.begin()
     client.subscribe(_TOPIC, qos)
-    tally.wait()
+    checker.wait()
     client.disconnect()
     client.loop_stop()
 
@@ -212,18 +212,18 @@ def _publish_nats(address: Address, _qos: int, pace: Pace) -> None:
     asyncio.run(run())
 
 
-def _subscribe_nats(address: Address, _qos: int, tally: Tally) -> None:
+def _subscribe_nats(address: Address, _qos: int, checker: ReceiveChecker) -> None:
     import nats
 
     async def take(message: Msg) -> None:
-        tally.take(message.data)
+        checker.take(message.data)
 
     async def run() -> None:
         connection = await nats.connect(f"nats://{_place(address)}")
         await connection.subscribe(_SUBJECT, cb=take)
         await connection.flush()
-        tally.begin()
-        await tally.wait_in_turn()
+        checker.begin()
+        await checker.wait_in_turn()
         await connection.close()
 
     asyncio.run(run())
@@ -246,16 +246,16 @@ def _publish_zenoh(address: Address, _qos: int, pace: Pace) -> None:
         pace.finish()
 
 
-def _subscribe_zenoh(address: Address, _qos: int, tally: Tally) -> None:
+def _subscribe_zenoh(address: Address, _qos: int, checker: ReceiveChecker) -> None:
     import zenoh
 
     def take(sample: zenoh.Sample) -> None:
-        tally.take(sample.payload.to_bytes())
+        checker.take(sample.payload.to_bytes())
 
     with zenoh.open(client_config(address)) as session:
         session.declare_subscriber(_TOPIC, take)
-        tally.begin()
-        tally.wait()
+        checker.begin()
+        checker.wait()
 
 
 _BOTH: Final = frozenset({0, 1})

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from bench.plan import Plan
-from bench.pythons.board import Board, Field, Pace, Tally, new_board
+from bench.pythons.board import Board, Field, Pace, ReceiveChecker, new_board
 from bench.pythons.libraries import Library
 from bench.rounds import Round, Timing
 from hbroker.bench.brokers import running
@@ -23,7 +23,7 @@ from hbroker.bench.process import cpu_seconds, machine_busy_seconds, resident_by
 
 __all__ = ["PythonRound", "measure_python"]
 
-E = TypeVar("E", Pace, Tally)
+E = TypeVar("E", Pace, ReceiveChecker)
 
 _READY_S: Final = 20.0
 _END_S: Final = 20.0
@@ -47,7 +47,7 @@ def measure_python(library: Library, plan: Plan, timing: Timing, broker_cpus: fr
     with (
         TemporaryDirectory(prefix="hbroker-bench-") as directory,
         running(library.broker.start, Path(directory), broker_cpus) as broker,
-        _running(library.subscribe, broker.address, plan, Tally(board)) as subscriber,
+        _running(library.subscribe, broker.address, plan, ReceiveChecker(board)) as subscriber,
     ):
         _wait(board, Field.IS_SUBSCRIBED, subscriber)
         with _running(library.publish, broker.address, plan, Pace(board, plan.window)) as publisher:

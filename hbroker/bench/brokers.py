@@ -110,12 +110,12 @@ def start_network(
     file.write_text(json.dumps({**topology, "nodes": nodes}))  # which is YAML, too
     fixed = ["--json", "--state-dir", str(directory / _STATE)]
     with launch(directory, [*_HBROKER, "up", *fixed, *flags, str(file)]) as process:
-        told = json.loads(announcement(process))
-        if told["event"] != "ready":
-            raise NoAnswer(f"the network did not become ready: {told}")
+        reported = json.loads(announcement(process))
+        if reported["event"] != "ready":
+            raise NoAnswer(f"the network did not become ready: {reported}")
         if entrance == "root":
-            return process, parse_address(told["root"])
-        (url,) = told["gateways"][0]["listeners"]
+            return process, parse_address(reported["root"])
+        (url,) = reported["gateways"][0]["listeners"]
         return process, parse_address(url.partition("://")[2])
 
 

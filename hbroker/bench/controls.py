@@ -20,12 +20,12 @@ from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.results import Resolved, Subscribed
 from hbroker.protocol.subscriptions.client.subscription import Options
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.runtime.client.identity import Identity, random_id
-from hbroker.runtime.turns import EVENTS, clock
+from hbroker.runtime.control_loop import EVENTS, clock
 
 if TYPE_CHECKING:
-    from hbroker._native import LoadHive, LoadMember
+    from hbroker._native import LoadClient, LoadClientPool
     from hbroker.bench.plan import Address
     from hbroker.protocol.resolution.lookup import Resolution
 
@@ -36,7 +36,7 @@ _LOOK_S: Final = 0.05
 _AT_ONCE: Final = 64
 """Clients that subscribe at one time."""
 
-_News: TypeAlias = Callable[[], Iterable[tuple[ClientControl, Event]]]
+_EventSource: TypeAlias = Callable[[], Iterable[tuple[ClientControl, Event]]]
 """What the clients of one socket have to decide, and who of them each."""
 
 
@@ -48,31 +48,33 @@ class Controls:
         self._patience = round(patience_s * 1e6)
         self._selector = DefaultSelector()
         self._controls: list[ClientControl] = []
-        self._sockets: list[LoadMember | LoadHive] = []
-        self._members: dict[LoadHive, tuple[dict[int, ClientControl], Knowledge]] = {}
+        self._sockets: list[LoadClient | LoadClientPool] = []
+        self._members: dict[LoadClientPool, tuple[dict[int, ClientControl], Knowledge]] = {}
         self._waiting: set[ClientControl] = set()
-        self._deadlines: Agenda[ClientControl] = Agenda()
+        self._deadlines: TimerQueue[ClientControl] = TimerQueue()
         self._next_look = 0.0
         self._resolution: Resolution | None = None
 
-    def add(self, member: LoadMember, identity: Identity) -> None:
+    def add(self, member: LoadClient, identity: Identity) -> None:
         """Takes over a client with a socket of its own."""
         control = self._take(member, identity, None)
         self._listen(member, lambda: ((control, event) for event in member.poll_events(EVENTS)))
 
-    def add_hive(self, hive: LoadHive) -> None:
+    def add_client_pool(self, pool: LoadClientPool) -> None:
         """Takes over a socket of many."""
         members: dict[int, ClientControl] = {}
-        self._members[hive] = members, Knowledge.shared()
-        self._listen(hive, lambda: _told(hive, members))
+        self._members[pool] = members, Knowledge.shared()
+        self._listen(pool, lambda: _told(pool, members))
 
-    def join(self, hive: LoadHive, identity: Identity, subscriber: int) -> None:
+    def join(self, pool: LoadClientPool, identity: Identity, subscriber: int) -> None:
         """Adds a client behind the socket of a hive, which is this subscriber of the load."""
-        members, knowledge = self._members[hive]
-        terms = identity.terms
-        number = hive.open_member(terms.session, persistent=terms.is_persistent, incarnation=random_id())
-        hive.enter(number, subscriber)
-        members[number] = self._take(hive.member(number), identity, knowledge)
+        members, knowledge = self._members[pool]
+        session_options = identity.session_options
+        number = pool.open_pool_client(
+            session_options.session, persistent=session_options.is_persistent, incarnation=random_id()
+        )
+        pool.enter(number, subscriber)
+        members[number] = self._take(pool.member(number), identity, knowledge)
 
     def subscribe(self, filter: str, qos: int) -> None:
         """Has the last client subscribe. `settle` returns once every owner has that. Raises NoAnswer."""
@@ -115,18 +117,20 @@ class Controls:
         self._selector.close()
 
     def _take(self, core: ClientCore, identity: Identity, knowledge: Knowledge | None) -> ClientControl:
-        control = ClientControl(core, SystemRandom(), self._root, identity.terms, knowledge=knowledge)
+        control = ClientControl(
+            core, SystemRandom(), self._root, identity.session_options, knowledge=knowledge
+        )
         self._controls.append(control)
         return control
 
-    def _listen(self, socket: LoadMember | LoadHive, news: _News) -> None:
+    def _listen(self, socket: LoadClient | LoadClientPool, source: _EventSource) -> None:
         self._sockets.append(socket)
-        self._selector.register(socket.fileno(), EVENT_READ, news)
+        self._selector.register(socket.fileno(), EVENT_READ, source)
 
     def _turn(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):
-            news: _News = key.data
-            for control, event in news():
+            source: _EventSource = key.data
+            for control, event in source():
                 control.handle_event(clock(), event)
                 self._hear(control)
         if (at := time.monotonic()) >= self._next_look:
@@ -137,13 +141,13 @@ class Controls:
                 self._hear(control)
 
     def _hear(self, control: ClientControl) -> None:
-        while (outcome := control.poll_outcome()) is not None:
-            if isinstance(outcome, Resolved):
-                self._resolution = outcome.resolution
-            if isinstance(outcome, Resolved | Subscribed):
+        while (result := control.poll_result()) is not None:
+            if isinstance(result, Resolved):
+                self._resolution = result.resolution
+            if isinstance(result, Resolved | Subscribed):
                 self._waiting.discard(control)
             else:
-                raise NoAnswer(f"a client of the load cannot go on: {outcome}")
+                raise NoAnswer(f"a client of the load cannot go on: {result}")
         deadline = control.poll_timeout()
         if deadline is None:
             self._deadlines.cancel(control)
@@ -151,8 +155,8 @@ class Controls:
             self._deadlines.set(control, deadline)
 
 
-def _told(hive: LoadHive, members: dict[int, ClientControl]) -> Iterable[tuple[ClientControl, Event]]:
+def _told(pool: LoadClientPool, members: dict[int, ClientControl]) -> Iterable[tuple[ClientControl, Event]]:
     """A hive begins with a member that is no client of the load."""
-    for number, event in hive.poll_member_events(EVENTS):
+    for number, event in pool.poll_pool_events(EVENTS):
         if (control := members.get(number)) is not None:
             yield control, event

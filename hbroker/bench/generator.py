@@ -19,11 +19,11 @@ from hbroker.bench.controls import Controls
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.process import sharpen_sleep
 from hbroker.runtime.address import listen_for
-from hbroker.runtime.client.hub import config_of
+from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity
 
 if TYPE_CHECKING:
-    from hbroker._native import LoadHive, LoadReport
+    from hbroker._native import LoadClientPool, LoadReport
     from hbroker.bench.plan import Address, Plan, Transport, Trust
 
 __all__ = ["Generator", "generator"]
@@ -93,7 +93,7 @@ def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Itera
 def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address) -> None:
     run = os.urandom(4).hex()
     names = _Names.of(plan, run)
-    hives = _hives(plan, native, controls, address)
+    pools = _pools(plan, native, controls, address)
     parts: list[tuple[int, int | None, int | None]] = [
         *((name, None, number) for number, (name, _, _) in enumerate(plan.shape.subscribers)),
         *((name, number, None) for number, name in enumerate(plan.shape.publishers)),
@@ -115,12 +115,12 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
             )
             continue
         identity = Identity.of(client)
-        if hives and subscribes is not None and filter is not None:
+        if pools and subscribes is not None and filter is not None:
             # In turn: who gets a copy after another has it at another socket, as clients apart have.
-            controls.join(hives[subscribes % len(hives)], identity, subscribes)
+            controls.join(pools[subscribes % len(pools)], identity, subscribes)
             controls.subscribe(filter, plan.qos)
             continue
-        member = native.add_member(
+        member = native.add_client(
             config_of(identity),
             listen_for(address),
             topics=topics,
@@ -137,19 +137,19 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
         controls.settle()
 
 
-def _hives(
+def _pools(
     plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address
-) -> Sequence[LoadHive]:
+) -> Sequence[LoadClientPool]:
     """The sockets that subscribers share; none where each has its own."""
     if controls is None or plan.sockets is None:
         return []
-    hives = [
-        native.add_hive(config_of(Identity.of()), listen_for(address))
+    pools = [
+        native.add_client_pool(config_of(Identity.of()), listen_for(address))
         for _ in range(min(plan.sockets, len(plan.shape.subscribers)))
     ]
-    for hive in hives:
-        controls.add_hive(hive)
-    return hives
+    for pool in pools:
+        controls.add_client_pool(pool)
+    return pools
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from hbroker.bench.process import sharpen_sleep
 from hbroker.config import NodeSettings
 from hbroker.protocol.node import Node
 from hbroker.runtime.address import listen_for
+from hbroker.runtime.control_loop import clock
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.node.process import core_config
-from hbroker.runtime.turns import clock
 
 if TYPE_CHECKING:
     from hbroker.bench.brokers import Broker
@@ -81,7 +81,7 @@ class _Joiner:
             incarnation=incarnation,
             unix_offset_us=self._endpoint.unix_offset_us,
         )
-        self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
+        self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
         self._serves = asyncio.Event()
         self._served_at = 0
         self.took_ns: int | None = None
@@ -102,8 +102,8 @@ class _Joiner:
         self._driver.stop()
         self._endpoint.shutdown()
 
-    def _after_turn(self, now: int) -> bool:
-        while self._node.poll_notice() is not None:
+    def _after_iteration(self, now: int) -> bool:
+        while self._node.poll_event() is not None:
             pass
         if self._node.is_serving and not self._serves.is_set():
             self._served_at = time.monotonic_ns()

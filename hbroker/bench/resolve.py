@@ -21,11 +21,11 @@ from hbroker.bench.marks import Mark
 from hbroker.bench.measurement import Percentiles
 from hbroker.bench.process import sharpen_sleep
 from hbroker.runtime.address import listen_for
-from hbroker.runtime.client.hub import config_of
+from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity
 
 if TYPE_CHECKING:
-    from hbroker._native import LoadMember
+    from hbroker._native import LoadClient
 
 __all__ = ["LookUps", "Resolved", "measure_look_ups"]
 
@@ -78,7 +78,7 @@ def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
     identity = Identity.of(f"bench-{os.getpid()}")
     controls = Controls(broker.address, _PATIENCE_S)
     try:
-        member = native.add_member(config_of(identity), listen_for(broker.address))
+        member = native.add_client(config_of(identity), listen_for(broker.address))
         controls.add(member, identity)
         controls.find(_topic(0, 0))
         before = Mark.now(broker.pids)
@@ -96,7 +96,7 @@ def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
     )
 
 
-def _at(level: int, member: LoadMember, controls: Controls, count: int) -> LookUps:
+def _at(level: int, member: LoadClient, controls: Controls, count: int) -> LookUps:
     before = _packets(member)
     times, owner = [], ""
     for number in range(count):
@@ -118,7 +118,7 @@ def _at(level: int, member: LoadMember, controls: Controls, count: int) -> LookU
     )
 
 
-def _packets(member: LoadMember) -> tuple[int, int]:
+def _packets(member: LoadClient) -> tuple[int, int]:
     counters = member.counters()
     return counters["datagrams_out"], counters["datagrams_in"]
 

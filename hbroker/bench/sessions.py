@@ -1,7 +1,7 @@
 """What many idle sessions cost a broker: its memory for each, and its CPU while they do nothing.
 
 A session is a client with one subscription, to a topic of its own. Those of hbroker's own protocol are the
-members of a `Fleet`; others have a connection each. In the end every one of them must still be there: of
+members of a `ClientPool`; others have a connection each. In the end every one of them must still be there: of
 hbroker's, a message to each is answered by who got it.
 """
 
@@ -18,7 +18,7 @@ from hbroker._native import LoadGenerator
 from hbroker._proto import packet_pb2 as pb
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.marks import Mark
-from hbroker.runtime.client.client_pool import Fleet, fleet
+from hbroker.runtime.client.client_pool import ClientPool, client_pool
 
 if TYPE_CHECKING:
     from hbroker.bench.brokers import Broker
@@ -62,7 +62,7 @@ def measure_sessions(
     return asyncio.run(_measure(transport, broker, count, idle_s, trust))
 
 
-class _Crowd(Protocol):
+class _Clients(Protocol):
     """Those who are connected."""
 
     async def connect(self, count: int) -> None:
@@ -75,15 +75,15 @@ class _Crowd(Protocol):
 async def _measure(
     transport: Transport, broker: Broker, count: int, idle_s: float, trust: Trust | None
 ) -> Sessions:
-    async with _crowd(transport, broker, count, trust) as crowd:
+    async with _clients(transport, broker, count, trust) as clients:
         first = Mark.now(broker.pids)
-        await crowd.connect(count)
+        await clients.connect(count)
         connected = Mark.now(broker.pids)
         await asyncio.sleep(_SETTLE_S)
         before = Mark.now(broker.pids)
         await asyncio.sleep(idle_s)
         last = Mark.now(broker.pids)
-        alive = await crowd.alive()
+        alive = await clients.alive()
     is_known = bool(broker.pids)
     connecting, idle, whole = first.until(connected), before.until(last), first.until(last)
     return Sessions(
@@ -101,28 +101,28 @@ async def _measure(
 
 
 @asynccontextmanager
-async def _crowd(
+async def _clients(
     transport: Transport, broker: Broker, count: int, trust: Trust | None
-) -> AsyncIterator[_Crowd]:
+) -> AsyncIterator[_Clients]:
     run = os.urandom(4).hex()
     if transport == "hbroker":
-        async with fleet(broker.address, timeout=_PATIENCE_S) as devices:
-            yield _Members(devices, run)
+        async with client_pool(broker.address, timeout=_PATIENCE_S) as devices:
+            yield _NativeClients(devices, run)
         return
     # One publisher, which never comes: nothing is published.
     native = LoadGenerator(
         groups=[(1, None, None)], subscribers=[(0, 1)] * count, payload=16, qos=0, tls=trust
     )
     try:
-        yield _Connections(native, transport, broker, run)
+        yield _MqttClients(native, transport, broker, run)
     finally:
         native.shutdown()
 
 
-class _Members:
+class _NativeClients:
     """Of hbroker's own protocol."""
 
-    def __init__(self, devices: Fleet, run: str) -> None:
+    def __init__(self, devices: ClientPool, run: str) -> None:
         self._devices = devices
         self._run = run
         self._count = 0
@@ -145,7 +145,7 @@ class _Members:
         return f"bench/{self._run}/{number:09}"
 
 
-class _Connections:
+class _MqttClients:
     """Over TCP."""
 
     def __init__(self, native: LoadGenerator, transport: Transport, broker: Broker, run: str) -> None:

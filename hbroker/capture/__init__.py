@@ -2,5 +2,5 @@
 interface.
 
 Needs scapy (the extra `capture`). `dissector` shows one datagram, `frames` brings them from an interface or
-a file, `tally` counts who sent what to whom, `command` is `hbroker capture`.
+a file, `packet_counts` counts who sent what to whom, `command` is `hbroker capture`.
 """

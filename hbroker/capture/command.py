@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hbroker.capture.tally import Address, Tally
+from hbroker.capture.packet_counts import Address, PacketCounts
 from hbroker.config import format_address
 from hbroker.errors import HBrokerError
 
@@ -84,25 +84,25 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.capture import dissector, frames
 
     dissector.bind()
-    tally = Tally()
+    packet_counts = PacketCounts()
     writer = frames.PcapFile(options.write) if options.write else None
     stop = _Stop()
     try:
         if options.read:
-            _take(frames.read_file(options.read), options, tally, writer)
+            _take(frames.read_file(options.read), options, packet_counts, writer)
         else:
             with frames.Interface(options.interface, options.port) as interface:
                 print(f"capturing on {options.interface}", file=sys.stderr, flush=True)
-                _take(_live(interface, stop), options, tally, writer)
-                tally.missed = interface.missed
+                _take(_live(interface, stop), options, packet_counts, writer)
+                packet_counts.missed = interface.missed
     finally:
         stop.restore()
         if writer is not None:
             writer.close()
     if options.count:
-        _print_tally(tally, options.json)
-    elif tally.missed:
-        print(f"{tally.missed} datagrams came too fast and were not seen", file=sys.stderr)
+        _print_counts(packet_counts, options.json)
+    elif packet_counts.missed:
+        print(f"{packet_counts.missed} datagrams came too fast and were not seen", file=sys.stderr)
     return _DONE
 
 
@@ -135,7 +135,9 @@ def _live(interface: Any, stop: _Stop) -> Iterator[Packet]:
             yield packet
 
 
-def _take(packets: Iterator[Packet], options: argparse.Namespace, tally: Tally, writer: Any) -> None:
+def _take(
+    packets: Iterator[Packet], options: argparse.Namespace, packet_counts: PacketCounts, writer: Any
+) -> None:
     from scapy.layers.inet import UDP
 
     from hbroker.capture.dissector import HBroker
@@ -147,14 +149,14 @@ def _take(packets: Iterator[Packet], options: argparse.Namespace, tally: Tally, 
         if options.port and source[1] not in options.port and destination[1] not in options.port:
             continue
         datagram = packet[HBroker]
-        tally.add(source, destination, (one.kind for one in datagram.packets))
+        packet_counts.add(source, destination, (one.kind for one in datagram.packets))
         if writer is not None:
             below = packet[UDP].underlayer
             below.time = packet.time
             writer.write(below)
         if not options.count:
             _print(packet, datagram, source, destination, options.json)
-        if options.limit is not None and tally.datagrams >= options.limit:
+        if options.limit is not None and packet_counts.datagrams >= options.limit:
             return
 
 
@@ -198,13 +200,13 @@ def _print(packet: Packet, datagram: Packet, source: Address, destination: Addre
     print(json.dumps(entry, ensure_ascii=False), flush=True)
 
 
-def _print_tally(tally: Tally, as_json: bool) -> None:
+def _print_counts(packet_counts: PacketCounts, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(tally.to_json()), flush=True)
+        print(json.dumps(packet_counts.to_json()), flush=True)
         return
-    for (source, destination, name), count in sorted(tally.counts.items()):
+    for (source, destination, name), count in sorted(packet_counts.counts.items()):
         print(f"{format_address(source):>24} > {format_address(destination):<24} {name:<12} {count:>9}")
-    print(f"{tally.datagrams} datagrams; {tally.missed} came too fast and were not seen")
+    print(f"{packet_counts.datagrams} datagrams; {packet_counts.missed} came too fast and were not seen")
 
 
 def _port(text: str) -> int:

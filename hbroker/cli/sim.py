@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hbroker.cli.network.hierarchy import Status
     from hbroker.sim.rooms.accounts import Summary
     from hbroker.sim.rooms.plan import Plan
-    from hbroker.sim.rooms.play import Outcome, Terms
+    from hbroker.sim.rooms.play import PlayOptions, Result
     from hbroker.sim.rooms.scenario import Scenario
 
 _TEXT = """\
@@ -121,15 +121,15 @@ def node_statuses(root: str, timeout: float) -> list[Status]:
         sync.connect(root, timeout=timeout) as client,
         client.subscribe(STATUS_FILTER, qos=1, timeout=timeout) as messages,
     ):
-        told: dict[str, Status] = {}
-        while not set(messages.owners) <= told.keys():
+        reported: dict[str, Status] = {}
+        while not set(messages.owners) <= reported.keys():
             message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
             if message is None:
                 break
             status = parse_status(message.topic, message.payload)
             if status is not None:
-                told[status["name"]] = status | {"run": message.publisher, "own": message.sequence}
-    return in_order(list(told.values()))
+                reported[status["name"]] = status | {"run": message.publisher, "own": message.sequence}
+    return in_order(list(reported.values()))
 
 
 def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
@@ -163,23 +163,23 @@ def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     from hbroker.errors import Unreachable
     from hbroker.sim.rooms.accounts import summarised
     from hbroker.sim.rooms.files import allow
-    from hbroker.sim.rooms.play import Terms
+    from hbroker.sim.rooms.play import PlayOptions
 
     connections = sum(not client.is_native for client in planned.clients)
     gateways = _gateways(options) if connections else ()
     allow(connections)
 
     before = node_statuses(options.root, options.timeout)
-    terms = Terms(options.root, gateways, options.duration, planned.scenario.speed)
-    outcome = asyncio.run(_run(planned, terms))
+    play_options = PlayOptions(options.root, gateways, options.duration, planned.scenario.speed)
+    result = asyncio.run(_run(planned, play_options))
     try:
         after = node_statuses(options.root, options.timeout)
     except Unreachable:
         after = []  # What the devices counted is told all the same.
-    return summarised(outcome, before, after)
+    return summarised(result, before, after)
 
 
-async def _run(planned: Plan, terms: Terms) -> Outcome:
+async def _run(planned: Plan, play_options: PlayOptions) -> Result:
     import asyncio
     import signal
 
@@ -187,7 +187,7 @@ async def _run(planned: Plan, terms: Terms) -> Outcome:
     from hbroker.sim.rooms.play import Play
 
     with progress_display(f"{planned.scenario.name}, {planned.devices} devices") as show:
-        play = Play(planned, terms, show)
+        play = Play(planned, play_options, show)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, play.stop)
         return await play.run()
 
@@ -222,7 +222,7 @@ def _code(summary: Summary) -> int:
 
     if not is_clean(summary):
         return FAILED
-    return INTERRUPTED if summary.outcome.was_interrupted else DONE
+    return INTERRUPTED if summary.result.was_interrupted else DONE
 
 
 def _print(summary: Summary) -> None:
@@ -242,7 +242,7 @@ def _print(summary: Summary) -> None:
 
 
 def _print_plan(planned: Plan, *, as_json: bool) -> None:
-    told = {
+    reported = {
         "scenario": planned.scenario.name,
         "about": planned.scenario.about,
         "devices": planned.devices,
@@ -253,9 +253,9 @@ def _print_plan(planned: Plan, *, as_json: bool) -> None:
         "rooms": len(planned.scenario.rooms),
     }
     if as_json:
-        print_json(told)
+        print_json(reported)
         return
-    for key, value in told.items():
+    for key, value in reported.items():
         print(f"{key.replace('_', ' '):<16}{value:.1f}" if isinstance(value, float) else f"{key:<16}{value}")
 
 

@@ -67,8 +67,10 @@ def _play(console: Console, seconds: float) -> None:
         _print(console, "What was said", report.on_life(progress))
         _print(console, "hbroker tree", tree.splitlines())
         _print(console, f"hbroker resolve {TRACED} --trace", trace.splitlines())
-        tally = capture.stop()
-        _print(console, "What went over the wire", report.on_capture(tally, house.nodes, capture.refusal))
+        packet_counts = capture.stop()
+        _print(
+            console, "What went over the wire", report.on_capture(packet_counts, house.nodes, capture.refusal)
+        )
         ended = house.stop()
         console.print(f"\nEverything is stopped, in {ended:.1f} s.")
 

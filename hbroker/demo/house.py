@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from hbroker.capture.tally import Address, Tally
+from hbroker.capture.packet_counts import Address, PacketCounts
 
 __all__ = ["Capture", "House", "HouseError", "Node", "run"]
 
@@ -115,13 +115,13 @@ class Capture:
             "hbroker: "
         ) or "it did not begin"
 
-    def stop(self) -> Tally | None:
+    def stop(self) -> PacketCounts | None:
         """What was seen; None: nothing could be."""
         if self._process is None:
             return None
         process, self._process = self._process, None
         output, _ = _end(process)
-        return Tally.from_json(json.loads(output)) if output else None
+        return PacketCounts.from_json(json.loads(output)) if output else None
 
 
 def run(*arguments: str, timeout: float = 10.0) -> str:

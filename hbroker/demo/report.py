@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hbroker.capture.tally import Tally
+    from hbroker.capture.packet_counts import PacketCounts
     from hbroker.demo.house import Node
     from hbroker.demo.life import Progress
 
@@ -22,21 +22,23 @@ def on_life(progress: Progress) -> Iterator[str]:
         yield f"  {watch.filter:<20} QoS {watch.qos}: {watch.received:>6} received from {owners}"
 
 
-def on_capture(tally: Tally | None, nodes: tuple[Node, ...], refusal: str | None) -> Iterator[str]:
+def on_capture(
+    packet_counts: PacketCounts | None, nodes: tuple[Node, ...], refusal: str | None
+) -> Iterator[str]:
     """The promise, counted: no PUBLISH between brokers."""
-    if tally is None:
+    if packet_counts is None:
         yield f"Not captured: {refusal or 'the capture failed'}."
         yield "The counters above are the nodes' own: each took in the messages of its subtree alone."
         return
     brokers = {node.address for node in nodes}
-    seen = tally.seen("PUBLISH")
-    yield f"PUBLISH packets on the loopback interface: {seen}, in {tally.datagrams} datagrams"
-    yield f"PUBLISH packets between broker addresses:  {tally.between('PUBLISH', brokers)}"
+    seen = packet_counts.seen("PUBLISH")
+    yield f"PUBLISH packets on the loopback interface: {seen}, in {packet_counts.datagrams} datagrams"
+    yield f"PUBLISH packets between broker addresses:  {packet_counts.between('PUBLISH', brokers)}"
     control = sum(
         count
-        for (source, destination, kind), count in tally.counts.items()
+        for (source, destination, kind), count in packet_counts.counts.items()
         if source in brokers and destination in brokers and kind not in ("PUBLISH", "")
     )
     yield f"control packets between broker addresses:  {control}"
-    if tally.missed:
-        yield f"(The capture missed {tally.missed} datagrams: these numbers are too low.)"
+    if packet_counts.missed:
+        yield f"(The capture missed {packet_counts.missed} datagrams: these numbers are too low.)"

@@ -9,29 +9,29 @@ from random import Random
 from hbroker.config import GatewayLimits, GatewaySettings
 from hbroker.gateway.access.access_lists import AccessLists
 from hbroker.gateway.access.policy import Policy
-from hbroker.gateway.admin.events import Notices
-from hbroker.gateway.native_api import Border
+from hbroker.gateway.admin.events import EventQueue
+from hbroker.gateway.native_api import NativeApi
 from hbroker.gateway.outbox import Outbox
 from hbroker.gateway.sessions.claims import Clock
 from hbroker.gateway.sessions.gateways import Gateways
 from hbroker.gateway.sessions.records import Records
-from hbroker.gateway.subscriptions.network_clients import Members
+from hbroker.gateway.subscriptions.network_clients import NetworkClients
 
-__all__ = ["Common"]
+__all__ = ["GatewayContext"]
 
 
 @dataclass(slots=True)
-class Common:
+class GatewayContext:
     """One gateway's, for all of its run. `limits`, `policy` and the listeners of `settings` change when they
     are read again."""
 
     settings: GatewaySettings
-    border: Border
+    native_api: NativeApi
     random: Random
     ids: Iterator[int]
     clock: Clock
     gateways: Gateways
-    members: Members
+    network_clients: NetworkClients
     outbox: Outbox
     records: Records
     policy: Policy
@@ -39,7 +39,7 @@ class Common:
     limits: GatewayLimits
     counts: dict[str, int] = field(default_factory=dict)
     """What happened, by name, since the start."""
-    notices: Notices = field(default_factory=Notices)
+    events: EventQueue = field(default_factory=EventQueue)
 
     @property
     def key(self) -> bytes:

@@ -30,13 +30,13 @@ __all__ = [
     "PACKET_ID_BLOCKS",
     "Accept",
     "AuthEvent",
-    "Border",
     "ClosedEvent",
     "ConnectEvent",
     "ConnectionStatus",
     "InFlight",
     "Member",
     "MqttEvent",
+    "NativeApi",
     "Rule",
     "SessionOverflowEvent",
     "SessionState",
@@ -271,17 +271,17 @@ class Member(ClientCore, Protocol):
     def handled(self, messages: Sequence[tuple[int, int]]) -> None: ...
 
 
-class Border(Protocol):
+class NativeApi(Protocol):
     """The native half of a gateway."""
 
     # Members
     def member(self, number: int) -> Member:
         """The verbs of a member; 0: the shared one, which is always there."""
 
-    def open_member(self, session: int, *, persistent: bool, incarnation: int) -> int:
+    def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
         """A new member, with this network session. Its number is not used again."""
 
-    def close_member(self, number: int) -> None:
+    def close_pool_client(self, number: int) -> None:
         """Ends a member at once: what it has not sent stays unsent, its links end without a word."""
 
     # Connections
@@ -356,7 +356,7 @@ class Border(Protocol):
         `messages_out` (PUBLISH packets), `packets_in`, `packets_out`, `dropped`."""
 
 
-class Shell(Border, Protocol):
+class Shell(NativeApi, Protocol):
     """What the process of a gateway asks besides: sockets, and what has come."""
 
     @property
@@ -378,8 +378,8 @@ class Shell(Border, Protocol):
     def fileno(self) -> int:
         """Readable while something waits."""
 
-    def poll_member_events(self, limit: int = 1024) -> Sequence[tuple[int, Event]]: ...
-    def poll_member_messages(self, limit: int = 1024) -> Sequence[tuple[int, Message]]:
+    def poll_pool_events(self, limit: int = 1024) -> Sequence[tuple[int, Event]]: ...
+    def poll_pool_messages(self, limit: int = 1024) -> Sequence[tuple[int, Message]]:
         """Messages that matched no listener of a session, each with its member."""
 
     def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...

@@ -16,10 +16,10 @@ from hbroker._native import NativeError
 from hbroker.gateway.native_api import Member, WillMessage
 from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import retry_after
 
-__all__ = ["Done", "Letter", "Outbox"]
+__all__ = ["Done", "Outbox", "OutboxMessage"]
 
 Done: TypeAlias = Callable[[int, bool], None]
 """Told the time, and whether the letter was distributed."""
@@ -39,7 +39,7 @@ _FINAL: Final = frozenset(
 
 
 @dataclass(slots=True, eq=False)
-class Letter:
+class OutboxMessage:
     """One message. `replaces`: it takes the place of the ones before under its topic. `until`: when it is not
     repeated any more, in microseconds; None: never."""
 
@@ -48,7 +48,7 @@ class Letter:
     replaces: bool = False
     until: int | None = None
     attempts: int = 0
-    heard: list[Done] = field(default_factory=list)
+    also_done: list[Done] = field(default_factory=list)
     """Told too: they waited for letters that this one took the place of before they were sent."""
 
     @property
@@ -64,47 +64,47 @@ class Outbox:
         self._member = member
         self._random = random
         self._unix_offset_us = unix_offset_us
-        self._waiting: OrderedDict[Letter, None] = OrderedDict()
-        self._sent: dict[int, Letter] = {}
-        self._newest: dict[str, Letter] = {}
-        self._pauses: Agenda[Letter] = Agenda()
+        self._waiting: OrderedDict[OutboxMessage, None] = OrderedDict()
+        self._sent: dict[int, OutboxMessage] = {}
+        self._newest: dict[str, OutboxMessage] = {}
+        self._pauses: TimerQueue[OutboxMessage] = TimerQueue()
         self._room_at: int | None = None
 
-    def post(self, now: int, letter: Letter) -> None:
+    def enqueue(self, now: int, entry: OutboxMessage) -> None:
         """Publishes a letter, behind those that wait for room. One that it replaces does not wait any more;
         who waited for that waits for this."""
-        if letter.replaces:
-            former = self._newest.get(letter.topic)
+        if entry.replaces:
+            former = self._newest.get(entry.topic)
             if former is not None and former in self._waiting:
                 del self._waiting[former]
-                letter.heard = former.heard
+                entry.also_done = former.also_done
                 if former.done is not None:
-                    letter.heard.append(former.done)
-            self._newest[letter.topic] = letter
-        self._waiting[letter] = None
+                    entry.also_done.append(former.done)
+            self._newest[entry.topic] = entry
+        self._waiting[entry] = None
         self._send(now)
 
     def handle_published(self, now: int, sequence: int, reason: int) -> None:
         """What became of a message."""
-        letter = self._sent.pop(sequence, None)
-        if letter is None:
+        entry = self._sent.pop(sequence, None)
+        if entry is None:
             return
-        is_late = letter.until is not None and letter.until <= now
+        is_late = entry.until is not None and entry.until <= now
         if reason in _DISTRIBUTED:
-            self._end(now, letter, is_distributed=True)
-        elif reason in _FINAL or is_late or self._is_replaced(letter):
-            self._end(now, letter, is_distributed=False)
+            self._end(now, entry, is_distributed=True)
+        elif reason in _FINAL or is_late or self._is_replaced(entry):
+            self._end(now, entry, is_distributed=False)
         else:
-            self._pauses.set(letter, now + retry_after(letter.attempts, self._random))
-            letter.attempts += 1
+            self._pauses.set(entry, now + retry_after(entry.attempts, self._random))
+            entry.attempts += 1
 
     def handle_timeout(self, now: int) -> None:
         """Sends what had no room, and what failed."""
-        for letter in self._pauses.due(now):
-            if self._is_replaced(letter):
-                self._end(now, letter, is_distributed=False)
+        for entry in self._pauses.due(now):
+            if self._is_replaced(entry):
+                self._end(now, entry, is_distributed=False)
             else:
-                self._waiting[letter] = None
+                self._waiting[entry] = None
         if self._room_at is not None and self._room_at <= now:
             self._room_at = None
         self._send(now)
@@ -119,23 +119,23 @@ class Outbox:
 
     def _send(self, now: int) -> None:
         while self._waiting and self._room_at is None:
-            letter, _ = self._waiting.popitem(last=False)
-            if self._is_replaced(letter):
-                self._end(now, letter, is_distributed=False)
+            entry, _ = self._waiting.popitem(last=False)
+            if self._is_replaced(entry):
+                self._end(now, entry, is_distributed=False)
                 continue
             try:
-                sequence = self._publish(now, letter.message)
+                sequence = self._publish(now, entry.message)
             except NativeError:  # its topic or its size: no later attempt would go better
-                self._end(now, letter, is_distributed=False)
+                self._end(now, entry, is_distributed=False)
                 continue
             if sequence is None:
-                self._waiting[letter] = None
-                self._waiting.move_to_end(letter, last=False)
+                self._waiting[entry] = None
+                self._waiting.move_to_end(entry, last=False)
                 self._room_at = now + _ROOM_PAUSE
-            elif letter.message.qos:
-                self._sent[sequence] = letter
+            elif entry.message.qos:
+                self._sent[sequence] = entry
             else:
-                self._end(now, letter, is_distributed=True)
+                self._end(now, entry, is_distributed=True)
 
     def _publish(self, now: int, message: WillMessage) -> int | None:
         return self._member.publish(
@@ -147,11 +147,11 @@ class Outbox:
             **mqtt_properties_of(message),
         )
 
-    def _is_replaced(self, letter: Letter) -> bool:
-        return letter.replaces and self._newest.get(letter.topic) is not letter
+    def _is_replaced(self, entry: OutboxMessage) -> bool:
+        return entry.replaces and self._newest.get(entry.topic) is not entry
 
-    def _end(self, now: int, letter: Letter, *, is_distributed: bool) -> None:
-        if self._newest.get(letter.topic) is letter:
-            del self._newest[letter.topic]
-        for done in letter.heard if letter.done is None else [*letter.heard, letter.done]:
+    def _end(self, now: int, entry: OutboxMessage, *, is_distributed: bool) -> None:
+        if self._newest.get(entry.topic) is entry:
+            del self._newest[entry.topic]
+        for done in entry.also_done if entry.done is None else [*entry.also_done, entry.done]:
             done(now, is_distributed)

@@ -24,10 +24,10 @@ from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address, Reason, body_of, pack
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.resolution.resolver import PATIENCE, Resolver
-from hbroker.protocol.results import Outcome, Published, Resolved, ResolveFailed, TakenOver
+from hbroker.protocol.results import Published, Resolved, ResolveFailed, Result, TakenOver
+from hbroker.protocol.sessions.client_will import ClientWill, Will
 from hbroker.protocol.sessions.client_will import State as WillState
-from hbroker.protocol.sessions.client_will import Testator, Will
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.subscription import Options, Wanted
 from hbroker.protocol.subscriptions.client.subscriptions import Subscriber
 from hbroker.protocol.timer_queue import earliest
@@ -41,13 +41,14 @@ _ID_BITS: Final = 48
 class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
-    `root` is where look-ups and discoveries begin. `terms.session` is that of the core's `Config`. `ids`: of
-    tickets and subscriptions, where several controls share one space of them; None: its own. `knowledge`: of
-    the nodes, where several controls have one address; None: its own. `tell`: called with each outcome; None:
-    they wait for `poll_outcome`.
+    `root` is where look-ups and discoveries begin. `session_options.session` is that of the core's `Config`.
+    `ids`: of tickets and subscriptions, where several controls share one space of them; None: its own.
+    `knowledge`: of the nodes, where several controls have one address; None: its own. `tell`: called with
+    each outcome; None: they wait for `poll_result`.
     """
 
     __slots__ = (
+        "_client_will",
         "_core",
         "_ids",
         "_is_taken_over",
@@ -55,12 +56,11 @@ class ClientControl:
         "_links",
         "_random",
         "_resolver",
+        "_results",
         "_root",
         "_subscriber",
         "_tell",
-        "_testator",
-        "_told",
-        "terms",
+        "session_options",
     )
 
     def __init__(
@@ -68,23 +68,23 @@ class ClientControl:
         core: ClientCore,
         random: Random,
         root: Address,
-        terms: SessionTerms | None = None,
+        session_options: SessionOptions | None = None,
         ids: Iterator[int] | None = None,
         knowledge: Knowledge | None = None,
-        tell: Callable[[Outcome], None] | None = None,
+        tell: Callable[[Result], None] | None = None,
     ) -> None:
         self._core = core
         self._random = random
         self._root = root
-        self.terms = terms or SessionTerms()
+        self.session_options = session_options or SessionOptions()
         self._knowledge = knowledge or Knowledge()
         self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
         """Random to begin with: nodes may still hold what an earlier run's listeners asked for (§7.6)."""
-        self._told: deque[Outcome] | None = deque() if tell is None else None
-        self._tell: Callable[[Outcome], None] = tell or self._keep
-        self._subscriber = Subscriber(core, random, self._knowledge, root, self.terms, self._tell)
+        self._results: deque[Result] | None = deque() if tell is None else None
+        self._tell: Callable[[Result], None] = tell or self._keep
+        self._subscriber = Subscriber(core, random, self._knowledge, root, self.session_options, self._tell)
         self._resolver: Resolver | None = None
-        self._testator: Testator | None = None
+        self._client_will: ClientWill | None = None
         self._links: set[int] = set()
         self._is_taken_over = False
 
@@ -134,26 +134,26 @@ class ClientControl:
     def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
         """Has the will kept by its topic's owner, in the place of the one before; `WillSet` or `WillRefused`
         follows (§6.6)."""
-        if self._testator is None:
+        if self._client_will is None:
             knowledge, ticket = self._knowledge, self._next_id()
-            self._testator = Testator(
-                self._core, self._random, self._look_up, knowledge, self.terms, ticket, self._tell
+            self._client_will = ClientWill(
+                self._core, self._random, self._look_up, knowledge, self.session_options, ticket, self._tell
             )
-        self._testator.start(now, will, patience)
+        self._client_will.start(now, will, patience)
 
     def set_expiry(self, now: int, expiry_s: int) -> None:
         """Tells every owner, with the subscriptions, that the session is to live so long without a link."""
-        self.terms = replace(self.terms, expiry_s=expiry_s)
-        self._subscriber.set_terms(now, self.terms)
-        if self._testator is not None:
-            self._testator.set_terms(self.terms)
+        self.session_options = replace(self.session_options, expiry_s=expiry_s)
+        self._subscriber.set_session_options(now, self.session_options)
+        if self._client_will is not None:
+            self._client_will.set_session_options(self.session_options)
 
     def leave(self, *, end_session: bool = False, with_will: bool = False) -> None:
         """§6.4: leaves every owner. A persistent session goes on there without a link, unless it is to end.
         `with_will`: its owner is to publish the will (§6.6)."""
-        if self._testator is not None:
-            self._testator.stop()
-        keep = self.terms.is_persistent and not end_session
+        if self._client_will is not None:
+            self._client_will.stop()
+        keep = self.session_options.is_persistent and not end_session
         reason = pb.REASON_DISCONNECT_WITH_WILL if with_will else pb.REASON_NORMAL_DISCONNECTION
         packet = pack(pb.Leave(reason=reason, keep_session=keep))
         for link in self._links:
@@ -189,8 +189,8 @@ class ClientControl:
         if self._resolver is not None:
             self._resolver.handle_timeout(now)
         self._subscriber.handle_timeout(now)
-        if self._testator is not None:
-            self._testator.handle_timeout(now)
+        if self._client_will is not None:
+            self._client_will.handle_timeout(now)
         self._pass_on(now)
 
     # Out
@@ -200,11 +200,11 @@ class ClientControl:
         due = self._subscriber.poll_timeout()
         if self._resolver is not None:
             due = earliest(due, self._resolver.poll_timeout())
-        return due if self._testator is None else earliest(due, self._testator.poll_timeout())
+        return due if self._client_will is None else earliest(due, self._client_will.poll_timeout())
 
-    def poll_outcome(self) -> Outcome | None:
+    def poll_result(self) -> Result | None:
         """The next outcome; None: there is no more now."""
-        return self._told.popleft() if self._told else None
+        return self._results.popleft() if self._results else None
 
     @property
     def links(self) -> int:
@@ -214,21 +214,21 @@ class ClientControl:
     @property
     def will_state(self) -> WillState | None:
         """What the client's will waits for; None: it has none."""
-        return None if self._testator is None else self._testator.state
+        return None if self._client_will is None else self._client_will.state
 
     def _handle_packet(self, now: int, event: ControlEvent) -> None:
         body = body_of(event.packet)
         match body:
             case pb.SubAck() if event.link is not None:
-                self._subscriber.handle_confirmation(now, event.link, event.source, body)
+                self._subscriber.handle_session_suback(now, event.link, event.source, body)
             case pb.SubAck():
                 self._subscriber.handle_answer(now, event.source, body)
             case pb.PubAccept() if self._resolver is not None:
                 self._resolver.handle_accept(now, event.source, body)
             case pb.Referral() if self._resolver is not None:
                 self._resolver.handle_referral(now, body)
-            case pb.WillAck() if event.link is not None and self._testator is not None:
-                self._testator.handle_ack(now, event.link, body)
+            case pb.WillAck() if event.link is not None and self._client_will is not None:
+                self._client_will.handle_ack(now, event.link, body)
             case pb.Leave() if event.link is None and body.reason == Reason.REASON_SESSION_TAKEN_OVER:
                 self._taken_over(now, body.session)
             case pb.Challenge():
@@ -242,22 +242,22 @@ class ClientControl:
         if is_refused and self._resolver is not None:
             self._resolver.handle_refused(now, event.address)
         self._subscriber.handle_link_down(now, event.link, is_refused=is_refused)
-        if self._testator is not None:
-            self._testator.handle_link_down(now, event.link, is_refused=is_refused)
+        if self._client_will is not None:
+            self._client_will.handle_link_down(now, event.link, is_refused=is_refused)
 
     def _pass_on(self, now: int) -> None:
         """Gives what the resolver found to whoever asked: the testator, or the application."""
         if self._resolver is None:
             return
-        testator = self._testator
-        while (outcome := self._resolver.poll_outcome()) is not None:
-            match outcome:
-                case Resolved(ticket=ticket) if testator is not None and ticket == testator.ticket:
-                    testator.handle_resolved(now, outcome.resolution)
-                case ResolveFailed(ticket=ticket) if testator is not None and ticket == testator.ticket:
-                    testator.handle_unresolved(now, outcome)
+        client_will = self._client_will
+        while (result := self._resolver.poll_result()) is not None:
+            match result:
+                case Resolved(ticket=ticket) if client_will is not None and ticket == client_will.ticket:
+                    client_will.handle_resolved(now, result.resolution)
+                case ResolveFailed(ticket=ticket) if client_will is not None and ticket == client_will.ticket:
+                    client_will.handle_unresolved(now, result)
                 case _:
-                    self._tell(outcome)
+                    self._tell(result)
 
     def _look_up(self) -> Resolver:
         if self._resolver is None:
@@ -266,18 +266,18 @@ class ClientControl:
 
     def _taken_over(self, now: int, session: int) -> None:
         """Only those who know the session can say so."""
-        if not session or session != self.terms.session or self._is_taken_over:
+        if not session or session != self.session_options.session or self._is_taken_over:
             return
         self._is_taken_over = True
-        if self._testator is not None:
-            self._testator.stop()
+        if self._client_will is not None:
+            self._client_will.stop()
         # Before the subscriptions that it ends: whoever reads one is to hear why.
         self._tell(TakenOver())
         self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
 
-    def _keep(self, outcome: Outcome) -> None:
-        assert self._told is not None, "nobody else is told"
-        self._told.append(outcome)
+    def _keep(self, result: Result) -> None:
+        assert self._results is not None, "nobody else is told"
+        self._results.append(result)
 
     def _next_id(self) -> int:
         return next(self._ids)

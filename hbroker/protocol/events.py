@@ -12,12 +12,12 @@ __all__ = [
     "ChildAway",
     "ChildJoined",
     "ChildLeft",
+    "Diagnostics",
     "Joined",
     "LeaseLost",
-    "Ledger",
     "Left",
     "NameTaken",
-    "Notice",
+    "NodeEvent",
     "Ordered",
     "PolicyLowered",
     "Refused",
@@ -25,7 +25,7 @@ __all__ = [
     "Unproved",
 ]
 
-MOST_NOTICES: Final = 10_000
+MOST_EVENTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class TookBack:
     node: str
 
 
-Notice: TypeAlias = (
+NodeEvent: TypeAlias = (
     Joined
     | Refused
     | Unproved
@@ -147,12 +147,12 @@ Notice: TypeAlias = (
 )
 
 
-class Ledger:
+class Diagnostics:
     """Counters by name, and the notices that nobody has read yet (the oldest give way)."""
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
-        self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
+        self._events: deque[NodeEvent] = deque(maxlen=MOST_EVENTS)
 
     def count(self, name: str, times: int = 1) -> None:
         self.counters[name] += times
@@ -161,8 +161,8 @@ class Ledger:
         """Bad network input is dropped and counted, never raised."""
         self.count(f"drop.{reason}", times)
 
-    def note(self, notice: Notice) -> None:
-        self._notices.append(notice)
+    def note(self, node_event: NodeEvent) -> None:
+        self._events.append(node_event)
 
-    def poll(self) -> Notice | None:
-        return self._notices.popleft() if self._notices else None
+    def poll(self) -> NodeEvent | None:
+        return self._events.popleft() if self._events else None

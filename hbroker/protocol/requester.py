@@ -9,14 +9,14 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, Body, address_of, pack
 
-__all__ = ["MOST_HOPS", "Inquiry"]
+__all__ = ["MOST_HOPS", "Requester"]
 
 MOST_HOPS: Final = 64
 """Nodes that may pass one request down. A tree is never as deep; a defect may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class Requester:
     """One request's way here. `origin` has proved itself, to this node or to a parent that vouches for it."""
 
     origin: Address

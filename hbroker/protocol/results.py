@@ -8,10 +8,10 @@ from typing import TypeAlias
 from hbroker.protocol.resolution.lookup import Resolution
 
 __all__ = [
-    "Outcome",
     "Published",
     "ResolveFailed",
     "Resolved",
+    "Result",
     "Subscribed",
     "SubscriptionFailed",
     "TakenOver",
@@ -101,7 +101,7 @@ class TakenOver:
     would take the session back."""
 
 
-Outcome: TypeAlias = (
+Result: TypeAlias = (
     Resolved
     | ResolveFailed
     | Subscribed

@@ -17,7 +17,7 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
 from hbroker.protocol.sessions.sessions import Sessions
 
-__all__ = ["MOST_SESSIONS", "PERIOD", "OwnAccount", "accounts_of", "split_drops"]
+__all__ = ["MOST_SESSIONS", "PERIOD", "StatusTopic", "session_counters", "split_drops"]
 
 PERIOD: Final = 10 * timers.SECOND
 FRESH: Final = timers.SECOND // 50
@@ -27,7 +27,7 @@ MOST_SESSIONS: Final = 1_000
 """Sessions in an account; those with the longest queues come first."""
 
 
-class OwnAccount:
+class StatusTopic:
     """`$SYS/nodes/<name>/<leaf>`. `tell(now)` gives what it says."""
 
     def __init__(
@@ -65,25 +65,25 @@ class OwnAccount:
         return self._due_at
 
 
-def accounts_of(core: NodeCore, sessions: Sessions) -> list[dict[str, object]]:
+def session_counters(core: NodeCore, sessions: Sessions) -> list[dict[str, object]]:
     """What became of the messages of each session: accepted = delivered + expired + dropped + queued (§7.8).
 
     A session is named by its client: its id is a secret.
     """
     found = []
-    for account in core.sessions(MOST_SESSIONS):
-        known = sessions.get(account.session)
-        state = "away" if not account.connected else "stalled" if account.stalled else "connected"
+    for session in core.sessions(MOST_SESSIONS):
+        known = sessions.get(session.session)
+        state = "away" if not session.connected else "stalled" if session.stalled else "connected"
         found.append(
             {
                 "client": "" if known is None else known.client,
                 "state": state,
-                "accepted": account.accepted,
-                "delivered": account.delivered,
-                "expired": account.expired,
-                "dropped": dict(account.dropped),
-                "queued": account.queued,
-                "queued_bytes": account.queued_bytes,
+                "accepted": session.accepted,
+                "delivered": session.delivered,
+                "expired": session.expired,
+                "dropped": dict(session.dropped),
+                "queued": session.queued,
+                "queued_bytes": session.queued_bytes,
             }
         )
     return found

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Agenda", "earliest"]
+__all__ = ["TimerQueue", "earliest"]
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -21,7 +21,7 @@ _NOTHING: Final[list[Any]] = []
 """What no agenda with a deadline has."""
 
 
-class Agenda(Generic[KeyT]):
+class TimerQueue(Generic[KeyT]):
     """Deadlines in microseconds by key."""
 
     __slots__ = ("_deadlines", "_heap", "_serial")

@@ -8,14 +8,14 @@ from typing import TypeAlias
 from hbroker.config import DEFAULT_PORT, DEFAULT_ROOT, Address, format_address, parse_address
 from hbroker.hostnames import resolve_host
 
-__all__ = ["Place", "listen_for", "place_of", "resolve"]
+__all__ = ["AddressLike", "listen_for", "parse_place", "resolve"]
 
-Place: TypeAlias = "str | tuple[str, int] | None"
+AddressLike: TypeAlias = "str | tuple[str, int] | None"
 """`"host"`, `"host:port"`, `"[ipv6]:port"`, `"ipv6"` or `(host, port)`; None: `HBROKER_ROOT`, or else
 `127.0.0.1:7700`."""
 
 
-def place_of(place: Place) -> tuple[str, int]:
+def parse_place(place: AddressLike) -> tuple[str, int]:
     """Host and port. Raises ValueError for text that is neither, or a port out of range."""
     if place is None:
         place = os.environ.get("HBROKER_ROOT") or format_address(DEFAULT_ROOT)

@@ -10,24 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hbroker.runtime.turns import HOLD_S, Control, Pollable, Turns, clock
+from hbroker.runtime.control_loop import HOLD_S, Control, ControlLoop, Pollable, clock
 
 __all__ = ["Driver"]
 
 
 class Driver:
-    """One control over one endpoint, in one event loop. `on_turn` and `on_error`: as in `Turns`."""
+    """One control over one endpoint, in one event loop. `on_iteration`, `on_error`: as in `ControlLoop`."""
 
     def __init__(
         self,
         endpoint: Pollable,
         control: Control,
         *,
-        on_turn: Callable[[int], bool] | None = None,
+        on_iteration: Callable[[int], bool] | None = None,
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._turns = Turns(endpoint, control, on_turn, on_error)
+        self._control_loop = ControlLoop(endpoint, control, on_iteration, on_error)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._next: asyncio.Handle | None = None
@@ -42,7 +42,7 @@ class Driver:
     def wake(self) -> None:
         """Asks for a turn soon: call it after every call of the control from outside of the driver."""
         if self._loop is not None and self._next is None:
-            self._next = self._loop.call_soon(self._turn)
+            self._next = self._loop.call_soon(self._iterate)
 
     def watch(self, wanted: bool) -> None:
         """Whether to look at the descriptor. A caller that leaves messages unread on purpose looks away: the
@@ -51,7 +51,7 @@ class Driver:
             return
         self._is_watching = wanted
         if wanted:
-            self._loop.add_reader(self._endpoint.fileno(), self._turn)
+            self._loop.add_reader(self._endpoint.fileno(), self._iterate)
         else:
             self._loop.remove_reader(self._endpoint.fileno())
 
@@ -65,18 +65,18 @@ class Driver:
                 handle.cancel()
         self._loop = self._timer = self._next = None
 
-    def _turn(self) -> None:
+    def _iterate(self) -> None:
         if self._next is not None:
             self._next.cancel()
             self._next = None
         now = clock()
-        if self._turns.take(now):
+        if self._control_loop.take(now):
             self.wake()
-        if self._loop is None:  # `on_turn` stopped the driver
+        if self._loop is None:  # `on_iteration` stopped the driver
             return
         if self._timer is not None:
             self._timer.cancel()
-        pause = self._turns.pause_s(now)
+        pause = self._control_loop.pause_s(now)
         if not self._is_watching:
             pause = HOLD_S if pause is None else min(pause, HOLD_S)
-        self._timer = None if pause is None else self._loop.call_later(pause, self._turn)
+        self._timer = None if pause is None else self._loop.call_later(pause, self._iterate)

@@ -20,13 +20,13 @@ from .applications import Application, Sent
 from .hosts import NodeHost
 from .invariants import Invariant, Violation
 
-__all__ = ["Accounts"]
+__all__ = ["MessageTotals"]
 
 LEAST_PART: Final = 1_000
 """Bytes in each part of a large message but its last, at least (§3.4, §7.5)."""
 
 
-class Accounts:
+class MessageTotals:
     """Of all sessions."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Accounts:
             text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
             yield Violation(now, Invariant.ADDS_UP, text)
 
-    def look_at_the_end(
+    def check_at_end(
         self,
         applications: Iterable[Application],
         published: Iterable[Sent],

@@ -122,14 +122,14 @@ class Application:
     former: Application | None = None
     """The run before, where this one took its session up."""
     read: int = 0
-    outcomes: int = 0
+    results: int = 0
     had: dict[MessageId, set[int]] = field(default_factory=dict)
     """The QoS at which it had each message."""
     last: dict[tuple[int, str], Sent] = field(default_factory=dict)
     """The latest message of each publisher's run and topic."""
     retained: set[MessageId] = field(default_factory=set)
     """What it had as retained messages."""
-    told: set[tuple[int, MessageId]] = field(default_factory=set)
+    received_by: set[tuple[int, MessageId]] = field(default_factory=set)
     """Which of its subscriptions had which of them."""
     given_up: set[MessageId] = field(default_factory=set)
     """What it lacks because its parts stopped coming."""

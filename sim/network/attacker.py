@@ -91,7 +91,7 @@ class Attacker:
     def look(self, node: NodeHost) -> Iterator[str]:
         """What a node lets an attacker hold."""
         addresses = {host.address for host in self._hosts}
-        for subtree, child in node.control.custody.children.items():
+        for subtree, child in node.control.delegations.children.items():
             link = child.delegation.link
             if addresses and link is not None and node.engine.peer_of(link) in addresses:
                 yield f"{node.settings.name} has a stranger renew {subtree!r}"

@@ -17,7 +17,7 @@ been without a link for its expiry. Then:
   come again, it is new to the subscriber; so is one that its queue gave up at an owner from which the topic
   moved before the message was acknowledged (docs/guarantees.md).
 - *Intact*: a message has the bytes that were published. *Genuine*: none is an impostor's (`impostors`).
-- *Adds up*, and whether owners took each message once: `accounts`.
+- *Adds up*, and whether owners took each message once: `message_totals`.
 - *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Queues*, and what may be lacking where
   these are full or messages expire: `losses`. *Expires*: `expiries`.
 """
@@ -35,16 +35,16 @@ from hbroker.protocol.subscriptions.client.subscription import Key
 from hbroker.subtree import is_within
 
 from .absences import Absences
-from .accounts import Accounts
+from .accounts import MessageTotals
 from .actions import Queue
 from .applications import Application, Interest, MessageId, Sent
 from .expiries import Expiries
 from .hosts import ClientHost, NodeHost
 from .impostors import PAYLOAD, ImpostorHost
 from .invariants import Invariant, Ownership, Violation
-from .lapses import Lapses
+from .lapses import EndedLeases
 from .losses import Losses
-from .owed import Owed
+from .owed import PendingDeliveries
 from .paces import Paces
 from .retention import Retention
 from .sharing import Sharing
@@ -71,12 +71,12 @@ class Deliveries:
         self._stalled: dict[int, int] = {}
         """When each session was last seen stalled, or away."""
         self._losses = Losses()
-        self.accounts = Accounts()
+        self.message_totals = MessageTotals()
         self._retention = Retention(topics, self._losses)
         self._paces = Paces()
         self.expiries = Expiries()
-        self._lapses = Lapses()
-        self._owed = Owed(self._losses, self._lapses)
+        self._ended_leases = EndedLeases()
+        self._pending = PendingDeliveries(self._losses, self._ended_leases)
         self._absences = Absences(ownership)
         self.successions = Successions()
         self._sharing = Sharing(ownership, now, self._losses)
@@ -88,11 +88,11 @@ class Deliveries:
 
     def start(self, name: str, host: ClientHost) -> list[Interest]:
         """A client process began. Returns what an earlier run subscribed to in its session."""
-        terms = host.control.terms
-        application = Application(name, host, self._now(), terms.expiry_s * SECOND)
+        session_options = host.control.session_options
+        application = Application(name, host, self._now(), session_options.expiry_s * SECOND)
         former = self._applications.get(host.session)
         if former is not None:
-            (application.succeed if terms.clean_start else application.follow)(former)
+            (application.succeed if session_options.clean_start else application.follow)(former)
         self._applications[host.session] = application
         self._absences.begin(host.session, application.expiry)
         self.wills.follow(host.session)
@@ -124,7 +124,7 @@ class Deliveries:
         interest = application.interest(Interest(filter, qos, topics, self._now(), group, queue))
         self._losses.ask(host.session, queue)
         self._paces.ask(host.session, queue)
-        self.accounts.ask(host.session, topics, is_shared=bool(group))
+        self.message_totals.ask(host.session, topics, is_shared=bool(group))
         application.interests[subscription] = interest
         self._absences.ask(host.session, interest.key)
         if group:
@@ -146,7 +146,7 @@ class Deliveries:
             return
         for interest in application.interests.values():
             if interest.key == (suback.group, suback.filter) and not interest.is_awaited:
-                self._owed.resume(host.session, interest, is_resumed=False)
+                self._pending.resume(host.session, interest, is_resumed=False)
                 interest.made_at = self._now()
 
     def hear_of_leaving(self, group: str, filter: str) -> None:
@@ -200,7 +200,7 @@ class Deliveries:
         for topic in below:
             last = owner or self._ownership.owners.get(topic)
             if last is not None and last.address in self._ownership.past[topic]:
-                self._lapses.begin(last, topic, self._now())
+                self._ended_leases.begin(last, topic, self._now())
         self.wills.lapse(below)
         self._interrupt(below)
 
@@ -216,13 +216,13 @@ class Deliveries:
         """An owner died. What was on its way to it died too."""
         self.expiries.lose_node(owner.address, self._now())
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
-        lapsed = self._lapses.lose(owner)
+        lapsed = self._ended_leases.lose(owner)
         self.wills.lose(topic for topic, _ in lapsed)
         for topic, end in lapsed:
             for interest in self._interests:
                 if interest.kept.get(topic, end + 1) <= end:
                     del interest.kept[topic]
-        below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.claims)]
+        below = [t for t in self._topics if any(is_within(t, claim) for claim in owner.requested_subtrees)]
         self._retention.lose([t for t in below if self._ownership.serves(t) is None], self._now())
 
     def _break(self, topics: list[str]) -> None:
@@ -241,10 +241,10 @@ class Deliveries:
 
     # Look
 
-    def look_at_sessions(self, node: NodeHost) -> Iterator[Violation]:
+    def check_sessions(self, node: NodeHost) -> Iterator[Violation]:
         """After each act of a node: who is stalled, or away, or has lost something."""
         for status in node.engine.sessions(MOST_SESSIONS):
-            self.accounts.count(node, status)
+            self.message_totals.count(node, status)
             yield from self._losses.look(node, status, self._now())
             yield from self._paces.look(node, status, self._now())
             if status.stalled or not status.connected or self._losses.has_lost(status.session, self._now()):
@@ -253,14 +253,14 @@ class Deliveries:
                 self._absences.gain_link(status.session, node.address)
                 self.expiries.gain_link(status.session, node.address, self._now())
 
-    def look_at_accounts(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
+    def check_totals(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
         """Every half second: whether what sessions took adds up, which of them may have ended, and which
         topics nobody serves."""
         held = set()
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
                 held.add(status.session)
-                yield from self.accounts.look(node, status, self._now())
+                yield from self.message_totals.look(node, status, self._now())
         for session, topic in self._absences.over(self._now()):
             application = self._applications.get(session)
             if application is not None or session in held:
@@ -271,12 +271,14 @@ class Deliveries:
         for topic in self._topics:
             self._retention.note_service(topic, self._ownership.serves(topic) is not None, self._now())
 
-    def look_at_owner(self, owner: NodeHost, *, closely: bool) -> Iterator[Violation]:
+    def check_owner(self, owner: NodeHost, *, closely: bool) -> Iterator[Violation]:
         """Which subscriptions a node holds for the topics that it serves."""
         if forgotten := self._ownership.forgotten:
             self._break(forgotten)
         owned = [t for t in self._topics if self._ownership.owners.get(t) is owner and t not in forgotten]
-        self.wills.resume(self._lapses.end(owner, [t for t in owned if self._ownership.serves(t) is owner]))
+        self.wills.resume(
+            self._ended_leases.end(owner, [t for t in owned if self._ownership.serves(t) is owner])
+        )
         missing = [
             (application, interest, topic)
             for topic in owned
@@ -299,7 +301,7 @@ class Deliveries:
                 yield Violation(self._now(), Invariant.COMPLETE, text)
                 del interest.since[topic]
 
-    def look_at_client(self, host: ClientHost) -> Iterator[Violation]:
+    def check_client(self, host: ClientHost) -> Iterator[Violation]:
         """What a client got and learned."""
         if isinstance(host, ImpostorHost):
             yield from host.look()
@@ -309,23 +311,23 @@ class Deliveries:
         for message in host.messages[application.read :]:
             yield from self._receive(application, message)
         application.read = len(host.messages)
-        for outcome in host.outcomes[application.outcomes :]:
-            match outcome:
+        for result in host.results[application.results :]:
+            match result:
                 case Subscribed():
-                    if interest := application.interests.get(outcome.subscription):
-                        self._owed.resume(host.session, interest, is_resumed=outcome.resumed)
-                        yield from self._made(application, interest, is_resumed=outcome.resumed)
+                    if interest := application.interests.get(result.subscription):
+                        self._pending.resume(host.session, interest, is_resumed=result.resumed)
+                        yield from self._made(application, interest, is_resumed=result.resumed)
                 case WillSet():
                     self.wills.keep(host.session)
                 case SubscriptionFailed():
-                    self._withdraw(application, outcome.subscription)
-                case Published() if outcome.reason in DISTRIBUTED:
-                    yield from self._distributed(self._open.pop((host.publisher, outcome.sequence)))
+                    self._withdraw(application, result.subscription)
+                case Published() if result.reason in DISTRIBUTED:
+                    yield from self._distributed(self._open.pop((host.publisher, result.sequence)))
                 case Published():
-                    del self._open[host.publisher, outcome.sequence]
+                    del self._open[host.publisher, result.sequence]
                 case _:
                     pass
-        application.outcomes = len(host.outcomes)
+        application.results = len(host.results)
 
     @property
     def open(self) -> int:
@@ -375,14 +377,14 @@ class Deliveries:
         for _, (_, filter) in held_by(node) - wanted - set(self._absences.remains(self._now())):
             yield f"{node.settings.name} holds {filter} for nobody"
 
-    def look_at_the_end(self) -> Iterator[Violation]:
+    def check_at_end(self) -> Iterator[Violation]:
         """What came, or did not, as long as it was promised."""
         for application in self._present:
             yield from self._retention.look(application, self._now())
-        yield from self._owed.look_at_the_end(self._applications, self._now())
-        yield from self._sharing.look_at_the_end(self._wanted)
-        yield from self.wills.look_at_the_end(self._present)
-        yield from self.accounts.look_at_the_end(
+        yield from self._pending.check_at_end(self._applications, self._now())
+        yield from self._sharing.check_at_end(self._wanted)
+        yield from self.wills.check_at_end(self._present)
+        yield from self.message_totals.check_at_end(
             self._applications.values(),
             self._sent.values(),
             self.wills.topics,
@@ -393,7 +395,7 @@ class Deliveries:
     def _end_lapsed_sessions(self) -> None:
         """What waits at an owner of before ends with its session there."""
         for topic in self._topics:
-            for holder in self._lapses.holders(topic):
+            for holder in self._ended_leases.holders(topic):
                 for session, application in self._applications.items():
                     if self._absences.is_over_at(session, holder.address, self._now()):
                         for interest in application.interests.values():
@@ -451,9 +453,9 @@ class Deliveries:
                     is_old = interest.made_at is not None and interest.made_at <= sent.at
                     is_exempt = self._ownership.was_forgotten(sent.topic, sent.at)
                     if application.expiry and is_old and not is_exempt:
-                        self._owed.miss(interest, sent)
+                        self._pending.miss(interest, sent)
                 elif self._stalled.get(session, 0) >= sent.at:
-                    self._owed.wait(session, interest, sent)
+                    self._pending.wait(session, interest, sent)
                 else:
                     text = f"{sent} is acknowledged, and {application.name} has it not by {interest.title}"
                     yield Violation(self._now(), Invariant.NOTHING_LOST, text)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker.config import NodeSettings
 from hbroker.protocol.timer_queue import earliest
-from hbroker.runtime.node.state_files import NodeMemory, Recalled
+from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.store import OVERDUE_S
 
@@ -45,9 +45,9 @@ class NodeFiles:
         self._path = FOLDER / f"{settings.name}.cuts"
         self._boots = 0
 
-    def open(self) -> NodeMemory:
+    def open(self) -> NodeStateFiles:
         """For another run."""
-        return NodeMemory(
+        return NodeStateFiles(
             self._path,
             self._settings.subtrees,
             disk=self.disk,
@@ -126,7 +126,7 @@ class Notes:
     # Read
 
     @property
-    def memory(self) -> NodeMemory:
+    def memory(self) -> NodeStateFiles:
         """Where the run notes."""
         return self._memory
 

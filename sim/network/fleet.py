@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 from hbroker.config import NodeSettings
-from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.sessions.options import SessionOptions, session_id
 
 from .files import NodeFiles
 from .hosts import ClientHost, Host, NodeHost
@@ -19,12 +19,12 @@ from .paths import CLEAR, Faults
 from .plan import ROOT, NodePlan, Pace
 from .world import Address, Datagram, World
 
-__all__ = ["Fleet"]
+__all__ = ["Processes"]
 
 _AnyHost = TypeVar("_AnyHost", bound=Host)
 
 
-class Fleet:
+class Processes:
     """Every process that was started, and the paths between those that live."""
 
     def __init__(
@@ -81,12 +81,14 @@ class Fleet:
 
     def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
         """Starts a client. Where its session is kept it takes that up, unless it begins clean."""
-        terms = SessionTerms(name)
+        session_options = SessionOptions(name)
         if expiry := self._expiries.get(name):
-            terms = SessionTerms(name, session_id(name), expiry, clean_start=begins_clean)
+            session_options = SessionOptions(name, session_id(name), expiry, clean_start=begins_clean)
         root, credit, pace = self._settings[ROOT].listen, self._credits.get(name), self._paces.get(name)
         is_for_many = name in self._for_many
-        host = ClientHost(self._world, root, name, terms, credit=credit, for_many=is_for_many, pace=pace)
+        host = ClientHost(
+            self._world, root, name, session_options, credit=credit, for_many=is_for_many, pace=pace
+        )
         return self._enter(name, host)
 
     def start_impostor(self, victim: ClientHost) -> ImpostorHost:

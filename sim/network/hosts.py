@@ -15,13 +15,13 @@ from hbroker._native import Config, Engine, Message
 from hbroker.config import NodeSettings
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
-from hbroker.protocol.events import Notice
+from hbroker.protocol.events import NodeEvent
 from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.resolution.owner_cache import Knowledge
-from hbroker.protocol.results import Outcome, TakenOver
+from hbroker.protocol.results import Result, TakenOver
 from hbroker.protocol.sessions.client_will import Will
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.protocol.subscriptions.owner.store import Subscription
 from hbroker.protocol.timer_queue import earliest
@@ -217,7 +217,7 @@ class NodeHost(Host):
         )
         self._queue_messages = queue_messages
         self.settings = settings
-        self.notices: list[Notice] = []
+        self.events: list[NodeEvent] = []
         self.files = files or NodeFiles(world, settings)
         self._notes = Notes(self.files, self._synced)
         recalled = self._notes.recall()
@@ -225,7 +225,7 @@ class NodeHost(Host):
         """What it delegated, by subtree, as it noted it."""
         self.subscriptions = {(s.session, s.key): s for s in recalled.subscriptions}
         """Who has subscribed, as it noted it."""
-        self._claims = recalled.claims
+        self._requested_subtrees = recalled.requested_subtrees
         self.control: Node = Node(
             settings,
             self.engine,
@@ -234,8 +234,8 @@ class NodeHost(Host):
             unix_offset_us=unix_offset_us,
             restored=recalled.delegations,
             remember=self._remember,
-            claims=recalled.claims,
-            remember_claims=self._remember_claims,
+            requested_subtrees=recalled.requested_subtrees,
+            remember_requested_subtrees=self._remember_requested_subtrees,
             recalled=recalled.subscriptions,
             note=self._note,
             away=recalled.away,
@@ -249,8 +249,8 @@ class NodeHost(Host):
 
     def settle(self) -> None:
         super().settle()
-        while notice := self.control.poll_notice():
-            self.notices.append(notice)
+        while node_event := self.control.poll_event():
+            self.events.append(node_event)
 
     def handle_timeout(self) -> None:
         if not self.is_stopped:
@@ -282,9 +282,9 @@ class NodeHost(Host):
         )
 
     @property
-    def claims(self) -> Sequence[str]:
+    def requested_subtrees(self) -> Sequence[str]:
         """What it is to own: what its settings say, or what it noted since."""
-        return (self.settings.subtree,) if self._claims is None else self._claims
+        return (self.settings.subtree,) if self._requested_subtrees is None else self._requested_subtrees
 
     def holds(self, subtree: str) -> bool:
         """Whether it was granted exactly this subtree, and serves it."""
@@ -313,9 +313,9 @@ class NodeHost(Host):
         self._notes.memory.note_delegation(delegation, ended)
         self._recorded()
 
-    def _remember_claims(self, claims: Sequence[str]) -> None:
-        self._claims = list(claims)
-        self._notes.memory.note_claims(claims)
+    def _remember_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
+        self._requested_subtrees = list(requested_subtrees)
+        self._notes.memory.note_requested_subtrees(requested_subtrees)
         self._recorded()
 
     def _note_away(self, session: int, is_away: bool) -> None:
@@ -338,9 +338,9 @@ class NodeHost(Host):
 class ClientHost(Host):
     """A client: its application publishes and subscribes by the methods here.
 
-    `terms`: those of its session, with a `session` where another run is to have the same. `credit`: how many
-    messages it takes from an owner without an answer; None: as many as clients do. `for_many`: it publishes
-    for many (§7.7). `pace`: how it reads, if
+    `session_options`: those of its session, with a `session` where another run is to have the same.
+    `credit`: how many messages it takes from an owner without an answer; None: as many as clients do.
+    `for_many`: it publishes for many (§7.7). `pace`: how it reads, if
     that is slowly. `address`: None for a new one.
     """
 
@@ -349,7 +349,7 @@ class ClientHost(Host):
         world: World,
         root: Address,
         name: str = "",
-        terms: SessionTerms | None = None,
+        session_options: SessionOptions | None = None,
         *,
         credit: int | None = None,
         for_many: bool = False,
@@ -357,15 +357,15 @@ class ClientHost(Host):
         drift_ppm: int = 0,
         address: Address | None = None,
     ) -> None:
-        terms = terms or SessionTerms(name)
+        session_options = session_options or SessionOptions(name)
         super().__init__(
             world,
             address or world.new_address(),
             node=False,
             token_key=b"",
-            session=terms.session,
-            persistent=terms.is_persistent,
-            named=terms.is_named,
+            session=session_options.session,
+            persistent=session_options.is_persistent,
+            named=session_options.is_named,
             credit=credit,
             for_many=for_many,
             drift_ppm=drift_ppm,
@@ -375,23 +375,23 @@ class ClientHost(Host):
         """How it reads; None: whatever has come."""
         self._reads_at = 0
         self._may_have_more = False
-        self.outcomes: list[Outcome] = []
+        self.results: list[Result] = []
         self.messages: list[Message] = []
         self.control: ClientControl = ClientControl(
             self.engine,
             world.random,
             root,
-            replace(terms, session=self.session),
-            knowledge=Knowledge(chart=world.chart, answers=world.answers),
+            replace(session_options, session=self.session),
+            knowledge=Knowledge(owner_cache=world.owner_cache, answer_cache=world.answer_cache),
         )
         world.add(self)
 
     def settle(self) -> None:
         super().settle()
         self._read()
-        while outcome := self.control.poll_outcome():
-            self.outcomes.append(outcome)
-            if isinstance(outcome, TakenOver):
+        while result := self.control.poll_result():
+            self.results.append(result)
+            if isinstance(result, TakenOver):
                 self.kill()
         super().settle()
 

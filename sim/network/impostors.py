@@ -45,8 +45,8 @@ class ImpostorHost(ClientHost):
 
     def look(self) -> Iterator[Violation]:
         """What an owner took of it."""
-        outcomes, self._looked = self.outcomes[self._looked :], len(self.outcomes)
-        for outcome in outcomes:
-            if isinstance(outcome, Published) and outcome.reason in _TAKEN:
-                text = f"an owner takes message {outcome.sequence} of an impostor"
+        results, self._looked = self.results[self._looked :], len(self.results)
+        for result in results:
+            if isinstance(result, Published) and result.reason in _TAKEN:
+                text = f"an owner takes message {result.sequence} of an impostor"
                 yield Violation(self.world.now, Invariant.GENUINE, text)

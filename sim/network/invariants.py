@@ -6,7 +6,7 @@ The invariants are those of docs/guarantees.md, made exact:
   act of a node; a stopped process counts by what it would do if it woke now).
 - *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
   one by the same process alone.
-- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`. *Adds up*: `accounts`.
+- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`. *Adds up*: `message_totals`.
 - *Proved*: no node has a link to an attacker for that of a child (`attacker`).
 - *Resumed*: `owed`.
 - *Genuine*: `impostors`. *Shared*: `sharing`. *Wills*: `wills`.
@@ -133,7 +133,7 @@ class Ownership:
         running = [node.control.jurisdiction for node in nodes if not node.is_stopped]
         remembered |= {grant.subtree for jurisdiction in running for grant in jurisdiction.grants}
         for subtree in self._epochs.keys() - remembered:
-            if any(is_within(subtree, claim) for claim in parent.claims):
+            if any(is_within(subtree, claim) for claim in parent.requested_subtrees):
                 del self._epochs[subtree]
 
     def heal(self) -> None:
@@ -172,10 +172,10 @@ class Ownership:
             self.changed[topic] = now
             self.changes += 1
             self.moves[topic].append(now)
-        yield from self._look_at_epochs(host)
-        yield from self._look_at_claims(host)
+        yield from self._check_epochs(host)
+        yield from self._check_claims(host)
 
-    def _look_at_epochs(self, host: NodeHost) -> Iterator[Violation]:
+    def _check_epochs(self, host: NodeHost) -> Iterator[Violation]:
         seen = self._seen.setdefault(host.incarnation, {})
         for grant in host.control.jurisdiction.grants:
             if not grant.serving or seen.get(grant.subtree) == grant.epoch:
@@ -187,12 +187,12 @@ class Ownership:
                 yield Violation(self._world.now, Invariant.EPOCHS_RISE, text)
             self._epochs[grant.subtree] = (grant.epoch, host.incarnation)
 
-    def _look_at_claims(self, host: NodeHost) -> Iterator[Violation]:
+    def _check_claims(self, host: NodeHost) -> Iterator[Violation]:
         if host.settings.is_root:
             return
-        claims = {*host.claims, f"{STATUS_ROOT}/{host.settings.name}"}
+        requested_subtrees = {*host.requested_subtrees, f"{STATUS_ROOT}/{host.settings.name}"}
         for grant in host.control.jurisdiction.grants:
-            if grant.subtree not in claims:
+            if grant.subtree not in requested_subtrees:
                 text = f"{host.settings.name} holds {grant.subtree!r}, and would not claim it again"
                 yield Violation(self._world.now, Invariant.CLAIMED, text)
 
@@ -228,7 +228,7 @@ class Bounds:
                     text = f"{host.address}: {name} is {gauges[name]}, over {bound}"
                     yield Violation(self._world.now, Invariant.BOUNDED, text)
 
-    def look_at_the_end(self) -> Iterator[Violation]:
+    def check_at_end(self) -> Iterator[Violation]:
         """Nothing is left of what is over."""
         alive = len(self._world.hosts)
         for host in self._world.hosts.values():

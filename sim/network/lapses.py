@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from .hosts import NodeHost
 
-__all__ = ["Lapses"]
+__all__ = ["EndedLeases"]
 
 
-class Lapses:
+class EndedLeases:
     """Of all topics."""
 
     def __init__(self) -> None:

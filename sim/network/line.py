@@ -17,7 +17,7 @@ from .hosts import ClientHost, NodeHost
 from .paths import CLEAR, ETHERNET, Bottleneck, Faults
 from .world import Datagram, World
 
-__all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "LineVerdict", "Shares", "judge", "measure"]
+__all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "LineResult", "Shares", "judge", "measure"]
 
 BANDWIDTH_BPS: Final = 20_000_000
 ONE_WAY_US: Final = 20_000
@@ -76,7 +76,7 @@ class Line:
         root = NodeHost(self.world, NodeSettings("root", "", self.world.new_address()))
         self.subscriber = ClientHost(self.world, root.address, "screen")
         self.subscriber.subscribe("camera/+", qos=qos)
-        self.world.run_until(lambda: bool(self.subscriber.outcomes))
+        self.world.run_until(lambda: bool(self.subscriber.results))
         self.publishers = [
             ClientHost(self.world, root.address, f"camera-{number}") for number in range(publishers)
         ]
@@ -124,7 +124,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class LineVerdict:
+class LineResult:
     """What one seed's lines showed."""
 
     seed: int
@@ -148,6 +148,6 @@ def measure(seed: int, publishers: int, qos: int) -> Shares:
     return line.shares(MEASURED[publishers])
 
 
-def judge(seed: int) -> LineVerdict:
+def judge(seed: int) -> LineResult:
     """One publisher and two, at QoS 0 and 1."""
-    return LineVerdict(seed, tuple(measure(seed, publishers, qos) for publishers in (1, 2) for qos in (0, 1)))
+    return LineResult(seed, tuple(measure(seed, publishers, qos) for publishers in (1, 2) for qos in (0, 1)))

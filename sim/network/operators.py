@@ -12,20 +12,20 @@ from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.admin.client import Ordering
+from hbroker.protocol.admin.client import AdminClient
 from hbroker.protocol.timer_queue import earliest
 
 from .hosts import Host, NodeHost
 from .world import World
 
-__all__ = ["Errand", "Operator", "dismissal", "move"]
+__all__ = ["Operator", "Step", "dismissal", "move"]
 
 PATIENCE: Final = 30 * timers.SECOND
 """How long an order may take before it is given up, as by default on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Step:
     """One order, and the node that it is for."""
 
     node: NodeHost
@@ -33,25 +33,25 @@ class Errand:
     subtree: str = ""
 
 
-def dismissal(node: NodeHost) -> list[Errand]:
+def dismissal(node: NodeHost) -> list[Step]:
     """As `hbroker leave`."""
-    return [Errand(node, pb.ORDER_KIND_LEAVE)]
+    return [Step(node, pb.ORDER_KIND_LEAVE)]
 
 
-def move(subtree: str, holder: NodeHost | None, target: NodeHost) -> list[Errand]:
+def move(subtree: str, holder: NodeHost | None, target: NodeHost) -> list[Step]:
     """As `hbroker move`; without a holder the subtree is cut out of its owner's."""
-    given = [] if holder is None else [Errand(holder, pb.ORDER_KIND_HAND_BACK, subtree)]
-    return [*given, Errand(target, pb.ORDER_KIND_CLAIM, subtree)]
+    given = [] if holder is None else [Step(holder, pb.ORDER_KIND_HAND_BACK, subtree)]
+    return [*given, Step(target, pb.ORDER_KIND_CLAIM, subtree)]
 
 
 class Operator(Host):
     """Who gives orders to nodes. `has_ended`: the last is carried out, or one was refused or given up."""
 
-    def __init__(self, world: World, errands: Iterable[Errand]) -> None:
+    def __init__(self, world: World, steps: Iterable[Step]) -> None:
         super().__init__(world, world.new_address(), node=False, token_key=b"")
-        self._left = list(errands)
+        self._left = list(steps)
         self._gives_up_at: int | None = None
-        self.control: Ordering = self._next()
+        self.control: AdminClient = self._next()
         world.add(self)
 
     @property
@@ -86,11 +86,11 @@ class Operator(Host):
         self._gives_up_at = None
         self.world.remove(self)
 
-    def _next(self) -> Ordering:
-        errand = self._left.pop(0)
-        settings = errand.node.settings
-        order = pb.Order(kind=errand.kind, node=settings.name, subtree=errand.subtree)
-        ordering = Ordering(self.engine, self.world.random, settings.listen, order, settings.join_key)
-        ordering.start(self.clock())
+    def _next(self) -> AdminClient:
+        step = self._left.pop(0)
+        settings = step.node.settings
+        order = pb.Order(kind=step.kind, node=settings.name, subtree=step.subtree)
+        admin_client = AdminClient(self.engine, self.world.random, settings.listen, order, settings.join_key)
+        admin_client.start(self.clock())
         self._gives_up_at = self.clock() + PATIENCE
-        return ordering
+        return admin_client

@@ -2,7 +2,7 @@
 
 - A message that was acknowledged while a session was *away* (without a link) or stalled (§7.3) comes to its
   client, in this run or a later one, as long as the session is kept, and its owner lives, until then; also
-  where the owner's lease ends meanwhile, if that owner serves the topic again (`lapses`).
+  where the owner's lease ends meanwhile, if that owner serves the topic again (`ended_leases`).
 - *Resumed*: a client that was told that every owner had its subscription from before (`Subscribed.resumed`,
   §6.4) gets what was acknowledged since that was made: for the first time, or again where an owner had said
   that it did not have it any more.
@@ -17,18 +17,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from .applications import Application, Interest, Sent
 from .invariants import Invariant, Violation
-from .lapses import Lapses
+from .lapses import EndedLeases
 from .losses import Losses
 
-__all__ = ["Owed"]
+__all__ = ["PendingDeliveries"]
 
 
-class Owed:
+class PendingDeliveries:
     """What is to come."""
 
-    def __init__(self, losses: Losses, lapses: Lapses) -> None:
+    def __init__(self, losses: Losses, ended_leases: EndedLeases) -> None:
         self._losses = losses
-        self._lapses = lapses
+        self._ended_leases = ended_leases
         self._waiting: list[tuple[int, Interest, Sent]] = []
         self._missed: dict[Interest, list[Sent]] = {}
         """What was acknowledged while subscriptions of sessions that are kept were not whole."""
@@ -52,7 +52,7 @@ class Owed:
 
     # Look
 
-    def look_at_the_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
+    def check_at_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
         """Whether it came to those that are there."""
         kept = [w for w in self._waiting if self._is_kept(*w[1:])]
         for interest, name, sent in self._lost(kept, applications):
@@ -64,7 +64,7 @@ class Owed:
 
     def _is_kept(self, interest: Interest, sent: Sent) -> bool:
         is_whole = interest.kept.get(sent.topic, sent.at + 1) <= sent.at
-        return is_whole and not self._lapses.may_lack(sent.topic, sent.at)
+        return is_whole and not self._ended_leases.may_lack(sent.topic, sent.at)
 
     def _lost(
         self, due: Iterable[tuple[int, Interest, Sent]], applications: Mapping[int, Application]

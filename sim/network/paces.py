@@ -23,14 +23,14 @@ from .invariants import Invariant, Violation
 
 __all__ = ["Paces"]
 
-FRONT: Final = 16
+OLDEST: Final = 16
 """Messages that a session has to get on with … (§9)"""
 LONGEST: Final = 3_000_000
 """… in 2.5 s at most, by a clock that may be too slow."""
 
 
 @dataclass(slots=True)
-class _Front:
+class _Oldest:
     """A session's oldest messages: since when they are, how many are delivered when all of them are, and how
     many had gone another way."""
 
@@ -47,7 +47,7 @@ class Paces:
         self._full: dict[tuple[int, int], tuple[int, bool]] = {}
         """What each run of a node had dropped of each session for want of room, and whether that counted as
         connected then."""
-        self._fronts: dict[tuple[int, int], _Front] = {}
+        self._oldest: dict[tuple[int, int], _Oldest] = {}
         self._slow: set[int] = set()
 
     def ask(self, session: int, queue: Queue) -> None:
@@ -69,17 +69,17 @@ class Paces:
             text = f"{node.settings.name} drops {dropped - before} messages of a session that goes on"
             yield Violation(now, Invariant.KEEPS, text)
         if is_ready and status.queued and status.session in self._slow:
-            yield from self._look_at_front(node, status, now)
+            yield from self._check_oldest(node, status, now)
         else:
-            self._fronts.pop(key, None)
+            self._oldest.pop(key, None)
 
-    def _look_at_front(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
+    def _check_oldest(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
         key = node.incarnation, status.session
         gone = status.expired + sum(status.dropped.values())
-        front = self._fronts.get(key)
-        if front is None or status.delivered >= front.due or gone != front.gone:
-            self._fronts[key] = _Front(now, status.delivered + min(FRONT, status.queued), gone)
-        elif now - front.since > LONGEST:
+        oldest = self._oldest.get(key)
+        if oldest is None or status.delivered >= oldest.due or gone != oldest.gone:
+            self._oldest[key] = _Oldest(now, status.delivered + min(OLDEST, status.queued), gone)
+        elif now - oldest.since > LONGEST:
             waits = f"{node.settings.name} waits for a session of which {status.queued} messages wait"
-            text = f"{waits}, {front.due - status.delivered} of its oldest for {now - front.since} us"
+            text = f"{waits}, {oldest.due - status.delivered} of its oldest for {now - oldest.since} us"
             yield Violation(now, Invariant.PACED, text)

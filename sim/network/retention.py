@@ -61,10 +61,10 @@ class Retention:
         """An application got a message as a retained one, for these of its subscriptions."""
         application.retained.add(sent.id)
         for listener in listeners:
-            if (listener, sent.id) in application.told:
+            if (listener, sent.id) in application.received_by:
                 text = f"{application.name} gets {sent} again as a retained one"
                 yield Violation(now, Invariant.RETAINED, text)
-            application.told.add((listener, sent.id))
+            application.received_by.add((listener, sent.id))
         interests = (*application.interests.values(), *application.past)
         if interests and all(interest.group for interest in interests):
             text = f"{application.name} gets {sent} as a retained one, as a member of a group"

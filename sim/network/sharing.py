@@ -132,7 +132,7 @@ class Sharing:
             if sent.id not in group.had and group.promises(sent, present):
                 yield group.title
 
-    def look_at_the_end(self, present: Set[Interest]) -> Iterator[Violation]:
+    def check_at_end(self, present: Set[Interest]) -> Iterator[Violation]:
         """Whether what waited for a member came to one. `present`: as above."""
         for group in self._groups.values():
             due = [s for s in group.waiting if group.promises(s) and not group.is_away(s.topic, present)]

@@ -15,11 +15,11 @@ from . import actions, operators
 from .applications import Sent
 from .attacker import Attacker
 from .deliveries import Deliveries
-from .fleet import Fleet
+from .fleet import Processes
 from .hosts import ClientHost, NodeHost
 from .invariants import Bounds, Ownership
 from .plan import SECOND
-from .wills import Testament
+from .wills import TrackedWill
 from .world import World
 
 __all__ = ["Stage"]
@@ -31,14 +31,14 @@ class Stage:
     def __init__(
         self,
         world: World,
-        fleet: Fleet,
+        processes: Processes,
         ownership: Ownership,
         deliveries: Deliveries,
         bounds: Bounds,
         attacker: Attacker | None = None,
     ) -> None:
         self._world = world
-        self._fleet = fleet
+        self._processes = processes
         self._ownership = ownership
         self._deliveries = deliveries
         self._bounds = bounds
@@ -56,7 +56,7 @@ class Stage:
         if isinstance(action, actions.DISTURBANCES):
             self._deliveries.successions.disturb()
         if isinstance(action, (*actions.FAILURES, actions.Exhaust, actions.Falter, actions.Succeed)):
-            self._deliveries.accounts.disturb()
+            self._deliveries.message_totals.disturb()
         match action:
             case actions.Join() | actions.Leave() | actions.Dismiss() | actions.Move():
                 self._take_for_node(action)
@@ -70,9 +70,9 @@ class Stage:
             ):
                 self._take_for_disk(action)
             case actions.Part():
-                self._fleet.apart.append(action.hosts)
+                self._processes.apart.append(action.hosts)
             case actions.Heal():
-                self._fleet.apart.remove(action.hosts)
+                self._processes.apart.remove(action.hosts)
             case actions.Replay():
                 host = None if self._attacker is None else self._attacker.attack(action.kind)
                 if host is not None:
@@ -82,19 +82,19 @@ class Stage:
             case actions.Crash() | actions.Restart() | actions.Succeed():
                 self._take_for_process(action)
             case _:
-                client = self._fleet.client(action.client)
+                client = self._processes.client(action.client)
                 if client is not None:
                     self._take_for_client(client, action)
 
     def start_node(self, name: str) -> NodeHost:
         """A node's first process."""
-        node = self._fleet.start_node(name)
+        node = self._processes.start_node(name)
         self._bounds.count(node)
         return node
 
     def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
         """A client process. It subscribes to what an earlier run did, where its session is kept."""
-        client = self._fleet.start_client(name, begins_clean=begins_clean)
+        client = self._processes.start_client(name, begins_clean=begins_clean)
         self._bounds.count(client)
         for interest in self._deliveries.start(name, client):
             self._subscribe(client, interest.filter, interest.qos, interest.group, interest.queue)
@@ -126,41 +126,41 @@ class Stage:
 
     def succeed(self, subtree: str) -> None:
         """A subtree was taken back: its heir claims it, if there is one."""
-        heir = self._fleet.node(self._heirs.pop(subtree, ""))
+        heir = self._processes.node(self._heirs.pop(subtree, ""))
         if heir is not None:
             operators.Operator(self._world, operators.move(subtree, None, heir))
 
     def let_go(self, node: NodeHost) -> None:
         """Ends the process of a node that has left, and that nothing is to start again."""
         name = node.settings.name
-        if node.control.has_stopped and (node.control.has_left or name in self._fleet.left):
-            self._fleet.left.add(name)
+        if node.control.has_stopped and (node.control.has_left or name in self._processes.left):
+            self._processes.left.add(name)
             self._crash(name)
 
     # Kinds of actions
 
     def _take_for_node(self, action: actions.NodeAction) -> None:
-        node = self._fleet.node(action.node)
+        node = self._processes.node(action.node)
         match action:
-            case actions.Join() if action.node not in self._fleet.hosts:
+            case actions.Join() if action.node not in self._processes.hosts:
                 self.start_node(action.node)
             case actions.Leave() if node is not None:
-                self._fleet.left.add(action.node)
+                self._processes.left.add(action.node)
                 node.leave()
             case actions.Dismiss() if node is not None:
                 operators.Operator(self._world, operators.dismissal(node))
             case actions.Move() if node is not None:
-                holder = self._fleet.holder(action.subtree)
+                holder = self._processes.holder(action.subtree)
                 if holder is not node:
                     operators.Operator(self._world, operators.move(action.subtree, holder, node))
             case _:
                 pass
 
     def _take_for_disk(self, action: actions.DiskAction) -> None:
-        host = self._fleet.hosts.get(action.node)
+        host = self._processes.hosts.get(action.node)
         if not isinstance(host, NodeHost):
             return
-        is_alive = self._fleet.is_alive(action.node)
+        is_alive = self._processes.is_alive(action.node)
         match action:
             case actions.FillDisk() | actions.Exhaust():
                 self._full_since[action.node] = self._world.now
@@ -178,10 +178,10 @@ class Stage:
                 pass
 
     def _take_for_process(self, action: actions.ProcessAction) -> None:
-        host = self._fleet.hosts.get(action.host)
+        host = self._processes.hosts.get(action.host)
         if host is None:
             return
-        is_alive = self._fleet.is_alive(action.host)
+        is_alive = self._processes.is_alive(action.host)
         match action:
             case actions.Stop() if is_alive:
                 host.stop()
@@ -196,9 +196,9 @@ class Stage:
             case actions.Restart() if not is_alive:
                 self._restart(action)
             case actions.Succeed() if is_alive and isinstance(host, NodeHost):
-                self._heirs |= dict.fromkeys(host.claims, action.heir)
+                self._heirs |= dict.fromkeys(host.requested_subtrees, action.heir)
                 self._deliveries.bequeath(host)
-                self._fleet.left.add(action.host)
+                self._processes.left.add(action.host)
                 self._crash(action.host)
             case _:
                 pass
@@ -206,7 +206,7 @@ class Stage:
     def _take_for_client(self, client: ClientHost, action: actions.ClientAction) -> None:
         match action:
             case actions.Roam():
-                self._fleet.roam(client)
+                self._processes.roam(client)
             case actions.Subscribe():
                 self._subscribe(client, action.filter, action.qos, action.group, action.queue)
             case actions.Depart():
@@ -220,18 +220,18 @@ class Stage:
             case actions.Publish():
                 self.publish(action.client, client, action)
             case actions.Impersonate():
-                impostor = self._fleet.start_impostor(client)
+                impostor = self._processes.start_impostor(client)
                 self._bounds.count(impostor)
                 impostor.publish_many(action.topic, action.qos, action.count, retain=action.retain)
 
     # Processes
 
     def _crash(self, name: str, *, with_machine: bool = False) -> None:
-        host = self._fleet.hosts[name]
+        host = self._processes.hosts[name]
         if isinstance(host, ClientHost):
             self._end_client(host, ends_session=False, is_crash=True)
         elif isinstance(host, NodeHost):
-            self._fleet.kill(name, with_machine=with_machine)
+            self._processes.kill(name, with_machine=with_machine)
             self._deliveries.break_owner(host)
 
     def _end_client(self, client: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
@@ -240,12 +240,12 @@ class Stage:
 
     def _set_will(self, client: ClientHost, wanted: actions.SetWill) -> None:
         """A will never waits for longer than its session is kept (§6.6)."""
-        terms = client.control.terms
+        session_options = client.control.session_options
         payload = _payload(f"{wanted.client}'s will, {self._world.now} ", 40)
         publish = pb.Publish(topic=wanted.topic, payload=payload, qos=pb.Qos.Name(wanted.qos))
-        delay = min(wanted.delay, terms.expiry_s) * SECOND
+        delay = min(wanted.delay, session_options.expiry_s) * SECOND
         self._deliveries.wills.make(
-            Testament(
+            TrackedWill(
                 wanted.client, client.session, wanted.topic, wanted.qos, payload, delay, self._world.now
             )
         )
@@ -253,16 +253,16 @@ class Stage:
 
     def _restart(self, wanted: actions.Restart) -> None:
         name, remembers = wanted.host, wanted.remembers
-        before = self._fleet.hosts[name]
+        before = self._processes.hosts[name]
         if isinstance(before, ClientHost):
             self.start_client(name, begins_clean=not remembers)
-        elif isinstance(before, NodeHost) and name not in self._fleet.left:
+        elif isinstance(before, NodeHost) and name not in self._processes.left:
             if not remembers:
                 self._ownership.forget(before)
             step_us = wanted.clock_step_s * SECOND
             if step_us or before.unix_offset_us:
                 self._ownership.set_clock(before, before.unix_offset_us + step_us)
-            self._bounds.count(self._fleet.restart_node(name, remembers=remembers, clock_step_us=step_us))
+            self._bounds.count(self._processes.restart_node(name, remembers=remembers, clock_step_us=step_us))
 
     def _subscribe(self, client: ClientHost, filter: str, qos: int, group: str, queue: actions.Queue) -> None:
         client.catch_up()

@@ -19,7 +19,7 @@ class Successions:
     """Who must be found by the next owner of a topic, as long as nothing else happens."""
 
     def __init__(self) -> None:
-        self._owed: dict[str, set[Interest]] = {}
+        self._pending: dict[str, set[Interest]] = {}
         """The subscriptions that were whole when the owner of a topic died."""
         self._is_disturbed = False
 
@@ -39,16 +39,16 @@ class Successions:
             whole = {i for i in interests if i.qos and not i.group and i.is_made and topic in i.since}
             if known_before is not None:
                 whole = {i for i in whole if max(i.made_at or 0, i.since[topic]) < known_before}
-            self._owed[topic] = self._owed.get(topic, whole) & whole
+            self._pending[topic] = self._pending.get(topic, whole) & whole
 
     def disturb(self) -> None:
         """Something else goes wrong."""
         self._is_disturbed = True
-        self._owed.clear()
+        self._pending.clear()
 
     # Read
 
     def promises(self, interest: Interest, sent: Sent) -> bool:
         """Whether a subscription is to have a message, though it was not whole all the time."""
         is_after = interest.made_at is not None and interest.made_at <= sent.at
-        return is_after and interest in self._owed.get(sent.topic, ())
+        return is_after and interest in self._pending.get(sent.topic, ())

@@ -19,13 +19,13 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import LeaseLost, TookBack
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.resolution.answer_cache import Answers
-from hbroker.protocol.resolution.owner_cache import Chart
+from hbroker.protocol.resolution.answer_cache import AnswerCache
+from hbroker.protocol.resolution.owner_cache import OwnerCache
 
 from .actions import Publish, describe
 from .attacker import Attacker
 from .deliveries import Deliveries
-from .fleet import Fleet
+from .fleet import Processes
 from .hosts import ClientHost, Host, NodeHost
 from .invariants import Bounds, Invariant, Ownership, Violation
 from .paths import Bottleneck
@@ -33,7 +33,7 @@ from .plan import SECOND, Plan
 from .stage import Stage
 from .world import Datagram, World
 
-__all__ = ["Trial", "Verdict"]
+__all__ = ["Trial", "TrialResult"]
 
 NOTICING: Final = 17 * SECOND
 """An idle timeout and a keep-alive: after that everyone knows whom he has lost."""
@@ -56,7 +56,7 @@ IDLE: Final = frozenset({"ping", "pong", "join", "joinack", "challenge", ""})
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrialResult:
     """How a run ended. `violation` None: everything held. `tail`: what happened last."""
 
     seed: int
@@ -83,8 +83,8 @@ class Trial:
         self._plan = plan
         self._world = World(plan.seed)
         if plan.seed % 2:
-            self._world.chart, self._world.answers = Chart(), Answers()
-        self._fleet = Fleet(
+            self._world.owner_cache, self._world.answer_cache = OwnerCache(), AnswerCache()
+        self._processes = Processes(
             self._world,
             plan.nodes,
             plan.expiries,
@@ -98,7 +98,7 @@ class Trial:
         self._deliveries = Deliveries(self._ownership, plan.topics, lambda: self._world.now)
         self._bounds = Bounds(self._world)
         self._attacker = Attacker(self._world, plan.seed) if plan.join_key else None
-        watchers = (self._fleet, self._ownership, self._deliveries, self._bounds)
+        watchers = (self._processes, self._ownership, self._deliveries, self._bounds)
         self._stage = Stage(self._world, *watchers, self._attacker)
         self._tail: deque[str] = deque(maxlen=KEPT)
         self._has_mortals = any(isinstance(a, Publish) and a.expiry is not None for a in plan.actions)
@@ -107,12 +107,12 @@ class Trial:
         self._datagrams = 0
         self._busy: list[str] | None = None
         """What left a host that should be quiet; None: it is not yet to be quiet."""
-        self._world.path = self._fleet.path
+        self._world.path = self._processes.path
         self._world.watch = self._watch
         self._world.acted = self._acted
         self._world.heard = self._heard
 
-    def run(self) -> Verdict:
+    def run(self) -> TrialResult:
         """Carries the plan out."""
         violation = None
         try:
@@ -127,7 +127,7 @@ class Trial:
             violation = broken.violation
             self._say(f"VIOLATION: {violation.invariant.value}: {violation.text}")
         acknowledged = self._deliveries.acknowledged
-        return Verdict(
+        return TrialResult(
             self._plan.seed, violation, tuple(self._tail), self._stage.messages, acknowledged, self._datagrams
         )
 
@@ -141,7 +141,7 @@ class Trial:
             self._stage.start_client(name)
         bandwidth = self._plan.bandwidth_bps
         line = None if bandwidth is None else Bottleneck(bandwidth, QUEUE)
-        self._fleet.paths = replace(self._plan.paths, bottleneck=line)
+        self._processes.paths = replace(self._plan.paths, bottleneck=line)
         self._began = self._world.now
 
     def _end(self) -> None:
@@ -149,7 +149,7 @@ class Trial:
         self._say("all is healed")
         if self._attacker is not None:
             self._attacker.end()
-        self._fleet.heal()
+        self._processes.heal()
         self._ownership.heal()
         self._run_until(self._world.now + NOTICING)
         deadline = self._world.now + SETTLING
@@ -162,15 +162,15 @@ class Trial:
         self._run_until(self._world.now + QUIET)
         if self._busy:
             self._fail(Invariant.QUIET, "; ".join(self._busy[:5]))
-        self._check(self._bounds.look_at_the_end())
-        self._check(self._deliveries.look_at_the_end())
-        for node in self._fleet.nodes:
+        self._check(self._bounds.check_at_end())
+        self._check(self._deliveries.check_at_end())
+        for node in self._processes.nodes:
             for unwanted in self._deliveries.unwanted(node):
                 self._fail(Invariant.BOUNDED, unwanted)
 
     def _complaints(self) -> list[str]:
         """What does not work."""
-        idle = [n for n in self._fleet.nodes if not n.control.is_serving and not self._is_displaced(n)]
+        idle = [n for n in self._processes.nodes if not n.control.is_serving and not self._is_displaced(n)]
         unowned = [topic for topic in self._plan.topics if self._ownership.serves(topic) is None]
         unanswered = self._deliveries.open
         return [
@@ -183,7 +183,7 @@ class Trial:
 
     def _is_displaced(self, node: NodeHost) -> bool:
         """Whether another node holds what this one claims, by order: it goes on asking (§5.1)."""
-        others = [self._fleet.holder(subtree) for subtree in node.claims]
+        others = [self._processes.holder(subtree) for subtree in node.requested_subtrees]
         return any(other is not None and other is not node for other in others)
 
     def _prove(self) -> None:
@@ -200,33 +200,35 @@ class Trial:
 
     def _acted(self, host: Host) -> None:
         if isinstance(host, NodeHost):
-            self._check(self._deliveries.look_at_sessions(host))
+            self._check(self._deliveries.check_sessions(host))
         match host:
             case NodeHost() if host.has_decided:
                 self._read_notices(host)
                 before = self._ownership.changes
                 self._check(self._ownership.look(host))
                 is_new = self._ownership.changes != before
-                self._check(self._deliveries.look_at_owner(host, closely=is_new))
+                self._check(self._deliveries.check_owner(host, closely=is_new))
                 for held in () if self._attacker is None else self._attacker.look(host):
                     self._fail(Invariant.PROVED, held)
                 self._stage.let_go(host)
             case ClientHost():
-                self._check(self._deliveries.look_at_client(host))
+                self._check(self._deliveries.check_client(host))
 
     def _read_notices(self, host: NodeHost) -> None:
         read = self._noticed.get(host.incarnation, 0)
-        for notice in host.notices[read:]:
-            self._say(f"{host.settings.name}: {notice}")
-            if isinstance(notice, LeaseLost | TookBack):
-                self._deliveries.lapse(host if isinstance(notice, LeaseLost) else None, notice.subtree)
-            if isinstance(notice, TookBack):
-                self._stage.succeed(notice.subtree)
-        self._noticed[host.incarnation] = len(host.notices)
+        for node_event in host.events[read:]:
+            self._say(f"{host.settings.name}: {node_event}")
+            if isinstance(node_event, LeaseLost | TookBack):
+                self._deliveries.lapse(
+                    host if isinstance(node_event, LeaseLost) else None, node_event.subtree
+                )
+            if isinstance(node_event, TookBack):
+                self._stage.succeed(node_event.subtree)
+        self._noticed[host.incarnation] = len(host.events)
 
     def _heard(self, host: Host, event: Event) -> None:
         if isinstance(event, LinkDownEvent):
-            ends = self._fleet.name(host.address), self._fleet.name(event.address)
+            ends = self._processes.name(host.address), self._processes.name(event.address)
             self._say(f"{ends[0]}: link to {ends[1]} down: {event.reason}")
             session, node = (event.session, host.address) if event.inbound else (host.session, event.address)
             self._deliveries.lose_link(session, node, event.reason, by_node=event.inbound)
@@ -250,7 +252,7 @@ class Trial:
         if self._busy is not None:
             odd = set(datagram.kinds()) - IDLE
             if odd:
-                ends = self._fleet.name(datagram.source), self._fleet.name(datagram.destination)
+                ends = self._processes.name(datagram.source), self._processes.name(datagram.destination)
                 self._busy.append(f"{' '.join(sorted(odd))} from {ends[0]} to {ends[1]}")
 
     # Verdict
@@ -260,7 +262,7 @@ class Trial:
         while self._world.now < end:
             self._world.run(min(SECOND // 2, end - self._world.now))
             self._check(self._bounds.look())
-            self._check(self._deliveries.look_at_accounts(self._fleet.nodes))
+            self._check(self._deliveries.check_totals(self._processes.nodes))
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
         deadline = self._world.now + RECOVERY

@@ -27,7 +27,7 @@ from .invariants import Invariant, Ownership, Violation
 from .losses import Losses
 from .world import Address
 
-__all__ = ["Testament", "Wills"]
+__all__ = ["TrackedWill", "Wills"]
 
 DRIFT: Final = 0.07
 """By how much clocks of one network may differ, at most."""
@@ -36,7 +36,7 @@ LATEST: Final = 40 * timers.SECOND
 
 
 @dataclass(slots=True, eq=False)
-class Testament:
+class TrackedWill:
     """One client process's will. `delay`: how long it waits, in microseconds."""
 
     client: str
@@ -74,124 +74,124 @@ class Wills:
         self._ownership = ownership
         self._now = now
         self._losses = losses
-        self._by_payload: dict[bytes, Testament] = {}
-        self._of_session: dict[int, Testament] = {}
+        self._by_payload: dict[bytes, TrackedWill] = {}
+        self._of_session: dict[int, TrackedWill] = {}
 
     # Change
 
-    def make(self, testament: Testament) -> None:
+    def make(self, tracked: TrackedWill) -> None:
         """A client makes its will."""
-        self._by_payload[testament.payload] = testament
-        self._of_session[testament.session] = testament
+        self._by_payload[tracked.payload] = tracked
+        self._of_session[tracked.session] = tracked
 
     def keep(self, session: int) -> None:
         """A client learned that an owner keeps its will."""
-        if testament := self._of_session.get(session):
-            testament.kept_at = self._now()
-            testament.is_void = False
-            testament.lapsed_at = testament.resumed_at = None
-            testament.reached.clear()
+        if tracked := self._of_session.get(session):
+            tracked.kept_at = self._now()
+            tracked.is_void = False
+            tracked.lapsed_at = tracked.resumed_at = None
+            tracked.reached.clear()
 
     def die(self, session: int) -> None:
         """A client process died."""
-        if testament := self._of_session.get(session):
-            testament.died_at = self._now()
+        if tracked := self._of_session.get(session):
+            tracked.died_at = self._now()
 
     def follow(self, session: int) -> None:
         """Another run of a client began: it may be back in time."""
-        if testament := self._of_session.get(session):
-            testament.is_void = True
+        if tracked := self._of_session.get(session):
+            tracked.is_void = True
 
     def lose_link(self, session: int, node: Address, reason: str) -> None:
         """A node has lost its link to a session."""
-        testament = self._of_session.get(session)
-        if testament is None or node not in self._ownership.past[testament.topic]:
+        tracked = self._of_session.get(session)
+        if tracked is None or node not in self._ownership.past[tracked.topic]:
             return
-        if reason != "closed" and testament.broke_at is None:
-            testament.broke_at = self._now()
+        if reason != "closed" and tracked.broke_at is None:
+            tracked.broke_at = self._now()
 
     def lose(self, topics: Iterable[str]) -> None:
         """Who served these topics is lost, and what it kept."""
         lost = set(topics)
-        for testament in self._of_session.values():
-            testament.is_void |= testament.topic in lost
+        for tracked in self._of_session.values():
+            tracked.is_void |= tracked.topic in lost
 
     def lapse(self, topics: Iterable[str]) -> None:
         """Who served these topics has lost its lease, and lives."""
         lapsed = set(topics)
-        for testament in self._of_session.values():
-            if testament.topic in lapsed:
-                testament.lapsed_at, testament.resumed_at = self._now(), None
+        for tracked in self._of_session.values():
+            if tracked.topic in lapsed:
+                tracked.lapsed_at, tracked.resumed_at = self._now(), None
 
     def resume(self, topics: Iterable[str]) -> None:
         """Who had lost its lease serves these topics again."""
         resumed = set(topics)
-        for testament in self._of_session.values():
-            if testament.topic in resumed and testament.lapsed_at is not None:
-                testament.resumed_at = self._now()
+        for tracked in self._of_session.values():
+            if tracked.topic in resumed and tracked.lapsed_at is not None:
+                tracked.resumed_at = self._now()
 
     # Look
 
     @property
     def topics(self) -> set[str]:
         """To which there was a will."""
-        return {testament.topic for testament in self._by_payload.values()}
+        return {tracked.topic for tracked in self._by_payload.values()}
 
     def read(self, application: Application, message: Message) -> Iterator[Violation] | None:
         """A client got a message; None: it is no will."""
-        testament = self._by_payload.get(message.payload)
-        return None if testament is None else self._receive(application, message, testament)
+        tracked = self._by_payload.get(message.payload)
+        return None if tracked is None else self._receive(application, message, tracked)
 
-    def look_at_the_end(self, applications: Iterable[Application]) -> Iterator[Violation]:
+    def check_at_end(self, applications: Iterable[Application]) -> Iterator[Violation]:
         """Whether the wills of those that died came to those who wanted them."""
         present = list(applications)
-        for testament in self._by_payload.values():
-            if not self._is_due(testament):
+        for tracked in self._by_payload.values():
+            if not self._is_due(tracked):
                 continue
             for application in present:
-                if self._losses.has_lost(application.host.session, testament.died_at or 0):
+                if self._losses.has_lost(application.host.session, tracked.died_at or 0):
                     continue
-                if application.name not in testament.reached and _waits(application, testament):
-                    text = f"{testament} never came to {application.name}"
+                if application.name not in tracked.reached and _waits(application, tracked):
+                    text = f"{tracked} never came to {application.name}"
                     yield Violation(self._now(), Invariant.WILLS, text)
 
     def _receive(
-        self, application: Application, message: Message, testament: Testament
+        self, application: Application, message: Message, tracked: TrackedWill
     ) -> Iterator[Violation]:
-        testament.reached.add(application.name)
-        if self._now() < self._may_be_published_from(testament):
-            text = f"{application.name} gets {testament}, and its session has not broken off for long enough"
+        tracked.reached.add(application.name)
+        if self._now() < self._may_be_published_from(tracked):
+            text = f"{application.name} gets {tracked}, and its session has not broken off for long enough"
             yield Violation(self._now(), Invariant.WILLS, text)
         key = application.host.incarnation, message.publisher, message.sequence
-        if message.qos == 2 and key in testament.had:
-            yield Violation(self._now(), Invariant.WILLS, f"{application.name} gets {testament} twice")
-        testament.had.add(key)
+        if message.qos == 2 and key in tracked.had:
+            yield Violation(self._now(), Invariant.WILLS, f"{application.name} gets {tracked} twice")
+        tracked.had.add(key)
 
-    def _may_be_published_from(self, testament: Testament) -> float:
+    def _may_be_published_from(self, tracked: TrackedWill) -> float:
         """The earliest time, as clocks may go."""
-        starts = [] if testament.broke_at is None else [float(testament.broke_at)]
-        if self._ownership.changed.get(testament.topic, 0) >= testament.made_at:
-            starts.append(testament.made_at + timers.IDLE_TIMEOUT * (1 - DRIFT))
-        return min(starts, default=float("inf")) + testament.delay * (1 - DRIFT)
+        starts = [] if tracked.broke_at is None else [float(tracked.broke_at)]
+        if self._ownership.changed.get(tracked.topic, 0) >= tracked.made_at:
+            starts.append(tracked.made_at + timers.IDLE_TIMEOUT * (1 - DRIFT))
+        return min(starts, default=float("inf")) + tracked.delay * (1 - DRIFT)
 
-    def _is_due(self, testament: Testament) -> bool:
-        died, kept = testament.died_at, testament.kept_at
-        if died is None or kept is None or testament.qos == 0 or testament.is_void:
+    def _is_due(self, tracked: TrackedWill) -> bool:
+        died, kept = tracked.died_at, tracked.kept_at
+        if died is None or kept is None or tracked.qos == 0 or tracked.is_void:
             return False
-        if testament.lapsed_at is not None:
-            if testament.resumed_at is None:
+        if tracked.lapsed_at is not None:
+            if tracked.resumed_at is None:
                 return False
-            died = max(died, testament.resumed_at)
-        return self._now() - died > LATEST + testament.delay * (1 + DRIFT)
+            died = max(died, tracked.resumed_at)
+        return self._now() - died > LATEST + tracked.delay * (1 + DRIFT)
 
 
-def _waits(application: Application, testament: Testament) -> bool:
+def _waits(application: Application, tracked: TrackedWill) -> bool:
     """Whether a client has been subscribed to a will's topic since before its testator died."""
-    died = testament.died_at
-    if died is None or application.broken.get(testament.topic, 0) >= died or application.began_at >= died:
+    died = tracked.died_at
+    if died is None or application.broken.get(tracked.topic, 0) >= died or application.began_at >= died:
         return False
-    if testament.lapsed_at is not None and not application.expiry:
+    if tracked.lapsed_at is not None and not application.expiry:
         return False
     interests = (i for i in application.interests.values() if i.qos and not i.group)
-    wholes = (i.since if testament.lapsed_at is None else i.kept for i in interests)
-    return any(whole.get(testament.topic, died + 1) <= died for whole in wholes)
+    wholes = (i.since if tracked.lapsed_at is None else i.kept for i in interests)
+    return any(whole.get(tracked.topic, died + 1) <= died for whole in wholes)

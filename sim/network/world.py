@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Event
-from hbroker.protocol.resolution.answer_cache import Answers
-from hbroker.protocol.resolution.owner_cache import Chart
+from hbroker.protocol.resolution.answer_cache import AnswerCache
+from hbroker.protocol.resolution.owner_cache import OwnerCache
 
 from .paths import CLEAR, Faults
 
@@ -76,9 +76,9 @@ class World:
         """Called when a node has written a record to one of its files."""
         self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
         self.hosts: dict[Address, Host] = {}
-        self.chart = Chart(0)
+        self.owner_cache = OwnerCache(0)
         """What clients know of the nodes together, as a gateway's members do. This one learns nothing."""
-        self.answers = Answers(0)
+        self.answer_cache = AnswerCache(0)
         """What owners answered them. (With another's token a link opens a round trip later: §3.6.)"""
         self._due: list[tuple[int, int, Host, Datagram | None]] = []
         self._sequence = 0

@@ -13,25 +13,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .ledger import Tally
+from .ledger import CounterSums
 from .plan import Stream
-from .play import Outcome
+from .play import Result
 
-__all__ = ["NodeAccount", "Statuses", "Summary", "is_clean", "summarised"]
+__all__ = ["NodeCounters", "Statuses", "Summary", "is_clean", "summarised"]
 
 Statuses: TypeAlias = Sequence[Mapping[str, Any]]
 """Nodes' statuses, as `hbroker tree --json` has them, each with the id of its message: `run`, `own`."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAccount:
-    """One node. `tally`: of the streams that it owned at the beginning. The rest is what it counted itself
+class NodeCounters:
+    """One node. `sums`: of the streams that it owned at the beginning. The rest is what it counted itself
     meanwhile; None: it did not tell, or was started again. `messages_in`: what it took, less what it said
     itself. `others`: of that, what is not of the run."""
 
     name: str
     subtree: str
-    tally: Tally
+    sums: CounterSums
     messages_in: int | None = None
     messages_out: int | None = None
     others: int | None = None
@@ -48,7 +48,7 @@ class NodeAccount:
             "others": self.others,
             "drops": self.drops,
             "cpu_s": self.cpu_s,
-            **self.tally.to_json(),
+            **self.sums.to_json(),
         }
 
 
@@ -57,45 +57,45 @@ class Summary:
     """A run in numbers. `asked_per_s`, `achieved_per_s`: messages a second, of those that were due while the
     devices played."""
 
-    outcome: Outcome
-    total: Tally
-    rooms: dict[str, Tally]
-    nodes: list[NodeAccount]
+    result: Result
+    total: CounterSums
+    rooms: dict[str, CounterSums]
+    nodes: list[NodeCounters]
     devices_by_room: dict[str, int]
     asked_per_s: float
     achieved_per_s: float
 
     def to_json(self) -> dict[str, object]:
         """All of it."""
-        outcome, plan = self.outcome, self.outcome.plan
+        result, plan = self.result, self.result.plan
         return {
             "scenario": plan.scenario.name,
             "seed": plan.scenario.seed,
             "devices": plan.devices,
-            "connected": outcome.connected,
+            "connected": result.connected,
             "clients": len(plan.clients),
             "native": sum(client.is_native for client in plan.clients),
             "streams": len(plan.streams),
             "expected_per_s": plan.rate,
             "asked_per_s": self.asked_per_s,
             "achieved_per_s": self.achieved_per_s,
-            "seconds": outcome.effort.seconds,
-            "connect_s": outcome.connect_s,
-            "busy": outcome.effort.busy,
-            "loop_busy": outcome.effort.loop_busy,
-            "starved": outcome.effort.starved,
-            "lateness": outcome.lateness.to_json(),
-            "interrupted": outcome.was_interrupted,
-            "lost_connections": outcome.troubles.lost_connections,
-            "retried_connections": outcome.troubles.retried_connections,
-            "refusals": dict(outcome.troubles.refusals),
-            "failed": outcome.troubles.failed,
-            "foreign": outcome.ledger.foreign,
+            "seconds": result.effort.seconds,
+            "connect_s": result.connect_s,
+            "busy": result.effort.busy,
+            "loop_busy": result.effort.loop_busy,
+            "starved": result.effort.starved,
+            "lateness": result.lateness.to_json(),
+            "interrupted": result.was_interrupted,
+            "lost_connections": result.troubles.lost_connections,
+            "retried_connections": result.troubles.retried_connections,
+            "refusals": dict(result.troubles.refusals),
+            "failed": result.troubles.failed,
+            "foreign": result.counters.foreign,
             "is_clean": is_clean(self),
             "total": self.total.to_json(),
             "rooms": [
-                {"room": room, "devices": self.devices_by_room.get(room, 0), **tally.to_json()}
-                for room, tally in self.rooms.items()
+                {"room": room, "devices": self.devices_by_room.get(room, 0), **sums.to_json()}
+                for room, sums in self.rooms.items()
             ],
             "nodes": [node.to_json() for node in self.nodes],
         }
@@ -103,47 +103,47 @@ class Summary:
 
 def is_clean(summary: Summary) -> bool:
     """Whether the network kept what it promises, and every device got in."""
-    outcome = summary.outcome
-    return not summary.total.broken and not summary.total.rejected and not outcome.troubles.failed
+    result = summary.result
+    return not summary.total.broken and not summary.total.rejected and not result.troubles.failed
 
 
-def summarised(outcome: Outcome, before: Statuses, after: Statuses) -> Summary:
+def summarised(result: Result, before: Statuses, after: Statuses) -> Summary:
     """The numbers of a run."""
-    ledger, plan = outcome.ledger, outcome.plan
-    rooms = {room: ledger.tally(streams) for room, streams in _grouped(plan.streams, _rooms(plan.streams))}
+    counters, plan = result.counters, result.plan
+    rooms = {room: counters.sums(streams) for room, streams in _grouped(plan.streams, _rooms(plan.streams))}
     devices: dict[str, int] = defaultdict(int)
     for client in plan.clients:
         devices[client.room] += client.is_device
-    total = ledger.tally(plan.streams)
-    played = outcome.played
+    total = counters.sums(plan.streams)
+    played = result.played
     return Summary(
-        outcome,
+        result,
         total,
         rooms,
-        _nodes(outcome, before, after),
+        _nodes(result, before, after),
         dict(devices),
-        played.asked / outcome.due_s if outcome.due_s else 0.0,
-        played.published / max(outcome.effort.seconds, 1e-9),
+        played.asked / result.due_s if result.due_s else 0.0,
+        played.published / max(result.effort.seconds, 1e-9),
     )
 
 
-def _nodes(outcome: Outcome, before: Statuses, after: Statuses) -> list[NodeAccount]:
+def _nodes(result: Result, before: Statuses, after: Statuses) -> list[NodeCounters]:
     earlier = {str(status["name"]): status for status in before}
     later = {str(status["name"]): status for status in after}
-    grouped = dict(_grouped(outcome.plan.streams, outcome.owners))
+    grouped = dict(_grouped(result.plan.streams, result.owners))
     names = [*later, *(name for name in grouped if name not in later)]
     accounts = []
     for name in names:
-        tally = outcome.ledger.tally(grouped.get(name, ()))
+        sums = result.counters.sums(grouped.get(name, ()))
         status, former = later.get(name), earlier.get(name)
         subtree = str(status.get("subtree", "")) if status else ""
         if status is None or former is None or former.get("run") != status.get("run"):
-            accounts.append(NodeAccount(name, subtree, tally))
+            accounts.append(NodeCounters(name, subtree, sums))
             continue
         taken = _grown(former, status, "messages_in") - _grown(former, status, "own")
         accounts.append(
-            NodeAccount(
-                name, subtree, tally, taken, _grown(former, status, "messages_out"), taken - tally.published,
+            NodeCounters(
+                name, subtree, sums, taken, _grown(former, status, "messages_out"), taken - sums.published,
                 _drops(former, status), _grown(former, status, "cpu_s"),
             )
         )  # fmt: skip

@@ -15,10 +15,10 @@ from .latency import Histogram
 from .plan import Plan, Stream
 from .stamp import Stamp, read
 
-__all__ = ["Account", "Ledger", "Receipts", "Tally"]
+__all__ = ["CounterSums", "DeliveryCounters", "PublishCounters", "ReceiveCounters"]
 
 
-class Account:
+class PublishCounters:
     """Of one stream, at its publisher."""
 
     __slots__ = ("acknowledged", "asked", "bytes", "published", "rejected", "unanswered", "unsent")
@@ -39,7 +39,7 @@ class Account:
         """Numbers at QoS 1 and 2 of which nobody knows what became of them: not acknowledged, or refused."""
 
 
-class Receipts:
+class ReceiveCounters:
     """Of one stream, at one receiver. Numbers begin with 0."""
 
     __slots__ = ("disordered", "duplicates", "expected", "missing", "received")
@@ -74,7 +74,7 @@ class Receipts:
 
 
 @dataclass(slots=True)
-class Tally:
+class CounterSums:
     """Sums over some streams. `expected`: copies that receivers should get, one for each receiver of each
     message. `lost`, `duplicates`: of those; `broken`: those among them that the network had promised not to
     lose, or not to double."""
@@ -100,14 +100,16 @@ class Tally:
         return {**counts, "latency": self.latency.to_json()}
 
 
-class Ledger:
+class DeliveryCounters:
     """Of one run. `foreign` counts what came and is not of this run, or not for who got it."""
 
     def __init__(self, plan: Plan, run: int) -> None:
         self._plan = plan
         self._run = run
-        self.accounts = [Account() for _ in plan.streams]
-        self._receipts = [{receiver: Receipts() for receiver in receivers} for receivers in plan.receivers]
+        self.accounts = [PublishCounters() for _ in plan.streams]
+        self._receive_counters = [
+            {receiver: ReceiveCounters() for receiver in receivers} for receivers in plan.receivers
+        ]
         self._latencies = [Histogram() for _ in plan.streams]
         self._recent = Histogram()
         self.asked = 0
@@ -142,7 +144,7 @@ class Ledger:
         account.published += 1
         account.bytes += size
         self.published += 1
-        self.expected += len(self._receipts[stream.number])
+        self.expected += len(self._receive_counters[stream.number])
 
     def answer(self, stream: Stream, number: int, is_taken: bool | None) -> None:
         """The network acknowledged a message, or refused it; None: nobody waits for that any more."""
@@ -157,10 +159,10 @@ class Ledger:
     def receive(self, receiver: int, payload: bytes, now_us: int) -> Stamp | None:
         """A message came. None: it is of no concern."""
         stamp = read(payload)
-        if stamp is None or stamp.run != self._run or stamp.stream >= len(self._receipts):
+        if stamp is None or stamp.run != self._run or stamp.stream >= len(self._receive_counters):
             self.foreign += 1
             return None
-        receipts = self._receipts[stamp.stream].get(receiver)
+        receipts = self._receive_counters[stamp.stream].get(receiver)
         if receipts is None:
             self.foreign += 1
             return None
@@ -184,14 +186,14 @@ class Ledger:
         recent, self._recent = self._recent, Histogram()
         return recent
 
-    def tally(self, streams: Iterable[Stream]) -> Tally:
+    def sums(self, streams: Iterable[Stream]) -> CounterSums:
         """The sums over these streams."""
-        total = Tally()
+        total = CounterSums()
         for stream in streams:
             self._add(total, stream)
         return total
 
-    def _add(self, total: Tally, stream: Stream) -> None:
+    def _add(self, total: CounterSums, stream: Stream) -> None:
         account = self.accounts[stream.number]
         total.asked += account.asked
         total.published += account.published
@@ -201,7 +203,7 @@ class Ledger:
         total.rejected += account.rejected
         total.unanswered += len(account.unanswered)
         total.latency.merge([self._latencies[stream.number]])
-        for receiver, receipts in self._receipts[stream.number].items():
+        for receiver, receipts in self._receive_counters[stream.number].items():
             qos = min(stream.qos, self._plan.clients[receiver].qos)
             lost = receipts.lost(account.published)
             total.expected += account.published

@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeAlias
 
 from hbroker.errors import Backpressure, HBrokerError
 from hbroker.protocol.packets import Reason, reason_name
-from hbroker.runtime.client.client_pool import Fleet, Member
+from hbroker.runtime.client.client_pool import ClientPool, PoolClient
 from hbroker.runtime.client.identity import Will
 from hbroker.runtime.client.subscription import Subscription
 
@@ -24,9 +24,9 @@ from .mqtt.packets import Received
 from .mqtt.packets import Will as MqttWill
 from .plan import Client, Stream
 
-__all__ = ["FAILURES", "Link", "Links", "OnLost", "OnMessage", "Told"]
+__all__ = ["FAILURES", "Link", "Links", "OnLost", "OnMessage", "OnResult"]
 
-Told: TypeAlias = Callable[[bool | None], None]
+OnResult: TypeAlias = Callable[[bool | None], None]
 """Whether the network took a message over (QoS 1 and 2); None: the client ended before it was known."""
 OnMessage: TypeAlias = Callable[[str, bytes], None]
 OnLost: TypeAlias = Callable[[str], None]
@@ -44,8 +44,8 @@ _TAKEN: Final = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 class Link(Protocol):
     """One connected client."""
 
-    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
-        """False: there is no room now. `told` is called at QoS 1 and 2."""
+    def publish(self, stream: Stream, payload: bytes, on_result: OnResult) -> bool:
+        """False: there is no room now. `on_result` is called at QoS 1 and 2."""
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
         """Returns once every owner has the subscriptions. Raises one of FAILURES."""
@@ -60,10 +60,10 @@ class Link(Protocol):
 class Links:
     """Opens links to one network: `gateways` take turns."""
 
-    def __init__(self, fleet: Fleet, gateways: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, client_pool: ClientPool, gateways: Sequence[tuple[str, int]]) -> None:
         self.refusals: Counter[str] = Counter()
         """Messages that were not taken over, by what was said of them."""
-        self._fleet = fleet
+        self._client_pool = client_pool
         self._gateways = cycle(gateways)
 
     async def open(
@@ -78,24 +78,24 @@ class Links:
         name = f"{run:04x}-{client.number}-{client.name.rpartition('/')[2]}"
         if client.is_native:
             kept = None if will is None else Will(will[0].topic, will[1], will[0].qos, will[0].retain)
-            member = await self._fleet.connect(client_id=name, will=kept)
+            member = await self._client_pool.connect(client_id=name, will=kept)
             return _NativeLink(member, on_message, self.refusals)
         async with asyncio.timeout(_TIMEOUT_S):
             return await _MqttLink.open(next(self._gateways), name, will, on_message, on_lost, self.refusals)
 
 
 class _NativeLink:
-    def __init__(self, member: Member, on_message: OnMessage, refusals: Counter[str]) -> None:
+    def __init__(self, member: PoolClient, on_message: OnMessage, refusals: Counter[str]) -> None:
         self._member = member
         self._refusals = refusals
         self._on_message = on_message
         self._reader: asyncio.Task[None] | None = None
 
-    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
+    def publish(self, stream: Stream, payload: bytes, on_result: OnResult) -> bool:
         try:
             if stream.qos:
                 self._member.publish_then(
-                    partial(self._answer, told),
+                    partial(self._answer, on_result),
                     stream.topic, payload, qos=stream.qos, retain=stream.retain,
                 )  # fmt: skip
             else:
@@ -118,10 +118,10 @@ class _NativeLink:
         self._member.vanish()
         self._stop_reading()
 
-    def _answer(self, told: Told, reason: int | None) -> None:
+    def _answer(self, on_result: OnResult, reason: int | None) -> None:
         if reason is not None and reason not in _TAKEN:
             self._refusals[reason_name(reason)] += 1
-        told(None if reason is None else reason in _TAKEN)
+        on_result(None if reason is None else reason in _TAKEN)
 
     async def _read(self, subscription: Subscription) -> None:
         async for message in subscription:
@@ -159,10 +159,10 @@ class _MqttLink:
             raise
         return cls(client, refusals)
 
-    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
+    def publish(self, stream: Stream, payload: bytes, on_result: OnResult) -> bool:
         return self._client.publish(
             stream.topic, payload, stream.qos, retain=stream.retain,
-            told=partial(self._answer, told),
+            on_result=partial(self._answer, on_result),
         )  # fmt: skip
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
@@ -179,7 +179,7 @@ class _MqttLink:
     def vanish(self) -> None:
         self._client.abort()
 
-    def _answer(self, told: Told, reason: int | None) -> None:
+    def _answer(self, on_result: OnResult, reason: int | None) -> None:
         if reason is not None and reason >= _BAD:
             self._refusals[f"MQTT {reason:#04x}"] += 1
-        told(None if reason is None else reason < _BAD)
+        on_result(None if reason is None else reason < _BAD)

@@ -17,17 +17,17 @@ from random import SystemRandom
 from typing import Final
 
 from hbroker.errors import HBrokerError
-from hbroker.runtime.client.client_pool import Fleet, fleet
+from hbroker.runtime.client.client_pool import ClientPool, client_pool
 
 from .effort import Effort, Stopwatch
 from .latency import Histogram
-from .ledger import Ledger
+from .ledger import DeliveryCounters
 from .links import Links
 from .model.device import Action, Event
 from .plan import Client, Plan
 from .player import Player, Troubles
 
-__all__ = ["NotAllConnected", "Outcome", "Play", "Played", "Progress", "Terms"]
+__all__ = ["NotAllConnected", "Play", "PlayOptions", "Played", "Progress", "Result"]
 
 CONNECTING: Final = 128
 """Clients that connect at a time."""
@@ -46,7 +46,7 @@ class NotAllConnected(HBrokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PlayOptions:
     """`root`: of the network; None: the default. `gateways`: where MQTT clients go. `duration_s`: of the run,
     in real seconds. `speed`: simulated seconds to a real one."""
 
@@ -88,13 +88,13 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Result:
     """What came of a run. `due_s`: in how many seconds all of it was due; `effort`: of how many seconds it
     took to hand all over, and of what this process did meanwhile. `owners`: of each stream, the name of the
     node that owned its topic at the beginning. `connected`: devices that were, at any time."""
 
     plan: Plan
-    ledger: Ledger
+    counters: DeliveryCounters
     troubles: Troubles
     owners: tuple[str, ...]
     connected: int
@@ -109,12 +109,14 @@ class Outcome:
 class Play:
     """One run of a plan. `show` is called a few times a second."""
 
-    def __init__(self, plan: Plan, terms: Terms, show: Callable[[Progress], None] = lambda _: None) -> None:
+    def __init__(
+        self, plan: Plan, play_options: PlayOptions, show: Callable[[Progress], None] = lambda _: None
+    ) -> None:
         self._plan = plan
-        self._terms = terms
+        self._play_options = play_options
         self._show = show
         self._run = SystemRandom().getrandbits(16)
-        self._ledger = Ledger(plan, self._run)
+        self._counters = DeliveryCounters(plan, self._run)
         self._troubles = Troubles()
         self._lateness = Histogram()
         self._players: list[Player] = []
@@ -128,13 +130,13 @@ class Play:
         """Ends the run early, in order."""
         self._stop.set()
 
-    async def run(self) -> Outcome:
-        """Raises NotAllConnected, and what `fleet` does."""
-        async with fleet(self._terms.root) as members:
-            links = Links(members, self._terms.gateways)
+    async def run(self) -> Result:
+        """Raises NotAllConnected, and what `client_pool` does."""
+        async with client_pool(self._play_options.root) as members:
+            links = Links(members, self._play_options.gateways)
             self._troubles = Troubles(links.refusals)
             self._players = [
-                Player(client, self._run, links, self._ledger, self._now, self._troubles)
+                Player(client, self._run, links, self._counters, self._now, self._troubles)
                 for client in self._plan.clients
             ]
             showing = asyncio.create_task(self._keep_showing())
@@ -145,7 +147,7 @@ class Play:
                 self._tell()
                 await _in_turns((player.leave(is_abrupt=False) for player in self._players), CONNECTING)
 
-    async def _run_within(self, members: Fleet) -> Outcome:
+    async def _run_within(self, members: ClientPool) -> Result:
         begun = time.monotonic()
         events = [client.events() for client in self._plan.clients]
         await self._connect(lambda client: not client.is_device, events)
@@ -153,18 +155,18 @@ class Play:
         await self._connect(lambda client: client.is_device, events)
         connect_s = time.monotonic() - begun
         self._phase = "playing"
-        asked, published = self._ledger.asked, self._ledger.published
+        asked, published = self._counters.asked, self._counters.published
         self._played_since = time.monotonic()
         watch = Stopwatch()
         await self._play(events)
         effort = watch.read()
-        played = Played(self._ledger.asked - asked, self._ledger.published - published)
+        played = Played(self._counters.asked - asked, self._counters.published - published)
         self._phase = "settling"
         await self._settle()
-        return Outcome(
-            self._plan, self._ledger, self._troubles, owners,
+        return Result(
+            self._plan, self._counters, self._troubles, owners,
             sum(player.was_connected and player.client.is_device for player in self._players),
-            played, connect_s, min(effort.seconds, self._terms.duration_s), effort,
+            played, connect_s, min(effort.seconds, self._play_options.duration_s), effort,
             self._lateness, self._stop.is_set(),
         )  # fmt: skip
 
@@ -190,8 +192,8 @@ class Play:
     async def _play(self, events: Sequence[Iterator[Event]]) -> None:
         """Returns when all that was due has happened, and was handed over."""
         started = self._now()
-        last = started + round(self._terms.duration_s * _MICRO)
-        scale = _MICRO / self._terms.speed
+        last = started + round(self._play_options.duration_s * _MICRO)
+        scale = _MICRO / self._play_options.speed
 
         def following(number: int) -> tuple[int, int, Action] | None:
             event = next(events[number], None)
@@ -226,15 +228,15 @@ class Play:
 
     async def _settle(self) -> None:
         """Waits for what is on its way: as long as something comes, or something promised is missing."""
-        ledger = self._ledger
+        counters = self._counters
         deadline = time.monotonic() + SETTLE_S
-        heard, received = time.monotonic(), ledger.received
-        while (now := time.monotonic()) < deadline and ledger.outstanding:
+        heard, received = time.monotonic(), counters.received
+        while (now := time.monotonic()) < deadline and counters.outstanding:
             await asyncio.sleep(_LONGEST_S)
-            if ledger.received != received:
-                heard, received = now, ledger.received
+            if counters.received != received:
+                heard, received = now, counters.received
             elif now - heard > QUIET_S:
-                if not ledger.awaited and not ledger.tally(self._plan.streams).broken:
+                if not counters.awaited and not counters.sums(self._plan.streams).broken:
                     return
                 heard = now
 
@@ -253,7 +255,7 @@ class Play:
 
     def _tell(self) -> None:
         now, cpu = time.monotonic(), time.process_time()
-        published, received = self._ledger.published, self._ledger.received
+        published, received = self._counters.published, self._counters.received
         before, published_before, received_before, cpu_before = self._shown
         passed = max(now - before, 1e-9)
         self._shown = now, published, received, cpu
@@ -262,17 +264,17 @@ class Play:
                 self._phase,
                 now - self._began,
                 now - self._played_since if self._played_since else 0.0,
-                self._terms.duration_s,
+                self._play_options.duration_s,
                 self._plan.devices,
                 sum(player.is_connected and player.client.is_device for player in self._players),
-                self._ledger.asked,
+                self._counters.asked,
                 published,
                 received,
-                self._ledger.outstanding,
+                self._counters.outstanding,
                 (published - published_before) / passed,
                 (received - received_before) / passed,
                 self._lateness,
-                self._ledger.take_recent(),
+                self._counters.take_recent(),
                 (cpu - cpu_before) / passed,
             )
         )
@@ -292,7 +294,7 @@ async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> 
         await asyncio.wait(running)
 
 
-async def _owners(members: Fleet, plan: Plan) -> tuple[str, ...]:
+async def _owners(members: ClientPool, plan: Plan) -> tuple[str, ...]:
     """The owner of each stream: who has the topic above it, which is a device's, or an area's."""
     asking = await members.connect()
     above = [stream.topic.rpartition("/")[0] for stream in plan.streams]

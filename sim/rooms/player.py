@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
 
-from .ledger import Ledger
+from .ledger import DeliveryCounters
 from .links import FAILURES, Link, Links
 from .model.device import Action, Come, Leave, Say
 from .plan import Client, Stream
@@ -48,7 +48,7 @@ class Player:
         client: Client,
         run: int,
         links: Links,
-        ledger: Ledger,
+        counters: DeliveryCounters,
         clock: Callable[[], int],
         troubles: Troubles,
     ) -> None:
@@ -57,7 +57,7 @@ class Player:
         self.was_connected = False
         self._run = run
         self._links = links
-        self._ledger = ledger
+        self._counters = counters
         self._clock = clock
         self._troubles = troubles
         self._link: Link | None = None
@@ -98,7 +98,7 @@ class Player:
             self.is_connected = self.was_connected = True
             if self.client.birth is not None:
                 birth = self.client.streams[self.client.birth]
-                self._ledger.ask(birth)
+                self._counters.ask(birth)
                 self._waiting.appendleft((birth, _ONLINE, due_us))
             self._hand_over()
 
@@ -129,9 +129,9 @@ class Player:
     # Out
 
     def _say(self, stream: Stream, body: bytes, due_us: int) -> None:
-        self._ledger.ask(stream)
+        self._counters.ask(stream)
         if len(self._waiting) >= MOST_WAITING:
-            self._ledger.forget(stream)
+            self._counters.forget(stream)
             return
         if self._waiting or not self._publish(stream, body, due_us):
             self._waiting.append((stream, body, due_us))
@@ -140,11 +140,11 @@ class Player:
     def _publish(self, stream: Stream, body: bytes, due_us: int) -> bool:
         if self._link is None:
             return False
-        stamp = self._ledger.next(stream, due_us)
+        stamp = self._counters.next(stream, due_us)
         payload = stamped(stamp, body)
-        if not self._link.publish(stream, payload, partial(self._ledger.answer, stream, stamp.number)):
+        if not self._link.publish(stream, payload, partial(self._counters.answer, stream, stamp.number)):
             return False
-        self._ledger.publish(stream, len(payload))
+        self._counters.publish(stream, len(payload))
         return True
 
     def _hand_over(self) -> None:
@@ -162,7 +162,7 @@ class Player:
 
     def _forget_waiting(self) -> None:
         for stream, _, _ in self._waiting:
-            self._ledger.forget(stream)
+            self._counters.forget(stream)
         self._waiting.clear()
 
     # In
@@ -182,19 +182,19 @@ class Player:
         if self.client.will is None:
             return None
         stream = self.client.streams[self.client.will]
-        return stream, stamped(self._ledger.next(stream, 0), _OFFLINE)
+        return stream, stamped(self._counters.next(stream, 0), _OFFLINE)
 
     def _will_is_due(self, *, is_promised: bool) -> None:
         if self.client.will is not None:
             stream = self.client.streams[self.client.will]
-            number = self._ledger.next(stream, 0).number
-            self._ledger.ask(stream)
-            self._ledger.publish(stream, STAMP_BYTES + len(_OFFLINE))
-            self._ledger.answer(stream, number, True if is_promised else None)
+            number = self._counters.next(stream, 0).number
+            self._counters.ask(stream)
+            self._counters.publish(stream, STAMP_BYTES + len(_OFFLINE))
+            self._counters.answer(stream, number, True if is_promised else None)
 
     def _receive(self, topic: str, payload: bytes) -> None:
         now = self._clock()
-        if self._ledger.receive(self.client.number, payload, now) is None:
+        if self._counters.receive(self.client.number, payload, now) is None:
             return
         answer = self.client.answers.get(topic)
         if answer is not None:

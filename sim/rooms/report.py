@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
-from .accounts import NodeAccount, Summary, is_clean
-from .ledger import Tally
+from .accounts import NodeCounters, Summary, is_clean
+from .ledger import CounterSums
 
 __all__ = ["MOST_ROOMS", "Table", "nodes_table", "rooms_table", "verdict", "words"]
 
@@ -23,13 +23,13 @@ _COUNTS: Final = ("SAID", "RECEIVED", "LOST", "TWICE", "p50 ms", "p99 ms", "max 
 
 def words(summary: Summary) -> list[str]:
     """What there is to say of it all."""
-    outcome, total, plan = summary.outcome, summary.total, summary.outcome.plan
+    result, total, plan = summary.result, summary.total, summary.result.plan
     achieved = summary.achieved_per_s / summary.asked_per_s if summary.asked_per_s else 1.0
-    late, effort = outcome.lateness, outcome.effort
+    late, effort = result.lateness, result.effort
     lines = [
-        f"{outcome.connected} of {plan.devices} devices connected, in {outcome.connect_s:.1f} s;"
+        f"{result.connected} of {plan.devices} devices connected, in {result.connect_s:.1f} s;"
         f" {len(plan.clients)} clients in all, {sum(c.is_native for c in plan.clients)} of them native",
-        f"asked {summary.asked_per_s:.1f} messages a second for {outcome.due_s:.1f} s,"
+        f"asked {summary.asked_per_s:.1f} messages a second for {result.due_s:.1f} s,"
         f" achieved {summary.achieved_per_s:.1f} ({achieved:.1%})",
         f"said {total.published} of {total.asked} that were due; {total.acknowledged} acknowledged,"
         f" {total.rejected} refused, {total.unanswered} without an answer",
@@ -40,7 +40,7 @@ def words(summary: Summary) -> list[str]:
         f" kept waiting by others for {_share(effort.starved)} of the time",
         f"events fired {_ms(late.quantile(0.5))} ms late (p50), {_ms(late.quantile(0.99))} ms (p99)",
     ]
-    troubles = outcome.troubles
+    troubles = result.troubles
     if troubles.lost_connections or troubles.retried_connections:
         lines.append(
             f"{troubles.lost_connections} connections lost, {troubles.retried_connections} tried again"
@@ -55,13 +55,11 @@ def verdict(summary: Summary) -> list[str]:
     if summary.total.broken:
         lines.append(f"{summary.total.broken} messages lost or doubled that should not be")
     if summary.total.rejected:
-        reasons = ", ".join(
-            f"{count} {reason}" for reason, count in summary.outcome.troubles.refusals.items()
-        )
+        reasons = ", ".join(f"{count} {reason}" for reason, count in summary.result.troubles.refusals.items())
         lines.append(f"{summary.total.rejected} messages were refused: {reasons or 'nobody says why'}")
-    if summary.outcome.troubles.failed:
-        lines.append(f"{len(summary.outcome.troubles.failed)} clients could not connect again")
-    late, effort = summary.outcome.lateness.quantile(0.99) or 0.0, summary.outcome.effort
+    if summary.result.troubles.failed:
+        lines.append(f"{len(summary.result.troubles.failed)} clients could not connect again")
+    late, effort = summary.result.lateness.quantile(0.99) or 0.0, summary.result.effort
     if effort.loop_busy > BUSY:
         lines.append("the simulator itself was the limit: have fewer devices, or a lower --speed")
     elif late > LATE_MS:
@@ -74,15 +72,15 @@ def rooms_table(summary: Summary) -> Table:
     header = ("ROOM", "DEVICES", "SAID/s", *_COUNTS)
     ranked = sorted(summary.rooms.items(), key=lambda item: -item[1].published)
     shown = {room for room, _ in ranked[:MOST_ROOMS]}
-    seconds = max(summary.outcome.effort.seconds, 1e-9)
+    seconds = max(summary.result.effort.seconds, 1e-9)
     rows = [
         (
             room or "-",
             str(summary.devices_by_room.get(room, 0)),
-            f"{tally.published / seconds:.1f}",
-            *_cells(tally),
+            f"{sums.published / seconds:.1f}",
+            *_cells(sums),
         )
-        for room, tally in summary.rooms.items()
+        for room, sums in summary.rooms.items()
         if room in shown
     ]
     if len(ranked) > MOST_ROOMS:
@@ -98,7 +96,7 @@ def nodes_table(summary: Summary, losses: Iterable[str]) -> Table:
         (
             node.name,
             node.subtree or '""',
-            *_cells(node.tally),
+            *_cells(node.sums),
             _or_dash(node.messages_in),
             _or_dash(node.others),
             _or_dash(_lost(node, losses)),
@@ -109,20 +107,20 @@ def nodes_table(summary: Summary, losses: Iterable[str]) -> Table:
     return header, rows, header[2:]
 
 
-def _lost(node: NodeAccount, losses: Iterable[str]) -> int | None:
+def _lost(node: NodeCounters, losses: Iterable[str]) -> int | None:
     """Of messages that it had taken."""
     if node.messages_in is None:
         return None
     return sum(node.drops.get(reason, 0) for reason in losses)
 
 
-def _cells(tally: Tally) -> Sequence[str]:
-    latency = tally.latency
+def _cells(sums: CounterSums) -> Sequence[str]:
+    latency = sums.latency
     return (
-        str(tally.published),
-        str(tally.received),
-        str(tally.lost),
-        str(tally.duplicates),
+        str(sums.published),
+        str(sums.received),
+        str(sums.lost),
+        str(sums.duplicates),
         _ms(latency.quantile(0.5)),
         _ms(latency.quantile(0.99)),
         _ms(latency.most / 1000 if latency.count else None),

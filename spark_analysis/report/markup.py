@@ -57,8 +57,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def size(value: float | None) -> str:
     """Bytes: `512 B`, `48.3 MB`; a dash for None."""
-    told = number(value)
-    return told if value is None else f"{told}B" if told[-1].isalpha() else f"{told} B"
+    reported = number(value)
+    return reported if value is None else f"{reported}B" if reported[-1].isalpha() else f"{reported} B"
 
 
 def percent(part: float | None) -> str:

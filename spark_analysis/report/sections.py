@@ -53,10 +53,10 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
 def _runs(summary: Mapping[str, Any]) -> str:
     """How many runs of the network these are, and how many others there are."""
     taken, others = len(summary["runs"]), len(summary["left_out"])
-    told = "Of one run of the network" if taken == 1 else f"Of {taken} runs of the network, taken for one"
+    reported = "Of one run of the network" if taken == 1 else f"Of {taken} runs of the network, taken for one"
     if not others:
-        return f"{told}."
-    return f"{told}; {others} {'others' if others > 1 else 'other'} in the same directory left out."
+        return f"{reported}."
+    return f"{reported}; {others} {'others' if others > 1 else 'other'} in the same directory left out."
 
 
 def of_measurement(summary: Mapping[str, Any], tables: Tables) -> list[Section]:

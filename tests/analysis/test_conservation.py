@@ -22,7 +22,7 @@ from hbroker.cli.sim import node_statuses
 from hbroker.config import parse_address
 from hbroker.sim.rooms.accounts import Summary, summarised
 from hbroker.sim.rooms.plan import plan
-from hbroker.sim.rooms.play import Outcome, Play, Terms
+from hbroker.sim.rooms.play import Play, PlayOptions, Result
 from hbroker.sim.rooms.scenario import load
 from tests.product.network import PATIENCE, Network
 from tests.telemetry.reading import rows, sums
@@ -67,7 +67,7 @@ QUIET_S: Final = 1.0
 class Played:
     """What came of it. `missed`: by topic, what came to the client that was away, when it was back."""
 
-    outcome: Outcome
+    result: Result
     summary: Summary
     drops: dict[str, Counter[str]]
     missed: Counter[str]
@@ -88,8 +88,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         with _absent(root) as client:
             client.subscribe("home/kitchen/#", qos=2, queue_messages=KEPT)
         before = node_statuses(root, PATIENCE)
-        terms = Terms(root, (parse_address(url.removeprefix("mqtt://")),), SECONDS, SPEED)
-        outcome = asyncio.run(Play(plan(load(str(directory / "scenario.yaml"))), terms).run())
+        play_options = PlayOptions(root, (parse_address(url.removeprefix("mqtt://")),), SECONDS, SPEED)
+        result = asyncio.run(Play(plan(load(str(directory / "scenario.yaml"))), play_options).run())
         after = node_statuses(root, PATIENCE)
         missed, missed_bytes = Counter[str](), Counter[str]()
         with (
@@ -102,7 +102,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     assert network.process.returncode == 0
     drops = {status["name"]: Counter[str](status["drops"]) for status in after}
     return Played(
-        outcome, summarised(outcome, before, after), drops, missed, missed_bytes, Path(ready["telemetry"])
+        result, summarised(result, before, after), drops, missed, missed_bytes, Path(ready["telemetry"])
     )
 
 
@@ -113,22 +113,22 @@ def _absent(root: str) -> hbroker.sync.Client:
 def expected(played: Played) -> dict[Key, dict[str, int]]:
     """What each process has to have counted, by what the devices themselves counted. An owner hands a copy to
     each native receiver, and one to the gateway however many clients of it are to have it."""
-    outcome, ledger = played.outcome, played.outcome.ledger
-    clients = outcome.plan.clients
+    result, counters = played.result, played.result.counters
+    clients = result.plan.clients
     speaker = {stream.number: client for client in clients for stream in client.streams}
     counts: dict[Key, Counter[str]] = defaultdict(Counter)
-    for stream in outcome.plan.streams:
-        account, receivers = ledger.accounts[stream.number], outcome.plan.receivers[stream.number]
+    for stream in result.plan.streams:
+        account, receivers = counters.accounts[stream.number], result.plan.receivers[stream.number]
         over_mqtt = sum(not clients[number].is_native for number in receivers)
         copies = len(receivers) - over_mqtt + (over_mqtt > 0)
-        said = Counter(messages_in=account.published, bytes_in=account.bytes)
+        publications = Counter(messages_in=account.published, bytes_in=account.bytes)
         heard = Counter(messages_out=account.published, bytes_out=account.bytes)
-        owner = counts["node", outcome.owners[stream.number], stream.topic]
-        owner += said
+        owner = counts["node", result.owners[stream.number], stream.topic]
+        owner += publications
         _add(owner, heard, copies)
         gateway = counts["gateway", "gateway", stream.topic]
         if not speaker[stream.number].is_native:
-            gateway += said
+            gateway += publications
         _add(gateway, heard, over_mqtt)
     for topic, count in played.missed.items():
         counts["node", "kitchen", topic] += Counter(messages_out=count, bytes_out=played.missed_bytes[topic])
@@ -156,8 +156,8 @@ def summed(found: Iterable[dict[str, Any]]) -> dict[Key, dict[str, int]]:
 
 def kitchen_total(played: Played) -> int:
     """All that the client that was away was to have."""
-    topics = [stream for stream in played.outcome.plan.streams if stream.topic.startswith("home/kitchen/")]
-    return played.outcome.ledger.tally(topics).published
+    topics = [stream for stream in played.result.plan.streams if stream.topic.startswith("home/kitchen/")]
+    return played.result.counters.sums(topics).published
 
 
 def test_devices_and_nodes_counted_the_same(played: Played) -> None:
@@ -166,14 +166,14 @@ def test_devices_and_nodes_counted_the_same(played: Played) -> None:
     assert total.expected == total.received
     assert (total.unsent, total.lost, total.duplicates, total.rejected, total.unanswered) == (0,) * 5
     promised = sum(
-        played.outcome.ledger.accounts[stream.number].published
-        for stream in played.outcome.plan.streams
+        played.result.counters.accounts[stream.number].published
+        for stream in played.result.plan.streams
         if stream.qos
     )
     assert total.acknowledged == promised
     for node in played.summary.nodes:
         if node.name != "root":  # to which gateways write their records
-            assert node.messages_in == node.tally.published > 0
+            assert node.messages_in == node.sums.published > 0
             assert node.others == 0
 
 
@@ -194,8 +194,8 @@ def test_what_was_dropped_is_what_is_missing(played: Played) -> None:
     assert played.missed.total() == KEPT
     assert kitchen_total(played) == KEPT + lost.total()
     of_qos_0 = sum(
-        played.outcome.ledger.accounts[stream.number].published
-        for stream in played.outcome.plan.streams
+        played.result.counters.accounts[stream.number].published
+        for stream in played.result.plan.streams
         if stream.qos == 0 and stream.topic.startswith("home/kitchen/")
     )
     assert lost == Counter(away=of_qos_0, queue_full=kitchen_total(played) - of_qos_0 - KEPT)

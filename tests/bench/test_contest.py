@@ -88,10 +88,10 @@ def test_a_goal_is_held_from_its_factor_on() -> None:
         ("load", "they", "delivered_per_cpu_s"): 1.2e6,
     }
     times: Figures = {("load", "we", "p50"): 50.0, ("load", "they", "p50"): 39.0}
-    verdicts = judge({**rates, **times}, [twice, near, alone])
-    assert [verdict.is_held for verdict in verdicts] == [True, False, False]
-    assert str(verdicts[0]) == "load, msg/broker CPU-s, we: at least 2 x they: 2.00: held"
-    assert str(verdicts[2]) == "load, msg/broker CPU-s, we: at least 2.5 M: 2.40 M: not held"
+    goal_results = judge({**rates, **times}, [twice, near, alone])
+    assert [goal_result.is_held for goal_result in goal_results] == [True, False, False]
+    assert str(goal_results[0]) == "load, msg/broker CPU-s, we: at least 2 x they: 2.00: held"
+    assert str(goal_results[2]) == "load, msg/broker CPU-s, we: at least 2.5 M: 2.40 M: not held"
     (unknown,) = judge(rates, [near])
     assert unknown.is_held is None
     assert str(unknown).endswith("not measured")
@@ -115,9 +115,9 @@ def test_the_goals_are_ratios_of_medians() -> None:
     ours = series_of("hbroker", _PAIRS, *(a_round(delivered_per_cpu_s=rate) for rate in (4e6, 6e6, 5e6)))
     theirs = series_of("mosquitto", _PAIRS, *(a_round(delivered_per_cpu_s=rate) for rate in (8e4, 9e4, 1e5)))
     standings = Standings([ours, theirs], [not_installed("zenoh TCP")], "bench")
-    (verdict,) = (one for one in standings.verdicts() if one.found is not None)
-    assert verdict.goal.peer == "mosquitto"
-    assert verdict.found == pytest.approx(5e6 / 9e4)
+    (goal_result,) = (one for one in standings.goal_results() if one.found is not None)
+    assert goal_result.goal.peer == "mosquitto"
+    assert goal_result.found == pytest.approx(5e6 / 9e4)
     text = standings.as_text()
     assert "| hbroker " in text
     assert "zenoh TCP is not installed" in text

@@ -59,18 +59,18 @@ def test_filters_are_counted_and_found() -> None:
 def test_the_goal_of_look_ups_is_about_a_working_set_and_the_other_stands_beside_it() -> None:
     small = {"kind": "plain", "filters": 1_000, "look_up_ns": 30.0, "spread_ns": 30.0}
     large = {"kind": "plain", "filters": 1_000_000, "look_up_ns": 75.0, "spread_ns": 600.0}
-    (told,) = QUANTITIES["filters"].verdicts([small, large])
+    (told,) = QUANTITIES["filters"].goal_results([small, large])
     assert told.endswith("2.50: not held; spread over the table: 20.00")
-    (told,) = QUANTITIES["filters"].verdicts([small, {**large, "look_up_ns": 50.0}])
+    (told,) = QUANTITIES["filters"].goal_results([small, {**large, "look_up_ns": 50.0}])
     assert "1.67: held" in told
-    assert QUANTITIES["filters"].verdicts([small]) == []
+    assert QUANTITIES["filters"].goal_results([small]) == []
 
 
 def test_what_a_second_worker_gains_is_told_with_the_load_and_without() -> None:
     one = {"load": "256 under way", "workers": 1, "delivered_per_s": 1e6, "delivered_per_cpu_s": 4e6}
     two = {**one, "workers": 2, "delivered_per_s": 1.3e6, "delivered_per_cpu_s": 3e6}
     other = {**one, "load": "4,096 under way"}
-    (told,) = QUANTITIES["workers"].verdicts([one, two, other])
+    (told,) = QUANTITIES["workers"].goal_results([one, two, other])
     assert told.startswith("- 256 under way: ")
     assert told.endswith("1.30 times as many: held; without the load's share of the CPUs: 1.50")
 

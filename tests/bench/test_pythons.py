@@ -10,7 +10,16 @@ import pytest
 
 from bench.plan import Plan
 from bench.pythons.__main__ import as_text, main, series_of
-from bench.pythons.board import BURST, PAYLOAD_BYTES, Board, Field, Pace, Tally, new_board, own_cost_us
+from bench.pythons.board import (
+    BURST,
+    PAYLOAD_BYTES,
+    Board,
+    Field,
+    Pace,
+    ReceiveChecker,
+    new_board,
+    own_cost_us,
+)
 from bench.pythons.libraries import LIBRARIES
 from bench.pythons.rounds import PythonRound
 from bench.series import Contestant, Series
@@ -29,11 +38,11 @@ def _payloads(count: int) -> list[bytes]:
 def _counted(payloads: list[bytes], published: int) -> Board:
     """What a subscriber tells that took these of so many."""
     board = new_board()
-    tally = Tally(board)
+    checker = ReceiveChecker(board)
     for payload in payloads:
-        tally.take(payload)
+        checker.take(payload)
     board[Field.PUBLISHED], board[Field.HAS_PUBLISHED] = published, 1
-    tally.wait()
+    checker.wait()
     return board
 
 

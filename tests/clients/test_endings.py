@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from hbroker import sync
-from hbroker.runtime.client.hub import LEAVE_TIMEOUT
+from hbroker.runtime.client.dispatcher import LEAVE_TIMEOUT
 from tests.clients.programs import ENVIRONMENT, Ours, root_node
 from tests.product.network import PATIENCE, PROJECT
 from tests.product.node import node_up

@@ -7,7 +7,7 @@ from typing import Final
 
 from hbroker.config import AccessSettings
 from hbroker.gateway.access import acl_file
-from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
+from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, FilePolicy, Refusal
 from hbroker.gateway.native_api import Rule
 from hbroker.gateway.reason_codes import Code
 
@@ -23,7 +23,7 @@ class TestPolicy(FilePolicy):
     def __init__(self, settings: AccessSettings) -> None:
         super().__init__()
 
-    def admit(self, candidate: Candidate) -> Verdict | Check:
+    def admit(self, candidate: Candidate) -> Decision | Check:
         """See `Policy`."""
         if candidate.username == "mallory":
             return Refusal(Code.BAD_USER_NAME_OR_PASSWORD, WHY)
@@ -31,7 +31,7 @@ class TestPolicy(FilePolicy):
 
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
-    ) -> Verdict | Challenge | None:
+    ) -> Decision | Challenge | None:
         """See `Policy`."""
         if method != METHOD:
             return None

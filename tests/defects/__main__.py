@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from hbroker.sim.network.trial import Verdict
+    from hbroker.sim.network.trial import TrialResult
     from tests.defects.variants import Variant
 
 MOST_SEEDS: Final = 500
@@ -69,13 +69,13 @@ def is_caught(variant: Variant, jobs: int) -> bool:
     return is_it
 
 
-def verdicts(variant: Variant, jobs: int) -> Iterator[Verdict]:
+def verdicts(variant: Variant, jobs: int) -> Iterator[TrialResult]:
     """The runs of a defective product, by seed. Each has processes of its own: they stay defective."""
     with multiprocessing.Pool(jobs, _begin, (variant.name,)) as pool:
         yield from pool.imap(partial(_run, variant.name), range(1, MOST_SEEDS + 1))
 
 
-def _run(variant: str, seed: int) -> Verdict:
+def _run(variant: str, seed: int) -> TrialResult:
     from hbroker.sim.network.trial import Trial
     from tests.defects.variants import VARIANTS
 

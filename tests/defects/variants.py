@@ -25,10 +25,10 @@ from hbroker.protocol.hierarchy.parent.admission import Applicant
 from hbroker.protocol.hierarchy.parent.delegation import Child
 from hbroker.protocol.sessions import sessions, wills
 from hbroker.protocol.subscriptions.client import owners, subscription
-from hbroker.protocol.subscriptions.client.owner import Event, Site
+from hbroker.protocol.subscriptions.client.owner import Event, SubscriptionOwner
 from hbroker.protocol.subscriptions.owner import subscriptions
 from hbroker.protocol.subscriptions.owner.store import Subscription
-from hbroker.runtime.node.state_files import NodeMemory
+from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.files import NodeFiles
 from hbroker.sim.network.hosts import Host, NodeHost
@@ -89,7 +89,7 @@ def _stands_still(clock: Callable[[Host], int]) -> Callable[[Host], int]:
 
 
 def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: delegations.Custody, child: Child) -> None:
+    def broken(self: delegations.Delegations, child: Child) -> None:
         schedule(self, child)
         delegation = child.delegation
         if delegation.policy is LeasePolicy.FENCE:
@@ -107,19 +107,19 @@ def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: owners.Sites, now: int, site: Site) -> None:
-        site.machine.handle(Event.ACTIVATE)
-        site.failures = 0
-        self._doubt(now, site)
+    def broken(self: owners.SubscriptionOwners, now: int, owner: SubscriptionOwner) -> None:
+        owner.machine.handle(Event.ACTIVATE)
+        owner.failures = 0
+        self._doubt(now, owner)
 
     return broken
 
 
 def _whatever_its_epoch(admit: Callable[..., None]) -> Callable[..., None]:
     def broken(
-        self: parent.Delegating, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant
+        self: parent.ParentRole, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant
     ) -> None:
-        child = self._custody.children.get(applicant.subtree)
+        child = self._delegations.children.get(applicant.subtree)
         if child is not None and applicant.is_holder(child.delegation):
             self._renew(now, child, link, join, applicant, grant)
         else:
@@ -128,15 +128,17 @@ def _whatever_its_epoch(admit: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _without_retained(parcels: Callable[..., Iterable[pb.Transfer]]) -> Callable[..., Iterable[pb.Transfer]]:
+def _without_retained(
+    transfer_packets: Callable[..., Iterable[pb.Transfer]],
+) -> Callable[..., Iterable[pb.Transfer]]:
     def broken(records: Iterable[Record]) -> Iterable[pb.Transfer]:
-        return parcels(record for record in records if not isinstance(record, bytes))
+        return transfer_packets(record for record in records if not isinstance(record, bytes))
 
     return broken
 
 
 def _without_gone(hold: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: handover.Taking, transfer: pb.Transfer) -> None:
+    def broken(self: handover.HandoverTarget, transfer: pb.Transfer) -> None:
         transfer.ClearField("gone")
         hold(self, transfer)
 
@@ -144,7 +146,7 @@ def _without_gone(hold: Callable[..., None]) -> Callable[..., None]:
 
 
 def _without_queued(difference: Callable[..., Iterable[pb.Transfer]]) -> Callable[..., Iterable[pb.Transfer]]:
-    def broken(self: handover.Giving) -> Iterable[pb.Transfer]:
+    def broken(self: handover.HandoverSource) -> Iterable[pb.Transfer]:
         for transfer in difference(self):
             transfer.ClearField("queued")
             yield transfer
@@ -157,7 +159,7 @@ def _nothing(_: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgets_first(hand_back: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: requested_subtrees.Claims, now: int, subtree: str) -> None:
+    def broken(self: requested_subtrees.RequestedSubtrees, now: int, subtree: str) -> None:
         self._remember([claim for claim in self.subtrees if claim != subtree])
         hand_back(self, now, subtree)
 
@@ -205,7 +207,7 @@ def _with_one_write(_: Callable[..., int]) -> Callable[..., int]:
 
 
 def _while_the_disk_works(touch: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: NodeMemory) -> None:
+    def broken(self: NodeStateFiles) -> None:
         if self.fault is None:
             touch(self)
 
@@ -216,7 +218,7 @@ def _by_the_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., NodeHo
     def broken(self: NodeHost, *, clock_step_us: int = 0, **wanted: Any) -> NodeHost:
         files, ahead_us = self.files, self.unix_offset_us + clock_step_us
 
-        def opened() -> NodeMemory:
+        def opened() -> NodeStateFiles:
             memory = NodeFiles.open(files)
             instant = memory._store._instant
             memory._store._instant = lambda: replace(instant(), us=instant().us + ahead_us)
@@ -263,7 +265,7 @@ def _always(_: object) -> property:
 
 
 def _shared_by_nobody(add: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: subscriptions.Subscribing, subscription: Subscription) -> None:
+    def broken(self: subscriptions.OwnerSubscriptions, subscription: Subscription) -> None:
         add(self, subscription)
         session, filter = subscription.session, subscription.filter
         if subscription.group:
@@ -288,7 +290,7 @@ KEPT: Final = (
     Variant(
         "a lease's end drops what waits for sessions that are away",
         Invariant.NOTHING_LOST,
-        ended_leases.Lapses,
+        ended_leases.EndedLeases,
         "touch",
         _never,
     ),
@@ -309,7 +311,7 @@ KEPT: Final = (
     Variant(
         "every member of a shared group gets each message",
         Invariant.SHARED,
-        subscriptions.Subscribing,
+        subscriptions.OwnerSubscriptions,
         "_add",
         _shared_by_nobody,
     ),
@@ -334,14 +336,14 @@ COPYING: Final = (
     Variant(
         "a new owner keeps copies of what was answered since",
         Invariant.NOTHING_DOUBLED,
-        handover.Taking,
+        handover.HandoverTarget,
         "_hold",
         _without_gone,
     ),
     Variant(
         "a handover leaves behind what came while it was copied",
         Invariant.NOTHING_LOST,
-        handover.Giving,
+        handover.HandoverSource,
         "_difference",
         _without_queued,
     ),
@@ -382,21 +384,21 @@ CONTROL: Final = (
     Variant(
         "a parent takes back without waiting for clocks that differ",
         Invariant.ONE_OWNER,
-        delegations.Custody,
+        delegations.Delegations,
         "_schedule",
         _at_once,
     ),
     Variant(
         "a parent forgets what it delegated",
         Invariant.ONE_OWNER,
-        delegations.Custody,
+        delegations.Delegations,
         "restore",
         _nothing,
     ),
     Variant(
         "a parent gives a subtree away before it is on the disk to whom",
         Invariant.ONE_OWNER,
-        delegations.Custody,
+        delegations.Delegations,
         "_is_noted",
         _at_any_time,
     ),
@@ -448,21 +450,21 @@ CONTROL: Final = (
     Variant(
         "a parent grants under the epoch of its clock",
         Invariant.EPOCHS_RISE,
-        parent.Delegating,
+        parent.ParentRole,
         "_next_epoch",
         _by_the_clock_alone,
     ),
     Variant(
         "a node does not note that it lives while its disk fails",
         Invariant.NOTHING_LOST,
-        NodeMemory,
+        NodeStateFiles,
         "touch",
         _while_the_disk_works,
     ),
     Variant(
         "who is waited for is forgotten when a subtree moves",
         Invariant.NOTHING_LOST,
-        recovery.Gathering,
+        recovery.Recovery,
         "take_over",
         _nothing,
     ),
@@ -476,28 +478,28 @@ CONTROL: Final = (
     Variant(
         "a node forgets a claim before its parent has the subtree",
         Invariant.CLAIMED,
-        requested_subtrees.Claims,
+        requested_subtrees.RequestedSubtrees,
         "hand_back",
         _forgets_first,
     ),
     Variant(
         "a parent takes a restarted child for the one that it was, whatever its epoch",
         Invariant.RECOVERS,
-        parent.Delegating,
+        parent.ParentRole,
         "_admit",
         _whatever_its_epoch,
     ),
     Variant(
         "a new owner inherits no subscriptions",
         Invariant.COMPLETE,
-        subscriptions.Subscribing,
+        subscriptions.OwnerSubscriptions,
         "_make",
         _nothing,
     ),
     Variant(
         "a handover leaves out the subscriptions made meanwhile",
         Invariant.COMPLETE,
-        handover.Giving,
+        handover.HandoverSource,
         "follow",
         _nothing,
     ),
@@ -518,14 +520,14 @@ CONTROL: Final = (
     Variant(
         "an owner keeps subscriptions that have ended",
         Invariant.BOUNDED,
-        subscriptions.Subscribing,
+        subscriptions.OwnerSubscriptions,
         "_remove",
         _only_said,
     ),
     Variant(
         "a client asks again for what it has",
         Invariant.QUIET,
-        owners.Sites,
+        owners.SubscriptionOwners,
         "_activate",
         _asked_again,
     ),

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from hbroker.capture.tally import Tally
+from hbroker.capture.packet_counts import PacketCounts
 from hbroker.demo import report
 from hbroker.demo.display import progress_display
 from hbroker.demo.house import Node
@@ -24,23 +24,25 @@ def some_progress(elapsed: float = 4.0) -> Progress:
 
 
 def test_zero_stands_beside_the_number_of_all() -> None:
-    tally = Tally()
-    tally.add(CLIENT, ROOT, ["PUBLISH"] * 3)
-    tally.add(KITCHEN, ROOT, ["JOIN"])
-    text = "\n".join(report.on_capture(tally, NODES, None))
+    packet_counts = PacketCounts()
+    packet_counts.add(CLIENT, ROOT, ["PUBLISH"] * 3)
+    packet_counts.add(KITCHEN, ROOT, ["JOIN"])
+    text = "\n".join(report.on_capture(packet_counts, NODES, None))
     assert "loopback interface: 3, in 2 datagrams" in text
     assert "PUBLISH packets between broker addresses:  0" in text
     assert "control packets between broker addresses:  1" in text
 
 
 def test_a_breach_would_be_told() -> None:
-    tally = Tally()
-    tally.add(ROOT, KITCHEN, ["PUBLISH"])
-    assert "PUBLISH packets between broker addresses:  1" in "\n".join(report.on_capture(tally, NODES, None))
+    packet_counts = PacketCounts()
+    packet_counts.add(ROOT, KITCHEN, ["PUBLISH"])
+    assert "PUBLISH packets between broker addresses:  1" in "\n".join(
+        report.on_capture(packet_counts, NODES, None)
+    )
 
 
 def test_what_the_capture_missed_is_told() -> None:
-    assert "missed 4 datagrams" in "\n".join(report.on_capture(Tally(missed=4), NODES, None))
+    assert "missed 4 datagrams" in "\n".join(report.on_capture(PacketCounts(missed=4), NODES, None))
 
 
 def test_says_that_it_could_not_capture() -> None:

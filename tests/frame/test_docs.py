@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hbroker.cli.network.tree import LOSSES
-from tests.frame.checkout import ROOT, python_sources, run, rust_sources
+from tests.frame.checkout import ROOT, RUST, python_sources, run, rust_sources
 
 DOCS = ROOT / "docs"
 COMMANDS = DOCS / "commands.md"
@@ -86,3 +86,11 @@ def test_every_reason_of_a_drop_is_documented_and_every_loss_marked() -> None:
     assert len(reasons) > 20
     assert reasons <= documented
     assert {re.findall(r"`(.+)`", row)[0] for row in told if row.endswith("(lost)")} == LOSSES
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`([\w./]+/\w+\.(?:py|rs|yaml))`", page))
+    assert len(named) > 40
+    places = (ROOT, ROOT / "hbroker", RUST)
+    assert not [name for name in sorted(named) if not any((place / name).exists() for place in places)]

@@ -51,8 +51,8 @@ class FakeSession:
 class MemberHost(Host):
     """One member's engine, at an address of its own."""
 
-    def __init__(self, border: FakeBorder, number: int, session: int, persistent: bool) -> None:
-        world = border.world
+    def __init__(self, native_api: FakeNativeApi, number: int, session: int, persistent: bool) -> None:
+        world = native_api.world
         super().__init__(
             world, world.new_address(), node=False, token_key=b"", session=session, persistent=persistent
         )
@@ -68,34 +68,36 @@ class MemberHost(Host):
             )
         )
         self.engine.handle_timeout(self.clock())
-        self.border = border
+        self.native_api = native_api
         self.number = number
-        self.control = _Control(border, number)
-        border.hosts[number] = self
+        self.control = _Control(native_api, number)
+        native_api.hosts[number] = self
         world.add(self)
 
     def settle(self) -> None:
         super().settle()
-        self.border.route(self, self.engine.poll_messages())
+        self.native_api.route(self, self.engine.poll_messages())
         super().settle()
-        self.border.settle_others(self)
+        self.native_api.settle_others(self)
 
 
 class _Control:
     """The gateway's control as the world drives it: each member's events, and time once."""
 
-    def __init__(self, border: FakeBorder, number: int) -> None:
-        self.border = border
+    def __init__(self, native_api: FakeNativeApi, number: int) -> None:
+        self.native_api = native_api
         self.number = number
 
     def handle_event(self, now: int, event: Event) -> None:
-        self.border.gateway.handle_event(now, self.number, event)
+        self.native_api.gateway.handle_event(now, self.number, event)
 
     def handle_timeout(self, now: int) -> None:
-        self.border.gateway.handle_timeout(now)
+        self.native_api.gateway.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
-        return self.border.gateway.poll_timeout() if self.number == 0 and self.border.is_set_up else None
+        return (
+            self.native_api.gateway.poll_timeout() if self.number == 0 and self.native_api.is_set_up else None
+        )
 
 
 class _Verbs:
@@ -107,19 +109,19 @@ class _Verbs:
 
     def __getattr__(self, name: str) -> Any:
         self._host.engine.handle_timeout(self._host.clock())
-        self._host.border.touched.add(self._host.number)
+        self._host.native_api.touched.add(self._host.number)
         verb = getattr(self._host.engine, name)
 
         def act(*args: Any, **options: Any) -> Any:
             result = verb(*args, **options)
-            self._host.border.meanwhile(self._host)
+            self._host.native_api.meanwhile(self._host)
             return result
 
         return act
 
 
-class FakeBorder:
-    """See `hbroker.gateway.native_api.Border`."""
+class FakeNativeApi:
+    """See `hbroker.gateway.native_api.NativeApi`."""
 
     gateway: Gateway
 
@@ -155,13 +157,13 @@ class FakeBorder:
     def member(self, number: int) -> Member:
         return cast(Member, _Verbs(self.hosts[number]))
 
-    def open_member(self, session: int, *, persistent: bool, incarnation: int) -> int:
+    def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
         assert session not in {host.session for host in self.hosts.values()}, "one member for a session"
         self._numbers += 1
         MemberHost(self, self._numbers, session, persistent)
         return self._numbers
 
-    def close_member(self, number: int) -> None:
+    def close_pool_client(self, number: int) -> None:
         host = self.hosts.pop(number)
         self.world.remove(host)
         self.touched.discard(number)

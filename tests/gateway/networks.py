@@ -19,7 +19,7 @@ from hbroker.gateway.native_api import (
     WillMessage,
 )
 from hbroker.sim.network import World
-from tests.gateway.fakes import FakeBorder, FakeSession
+from tests.gateway.fakes import FakeNativeApi, FakeSession
 from tests.network.networks import Tree
 
 SECOND = 1_000_000
@@ -39,15 +39,15 @@ class FakeGateway:
 
     def __post_init__(self) -> None:
         self.world: World = self.tree.world
-        self.border = FakeBorder(self.world)
+        self.native_api = FakeNativeApi(self.world)
         listener = ListenerSettings(("127.0.0.1", 1883))
         self.settings = GatewaySettings(
             self.name, self.tree.root.address, (listener,), limits=self.limits, join_key=self.key
         )
-        shared = self.border.hosts[0]
-        self.control = self.border.gateway = Gateway(
+        shared = self.native_api.hosts[0]
+        self.control = self.native_api.gateway = Gateway(
             self.settings,
-            self.border,
+            self.native_api,
             self.world.random,
             self.policy,
             run=self.world.random.getrandbits(63),
@@ -55,7 +55,7 @@ class FakeGateway:
             unix_offset_us=self.clock_ahead_us,
             version="0",
         )
-        self.border.is_set_up = True
+        self.native_api.is_set_up = True
         self.control.start(self.world.now)
         self.settle()
 
@@ -72,10 +72,10 @@ class FakeGateway:
         self.settle()
 
     def settle(self) -> None:
-        shared = self.border.hosts[0]
+        shared = self.native_api.hosts[0]
         shared.has_decided = True
         self.world.settle(shared)
-        self.border.settle_others(shared)
+        self.native_api.settle_others(shared)
 
     def begin(self, client: str, **fields: Any) -> Client:
         """A CONNECT; returns at once."""
@@ -94,7 +94,7 @@ class FakeGateway:
 
     def come_and_give_up(self, client: str, witness: FakeGateway, **fields: Any) -> None:
         """A CONNECT, whose client is gone when another gateway has heard the claim, and before CONNACK."""
-        records, heard = witness.control._common.records, list[str]()
+        records, heard = witness.control._context.records, list[str]()
         claimed = records.claimed
 
         def listen(now: int, client: str) -> None:
@@ -111,12 +111,12 @@ class FakeGateway:
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
         """As one of its clients would."""
-        sequence = self.border.member(0).publish(topic, payload, qos, retain)
+        sequence = self.native_api.member(0).publish(topic, payload, qos, retain)
         assert sequence is not None
         self.settle()
 
     def kill(self) -> None:
-        self.border.kill()
+        self.native_api.kill()
 
 
 @dataclass
@@ -129,32 +129,32 @@ class Client:
     packet_ids: Any = field(default_factory=lambda: count(1))
 
     @property
-    def border(self) -> FakeBorder:
-        return self.gateway.border
+    def native_api(self) -> FakeNativeApi:
+        return self.gateway.native_api
 
     @property
     def is_accepted(self) -> bool:
-        return self.number in self.border.accepted
+        return self.number in self.native_api.accepted
 
     @property
     def is_answered(self) -> bool:
-        return self.is_accepted or self.number in self.border.refused
+        return self.is_accepted or self.number in self.native_api.refused
 
     @property
     def refused(self) -> int | None:
-        return self.border.refused.get(self.number)
+        return self.native_api.refused.get(self.number)
 
     @property
     def closed(self) -> int | None:
-        return self.border.closed.get(self.number)
+        return self.native_api.closed.get(self.number)
 
     @property
     def is_present(self) -> bool:
-        return self.border.accepted[self.number].session_present
+        return self.native_api.accepted[self.number].session_present
 
     @property
     def session(self) -> FakeSession:
-        return self.border.sessions[self.border.accepted[self.number].session]
+        return self.native_api.sessions[self.native_api.accepted[self.number].session]
 
     @property
     def taken(self) -> list[tuple[str, bytes]]:
@@ -169,14 +169,14 @@ class Client:
     def subscribe(self, *filters: str, qos: int = 1, **options: Any) -> list[int]:
         """The codes of the SUBACK."""
         packet_id = self.begin_subscribe(*filters, qos=qos, **options)
-        self.gateway.world.run_until(lambda: (self.number, packet_id) in self.border.subacks)
-        return self.border.subacks[self.number, packet_id]
+        self.gateway.world.run_until(lambda: (self.number, packet_id) in self.native_api.subacks)
+        return self.native_api.subacks[self.number, packet_id]
 
     def unsubscribe(self, *filters: str) -> list[int]:
         packet_id: int = next(self.packet_ids)
         self.gateway.tell(UnsubscribeEvent(self.number, packet_id, filters))
-        self.gateway.world.run_until(lambda: (self.number, packet_id) in self.border.unsubacks)
-        return self.border.unsubacks[self.number, packet_id]
+        self.gateway.world.run_until(lambda: (self.number, packet_id) in self.native_api.unsubacks)
+        return self.native_api.unsubacks[self.number, packet_id]
 
     def drop(self) -> None:
         """Its connection breaks."""

@@ -71,12 +71,12 @@ class EndpointShell:
     def fileno(self) -> int:
         return self._epoll.fileno()
 
-    def poll_member_events(self, limit: int = 1024) -> list[tuple[int, Event]]:
+    def poll_pool_events(self, limit: int = 1024) -> list[tuple[int, Event]]:
         return [
             (n, event) for n, member in list(self._members.items()) for event in member.poll_events(limit)
         ]
 
-    def poll_member_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
+    def poll_pool_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
         members = list(self._members.items())
         return [(number, message) for number, member in members for message in member.poll_messages(limit)]
 
@@ -105,7 +105,7 @@ class EndpointShell:
     def member(self, number: int) -> Member:
         return cast(Member, self._members[number])
 
-    def open_member(self, session: int, *, persistent: bool, incarnation: int) -> int:
+    def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
         number = max(self._members) + 1
         config = Config(
             node=False,
@@ -119,7 +119,7 @@ class EndpointShell:
         self._add(number, config)
         return number
 
-    def close_member(self, number: int) -> None:
+    def close_pool_client(self, number: int) -> None:
         member = self._members.pop(number)
         self._epoll.unregister(member.fileno())
         member.shutdown()

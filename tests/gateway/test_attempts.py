@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hbroker._native import Attempts, AttemptSource
 from hbroker.gateway.access import attempt_limits, password_checks
 from hbroker.gateway.access.attempt_limits import ADDRESS, NAME, PAIR, Bound, new_attempts
-from hbroker.gateway.access.password_checks import MOST_RUNNING, MOST_WAITING, Attempt, Checks
-from hbroker.gateway.access.policy import Admitted, Candidate, FilePolicy, Refusal, Verdict
+from hbroker.gateway.access.password_checks import MOST_RUNNING, MOST_WAITING, Attempt, PasswordChecks
+from hbroker.gateway.access.policy import Admitted, Candidate, Decision, FilePolicy, Refusal
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.gateway.reason_codes import Code
 from tests.gateway.networks import SECOND, Client, FakeGateway
@@ -120,7 +120,7 @@ class Waiting:
     def __init__(self) -> None:
         self.attempts = new_attempts(1)
         self.addresses: dict[str, str] = {}
-        self.checks = Checks(self.attempts)
+        self.checks = PasswordChecks(self.attempts)
         self.numbers = count()
         self.hosts: dict[int, str] = {}
         self.refused: list[str] = []
@@ -174,7 +174,7 @@ def test_who_asks_a_lot_has_his_turn_however_many_come_for_the_first_time() -> N
     assert served.count("a") == 3
 
 
-def test_so_many_are_checked_at_once_and_no_more() -> None:
+def test_checks_at_once_are_bounded() -> None:
     waiting = Waiting()
     for n in range(MOST_RUNNING + 1):
         waiting.enter(f"h{n}")
@@ -239,13 +239,13 @@ class SlowPolicy(FilePolicy):
         super().__init__()
         self.known: set[tuple[str | None, bytes | None]] = set()
 
-    def admit(self, candidate: Candidate) -> Verdict | Callable[[], Verdict]:
+    def admit(self, candidate: Candidate) -> Decision | Callable[[], Decision]:
         who = candidate.username, candidate.password
         if who in self.known:
             return Admitted(candidate.username)
         return lambda: self._check(who)
 
-    def _check(self, who: tuple[str | None, bytes | None]) -> Verdict:
+    def _check(self, who: tuple[str | None, bytes | None]) -> Decision:
         if who[0] is None or who[1] != who[0].encode():
             return WRONG
         self.known.add(who)
@@ -260,7 +260,7 @@ class Storm:
     """A gateway under guesses: 10,000 in each second of virtual time, and checks that take 10 ms each."""
 
     gateway: FakeGateway
-    checks: list[tuple[int, int, Callable[[], Verdict]]] = field(default_factory=list)
+    checks: list[tuple[int, int, Callable[[], Decision]]] = field(default_factory=list)
     most_waiting: int = 0
     numbers: Iterator[int] = field(default_factory=lambda: count(1 << 40))
 
@@ -280,11 +280,11 @@ class Storm:
         control, now = self.gateway.control, self.gateway.world.now
         while self.checks and self.checks[0][0] <= now:
             _, number, check = heappop(self.checks)
-            control.handle_verdict(now, number, check())
+            control.handle_decision(now, number, check())
         while (asked := control.poll_check(now)) is not None:
             heappush(self.checks, (now + CHECK_US, *asked))
         self.gateway.settle()
-        self.most_waiting = max(self.most_waiting, control._opening._checks._waiting)
+        self.most_waiting = max(self.most_waiting, control._connect_handler._checks._waiting)
 
     def log_in(self, name: str, host: str) -> Client:
         return self.gateway.begin(name, username=name, password=name.encode(), peer=(host, 1))

@@ -10,7 +10,7 @@ import pytest
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.gateway.sessions import claims
 from hbroker.gateway.sessions.claims import Claim, Stamp
-from hbroker.gateway.sessions.record_authentication import CLAIMS, unseal
+from hbroker.gateway.sessions.record_authentication import CLAIMS, verify
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
 from tests.network.networks import Tree
@@ -38,7 +38,7 @@ def listener(tree: Tree) -> ClientHost:
 
 
 def told_of(outsider: ClientHost) -> list[list[Claim]]:
-    bodies = [unseal(b"", message.topic, bytes(message.payload)) for message in outsider.messages]
+    bodies = [verify(b"", message.topic, bytes(message.payload)) for message in outsider.messages]
     return [claims.parse(body) or [] for body in bodies if body is not None]
 
 

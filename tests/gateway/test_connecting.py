@@ -9,7 +9,7 @@ from hbroker.gateway.access.acl_file import parse
 from hbroker.gateway.access.attempt_limits import ADDRESS, PAIR
 from hbroker.gateway.access.password_checks import MOST_WAITING
 from hbroker.gateway.access.password_file import Passwords
-from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, FilePolicy, Refusal, Verdict
+from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, FilePolicy, Refusal
 from hbroker.gateway.native_api import AuthEvent, ConnectEvent, Rule, WillMessage
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.gateway.hashing import Verified
@@ -57,24 +57,24 @@ def test_a_bridge_tells_with_its_will_that_it_is_gone() -> None:
 @pytest.mark.parametrize(("version", "clean"), [(4, True), (5, True), (5, False)])
 def test_an_empty_id_is_assigned_and_told(version: int, clean: bool) -> None:
     client = one_gateway().connect("", version=version, clean_start=clean)
-    accept = client.border.accepted[client.number]
+    accept = client.native_api.accepted[client.number]
     assert accept.assigned_client_id == accept.client_id
     assert accept.client_id.startswith("auto-")
     other = client.gateway.connect("", version=version, clean_start=clean)
-    assert client.border.accepted[other.number].client_id != accept.client_id
+    assert client.native_api.accepted[other.number].client_id != accept.client_id
 
 
 def test_limits_are_kept_and_told() -> None:
     limits = GatewayLimits(connections=1, keep_alive=60, session_expiry=1_000)
     gateway = one_gateway(limits=limits)
     first = gateway.connect("a", keep_alive_s=0, session_expiry_s=5_000, clean_start=False)
-    accept = first.border.accepted[first.number]
+    accept = first.native_api.accepted[first.number]
     assert (accept.server_keep_alive_s, accept.session_expiry_s) == (60, 1_000)
     assert gateway.begin("b").refused == 0x97
     assert gateway.begin("b", version=4).refused == 0x97
     first.drop()
     second = gateway.connect("b", keep_alive_s=30, session_expiry_s=10, clean_start=False)
-    accept = second.border.accepted[second.number]
+    accept = second.native_api.accepted[second.number]
     assert (accept.server_keep_alive_s, accept.session_expiry_s) == (None, None)
 
 
@@ -94,7 +94,7 @@ def test_a_wrong_password_is_said_so() -> None:
     assert asked is not None
     number, check = asked
     assert not client.is_answered
-    gateway.control.handle_verdict(gateway.world.now, number, check())
+    gateway.control.handle_decision(gateway.world.now, number, check())
     assert client.refused == 0x86
     assert gateway.control.poll_check(gateway.world.now) is None
 
@@ -130,18 +130,18 @@ def test_whose_password_changed_while_it_was_checked_is_refused() -> None:
     gateway.control.reload(now, FilePolicy(changed, anonymous=False), gateway.settings)
     for check, (name, proof) in zip(asked, (("alice", "$7$"), ("bob", "$7$b")), strict=True):
         assert check is not None
-        gateway.control.handle_verdict(now, check[0], Admitted(name, proof))
+        gateway.control.handle_decision(now, check[0], Admitted(name, proof))
     gateway.settle()
     gateway.world.run_until(lambda: clients["bob"].is_accepted)
     assert clients["alice"].refused == 0x87
 
 
-def test_a_verdict_for_a_client_that_is_gone_is_dropped() -> None:
+def test_a_decision_for_a_client_that_is_gone_is_dropped() -> None:
     gateway = with_passwords()
     client = gateway.begin("a", username="alice", password=b"x")
     assert gateway.control.poll_check(gateway.world.now) is not None
     client.drop()
-    gateway.control.handle_verdict(gateway.world.now, client.number, Admitted("alice"))
+    gateway.control.handle_decision(gateway.world.now, client.number, Admitted("alice"))
     assert not client.is_answered
 
 
@@ -156,12 +156,12 @@ def test_a_will_where_the_client_may_not_write_is_refused() -> None:
 class Hook:
     """A policy of somebody's own: two steps, then a name."""
 
-    def admit(self, candidate: Candidate) -> Verdict | Check:
+    def admit(self, candidate: Candidate) -> Decision | Check:
         return Refusal(Code.NOT_AUTHORIZED)
 
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
-    ) -> Verdict | Challenge | None:
+    ) -> Decision | Challenge | None:
         if method != "twice":
             return None
         if data == b"no":
@@ -181,13 +181,13 @@ class Hook:
 def test_a_hook_may_take_enhanced_authentication() -> None:
     gateway = one_gateway(policy=Hook())
     client = gateway.begin("a", auth_method="twice", auth_data=b"1")
-    assert gateway.border.auths == [(client.number, 0x18, b"again")]
+    assert gateway.native_api.auths == [(client.number, 0x18, b"again")]
     gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
     gateway.world.run_until(lambda: client.is_accepted)
-    assert gateway.border.accepted[client.number].auth_method == "twice"
+    assert gateway.native_api.accepted[client.number].auth_method == "twice"
     gateway.tell(AuthEvent(client.number, 0x19, "twice", b"1"))
     gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
-    assert gateway.border.auths[1:] == [(client.number, 0x18, b"again"), (client.number, 0, b"")]
+    assert gateway.native_api.auths[1:] == [(client.number, 0x18, b"again"), (client.number, 0, b"")]
     gateway.tell(AuthEvent(client.number, 0x19, "twice", b"no"))
     assert client.closed == 0x87
 
@@ -272,7 +272,7 @@ def test_what_comes_for_a_connection_that_is_not_open_is_dropped() -> None:
     packet_id = client.begin_subscribe("home/#")
     gateway.world.run_until(lambda: client.is_accepted)
     gateway.world.run(1_000_000)
-    assert (client.number, packet_id) not in gateway.border.subacks
+    assert (client.number, packet_id) not in gateway.native_api.subacks
 
 
 def test_the_event_shows_no_password() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hbroker.gateway.sessions.claims import Stamp
 from hbroker.gateway.sessions.gateways import Gateways
-from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, seal
+from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, sign
 from hbroker.gateway.sessions.records import MOST_ENDINGS, Ending, Record, Records
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, FakeGateway, two_gateways
@@ -107,7 +107,7 @@ def test_a_session_that_has_ended_does_not_come_back(ahead_s: int) -> None:
     """Whoever ended it, and whatever the clocks of the two show."""
     stranger, _, two = away()
     old = stranger.read()[-1]
-    two.control._common.clock._unix_offset_us += ahead_s * SECOND
+    two.control._context.clock._unix_offset_us += ahead_s * SECOND
     client = two.connect("a", clean_start=True)
     client.disconnect()
     stranger.world.run(SECOND)
@@ -145,10 +145,10 @@ def test_endings_are_bounded() -> None:
 def test_the_highest_stamp_counts_in_whatever_order_they_come() -> None:
     def record(at: int, expiry_s: int) -> bytes:
         made = Record("a", "g", 7, expiry_s, 20, stamp=Stamp(at, 7))
-        return seal(KEY, TOPIC, made.body())
+        return sign(KEY, TOPIC, made.body())
 
     ending = Ending("a", Stamp(5, 7))
-    said = seal(KEY, TOPIC, ending.body())
+    said = sign(KEY, TOPIC, ending.body())
     records = Records(KEY, Gateways("one", 1), 0)
     assert records.take(0, TOPIC, record(3, 3))
     assert not records.take(0, TOPIC, record(2, 2))

@@ -9,8 +9,8 @@ import pytest
 
 from hbroker.gateway.sessions import gateways
 from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.gateways import Gateways, Heard, Presence
-from hbroker.gateway.sessions.record_authentication import unseal
+from hbroker.gateway.sessions.gateways import Gateways, Presence, PresenceChange
+from hbroker.gateway.sessions.record_authentication import verify
 from hbroker.sim.network import CLEAR, ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, WillMessage, two_gateways
 from tests.network.networks import Tree
@@ -38,7 +38,7 @@ class Stranger:
 
     def stands(self) -> Presence:
         """What stands there: it is sealed."""
-        body = unseal(KEY, TOPIC, self.read()[-1])
+        body = verify(KEY, TOPIC, self.read()[-1])
         assert body is not None
         presence = Presence.parse(body)
         assert presence is not None
@@ -46,7 +46,7 @@ class Stranger:
 
 
 def names(gateway: FakeGateway) -> list[str]:
-    return gateway.control._common.gateways.names
+    return gateway.control._context.gateways.names
 
 
 def count(gateway: FakeGateway, name: str) -> int:
@@ -121,7 +121,7 @@ def test_a_gateway_that_was_cut_off_is_there_again_and_its_will_takes_that_back_
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
     alive = stranger.stands()
-    cut_off = {host.address for host in one.border.hosts.values()}
+    cut_off = {host.address for host in one.native_api.hosts.values()}
     tree.world.path = lambda datagram: None if {datagram.source, datagram.destination} & cut_off else CLEAR
     tree.world.run(GONE_AFTER)
     gone = stranger.stands()
@@ -155,7 +155,7 @@ def test_the_will_takes_back_what_was_said_last() -> None:
     assert (gone.is_alive, gone.stamp, names(two)) == (False, last.stamp, ["two"])
 
 
-def test_what_a_gateway_said_in_a_former_life_does_not_hide_it() -> None:
+def test_what_an_earlier_run_of_a_gateway_announced_does_not_hide_it() -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
     former = stranger.read()[-1]
@@ -177,9 +177,9 @@ def test_a_run_whose_clock_was_set_back_takes_the_place_of_the_one_before(back_s
     two = FakeGateway(tree, "two", key=KEY).ready()
     one.kill()
     again = FakeGateway(tree, "one", key=KEY).ready()
-    run = again.control._common.clock.run
+    run = again.control._context.clock.run
     for _ in range(2):
-        assert two.control._common.gateways.is_alive("one", run)
+        assert two.control._context.gateways.is_alive("one", run)
         tree.world.run(GONE_AFTER)  # The will of the one before comes, and changes nothing.
     again.kill()
     tree.world.run(GONE_AFTER)
@@ -211,9 +211,9 @@ def test_of_what_is_said_of_a_name_the_highest_counts_in_whatever_order_it_comes
         for each in order:
             heard = known.take(each, b"%d" % each.stamp.time_us)
             if each.order > highest.order:
-                assert heard is Heard.NEW
+                assert heard is PresenceChange.NEW
             else:
-                assert heard is (Heard.KNOWN if each.order == highest.order else Heard.OLD)
+                assert heard is (PresenceChange.KNOWN if each.order == highest.order else PresenceChange.OLD)
             highest = max(highest, each, key=lambda each: each.order)
             assert known.is_alive("two", 7) == highest.is_alive
             assert not known.is_alive("two", 8)
@@ -224,11 +224,11 @@ def test_what_is_remembered_of_gateways_is_bounded(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(gateways, "MOST", 10)
     known = Gateways("one", 1)
     for number in range(30):
-        assert known.take(presence(f"gone{number}", 1, is_alive=False), b"") is Heard.NEW
+        assert known.take(presence(f"gone{number}", 1, is_alive=False), b"") is PresenceChange.NEW
     assert known.of("gone19") is None
     assert known.of("gone20") is not None
     heard = [known.take(presence(f"g{number}", 1), b"") for number in range(30)]
-    assert heard == [Heard.NEW] * 10 + [Heard.TOO_MANY] * 20
-    assert known.take(presence("g3", 2, is_alive=False), b"") is Heard.NEW
-    assert known.take(presence("g10", 1), b"") is Heard.NEW, "there is room again"
+    assert heard == [PresenceChange.NEW] * 10 + [PresenceChange.TOO_MANY] * 20
+    assert known.take(presence("g3", 2, is_alive=False), b"") is PresenceChange.NEW
+    assert known.take(presence("g10", 1), b"") is PresenceChange.NEW, "there is room again"
     assert len(known.names) == 11

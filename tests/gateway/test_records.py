@@ -7,7 +7,7 @@ from typing import Final
 
 from hbroker.gateway.sessions.claims import Stamp
 from hbroker.gateway.sessions.gateways import Gateways, Presence
-from hbroker.gateway.sessions.record_authentication import seal
+from hbroker.gateway.sessions.record_authentication import sign
 from hbroker.gateway.sessions.records import Record, Records
 from tests.gateway.networks import SECOND
 
@@ -21,7 +21,7 @@ class Known:
         self.gateways = Gateways("one", 1)
         self.records = Records(KEY, self.gateways, 0)
         record = Record("a", "two", 2, expiry_s, stamp=Stamp(1, 2))
-        assert self.records.take(0, record.topic, seal(KEY, record.topic, record.body()))
+        assert self.records.take(0, record.topic, sign(KEY, record.topic, record.body()))
 
     def hear(self, at_s: int, *, is_alive: bool) -> None:
         self.gateways.take(Presence("two", 2, is_alive, stamp=Stamp(at_s, 2)), b"")

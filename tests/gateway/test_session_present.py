@@ -44,7 +44,7 @@ class Scene:
         for topic, payload in sent:
             publisher.publish(topic, payload, 1)
         self.tree.world.run_until(
-            lambda: [o.reason for o in publisher.outcomes if isinstance(o, Published)] == [0] * len(sent)
+            lambda: [o.reason for o in publisher.results if isinstance(o, Published)] == [0] * len(sent)
         )
         return sent
 
@@ -137,7 +137,7 @@ def test_connack_says_what_comes(
     tree.world.run(SECOND)
     sent = scene.publish(*TOPICS)
     happens(scene)
-    gateway = two if to_other or not one.border.is_alive else one
+    gateway = two if to_other or not one.native_api.is_alive else one
     back = gateway.connect("a", **KEPT)
     assert back.is_present == is_present
     if not is_present:
@@ -180,7 +180,7 @@ def test_who_may_not_have_heard_it_is_told_again(is_killed: bool) -> None:
     held = Counter(message for message in sent if message[0] != "home/oven")
     scene.tree.world.run_until(lambda: Counter(again.taken) == held)
     again.disconnect()
-    assert scene.one.border.is_alive is not is_killed
+    assert scene.one.native_api.is_alive is not is_killed
     assert scene.two.connect("a", **KEPT).is_present
 
 
@@ -197,7 +197,7 @@ def test_what_is_not_subscribed_to_again_ends_after_a_while() -> None:
     back.disconnect()
     again = scene.two.connect("a", **KEPT)
     assert again.is_present
-    assert {known.filter for known in scene.two.border.listeners.values()} == {"office/#"}
+    assert {known.filter for known in scene.two.native_api.listeners.values()} == {"office/#"}
 
 
 def test_a_clean_start_ends_what_was_left_over() -> None:

@@ -16,7 +16,7 @@ from hbroker.gateway.native_api import (
     SubscribeOptions,
     WillMessage,
 )
-from hbroker.gateway.sessions.record_authentication import CLAIMS, seal
+from hbroker.gateway.sessions.record_authentication import CLAIMS, sign
 from hbroker.gateway.sessions.records import Record, SessionSubscription
 from hbroker.gateway.subscriptions.network_clients import network_session
 from hbroker.sim.network import Faults
@@ -43,11 +43,11 @@ def test_a_session_goes_on_at_the_other_gateway() -> None:
     again = two.connect("a", **KEPT)
     assert again.is_present
     tree.world.run_until(lambda: again.taken == [("home/oven", b"1")])
-    assert {(n.filter, n.identifier) for n in two.border.listeners.values()} == {
+    assert {(n.filter, n.identifier) for n in two.native_api.listeners.values()} == {
         ("home/#", 7),
         ("home/lamp", 0),
     }
-    assert not one.border.listeners
+    assert not one.native_api.listeners
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_a_stamp_from_the_far_future_is_not_followed() -> None:
     tree, one, _ = two_gateways()
     forged = {"gateway": "f", "run": 1, "since": 1 << 62, "claims": [["x", 0, False]]}
     outsider = tree.client()
-    outsider.publish(CLAIMS + "f", seal(b"", "", forged), 1)
+    outsider.publish(CLAIMS + "f", sign(b"", "", forged), 1)
     tree.world.run(SECOND)
     client = one.connect("x")
-    assert one.control._common.clock.stamp(tree.world.now).time_us < 1 << 61
+    assert one.control._context.clock.stamp(tree.world.now).time_us < 1 << 61
     assert client.closed is None
 
 
@@ -160,9 +160,9 @@ def test_claims_need_the_networks_key() -> None:
     client = one.connect("a")
     forged = {"gateway": "f", "run": 1, "since": tree.world.now + SECOND, "claims": [["a", 0, True]]}
     topic = CLAIMS + "f"
-    tree.client().publish(topic, seal(b"", topic, forged), 1)
-    tree.client().publish(topic, seal(b"other key", topic, forged), 1)
-    tree.client().publish(topic, seal(b"k" * 32, topic + "x", forged), 1)
+    tree.client().publish(topic, sign(b"", topic, forged), 1)
+    tree.client().publish(topic, sign(b"other key", topic, forged), 1)
+    tree.client().publish(topic, sign(b"k" * 32, topic + "x", forged), 1)
     tree.world.run(2 * SECOND)
     assert client.closed is None
     assert one.control.counters()["claims_dropped"] == 3
@@ -266,18 +266,18 @@ def test_a_session_of_a_dead_gateway_lives_on_though_its_client_gives_up_before_
     """By the name it is the second or the third gateway that sees to the session."""
     tree, one, two = two_gateways()
     three = FakeGateway(tree, "three").ready()
-    terms = {"clean_start": False, "session_expiry_s": 3_600}
-    client = one.connect(name, **terms)
+    session_options = {"clean_start": False, "session_expiry_s": 3_600}
+    client = one.connect(name, **session_options)
     client.subscribe("home/#")
     tree.world.run(SECOND)
     one.kill()
     tree.world.run(30 * SECOND)
     if gives_up:
-        two.come_and_give_up(name, three, **terms)
+        two.come_and_give_up(name, three, **session_options)
     tree.world.run(5 * SECOND)
     two.publish("home/x", b"kept")
     tree.world.run(100 * SECOND)
-    again = two.connect(name, **terms)
+    again = two.connect(name, **session_options)
     tree.world.run(5 * SECOND)
     assert three.control.counters().get("sessions_expired", 0) == 0
     assert (again.is_present, again.taken) == (True, [("home/x", b"kept")])
@@ -364,7 +364,7 @@ def test_a_session_that_overflows_ends_by_its_policy() -> None:
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
     other = one.connect("b", **KEPT)
-    one.tell(SessionOverflowEvent(one.border.accepted[client.number].session))
+    one.tell(SessionOverflowEvent(one.native_api.accepted[client.number].session))
     assert (client.closed, other.closed) == (0x97, None)
     tree.world.run(SECOND)
     assert tree.nodes["home"].engine.matching("home/x") == 0
@@ -439,7 +439,7 @@ class TestDeaths:
         tree.world.run(5 * SECOND)
         again = FakeGateway(tree, "one").ready().connect("a", **KEPT)
         assert again.is_present
-        assert again.gateway.border.listeners
+        assert again.gateway.native_api.listeners
 
     def test_clients_connect_while_the_root_is_away(self) -> None:
         tree, one, two = two_gateways()
@@ -476,7 +476,7 @@ class TestDeaths:
         tree.world.run(60 * SECOND)
         three = FakeGateway(tree, "three").ready()
         assert records(three) == records(one) == 2
-        assert sorted(three.control._common.gateways.names) == ["one", "three", "two"]
+        assert sorted(three.control._context.gateways.names) == ["one", "three", "two"]
 
     def test_a_client_that_gives_up_before_connack_leaves_its_session_alone(self) -> None:
         tree, one, two = two_gateways()
@@ -528,7 +528,7 @@ def test_a_session_that_the_core_lost_is_kept_all_the_same() -> None:
     def lost(session: int, **_: bool) -> SessionState:
         raise NativeError("it is not here")
 
-    one.border.export_session = lost  # type: ignore[method-assign]
+    one.native_api.export_session = lost  # type: ignore[method-assign]
     one.tell(ClosedEvent(client.number, "closed"))
     tree.world.run(SECOND)
     two.publish("home/x", b"1")

@@ -41,7 +41,7 @@ def test_a_session_listens_before_its_subscription_can_bring_anything(
     gateway = one_gateway()
     client = gateway.connect("a")
     order: list[tuple[str, object]] = []
-    attach, subscribe = gateway.border.attach_listener, ClientControl.subscribe_together
+    attach, subscribe = gateway.native_api.attach_listener, ClientControl.subscribe_together
 
     def attached(listener: int, *args: Any, **options: Any) -> None:
         order.append(("attach", listener))
@@ -51,7 +51,7 @@ def test_a_session_listens_before_its_subscription_can_bring_anything(
         order.extend(("subscribe", each.listener) for each in wanted)
         subscribe(control, now, wanted, **options)
 
-    monkeypatch.setattr(gateway.border, "attach_listener", attached)
+    monkeypatch.setattr(gateway.native_api, "attach_listener", attached)
     monkeypatch.setattr(ClientControl, "subscribe_together", subscribed)
     assert client.subscribe("home/a") == [1]
     assert [kind for kind, _ in order] == ["attach", "subscribe"]
@@ -63,7 +63,7 @@ def test_what_waited_comes_for_all_that_match_however_fast_its_owner_is(
 ) -> None:
     """The member's core sends and receives while the gateway makes one subscription after the other."""
     gateway = one_gateway()
-    border, owner = gateway.border, gateway.tree.nodes["home"]
+    native_api, owner = gateway.native_api, gateway.tree.nodes["home"]
     client = gateway.connect("a", clean_start=False, session_expiry_s=100)
     client.subscribe("home/oven", "home/+", "home/#", "$share/g/home/+")
     client.disconnect()
@@ -71,7 +71,7 @@ def test_what_waited_comes_for_all_that_match_however_fast_its_owner_is(
     gateway.publish("home/oven", b"180")
     gateway.world.run(SECOND)
     came: list[list[int]] = []
-    route = border.route
+    route = native_api.route
 
     def routed(host: MemberHost, messages: list[Message]) -> None:
         if host.number:
@@ -90,8 +90,8 @@ def test_what_waited_comes_for_all_that_match_however_fast_its_owner_is(
                 else:
                     gateway.world.inject(owner.address, destination, data)
 
-    monkeypatch.setattr(border, "route", routed)
-    border.meanwhile = exchange
+    monkeypatch.setattr(native_api, "route", routed)
+    native_api.meanwhile = exchange
     client = gateway.connect("a", clean_start=False, session_expiry_s=100)
     gateway.world.run_until(lambda: len(client.taken) == 2)
     assert sorted(map(len, came)) == [1, 3], "one copy for the group, and one for all others"
@@ -134,7 +134,7 @@ def test_rules_are_asked_at_subscribe_where_nothing_could_come() -> None:
     assert client.subscribe(*wanted) == [1, 1, 0x87, 0x87, 0x87, 0x87]
 
 
-def test_a_client_has_so_many_filters_and_no_more() -> None:
+def test_filters_of_a_client_are_bounded() -> None:
     client = one_gateway(limits=GatewayLimits(subscriptions=2)).connect("a")
     assert client.subscribe("home/a", "home/b", "home/c") == [1, 1, 0x97]
     assert client.subscribe("home/a") == [1], "it replaces what is there"
@@ -170,10 +170,10 @@ def test_suback_waits_for_every_owner() -> None:
     cams.stop()
     packet_id = client.begin_subscribe("home/#")
     gateway.world.run(3 * SECOND)
-    assert (client.number, packet_id) not in gateway.border.subacks
+    assert (client.number, packet_id) not in gateway.native_api.subacks
     cams.go_on()
-    gateway.world.run_until(lambda: (client.number, packet_id) in gateway.border.subacks)
-    assert gateway.border.subacks[client.number, packet_id] == [1]
+    gateway.world.run_until(lambda: (client.number, packet_id) in gateway.native_api.subacks)
+    assert gateway.native_api.subacks[client.number, packet_id] == [1]
     for node in gateway.tree.nodes.values():
         assert node.engine.matching(f"{node.settings.subtree}/x") == 1
 
@@ -196,7 +196,7 @@ def test_suback_comes_before_what_is_retained() -> None:
     client = gateway.connect("a")
     client.subscribe("home/+")
     gateway.world.run_until(lambda: client.taken == [("home/lamp", b"on")])
-    assert [kind for kind, _ in gateway.border.log] == ["accept", "suback"]
+    assert [kind for kind, _ in gateway.native_api.log] == ["accept", "suback"]
 
 
 @pytest.mark.parametrize(("handling", "again"), [(0, 2), (1, 1), (2, 0)])
@@ -221,7 +221,7 @@ def test_subscribing_again_replaces_without_a_gap() -> None:
         gateway.world.run(3_000)
     gateway.world.run(SECOND)
     assert client.taken == [("home/lamp", b"%d" % number) for number in range(20)]
-    assert len(gateway.border.listeners) == 1
+    assert len(gateway.native_api.listeners) == 1
 
 
 def test_unsubscribing_ends_it_at_the_owner() -> None:
@@ -242,7 +242,7 @@ def test_unsubscribing_what_has_no_suback_yet() -> None:
     client = gateway.connect("a")
     packet_id = client.begin_subscribe("office/x")
     assert client.unsubscribe("office/x") == [0]
-    assert gateway.border.subacks[client.number, packet_id] == [1]
+    assert gateway.native_api.subacks[client.number, packet_id] == [1]
 
 
 def test_a_group_shares_over_gateways() -> None:
@@ -286,7 +286,7 @@ def test_counters_of_a_broker_are_answered_by_the_gateway() -> None:
     gateway = one_gateway()
     client = gateway.connect("a")
     assert client.subscribe("$SYS/broker/#") == [1]
-    assert gateway.border.hosts.keys() == {0}
+    assert gateway.native_api.hosts.keys() == {0}
     values = dict(client.taken)
     assert values["$SYS/broker/messages/received"] == b"7"
     assert values["$SYS/broker/uptime"].endswith(b" seconds")
@@ -314,8 +314,8 @@ def test_a_bridge_before_mqtt_5_is_spared_its_own_messages() -> None:
     for is_bridge in (False, True):
         client = gateway.connect("b", version=4, is_bridge=is_bridge)
         client.subscribe("home/#", "$share/g/home/#")
-        options = {n.filter: n.options for n in gateway.border.listeners.values()}
-        (own, shared) = (listening.options for listening in gateway.border.listeners.values())
+        options = {n.filter: n.options for n in gateway.native_api.listeners.values()}
+        (own, shared) = (listening.options for listening in gateway.native_api.listeners.values())
         assert own == SubscribeOptions(1, **(wants if is_bridge else {})), options
         assert shared == SubscribeOptions(1, retain_as_published=is_bridge), "a group has no such members"
         client.disconnect()
@@ -325,13 +325,13 @@ def at_once(client: Client) -> None:
     wanted = (("home/lamp", SubscribeOptions(0)), ("home/#", SubscribeOptions(1)))
     packet_id = next(client.packet_ids)
     client.gateway.tell(SubscribeEvent(client.number, packet_id, wanted, 7))
-    client.gateway.world.run_until(lambda: (client.number, packet_id) in client.border.subacks)
+    client.gateway.world.run_until(lambda: (client.number, packet_id) in client.native_api.subacks)
 
 
 def pipelined(client: Client) -> None:
     packets = [client.begin_subscribe("home/lamp", qos=0), client.begin_subscribe("home/#", qos=1)]
     awaited = {(client.number, packet_id) for packet_id in packets}
-    client.gateway.world.run_until(lambda: awaited <= client.border.subacks.keys())
+    client.gateway.world.run_until(lambda: awaited <= client.native_api.subacks.keys())
 
 
 def one_by_one(client: Client) -> None:
@@ -363,7 +363,7 @@ def test_what_several_subscriptions_of_a_kept_session_match_comes_once(
     gateway.world.run(SECOND)
     assert client.taken == [("home/lamp", b"left")]
     client.drop()
-    assert len(gateway.border.listeners) == 0
+    assert len(gateway.native_api.listeners) == 0
 
 
 def test_a_subscription_moves_also_where_its_owner_is_away_for_a_while() -> None:
@@ -373,7 +373,7 @@ def test_a_subscription_moves_also_where_its_owner_is_away_for_a_while() -> None
     gateway.tree.nodes["home"].stop()
     packet_id = client.begin_subscribe("home/#", qos=1)
     gateway.world.run(12 * SECOND)
-    assert client.border.subacks[client.number, packet_id] == [0x80]
+    assert client.native_api.subacks[client.number, packet_id] == [0x80]
     gateway.tree.nodes["home"].go_on()
     gateway.world.run(15 * SECOND)
     gateway.publish("home/lamp", b"1")
@@ -399,4 +399,4 @@ def test_a_session_may_end_whatever_its_subscriptions_wait_for(first_us: int, en
     gateway.world.run(3 * SECOND if ends == "away" else 200_000)
     owner.go_on()
     gateway.world.run(12 * SECOND)
-    assert len(gateway.border.listeners) == 0
+    assert len(gateway.native_api.listeners) == 0

@@ -107,11 +107,13 @@ def test_takeover(gateway: str, delay: int, clean: bool, published: int) -> None
 
 
 @pytest.mark.parametrize("pause_us", [0, 500, 1_000, 2_000, 5_000])
-@pytest.mark.parametrize("terms", [KEPT, {}], ids=["kept", "clean"])
-def test_a_will_on_its_way_comes_before_the_client_is_elsewhere(pause_us: int, terms: dict[str, Any]) -> None:
+@pytest.mark.parametrize("session_options", [KEPT, {}], ids=["kept", "clean"])
+def test_a_will_on_its_way_comes_before_the_client_is_elsewhere(
+    pause_us: int, session_options: dict[str, Any]
+) -> None:
     """Otherwise its owner, which keeps it too, would publish it when the client's next session begins."""
     watched = Watched()
-    watched.one.connect("a", will=WILL, **terms).drop()
+    watched.one.connect("a", will=WILL, **session_options).drop()
     watched.tree.world.run(pause_us)
     watched.two.connect("a", will=WILL, clean_start=True)
     assert watched.run(60) == 1
@@ -176,14 +178,14 @@ def test_a_delay_goes_on_though_the_client_gives_up_before_connack(
     watched = Watched()
     tree, one, two = watched.tree, watched.one, watched.two
     three = FakeGateway(tree, "three").ready()
-    terms = {"clean_start": False, "session_expiry_s": 3_600}
-    one.connect(name, will=later(200), **terms).drop()
+    session_options = {"clean_start": False, "session_expiry_s": 3_600}
+    one.connect(name, will=later(200), **session_options).drop()
     assert watched.run(2) == 0
     if kills:
         one.kill()
     assert watched.run(30) == 0
     if gives_up:
-        two.come_and_give_up(name, three if kills else one, **terms)
+        two.come_and_give_up(name, three if kills else one, **session_options)
     assert watched.run(160) == 0
     assert watched.run(20) == 1
     assert watched.run(100) == 1
@@ -217,7 +219,7 @@ def test_a_stopping_gateway_says_so_and_publishes_wills() -> None:
     assert watched.run(2) == 1
     assert watched.one.control.is_idle
     assert watched.one.begin("b").refused == 0x88
-    assert watched.two.control._common.gateways.names == ["two"]
+    assert watched.two.control._context.gateways.names == ["two"]
     assert watched.two.connect("a", **KEPT).is_present
 
 

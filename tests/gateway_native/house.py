@@ -127,10 +127,10 @@ class House:
         """Decides, until it is told to stop."""
         while not self._stopping:
             self.gateway.wait(0.05)
-            events = [event for _, event in self.gateway.poll_member_events()]
+            events = [event for _, event in self.gateway.poll_pool_events()]
             self.published += [event for event in events if isinstance(event, PublishedEvent)]
             self.node.poll_events()
-            for member, message in self.gateway.poll_member_messages():
+            for member, message in self.gateway.poll_pool_messages():
                 self.own.append(message.topic)
                 self.gateway.handled([(member, message.copy_id)])
             for event in self.gateway.poll_mqtt():

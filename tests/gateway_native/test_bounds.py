@@ -98,7 +98,7 @@ def test_packets_that_are_whole_and_wait_are_not_refused() -> None:
         assert counted(it, "unfinished_full") == 0
 
 
-def test_an_address_has_so_many_connections_and_others_have_theirs() -> None:
+def test_connections_of_an_address_are_bounded_and_others_have_theirs() -> None:
     with house() as it, ExitStack() as opened:
         port = it.open(connections=10, connections_of_host=3)
         inside = [opened.enter_context(Raw(port)).open(f"c{number}") for number in range(3)]

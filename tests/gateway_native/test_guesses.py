@@ -9,7 +9,7 @@ import pytest
 
 from hbroker._native import Attempts
 from hbroker.gateway.access.attempt_limits import ADDRESS, ASKED, BUSY, PAIR, Bound, new_attempts
-from hbroker.runtime.turns import clock
+from hbroker.runtime.control_loop import clock
 from tests.gateway_native.house import House, house
 from tests.gateway_native.wire import CONNACK, Raw, packet, text
 

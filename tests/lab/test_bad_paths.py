@@ -9,7 +9,7 @@ import pytest
 from hbroker.sim.lab import Lab
 from tests.lab.conftest import BAD, TOPICS
 from tests.lab.network import Network, Publisher, Subscriber
-from tests.lab.verdict import missing, require_order, require_single
+from tests.lab.result import missing, require_order, require_single
 from tests.waiting import until
 
 PATIENCE_S = 60.0

@@ -13,7 +13,7 @@ from hbroker.sim.lab import Lab
 from tests.lab.conftest import BAD, FILTERS, TOPICS
 from tests.lab.journal import now
 from tests.lab.network import Network, Subscriber
-from tests.lab.verdict import missing, require_order, require_single
+from tests.lab.result import missing, require_order, require_single
 
 RATE = "150"
 

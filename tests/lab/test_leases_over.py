@@ -18,7 +18,7 @@ from hbroker.sim.lab import Lab
 from tests.lab.conftest import CLIENTS
 from tests.lab.journal import Received, now
 from tests.lab.network import Network, Publisher, Subscriber, until
-from tests.lab.verdict import missing, require_order, require_single
+from tests.lab.result import missing, require_order, require_single
 from tests.lab.wire import said
 
 SUBTREES = {"root": "", "a": "site/a", "b": "site/b"}

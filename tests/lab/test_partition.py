@@ -14,7 +14,7 @@ from hbroker.sim.lab import Lab
 from tests.lab.conftest import CLIENTS, FILTERS, SUBTREES, TOPICS
 from tests.lab.journal import now
 from tests.lab.network import Network
-from tests.lab.verdict import longest_gap_s, missing, require_order, require_single
+from tests.lab.result import longest_gap_s, missing, require_order, require_single
 
 
 @pytest.mark.usefixtures("in_long_form")

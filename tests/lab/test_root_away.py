@@ -11,7 +11,7 @@ import time
 from tests.lab.conftest import DELEGATED
 from tests.lab.journal import now
 from tests.lab.network import Network
-from tests.lab.verdict import missing, require_order, require_single
+from tests.lab.result import missing, require_order, require_single
 from tests.product.starvation import Starvation
 
 MOST_DELAY_S = 0.1

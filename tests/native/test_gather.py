@@ -48,7 +48,7 @@ def test_what_is_gathered_leaves_when_the_caller_is_done() -> None:
         assert peer.recv(2_048), "and from then on at once"
 
 
-def test_it_waits_for_so_many_calls_and_no_more() -> None:
+def test_waiting_calls_are_bounded() -> None:
     with _endpoint_and_peer() as (endpoint, peer):
         endpoint.gather(True)
         for _ in range(_MOST_GATHERED + 1):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol.events import Joined
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.sim.network import ClientHost, Datagram, Faults, NodeHost, World, operators
 from hbroker.sim.network.paths import CLEAR
 from hbroker.subtree import is_within
@@ -61,11 +61,11 @@ class Tree:
 
     def order(self, node: NodeHost, kind: pb.OrderKind, subtree: str = "", *, wait: bool = True) -> None:
         """Gives an order, and waits until it is carried out unless told not to."""
-        self._send([operators.Errand(node, kind, subtree)], wait=wait)
+        self._send([operators.Step(node, kind, subtree)], wait=wait)
 
-    def client(self, name: str = "", terms: SessionTerms | None = None) -> ClientHost:
+    def client(self, name: str = "", session_options: SessionOptions | None = None) -> ClientHost:
         """A client that knows the root."""
-        return ClientHost(self.world, self.root.address, name, terms)
+        return ClientHost(self.world, self.root.address, name, session_options)
 
     def watch_for(self, is_it: Callable[[pb.Transfer], bool]) -> list[pb.Transfer]:
         """The packets of handovers that leave any host from now on, and are what is looked for."""
@@ -80,7 +80,7 @@ class Tree:
 
     def serves(self, node: NodeHost) -> bool:
         """Whether a node serves both its subtree and its own part of `$SYS`."""
-        served = {notice.subtree for notice in node.notices if isinstance(notice, Joined)}
+        served = {node_event.subtree for node_event in node.events if isinstance(node_event, Joined)}
         return {node.settings.subtree, f"$SYS/nodes/{node.settings.name}"} <= served
 
     def owner(self, topic: str) -> NodeHost:
@@ -97,8 +97,8 @@ class Tree:
         brokers = self.brokers()
         return [d for d in self.published if d.source in brokers and d.destination in brokers]
 
-    def _send(self, errands: list[operators.Errand], *, wait: bool = True) -> None:
-        operator = operators.Operator(self.world, errands)
+    def _send(self, steps: list[operators.Step], *, wait: bool = True) -> None:
+        operator = operators.Operator(self.world, steps)
         if not wait:
             return
         self.world.run_until(lambda: operator.has_ended)

@@ -41,7 +41,7 @@ def interrupted(seconds: int) -> tuple[Application, Sent]:
     world: World = tree.world
     subscriber, publisher = tree.client("subscriber"), tree.client("publisher")
     subscriber.subscribe(TOPIC, qos=2)
-    world.run_until(lambda: bool(subscriber.outcomes))
+    world.run_until(lambda: bool(subscriber.results))
     began = world.now
     payload = bytes(20_000)
     sequence = publisher.publish(TOPIC, payload, qos=2)
@@ -50,7 +50,7 @@ def interrupted(seconds: int) -> tuple[Application, Sent]:
     publisher.stop()
     world.run(seconds * SECOND)
     publisher.go_on()
-    world.run_until(lambda: bool(publisher.outcomes))
+    world.run_until(lambda: bool(publisher.results))
     application = Application("subscriber", subscriber, 0)
     application.had = {(m.publisher, m.sequence): {m.qos} for m in subscriber.messages}
     sent = Sent("publisher", (publisher.publisher, sequence), TOPIC, 2, False, payload, began, world.now)
@@ -161,7 +161,7 @@ def stopped(seconds: int, *, back: bool = True) -> Plan:
 @pytest.mark.parametrize("seconds", [5, 40])
 def test_what_waits_at_an_owner_that_lives_is_to_come(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
     assert Trial(stopped(seconds)).run().violation is None
-    monkeypatch.setattr(ended_leases.Lapses, "touch", lambda self, filter: False)
+    monkeypatch.setattr(ended_leases.EndedLeases, "touch", lambda self, filter: False)
     violation = Trial(stopped(seconds)).run().violation
     assert (violation and violation.invariant) == (Invariant.NOTHING_LOST if seconds == 40 else None)
 

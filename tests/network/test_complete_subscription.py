@@ -7,7 +7,7 @@ import pytest
 from hbroker._native import topic_matches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.results import Subscribed
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults
 from tests.network.networks import HOME, Tree
 
@@ -49,8 +49,8 @@ def test_an_owner_that_inherits_it_while_its_answer_is_awaited_still_tells_what_
     subscription = subscriber.subscribe("#", qos=1)
     tree.world.run_until(lambda: len(tree.root.control.subscribers) == 1)
     home = home.restart(remembers=True)
-    tree.world.run_until(lambda: bool(subscriber.outcomes))
-    assert subscriber.outcomes[0] == Subscribed(subscription, ("home", "kitchen", "root"))
+    tree.world.run_until(lambda: bool(subscriber.results))
+    assert subscriber.results[0] == Subscribed(subscription, ("home", "kitchen", "root"))
     assert [len(node.control.subscribers) for node in (home, kitchen)] == [1, 1]
 
 
@@ -62,10 +62,10 @@ def test_what_a_parent_took_in_for_a_child_that_it_forgot_reaches_all_owners_bel
     home = home.restart(remembers=False)
     subscriber = tree.client("subscriber")
     subscription = subscriber.subscribe(filter, qos=1)
-    tree.world.run_until(lambda: bool(subscriber.outcomes))
-    assert isinstance(outcome := subscriber.outcomes[0], Subscribed)
-    assert outcome.subscription == subscription
-    assert "kitchen" not in outcome.owners, "nobody knows of it yet"
+    tree.world.run_until(lambda: bool(subscriber.results))
+    assert isinstance(result := subscriber.results[0], Subscribed)
+    assert result.subscription == subscription
+    assert "kitchen" not in result.owners, "nobody knows of it yet"
     tree.world.run(10_000_000)
     wanted = [topic_matches(filter, topic) for topic in ("home/kitchen/lamp", "home/kitchen/oven/light")]
     assert [bool(len(node.control.subscribers)) for node in (kitchen, oven)] == wanted
@@ -74,13 +74,13 @@ def test_what_a_parent_took_in_for_a_child_that_it_forgot_reaches_all_owners_bel
 def test_a_subscriber_that_began_anew_hears_of_a_child_that_its_parent_forgot() -> None:
     """The child has its session, and a link to the run before: what it tells goes there."""
     tree = Tree.grow(24, ["home", "home/kitchen"])
-    home, terms = tree.nodes["home"], SessionTerms("subscriber", session=77, expiry_s=60)
-    before = tree.client("subscriber", terms)
+    home, session_options = tree.nodes["home"], SessionOptions("subscriber", session=77, expiry_s=60)
+    before = tree.client("subscriber", session_options)
     subscribe(before, "#")
     before.kill()
     home.kill()
     home.restart(remembers=False)
-    subscriber = tree.client("subscriber", terms)
+    subscriber = tree.client("subscriber", session_options)
     assert "kitchen" not in subscribe(subscriber, "#").owners, "nobody knows of it yet"
     tree.world.run(10_000_000)
     tree.client("publisher").publish("home/kitchen/lamp", b"on", qos=1)
@@ -115,9 +115,9 @@ def test_who_hands_a_subtree_back_makes_no_subscription_of_which_the_parent_woul
     subscriber = tree.client("subscriber")
     subscriber.subscribe("home/kitchen/oven", qos=1)
     world.run(1_000_000)
-    assert not subscriber.outcomes
+    assert not subscriber.results
     world.path = None
-    world.run_until(lambda: bool(subscriber.outcomes))
+    world.run_until(lambda: bool(subscriber.results))
     assert tree.root.owns("home/kitchen/oven")
     assert [subscription.filter for subscription in tree.root.control.subscribers] == ["home/kitchen/oven"]
 
@@ -134,14 +134,14 @@ def test_the_faults_do_strike() -> None:
     subscriber = tree.client()
     subscriber.subscribe("home/#")
     with pytest.raises(TimeoutError):
-        tree.world.run_until(lambda: bool(subscriber.outcomes), within=5_000_000)
+        tree.world.run_until(lambda: bool(subscriber.results), within=5_000_000)
 
 
 def subscribe(host: ClientHost, filter: str, qos: int = 1) -> Subscribed:
     """Subscribes and waits until the subscription is complete."""
     subscription = host.subscribe(filter, qos)
-    host.world.run_until(lambda: bool(host.outcomes), within=60_000_000)
-    outcome = host.outcomes.pop()
-    assert isinstance(outcome, Subscribed), pb.Reason.Name(getattr(outcome, "reason", 0))
-    assert outcome.subscription == subscription
-    return outcome
+    host.world.run_until(lambda: bool(host.results), within=60_000_000)
+    result = host.results.pop()
+    assert isinstance(result, Subscribed), pb.Reason.Name(getattr(result, "reason", 0))
+    assert result.subscription == subscription
+    return result

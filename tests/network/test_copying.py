@@ -11,13 +11,13 @@ from hbroker.protocol import timers
 from hbroker.protocol.events import LeaseLost
 from hbroker.protocol.handover import handover
 from hbroker.protocol.results import Published
-from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.sim.network import ClientHost, Faults
 from tests.defects.variants import COPYING, Variant
 from tests.network.networks import Tree
 
 MILLISECOND = timers.SECOND // 1_000
-TERMS = SessionTerms("lamp", session_id("lamp"), expiry_s=300)
+TERMS = SessionOptions("lamp", session_id("lamp"), expiry_s=300)
 LOSSY = Faults(loss=0.05, delay_us=2_000, jitter_us=1_000, reordering=0.05, duplication=0.05)
 
 
@@ -40,7 +40,7 @@ class Waiting:
 
     @property
     def acknowledged(self) -> int:
-        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.outcomes)
+        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.results)
 
     def publish(self, messages: int) -> None:
         for _ in range(messages):
@@ -62,9 +62,9 @@ class Waiting:
         assert self.came == list(range(1, self.sent + 1))
 
     def _connect(self) -> ClientHost:
-        client = self.tree.client(terms=TERMS)
+        client = self.tree.client(session_options=TERMS)
         client.subscribe("home/#", qos=2)
-        self.world.run_until(lambda: bool(client.outcomes))
+        self.world.run_until(lambda: bool(client.results))
         return client
 
     def _leave(self) -> None:
@@ -123,7 +123,7 @@ def test_defects_of_the_copying_are_found(variant: Variant, monkeypatch: pytest.
 def test_a_lease_is_renewed_while_its_subtree_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Waiting(33, Faults(delay_us=1_000))
     kitchen = waiting.tree.nodes["home/kitchen"]
-    monkeypatch.setattr(handover, "PACKETS_A_TURN", 1)
+    monkeypatch.setattr(handover, "PACKETS_PER_ITERATION", 1)
     monkeypatch.setattr(handover, "PAUSE", 2 * timers.LEASE // 1_500)
     waiting.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
     began = waiting.world.now
@@ -131,5 +131,5 @@ def test_a_lease_is_renewed_while_its_subtree_is_handed_back(monkeypatch: pytest
         waiting.publish(1)
         waiting.world.run(timers.SECOND)
     assert waiting.world.now - began > 3 * timers.LEASE // 2
-    assert not any(isinstance(notice, LeaseLost) for notice in kitchen.notices)
+    assert not any(isinstance(node_event, LeaseLost) for node_event in kitchen.events)
     waiting.read()

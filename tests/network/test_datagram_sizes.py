@@ -46,10 +46,10 @@ def measured(seed: int) -> tuple[Tree, Sizes]:
 def subscribe(tree: Tree, filter: str) -> Subscribed:
     client = tree.client()
     client.subscribe(filter, qos=1)
-    tree.world.run_until(lambda: bool(client.outcomes))
-    (outcome,) = client.outcomes
-    assert isinstance(outcome, Subscribed)
-    return outcome
+    tree.world.run_until(lambda: bool(client.results))
+    (result,) = client.results
+    assert isinstance(result, Subscribed)
+    return result
 
 
 def test_a_campus_joins_subscribes_resolves_and_changes_hands() -> None:
@@ -68,8 +68,8 @@ def test_a_campus_joins_subscribes_resolves_and_changes_hands() -> None:
     client = tree.client()
     for subtree in tree.nodes:
         client.resolve(f"{subtree}/x", trace=True)
-    tree.world.run_until(lambda: len(client.outcomes) == len(tree.nodes))
-    assert all(isinstance(outcome, Resolved) for outcome in client.outcomes)
+    tree.world.run_until(lambda: len(client.results) == len(tree.nodes))
+    assert all(isinstance(result, Resolved) for result in client.results)
     list(tree.nodes.values())[-1].control.leave(tree.world.now)
     tree.world.run(20_000_000)
     assert sizes.count > 1_000
@@ -84,7 +84,7 @@ def test_many_children_are_told_in_parts_that_each_fit() -> None:
         assert len(subscribe(tree, filter).owners) >= MANY
     client = tree.client()
     client.publish("campus/room-7/temperature", b"21", qos=1)
-    tree.world.run_until(lambda: any(isinstance(o, Published) for o in client.outcomes))
+    tree.world.run_until(lambda: any(isinstance(o, Published) for o in client.results))
     assert sizes.count > 10 * MANY
     assert sizes.too_large == []
 
@@ -122,11 +122,11 @@ def test_a_long_name_travels_alone_in_a_larger_datagram(faults: Faults) -> None:
     tree.world.watch = watch
     subscriber, publisher = tree.client(), tree.client()
     subscriber.subscribe(topic, qos=1)
-    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    tree.world.run_until(lambda: bool(subscriber.results))
     publisher.publish(topic, b"21", qos=1)
-    tree.world.run_until(lambda: bool(publisher.outcomes and subscriber.messages))
+    tree.world.run_until(lambda: bool(publisher.results and subscriber.messages))
     assert [message.topic for message in subscriber.messages] == [topic]
-    assert all(isinstance(outcome, Published) and outcome.reason == 0 for outcome in publisher.outcomes)
+    assert all(isinstance(result, Published) and result.reason == 0 for result in publisher.results)
     assert larger
     assert all(len(kinds) == 1 for kinds in larger), larger
 

@@ -12,23 +12,23 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.events import LeaseLost, TookBack
 from hbroker.protocol.results import Published, Subscribed, WillSet
 from hbroker.protocol.sessions.client_will import Will
-from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.sim.network import ClientHost, NodeHost, World
 from tests.network.networks import Tree
 
 SECOND = 1_000_000
 TOPIC = "home/x"
-LAMP = SessionTerms("lamp", session_id("lamp"), expiry_s=3_600)
-OTHER = SessionTerms("other", session_id("other"), expiry_s=3_600)
+LAMP = SessionOptions("lamp", session_id("lamp"), expiry_s=3_600)
+OTHER = SessionOptions("other", session_id("other"), expiry_s=3_600)
 SHORT, LONG = 5, 40
 """Seconds: within a lease, and past it."""
 HOW = pytest.mark.parametrize("how", ["owner stopped", "parent away"])
 
 
 def subscribe(client: ClientHost, filter: str = TOPIC, qos: int = 1, group: str = "") -> None:
-    before = len(client.outcomes)
+    before = len(client.results)
     client.subscribe(filter, qos=qos, group=group)
-    client.world.run_until(lambda: any(isinstance(o, Subscribed) for o in client.outcomes[before:]))
+    client.world.run_until(lambda: any(isinstance(o, Subscribed) for o in client.results[before:]))
 
 
 def go_away(client: ClientHost, world: World) -> None:
@@ -39,11 +39,11 @@ def go_away(client: ClientHost, world: World) -> None:
 
 def publish(publisher: ClientHost, numbers: range, topic: str = TOPIC, qos: int = 1) -> None:
     """Returns when all are acknowledged."""
-    before = len(publisher.outcomes)
+    before = len(publisher.results)
     for number in numbers:
         publisher.publish(topic, b"%d" % number, qos=qos)
     publisher.world.run_until(
-        lambda: sum(isinstance(o, Published) for o in publisher.outcomes[before:]) == len(numbers)
+        lambda: sum(isinstance(o, Published) for o in publisher.results[before:]) == len(numbers)
     )
 
 
@@ -65,7 +65,7 @@ def numbers(client: ClientHost) -> list[int]:
 
 
 def losses(node: NodeHost, of: type = LeaseLost, subtree: str = "home") -> int:
-    return sum(isinstance(n, of) and n.subtree == subtree for n in node.notices)
+    return sum(isinstance(n, of) and n.subtree == subtree for n in node.events)
 
 
 def account(node: NodeHost, session: int = LAMP.session) -> Iterator[tuple[int, dict[str, int]]]:
@@ -105,7 +105,7 @@ def test_what_waits_for_a_session_that_is_away_comes(away: Tree, how: str, secon
     interrupt(away, how, seconds)
     assert losses(away.nodes["home"]) == (seconds == LONG), "this is what is tested"
     again = assert_all_comes(away)
-    (resumed,) = (o.resumed for o in again.outcomes if isinstance(o, Subscribed))
+    (resumed,) = (o.resumed for o in again.results if isinstance(o, Subscribed))
     assert resumed == (seconds == SHORT or how == "parent away"), "the root served, and knew nothing of it"
 
 
@@ -133,7 +133,7 @@ def test_what_came_before_comes_before_what_another_owner_took_meanwhile(away: T
     subscribe(again)
     world.run(10 * SECOND)
     assert numbers(again) == [*range(40)]
-    assert [o.resumed for o in visitor.outcomes if isinstance(o, Subscribed)] == [False]
+    assert [o.resumed for o in visitor.results if isinstance(o, Subscribed)] == [False]
 
 
 def test_a_client_that_is_connected_elsewhere_gets_it_once_its_owner_is_back(away: Tree) -> None:
@@ -195,7 +195,7 @@ def test_a_session_lives_no_longer_for_it(tree: Tree, how: str) -> None:
     subscribe(again)
     tree.world.run(5 * SECOND)
     assert numbers(again) == []
-    assert [o.resumed for o in again.outcomes if isinstance(o, Subscribed)] == [False]
+    assert [o.resumed for o in again.results if isinstance(o, Subscribed)] == [False]
 
 
 @HOW
@@ -215,7 +215,7 @@ def test_a_process_that_restarts_meanwhile_has_lost_it_and_the_client_is_told(aw
     subscribe(again)
     away.world.run(5 * SECOND)
     assert numbers(again) == []
-    assert [o.resumed for o in again.outcomes if isinstance(o, Subscribed)] == [False]
+    assert [o.resumed for o in again.results if isinstance(o, Subscribed)] == [False]
 
 
 @HOW
@@ -257,14 +257,14 @@ def test_another_run_takes_over_what_waits(tree: Tree, how: str) -> None:
 @HOW
 def test_a_group_gets_what_waits_for_its_members(tree: Tree, how: str) -> None:
     world = tree.world
-    lamps = [tree.client(terms.client, terms) for terms in (LAMP, OTHER)]
+    lamps = [tree.client(session_options.client, session_options) for session_options in (LAMP, OTHER)]
     for lamp in lamps:
         subscribe(lamp, group="g")
     for lamp in lamps:
         go_away(lamp, world)
     publish(tree.client(), range(20))
     interrupt(tree, how)
-    again = [tree.client(terms.client, terms) for terms in (LAMP, OTHER)]
+    again = [tree.client(session_options.client, session_options) for session_options in (LAMP, OTHER)]
     for lamp in again:
         subscribe(lamp, group="g")
     world.run(10 * SECOND)
@@ -335,7 +335,7 @@ def test_nothing_is_left_of_what_never_was_kept(tree: Tree) -> None:
 def test_what_is_retained_stays(tree: Tree, how: str, seconds: int) -> None:
     publisher = tree.client()
     publisher.publish(TOPIC, b"kept", qos=1, retain=True)
-    tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
+    tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.results))
     interrupt(tree, how, seconds)
     reader = tree.client()
     subscribe(reader)
@@ -354,7 +354,7 @@ def make_will(tree: Tree, will: Will = GONE) -> tuple[ClientHost, ClientHost]:
     subscribe(watcher, "home/gone")
     subscribe(lamp)
     lamp.set_will(will)
-    tree.world.run_until(lambda: any(isinstance(o, WillSet) for o in lamp.outcomes))
+    tree.world.run_until(lambda: any(isinstance(o, WillSet) for o in lamp.results))
     return watcher, lamp
 
 
@@ -407,7 +407,7 @@ def test_the_owner_of_before_publishes_none_that_another_owner_has_seen_end(
     world.run_until(lambda: losses(tree.root, TookBack) > 0)
     again = tree.client("lamp", LAMP)
     again.set_will(replace(GONE, delay_s=0))
-    world.run_until(lambda: any(isinstance(o, WillSet) for o in again.outcomes))
+    world.run_until(lambda: any(isinstance(o, WillSet) for o in again.results))
     if ends_well:
         again.leave()
         world.run(SECOND)

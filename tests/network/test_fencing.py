@@ -28,24 +28,24 @@ class Severed:
         return None if {datagram.source, datagram.destination} == self.ends else CLEAR
 
     def await_fence(self) -> None:
-        self.tree.world.run_until(lambda: LeaseLost("home/kitchen") in self.kitchen.notices)
+        self.tree.world.run_until(lambda: LeaseLost("home/kitchen") in self.kitchen.events)
 
     def await_return(self) -> None:
         taken = TookBack("home/kitchen", "kitchen")
-        self.tree.world.run_until(lambda: taken in self.tree.root.notices)
+        self.tree.world.run_until(lambda: taken in self.tree.root.events)
 
     def listener(self) -> ClientHost:
         return self.subscribe(self.tree.client("listener"))
 
     def subscribe(self, client: ClientHost) -> ClientHost:
         client.subscribe(FILTER, qos=1)
-        self.tree.world.run_until(lambda: any(isinstance(o, Subscribed) for o in client.outcomes))
+        self.tree.world.run_until(lambda: any(isinstance(o, Subscribed) for o in client.results))
         return client
 
     def publish(self) -> None:
         publisher = self.tree.client("publisher")
         publisher.publish(TOPIC, b"after", qos=1)
-        self.tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
+        self.tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.results))
 
 
 def test_a_subscription_moves_to_whoever_took_the_subtree_back() -> None:
@@ -89,10 +89,10 @@ def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_m
     listener = tree.client("listener")
     subscription = listener.subscribe(FILTER, qos=1)
     tree.world.run(3_000_000)
-    assert not listener.outcomes
+    assert not listener.results
     kitchen.control.jurisdiction.hold(grant)
-    tree.world.run_until(lambda: bool(listener.outcomes))
-    assert listener.outcomes[0] == Subscribed(subscription, ("kitchen",))
+    tree.world.run_until(lambda: bool(listener.results))
+    assert listener.results[0] == Subscribed(subscription, ("kitchen",))
     assert len(kitchen.control.subscribers) == 1
 
 
@@ -118,8 +118,8 @@ def test_an_old_parent_takes_nothing_back_below_a_subtree_that_it_gave() -> None
 
     tree.world.path = path
     hold_to_one_owner(tree, [tree.root, home, kitchen], 25 * timers.SECOND)
-    assert TookBack("home", "home") in tree.root.notices
-    assert TookBack("home/kitchen", "kitchen") not in tree.root.notices
+    assert TookBack("home", "home") in tree.root.events
+    assert TookBack("home/kitchen", "kitchen") not in tree.root.events
 
 
 class Forgetful:
@@ -153,7 +153,7 @@ def test_a_parent_that_had_forgotten_takes_no_more_for_held_than_it_may() -> Non
     assert run.other.owns(TOPIC)
     run.tree.world.path = lambda d: None if run.other.address in (d.source, d.destination) else CLEAR
     run.run_until(18)
-    assert LeaseLost("home") in run.home.notices
+    assert LeaseLost("home") in run.home.events
     run.run_until(22)
     hold_to_one_owner(run.tree, run.nodes, 40 * timers.SECOND)
 
@@ -174,7 +174,7 @@ def test_a_parent_that_had_forgotten_takes_what_it_granted_nothing_of_for_held()
     tree.root.kill()
     root = tree.root.restart()
     tree.world.run_until(lambda: root.control.jurisdiction.delegation_of("home") is not None)
-    assert not any(isinstance(notice, LeaseLost) for notice in home.notices)
+    assert not any(isinstance(node_event, LeaseLost) for node_event in home.events)
     assert home.owns("home/door")
 
 

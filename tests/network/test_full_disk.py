@@ -11,9 +11,9 @@ from hbroker.protocol.admin.requests import UNNOTED
 from hbroker.protocol.results import Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, NodeHost
 from hbroker.sim.network.files import NodeFiles
-from hbroker.sim.network.operators import Errand, Operator
+from hbroker.sim.network.operators import Operator, Step
 from tests.network.networks import Tree
-from tests.network.test_gathering import Stream
+from tests.network.test_recovery import Stream
 
 SECOND = timers.SECOND
 TOPIC = "home/x"
@@ -21,7 +21,7 @@ TEN_MINUTES = 600 * SECOND
 
 
 def has_subscribed(client: ClientHost) -> bool:
-    return any(isinstance(outcome, Subscribed) for outcome in client.outcomes)
+    return any(isinstance(result, Subscribed) for result in client.results)
 
 
 @pytest.mark.parametrize("full_s", [0, 10, 30])
@@ -97,21 +97,21 @@ def test_an_order_that_was_told_as_done_outlives_a_loss_of_power(seed: int) -> N
     node = NodeHost(tree.world, settings, files)
     tree.world.run_until(lambda: tree.serves(node))
     tree.world.run(2 * SECOND)
-    for kind, subtree, claims in (
+    for kind, subtree, requested_subtrees in (
         (pb.ORDER_KIND_HAND_BACK, "home", []),
         (pb.ORDER_KIND_CLAIM, "garden", ["garden"]),
     ):
         tree.order(node, kind, subtree)
         node.kill(with_machine=True)
         node = node.restart(remembers=True)
-        assert list(node.claims) == claims
+        assert list(node.requested_subtrees) == requested_subtrees
         tree.world.run(2 * SECOND)
 
 
 def test_who_orders_a_node_whose_disk_is_full_learns_why_that_takes_so_long() -> None:
     tree = Tree.grow(5)
     node = a_full_node(tree)
-    operator = Operator(tree.world, [Errand(node, pb.ORDER_KIND_HAND_BACK, "home")])
+    operator = Operator(tree.world, [Step(node, pb.ORDER_KIND_HAND_BACK, "home")])
     tree.world.run_until(lambda: tree.root.owns(TOPIC))
     tree.world.run(2 * SECOND)
     assert operator.answer is not None
@@ -156,5 +156,5 @@ def test_a_child_hands_back_again_where_too_much_waited_for_the_disk_of_its_pare
         assert isinstance(counters, dict)
         assert counters["dones_not_sent"] >= 1
     tree.world.run(2 * timers.LEASE)
-    assert list(node.claims) == []
+    assert list(node.requested_subtrees) == []
     assert tree.root.owns(TOPIC)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hbroker import _native
-from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
+from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.sim import soak
 from hbroker.sim.network import drawing
 from hbroker.sim.network.actions import USUAL, Action, Overflow, Publish, Restart, Subscribe
@@ -137,7 +137,7 @@ def test_the_core_has_no_defects_to_choose_from() -> None:
 def test_a_failure_is_reported_with_how_to_run_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Subscribing, "_make", lambda self, subscription: None)
+    monkeypatch.setattr(OwnerSubscriptions, "_make", lambda self, subscription: None)
     seed = next(seed for seed in SEEDS if soak.run(seed).violation is not None)
     assert soak.main(["--seed", str(seed), "--jobs", "1"]) == soak.FAILED
     told = capsys.readouterr().out

@@ -63,8 +63,8 @@ class Killed:
         assert self.unowned < within
         self.traffic.publish(20)
         self.traffic.settle()
-        outcomes = [o for o in self.traffic.publisher.outcomes if isinstance(o, Published)]
-        assert not [outcome for outcome in outcomes if outcome.reason]
+        results = [o for o in self.traffic.publisher.results if isinstance(o, Published)]
+        assert not [result for result in results if result.reason]
 
     def _has_ended_before(self, step: int, victim: NodeHost) -> bool:
         """Lets the move go on until that step, unless it is over before."""
@@ -108,22 +108,22 @@ class WithAway(Killed):
     """And a session is away: what waits for it is copied from owner to owner."""
 
     def _prepare(self) -> None:
-        away = self.tree.client(terms=TERMS)
+        away = self.tree.client(session_options=TERMS)
         away.subscribe("home/#", qos=2)
-        self.world.run_until(lambda: bool(away.outcomes))
+        self.world.run_until(lambda: bool(away.results))
         away.leave()
         self.world.run(timers.SECOND)
         away.kill()
-        self.begun = len(self.nodes["parent"].notices)
+        self.begun = len(self.nodes["parent"].events)
 
     def _die(self, victim: str, *, comes_back: bool) -> None:
-        notices = self.nodes["parent"].notices
-        self.is_given = any(isinstance(n, ChildJoined) and n.node == "bedroom" for n in notices[self.begun :])
+        events = self.nodes["parent"].events
+        self.is_given = any(isinstance(n, ChildJoined) and n.node == "bedroom" for n in events[self.begun :])
         super()._die(victim, comes_back=comes_back)
 
     def settle(self, within: int) -> None:
         super().settle(within)
-        back = self.tree.client(terms=TERMS)
+        back = self.tree.client(session_options=TERMS)
         back.subscribe("home/#", qos=2)
         self.world.run_until(lambda: len(back.messages) >= self.traffic.sent)
         self.world.run(timers.SECOND)

@@ -31,14 +31,14 @@ def test_it_comes_whole_although_its_owner_changes_half_way(seed: int, qos: int)
 
     tree.world.path = path
     subscriber.subscribe("home/#", qos=qos)
-    tree.world.run_until(lambda: any(isinstance(outcome, Subscribed) for outcome in subscriber.outcomes))
+    tree.world.run_until(lambda: any(isinstance(result, Subscribed) for result in subscriber.results))
     payloads = [b"first", random.Random(seed).randbytes(1_000_000), b"last"]
     for payload in payloads:
         assert publisher.publish(TOPIC, payload, qos=qos) is not None
     tree.world.run_until(lambda: subscriber.engine.counters()["datagrams_in"] > 60)
     kitchen = tree.join("home/kitchen")
-    tree.world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.outcomes) == len(payloads))
-    told = {outcome.reason for outcome in publisher.outcomes if isinstance(outcome, Published)}
+    tree.world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.results) == len(payloads))
+    told = {result.reason for result in publisher.results if isinstance(result, Published)}
     assert told == {pb.REASON_SUCCESS}
     came = [message.payload for message in subscriber.messages]
     assert [payload for payload in came if len(payload) > 5] == payloads[1:2]

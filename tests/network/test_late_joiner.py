@@ -47,8 +47,8 @@ def subscribed_tree(seed: int) -> tuple[Tree, list[ClientHost]]:
     hosts = [tree.client(f"client-{n}") for n in range(10)]
     for number, filter in enumerate(filters(SUBSCRIPTIONS)):
         hosts[number % len(hosts)].subscribe(filter, qos=1)
-    tree.world.run_until(lambda: sum(len(host.outcomes) for host in hosts) == SUBSCRIPTIONS)
-    assert all(isinstance(outcome, Subscribed) for host in hosts for outcome in host.outcomes)
+    tree.world.run_until(lambda: sum(len(host.results) for host in hosts) == SUBSCRIPTIONS)
+    assert all(isinstance(result, Subscribed) for host in hosts for result in host.results)
     assert tree.root.engine.counters()["subscriptions"] == SUBSCRIPTIONS
     return tree, hosts
 
@@ -60,7 +60,7 @@ def touches(filter: str) -> bool:
     return all(fits) and len(levels) > 2
 
 
-def test_it_inherits_exactly_what_touches_its_subtree() -> None:
+def test_a_new_owner_receives_exactly_what_touches_its_subtree() -> None:
     tree, _ = subscribed_tree(1)
     expected = [filter for filter in filters(SUBSCRIPTIONS) if touches(filter)]
     assert 200 < len(expected) < 500
@@ -72,7 +72,7 @@ def test_it_inherits_exactly_what_touches_its_subtree() -> None:
     assert tree.root.engine.counters()["subscriptions"] == len(stays)
 
 
-def test_one_that_dies_before_it_serves_inherits_the_same_when_it_is_back() -> None:
+def test_a_new_owner_that_dies_before_it_serves_receives_the_same_when_it_is_back() -> None:
     """The parent has let the subtree go, and nobody has taken the subscriptions in."""
     tree, _ = subscribed_tree(3)
     kitchen = tree.join(SUBTREE, wait=False)
@@ -97,7 +97,7 @@ def test_a_subscription_that_ends_while_it_is_handed_over_is_not_kept() -> None:
     tree = Tree.grow(4)
     client = tree.client("client")
     subscriptions = [client.subscribe(filter, qos=1) for filter in ("home/+/oven", "home/kitchen/lamp")]
-    tree.world.run_until(lambda: len(client.outcomes) == len(subscriptions))
+    tree.world.run_until(lambda: len(client.results) == len(subscriptions))
     records = tree.watch_for(lambda transfer: transfer.subtree == SUBTREE and transfer.last)
     kitchen = tree.join(SUBTREE, wait=False)
     tree.world.run_until(lambda: bool(records))
@@ -113,7 +113,7 @@ def test_what_its_client_made_at_the_new_owner_itself_outlives_a_handover_that_t
     tree = Tree.grow(5, ["home/bedroom"])
     client = tree.client("client")
     client.subscribe("home/+/oven", qos=1)
-    tree.world.run_until(lambda: bool(client.outcomes))
+    tree.world.run_until(lambda: bool(client.results))
     bedroom = tree.nodes["home/bedroom"]
     records = tree.watch_for(lambda transfer: transfer.subtree == SUBTREE and transfer.last)
     tree.order(bedroom, pb.ORDER_KIND_CLAIM, SUBTREE, wait=False)
@@ -132,19 +132,19 @@ def test_its_parent_stops_serving_and_publishers_are_redirected_without_a_repeat
     world = tree.world
     listener = tree.client("listener")
     listener.subscribe("home/kitchen/#", qos=1)
-    world.run_until(lambda: bool(listener.outcomes))
+    world.run_until(lambda: bool(listener.results))
     publisher = tree.client("publisher")
     publisher.publish(INSIDE, b"before", qos=1)
-    world.run_until(lambda: bool(publisher.outcomes))
+    world.run_until(lambda: bool(publisher.results))
     kitchen = tree.join(SUBTREE)
     before = tree.root.engine.counters()
     for number in range(100):
         publisher.publish(INSIDE, str(number).encode(), qos=number % 3)
     qos_1_and_2 = 1 + sum(number % 3 > 0 for number in range(100))
-    world.run_until(lambda: len(publisher.outcomes) == qos_1_and_2)
+    world.run_until(lambda: len(publisher.results) == qos_1_and_2)
     world.run(2_000_000)
     after = tree.root.engine.counters()
-    assert all(isinstance(o, Published) and o.reason == 0 for o in publisher.outcomes)
+    assert all(isinstance(o, Published) and o.reason == 0 for o in publisher.results)
     assert after["messages_in"] == before["messages_in"], "the parent serves it no more"
     assert after["drop.not_responsible"] > 0
     payloads = [message.payload for message in listener.messages]

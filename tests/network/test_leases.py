@@ -27,9 +27,9 @@ def test_a_node_whose_control_stands_still_refuses_after_its_lease(monkeypatch: 
     publisher = tree.client()
 
     def publish() -> None:
-        publisher.outcomes.clear()
+        publisher.results.clear()
         publisher.publish(TOPIC, b"180", qos=1)
-        world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
+        world.run_until(lambda: any(isinstance(o, Published) for o in publisher.results))
 
     publish()
     assert home.engine.counters()["messages_in"] > 0
@@ -38,13 +38,13 @@ def test_a_node_whose_control_stands_still_refuses_after_its_lease(monkeypatch: 
     publish()
     served = home.engine.counters()["messages_in"]
     world.run(timers.LEASE)
-    assert not any(isinstance(notice, TookBack) for notice in root.notices), "the parent waits longer"
+    assert not any(isinstance(node_event, TookBack) for node_event in root.events), "the parent waits longer"
     publisher.publish(TOPIC, b"200", qos=1)
     world.run(timers.SECOND // 10)
     counters = home.engine.counters()
     assert counters["messages_in"] == served
     assert counters["drop.not_responsible"] > 0
-    world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.outcomes) == 2)
+    world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.results) == 2)
     assert world.now - stalled_at > timers.LEASE, "it was delivered by who owns it then"
     assert home.engine.counters()["messages_in"] == served
 
@@ -54,5 +54,5 @@ def test_a_lease_that_is_renewed_does_not_end() -> None:
     publisher = tree.client()
     tree.world.run(4 * timers.LEASE)
     publisher.publish(TOPIC, b"180", qos=1)
-    tree.world.run_until(lambda: bool(publisher.outcomes))
+    tree.world.run_until(lambda: bool(publisher.results))
     assert tree.nodes["home"].engine.counters().get("drop.not_responsible", 0) == 0

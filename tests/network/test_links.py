@@ -38,7 +38,7 @@ class Ruler:
         self.narrow(mtu)
         self.subscriber, self.publisher = self.tree.client(), self.tree.client()
         self.subscriber.subscribe("camera", qos=1)
-        self.world.run_until(lambda: bool(self.subscriber.outcomes))
+        self.world.run_until(lambda: bool(self.subscriber.results))
         self.largest: Counter[Address] = Counter()
         self.world.watch = self._watch
 
@@ -100,7 +100,7 @@ class Stream:
         self.sent = 0
         self.publisher, self.subscriber = self.tree.client("publisher"), self.tree.client("subscriber")
         self.subscriber.subscribe("track", qos=qos)
-        self.world.run_until(lambda: bool(self.subscriber.outcomes))
+        self.world.run_until(lambda: bool(self.subscriber.results))
         self.run(SECOND // 4)
         while self.links() < 2:  # On a bad path the publisher's takes longer.
             self.run(2_000)

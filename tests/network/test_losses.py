@@ -9,7 +9,7 @@ import pytest
 
 from hbroker._native import SessionStatus
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.sim.network import NodeHost
 from hbroker.sim.network.actions import Overflow, Queue
@@ -186,12 +186,12 @@ def test_what_lives_is_sent(root: NodeHost) -> None:
 def test_what_expired_before_it_moved_is_accounted_for() -> None:
     """§7.8: at the new owner, whose the session is then."""
     tree = Tree.grow(2, ["home/kitchen"])
-    terms = SessionTerms("subscriber", SESSION, 3_600)
-    subscriber, publisher = tree.client(terms=terms), tree.client("publisher")
+    session_options = SessionOptions("subscriber", SESSION, 3_600)
+    subscriber, publisher = tree.client(session_options=session_options), tree.client("publisher")
     subscriber.catch_up()
     subscriber.control.subscribe(subscriber.clock(), TOPIC, Options(qos=1))
     tree.world.settle(subscriber)
-    tree.world.run_until(lambda: bool(subscriber.outcomes))
+    tree.world.run_until(lambda: bool(subscriber.results))
     subscriber.kill()
     kitchen = tree.nodes["home/kitchen"]
     tree.world.run_until(lambda: not any(s.connected for s in kitchen.engine.sessions(10)))
@@ -200,7 +200,7 @@ def test_what_expired_before_it_moved_is_accounted_for() -> None:
         published_at = publisher.clock() if expiry else 0
         publisher.engine.publish(TOPIC, b"x", 1, published_at_us=published_at, expiry_s=expiry)
         tree.world.settle(publisher)
-    tree.world.run_until(lambda: len(publisher.outcomes) == 2)
+    tree.world.run_until(lambda: len(publisher.results) == 2)
     tree.world.run(3 * SECOND)
     tree.leave(kitchen)
     told = next(s for s in tree.root.engine.sessions(10) if s.session == SESSION)

@@ -12,13 +12,13 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.events import PolicyLowered, Refused
 from hbroker.protocol.results import Published
-from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.sim.network import ClientHost, Datagram, Faults, Host, NodeHost
 from hbroker.sim.network.invariants import Ownership, Violation
 from tests.network.networks import Tree
 
 MILLISECOND = timers.SECOND // 1_000
-TERMS = SessionTerms("lamp", session_id("lamp"), expiry_s=300)
+TERMS = SessionOptions("lamp", session_id("lamp"), expiry_s=300)
 LOSSY = Faults(loss=0.05, delay_us=2_000, jitter_us=1_000, reordering=0.05, duplication=0.05)
 
 
@@ -32,7 +32,7 @@ class Traffic:
         self._ownership = Ownership(tree.world, self.topics)
         self.subscriber: ClientHost = tree.client("subscriber")
         self.subscriber.subscribe(f"{topic.partition('/')[0]}/#", qos=qos)
-        tree.world.run_until(lambda: bool(self.subscriber.outcomes))
+        tree.world.run_until(lambda: bool(self.subscriber.results))
         self.publisher: ClientHost = tree.client("publisher")
         self.arrivals: list[int] = []
         """When each message had come, in microseconds."""
@@ -62,7 +62,7 @@ class Traffic:
     @property
     def acknowledged(self) -> int:
         """Messages that were distributed."""
-        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.outcomes)
+        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.results)
 
     @property
     def longest_gap(self) -> int:
@@ -151,7 +151,7 @@ def test_a_parent_that_comes_late_takes_its_place_above(policy: LeasePolicy, fau
     below = {d.subtree: d.link for d in home.control.jurisdiction.delegations}
     assert set(below) == {"home/kitchen", "home/bedroom"}
     assert all(below.values()), "they renew there"
-    assert not any(isinstance(n, Refused) for n in tree.nodes["home/kitchen"].notices)
+    assert not any(isinstance(n, Refused) for n in tree.nodes["home/kitchen"].events)
 
 
 def test_a_late_parent_keeps_no_subscription_that_only_its_cuts_can_match() -> None:
@@ -159,7 +159,7 @@ def test_a_late_parent_keeps_no_subscription_that_only_its_cuts_can_match() -> N
     subscriber = tree.client("subscriber")
     subscriber.subscribe("+/kitchen/oven", qos=1)
     subscriber.subscribe("home/#", qos=1)
-    tree.world.run_until(lambda: len(subscriber.outcomes) == 2)
+    tree.world.run_until(lambda: len(subscriber.results) == 2)
     home = tree.join("home")
     tree.world.run(timers.SECOND)
     assert {subscription.filter for subscription in home.control.subscribers} == {"home/#"}
@@ -172,8 +172,8 @@ def test_a_fenced_parent_comes_above_a_node_that_goes_on_and_puts_it_under_fence
     traffic = Traffic(tree, "home/kitchen/oven/x", 2, "home/x", "home/kitchen/x")
     home = tree.join("home", wait=False)
     tree.world.run_until(lambda: tree.serves(home))
-    assert PolicyLowered("home/kitchen", "root") in kitchen.notices
-    assert PolicyLowered("home/kitchen/oven", "kitchen") in oven.notices
+    assert PolicyLowered("home/kitchen", "root") in kitchen.events
+    assert PolicyLowered("home/kitchen/oven", "kitchen") in oven.events
     traffic.publish(20)
     traffic.settle()
     tree.world.path = lambda d: None if kitchen.address in (d.source, d.destination) else Faults()
@@ -222,7 +222,7 @@ def kitchen_listener(tree: Tree) -> ClientHost:
     """Whoever has a subscription at the kitchen alone."""
     listener = tree.client("listener")
     listener.subscribe("home/kitchen/#", qos=1)
-    tree.world.run_until(lambda: bool(listener.outcomes))
+    tree.world.run_until(lambda: bool(listener.results))
     return listener
 
 
@@ -275,7 +275,7 @@ def test_a_child_that_leaves_takes_nothing_from_a_handover_under_way() -> None:
     tree = Tree.grow(15, ["home/bedroom"])
     world, subscriber = tree.world, tree.client("subscriber")
     subscriber.subscribe("home/kitchen", qos=1)
-    world.run_until(lambda: bool(subscriber.outcomes))
+    world.run_until(lambda: bool(subscriber.results))
     subscriber.stop()  # So a message stays open, and the handover waits for it (§5.4).
     tree.client().publish("home/kitchen", b"hot", qos=1)
     world.run(100 * MILLISECOND)
@@ -291,7 +291,7 @@ def test_a_child_whose_subtree_goes_along_ends_no_subscription_on_its_way() -> N
     tree = Tree.grow(16, ["home/bedroom"])
     world, subscriber = tree.world, tree.client("subscriber")
     subscriber.subscribe("home/#", qos=1)
-    world.run_until(lambda: bool(subscriber.outcomes))
+    world.run_until(lambda: bool(subscriber.results))
     subscriber.stop()  # So a message stays open, and the child's handover waits for it (§5.4).
     tree.client().publish("home/bedroom/lamp", b"on", qos=1)
     world.run(100 * MILLISECOND)
@@ -362,10 +362,10 @@ class Below:
         self.tree = tree = Tree.grow(seed, ["home", "home/kitchen/oven", "home/kitchen/oven/bulb"])
         home, _, self.bulb = tree.nodes.values()
         tree.move("home", home, self.bulb)
-        self.away, self.stopped = tree.client(terms=TERMS), tree.client("stopped")
+        self.away, self.stopped = tree.client(session_options=TERMS), tree.client("stopped")
         for client in (self.away, self.stopped):
             client.subscribe("home/#", qos=2)
-        tree.world.run_until(lambda: bool(self.away.outcomes and self.stopped.outcomes))
+        tree.world.run_until(lambda: bool(self.away.results and self.stopped.results))
         self.away.leave()
         self.publisher = tree.client("publisher")
         self.sent = 0
@@ -386,7 +386,7 @@ class Below:
 
     @property
     def acknowledged(self) -> int:
-        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.outcomes)
+        return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.results)
 
     def count(self, name: str) -> int:
         return self.bulb.engine.counters().get(name, 0)
@@ -398,7 +398,7 @@ class Below:
         assert has_some == [self.bulb]
         self.stopped.go_on()
         self.publish(20)
-        back = self.tree.client(terms=TERMS)
+        back = self.tree.client(session_options=TERMS)
         back.subscribe("home/#", qos=2)
         self.tree.world.run_until(lambda: len(payloads_of(self.stopped)) == len(payloads_of(back)) == 45)
         assert payloads_of(self.stopped) == payloads_of(back) == [b"%d" % n for n in range(1, 46)]
@@ -435,7 +435,7 @@ def test_who_gives_a_subtree_keeps_its_own_in_one_that_comes_back_just_then(how:
     unread = tree.client("unread")
     for topic in traffic.topics[1:]:
         unread.subscribe(topic, qos=2)
-    tree.world.run_until(lambda: len(unread.outcomes) == 2)
+    tree.world.run_until(lambda: len(unread.results) == 2)
     unread.stop()  # So messages stay open, and both handovers wait for them (§5.4).
     for topic in traffic.topics[1:]:
         tree.client().publish(topic, b"hot", qos=2)

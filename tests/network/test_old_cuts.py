@@ -27,7 +27,7 @@ class Branch:
     def await_return(self) -> None:
         """The root takes back what `home` had."""
         taken = TookBack("home", "home")
-        self.world.run_until(lambda: taken in self.tree.root.notices)
+        self.world.run_until(lambda: taken in self.tree.root.events)
 
     def restart_home(self) -> NodeHost:
         """Starts `home` again with its memory; returns as soon as it serves."""
@@ -39,12 +39,12 @@ class Branch:
         """Publishes a retained message, and waits until it is acknowledged."""
         publisher = self.tree.client()
         publisher.publish(TOPIC, b"kept", qos=1, retain=True)
-        self.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
+        self.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.results))
 
     def subscribe(self) -> ClientHost:
         subscriber = self.tree.client()
         subscriber.subscribe("home/kitchen/+", qos=1)
-        self.world.run_until(lambda: any(isinstance(o, Subscribed) for o in subscriber.outcomes))
+        self.world.run_until(lambda: any(isinstance(o, Subscribed) for o in subscriber.results))
         return subscriber
 
 
@@ -104,12 +104,12 @@ def test_what_its_parent_delegated_meanwhile_counts_whatever_its_own_clock_said(
     branch.world.run_until(lambda: root.delegation_of("home/kitchen") is not None)
     remembered = branch.home.delegations
     remembered |= {s: replace(cut, epoch=cut.epoch + ahead_ms) for s, cut in remembered.items()}
-    lost = branch.kitchen.notices.count(LeaseLost("home/kitchen"))
+    lost = branch.kitchen.events.count(LeaseLost("home/kitchen"))
     home = branch.restart_home()
     branch.world.run(60 * SECOND)
     assert branch.kitchen.owns(TOPIC)
     assert not home.owns(TOPIC)
-    assert branch.kitchen.notices.count(LeaseLost("home/kitchen")) == lost
+    assert branch.kitchen.events.count(LeaseLost("home/kitchen")) == lost
     assert [d.subtree for d in root.delegations if d.subtree.startswith("home")] == ["home"]
 
 

@@ -30,7 +30,7 @@ def publish_everywhere(publisher: ClientHost, topics: list[str]) -> None:
     """One message of QoS 1 on each topic, each acknowledged."""
     for topic in topics:
         publisher.publish(topic, b"x", qos=1)
-    publisher.world.run_until(lambda: len(publisher.outcomes) == len(topics))
+    publisher.world.run_until(lambda: len(publisher.results) == len(topics))
 
 
 def test_a_thousand_topics_cost_the_root_nothing_once_their_zones_are_known() -> None:
@@ -38,7 +38,7 @@ def test_a_thousand_topics_cost_the_root_nothing_once_their_zones_are_known() ->
     publisher = tree.client()
     publish_everywhere(publisher, [f"{subtree}/first" for subtree in HOME])
     counts = count_pubconnects(tree)
-    publisher.outcomes.clear()
+    publisher.results.clear()
     publish_everywhere(publisher, [f"{subtree}/{n}/value" for subtree in HOME for n in range(200)])
     assert counts.total() == 0
 
@@ -49,7 +49,7 @@ def test_a_thousand_cold_topics_under_five_zones_cost_the_root_at_most_five_pubc
     # Its address is proved and the root's own zone known before the count begins.
     publish_everywhere(publisher, ["elsewhere/first"])
     counts = count_pubconnects(tree)
-    publisher.outcomes.clear()
+    publisher.results.clear()
     publish_everywhere(publisher, [f"{subtree}/{n}/value" for n in range(200) for subtree in HOME])
     assert counts[tree.root.address] <= 5
     assert counts.total() <= 2 * len(HOME)
@@ -88,10 +88,10 @@ def test_clients_resolve_by_referral_where_direct_answers_cannot_reach_them() ->
     assert found.resolution.owner == "securitycams"
     assert dropped["pubaccept"] > 0, "the direct answer was sent, and did not get through"
     client.publish("home/outside/securitycams/front", b"frame", qos=1)
-    tree.world.run_until(lambda: bool(client.outcomes))
-    client.outcomes.clear()
+    tree.world.run_until(lambda: bool(client.results))
+    client.results.clear()
     client.subscribe("home/#", qos=1)
-    tree.world.run_until(lambda: bool(client.outcomes))
+    tree.world.run_until(lambda: bool(client.results))
 
 
 ROUGH = Faults(loss=0.2, delay_us=30_000, jitter_us=40_000, reordering=0.05, late_us=50_000, duplication=0.05)
@@ -125,14 +125,14 @@ def test_no_message_fails_because_its_owner_and_the_root_are_away_for_a_while(se
     publish_for(12 * SECOND)
     world.run(3 * SECOND)
     for publisher in publishers:
-        reasons = Counter(outcome.reason for outcome in publisher.outcomes if isinstance(outcome, Published))
+        reasons = Counter(result.reason for result in publisher.results if isinstance(result, Published))
         assert set(reasons) == {Reason.REASON_NO_MATCHING_SUBSCRIBERS}
 
 
 def resolve(client: ClientHost, topic: str) -> Resolved:
     """Resolves a topic and waits for the answer."""
     client.resolve(topic)
-    client.world.run_until(lambda: bool(client.outcomes))
-    outcome = client.outcomes.pop()
-    assert isinstance(outcome, Resolved), outcome
-    return outcome
+    client.world.run_until(lambda: bool(client.results))
+    result = client.results.pop()
+    assert isinstance(result, Resolved), result
+    return result

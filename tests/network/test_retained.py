@@ -8,7 +8,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.results import Published, Subscribed
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.sim.network import ClientHost, NodeHost
 from hbroker.sim.network.paths import Faults
 from tests.network.networks import HOME, Tree
@@ -24,21 +24,21 @@ LOSSY = Faults(loss=0.1)
 
 
 def with_retained(
-    seed: int, faults: Faults | None = None, terms: SessionTerms | None = None
+    seed: int, faults: Faults | None = None, session_options: SessionOptions | None = None
 ) -> tuple[Tree, ClientHost]:
     """The house, a retained message at three of its owners, and a client."""
     tree = Tree.grow(seed, HOME, *([] if faults is None else [faults]))
     publisher = tree.client("publisher")
     for topic in TOPICS:
         publisher.publish(topic, b"kept", qos=1, retain=True)
-    tree.world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.outcomes) == len(TOPICS))
-    return tree, tree.client("reader", terms)
+    tree.world.run_until(lambda: sum(isinstance(o, Published) for o in publisher.results) == len(TOPICS))
+    return tree, tree.client("reader", session_options)
 
 
 def complete(tree: Tree, client: ClientHost, *subscriptions: int) -> None:
     """Waits until these are complete, and everything has come."""
     tree.world.run_until(
-        lambda: set(subscriptions) <= {o.subscription for o in client.outcomes if isinstance(o, Subscribed)}
+        lambda: set(subscriptions) <= {o.subscription for o in client.results if isinstance(o, Subscribed)}
     )
     tree.world.run(SECOND)
 
@@ -123,8 +123,8 @@ def test_each_subscription_has_a_handling_of_its_own(
 
 
 def test_what_waits_for_a_listener_stays_its_own_when_the_subtree_moves() -> None:
-    terms = SessionTerms("reader", expiry_s=600)
-    tree, client = with_retained(11, terms=terms)
+    session_options = SessionOptions("reader", expiry_s=600)
+    tree, client = with_retained(11, session_options=session_options)
     wide, first = client.subscribe("#", qos=1), client.subscribe("home/kitchen/oven", qos=1)
     complete(tree, client, wide, first)
     client.messages.clear()
@@ -141,15 +141,15 @@ def test_what_waits_for_a_listener_stays_its_own_when_the_subtree_moves() -> Non
 
 
 def test_an_earlier_runs_are_for_whoever_listens_now() -> None:
-    terms = SessionTerms("reader", expiry_s=600, session=77)
-    tree, client = with_retained(12, terms=terms)
+    session_options = SessionOptions("reader", expiry_s=600, session=77)
+    tree, client = with_retained(12, session_options=session_options)
     complete(tree, client, client.subscribe("home/#", qos=1, retain_handling=DO_NOT_SEND))
     sent = tree.root.engine.counters()["messages_out"]
     client.subscribe("home/#", qos=1)
     client.stop()
     tree.world.run_until(lambda: tree.root.engine.counters()["messages_out"] > sent)
     client.kill()
-    again = tree.client("reader", terms)
+    again = tree.client("reader", session_options)
     later = again.subscribe("home/#", qos=1, retain_handling=DO_NOT_SEND)
     complete(tree, again, later)
     assert taken(again) == once(later)
@@ -161,7 +161,7 @@ def test_a_node_that_hands_back_a_part_of_what_it_owns_keeps_what_is_retained_th
     tree.move("home", home, bedroom)
     publisher = tree.client("publisher")
     publisher.publish("home/bedroom/lamp", b"kept", qos=1, retain=True)
-    tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.outcomes))
+    tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.results))
     tree.order(bedroom, pb.ORDER_KIND_HAND_BACK, "home/bedroom")
     assert bedroom.owns("home/bedroom/lamp")
     assert not tree.root.engine.retained("home/bedroom", [])
@@ -186,7 +186,7 @@ def with_many(seed: int, rooms: tuple[str, ...], each: int) -> tuple[Tree, Clien
         for number, topic in enumerate(topics, start=1)
     ]
     assert tree.nodes["home"].engine.take_retained([message.SerializeToString() for message in messages]) == 0
-    return tree, tree.client("reader", SessionTerms("reader", expiry_s=600)), topics
+    return tree, tree.client("reader", SessionOptions("reader", expiry_s=600)), topics
 
 
 def stop_within(tree: Tree, client: ClientHost, node: NodeHost) -> None:

@@ -12,7 +12,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.results import Published, Subscribed, TakenOver, WillSet
 from hbroker.protocol.sessions.client_will import Will
-from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.timers import SECOND
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults, NodeHost
 from hbroker.sim.network.applications import Interest, Sent
@@ -21,7 +21,7 @@ from hbroker.sim.network.sharing import Sharing
 from tests.network.networks import Tree
 
 LOSSY = Faults(loss=0.1, reordering=0.1, duplication=0.05)
-TERMS = SessionTerms("lamp", session_id("lamp"), expiry_s=300)
+TERMS = SessionOptions("lamp", session_id("lamp"), expiry_s=300)
 TOPICS = ("home/kitchen/a", "home/bedroom/b", "garden/c")
 
 
@@ -34,7 +34,7 @@ def subscribed(tree: Tree, host: ClientHost, filter: str = "#", group: str = "")
     id = host.subscribe(filter, 2, group)
 
     def found() -> list[Subscribed]:
-        return [o for o in host.outcomes if isinstance(o, Subscribed) and o.subscription == id]
+        return [o for o in host.results if isinstance(o, Subscribed) and o.subscription == id]
 
     tree.world.run_until(lambda: bool(found()))
     return found()[0]
@@ -52,7 +52,7 @@ def publish(
 
 
 def done(publisher: ClientHost) -> list[Published]:
-    return [outcome for outcome in publisher.outcomes if isinstance(outcome, Published)]
+    return [result for result in publisher.results if isinstance(result, Published)]
 
 
 def heard(*hosts: ClientHost) -> list[tuple[str, bytes]]:
@@ -72,7 +72,7 @@ def assert_all_in_order(received: list[tuple[str, bytes]], sent: list[bytes]) ->
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_came_while_it_was_away_waits_for_the_next_run(how: str, seed: int) -> None:
     tree = network(seed)
-    first = tree.client(terms=TERMS)
+    first = tree.client(session_options=TERMS)
     assert not subscribed(tree, first).resumed
     publisher = tree.client("publisher")
     publish(tree, publisher, payloads(0))
@@ -83,7 +83,7 @@ def test_what_came_while_it_was_away_waits_for_the_next_run(how: str, seed: int)
     publish(tree, publisher, payloads(10))
     tree.world.run(60 * SECOND)
     publish(tree, publisher, payloads(20))
-    second = tree.client(terms=TERMS)
+    second = tree.client(session_options=TERMS)
     assert subscribed(tree, second).resumed
     publish(tree, publisher, payloads(30))
     tree.world.run_until(lambda: len(heard(first, second)) >= 40 * len(TOPICS))
@@ -108,7 +108,7 @@ def test_a_queue_for_a_subscription_that_ended_holds_up_the_rest_of_its_session_
 
 def test_it_goes_on_from_another_address() -> None:
     tree = network()
-    client = tree.client(terms=TERMS)
+    client = tree.client(session_options=TERMS)
     subscribed(tree, client)
     publisher = tree.client("publisher")
     publish(tree, publisher, payloads(0))
@@ -120,15 +120,15 @@ def test_it_goes_on_from_another_address() -> None:
 
 def test_a_session_whose_expiry_is_over_is_forgotten() -> None:
     tree = network(faults=Faults())
-    terms = SessionTerms("lamp", session_id("lamp"), expiry_s=20)
-    first = tree.client(terms=terms)
+    session_options = SessionOptions("lamp", session_id("lamp"), expiry_s=20)
+    first = tree.client(session_options=session_options)
     subscribed(tree, first)
     first.kill()
     publisher = tree.client("publisher")
     publish(tree, publisher, payloads(0, 2))
     tree.world.run(40 * SECOND)
     assert all(host.engine.counters()["subscriptions"] == 0 for host in (tree.root, *tree.nodes.values()))
-    second = tree.client(terms=terms)
+    second = tree.client(session_options=session_options)
     assert not subscribed(tree, second).resumed
     publish(tree, publisher, payloads(2, 2))
     assert_all_in_order(heard(second), payloads(2, 2))
@@ -136,11 +136,11 @@ def test_a_session_whose_expiry_is_over_is_forgotten() -> None:
 
 def test_a_clean_start_ends_what_was_left_at_every_owner() -> None:
     tree = network()
-    first = tree.client(terms=TERMS)
+    first = tree.client(session_options=TERMS)
     subscribed(tree, first, "home/#")
     subscribed(tree, first, "garden/#")
     first.kill()
-    second = tree.client(terms=SessionTerms("lamp", TERMS.session, 300, clean_start=True))
+    second = tree.client(session_options=SessionOptions("lamp", TERMS.session, 300, clean_start=True))
     assert not subscribed(tree, second).resumed
     stored = [s.filter for host in (tree.root, *tree.nodes.values()) for s in host.control.subscribers]
     assert stored == ["#"] * 3
@@ -151,29 +151,29 @@ def test_a_clean_start_ends_what_was_left_at_every_owner() -> None:
 
 def test_an_owner_that_restarts_has_lost_it_and_the_client_is_told() -> None:
     tree = network(faults=Faults())
-    first = tree.client(terms=TERMS)
+    first = tree.client(session_options=TERMS)
     subscribed(tree, first)
     first.kill()
     kitchen = tree.nodes["home/kitchen"]
     kitchen.kill()
     again = tree.nodes["home/kitchen"] = kitchen.restart()
     tree.world.run_until(lambda: tree.serves(again))
-    second = tree.client(terms=TERMS)
+    second = tree.client(session_options=TERMS)
     assert not subscribed(tree, second).resumed
 
 
 def test_a_later_run_takes_over_and_the_former_does_not_fight_back() -> None:
     for seed in range(1, 6):
         tree = network(seed)
-        first = tree.client(terms=TERMS)
+        first = tree.client(session_options=TERMS)
         subscribed(tree, first)
-        second = tree.client(terms=TERMS)
+        second = tree.client(session_options=TERMS)
         subscribed(tree, second)
-        tree.world.run_until(lambda: TakenOver() in first.outcomes)  # noqa: B023 (it is called here)
+        tree.world.run_until(lambda: TakenOver() in first.results)  # noqa: B023 (it is called here)
         tree.world.run(30 * SECOND)
         publish(tree, tree.client("publisher"), payloads(0, 3))
         tree.world.run(5 * SECOND)
-        assert TakenOver() not in second.outcomes
+        assert TakenOver() not in second.results
         assert heard(first) == []
         assert_all_in_order(heard(second), payloads(0, 3))
 
@@ -237,15 +237,15 @@ def test_what_waits_for_the_only_member_that_is_kept_is_for_no_other() -> None:
     kept.hold("a", 1)
     assert list(sharing.distribute(sent, {1: 6})) == []
     assert list(sharing.lacking(sent, set())) == [], "nobody is there"
-    assert list(sharing.look_at_the_end(set())) == []
+    assert list(sharing.check_at_end(set())) == []
     assert list(sharing.lacking(sent, {kept})) == ["$share/g/a"]
-    assert len(list(sharing.look_at_the_end({kept}))) == 1
+    assert len(list(sharing.check_at_end({kept}))) == 1
     sharing.join(2, here)
     here.hold("a", 1)
     assert list(sharing.lacking(sent, {here})) == ["$share/g/a"], "it is chosen before who is away"
-    assert list(sharing.look_at_the_end({here})) == [], "it waits where it was put before that one came"
+    assert list(sharing.check_at_end({here})) == [], "it waits where it was put before that one came"
     kept.end("a")
-    assert len(list(sharing.look_at_the_end({here}))) == 1, "a session that ends gives it up"
+    assert len(list(sharing.check_at_end({here}))) == 1, "a session that ends gives it up"
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -254,7 +254,7 @@ def test_what_is_late_for_a_run_answers_nothing_of_the_next_at_the_same_address(
     tree = Tree.grow(seed)
     world, reader = tree.world, tree.client("reader")
     subscribed(tree, reader, "garden/c")
-    first = tree.client(terms=TERMS)
+    first = tree.client(session_options=TERMS)
     address = first.address
 
     def path(datagram: Datagram) -> Faults | None:
@@ -269,7 +269,7 @@ def test_what_is_late_for_a_run_answers_nothing_of_the_next_at_the_same_address(
     first.publish("garden/c", b"first", 1)
     world.run(SECOND // 20)
     first.kill()
-    second = ClientHost(world, tree.root.address, terms=TERMS, address=address)
+    second = ClientHost(world, tree.root.address, session_options=TERMS, address=address)
     second.publish("garden/c", b"second", 1)
     world.run(SECOND // 2)
     assert heard(reader) == [("garden/c", b"first")]
@@ -286,10 +286,10 @@ def will(delay_s: int = 0) -> Will:
     return Will(pb.Publish(topic="home/kitchen/gone", payload=b"gone", qos=pb.QOS_EXACTLY_ONCE), delay_s)
 
 
-def with_will(tree: Tree, delay_s: int, terms: SessionTerms = TERMS) -> ClientHost:
-    client = tree.client(terms=terms)
+def with_will(tree: Tree, delay_s: int, session_options: SessionOptions = TERMS) -> ClientHost:
+    client = tree.client(session_options=session_options)
     client.set_will(will(delay_s))
-    tree.world.run_until(lambda: WillSet("kitchen") in client.outcomes)
+    tree.world.run_until(lambda: WillSet("kitchen") in client.results)
     return client
 
 
@@ -371,17 +371,19 @@ def test_a_will_stays_with_a_client_whose_owner_restarts() -> None:
 
 def test_nobody_writes_a_nodes_own_status_by_a_will() -> None:
     tree = network(faults=Faults())
-    client = tree.client(terms=TERMS)
+    client = tree.client(session_options=TERMS)
     client.set_will(Will(pb.Publish(topic="$SYS/nodes/kitchen/status", payload=b"{}")))
     tree.world.run(SECOND)
-    (refused,) = client.outcomes
+    (refused,) = client.results
     assert getattr(refused, "reason", None) == Reason.REASON_NOT_AUTHORIZED
 
 
 def test_what_died_with_a_member_goes_to_no_other_member() -> None:
     tree = network(faults=Faults())
     first, second, publisher = (
-        ClientHost(tree.world, tree.root.address, name, SessionTerms(name, session_id(name), expiry_s=expiry))
+        ClientHost(
+            tree.world, tree.root.address, name, SessionOptions(name, session_id(name), expiry_s=expiry)
+        )
         for name, expiry in (("first", 1), ("second", 300), ("publisher", 0))
     )
     subscribed(tree, first, "garden/c", "g")
@@ -404,7 +406,11 @@ def test_what_died_with_a_member_goes_to_no_other_member() -> None:
 def test_a_session_of_which_nothing_is_left_at_an_owner_ends_there_with_the_handover(is_away: bool) -> None:
     """§6.4. It was kept there, empty, until its expiry."""
     tree = network(3, CLEAR)
-    lamp, screen, kitchen = tree.client(terms=TERMS), tree.client("screen"), tree.nodes["home/kitchen"]
+    lamp, screen, kitchen = (
+        tree.client(session_options=TERMS),
+        tree.client("screen"),
+        tree.nodes["home/kitchen"],
+    )
     subscribed(tree, lamp, "home/kitchen/+")
     if is_away:
         lamp.leave()
@@ -421,7 +427,7 @@ def test_a_session_of_which_nothing_is_left_at_an_owner_ends_there_with_the_hand
     assert sessions_of(tree.root) == []
     assert sessions_of(kitchen) == [lamp.session]
     publish(tree, screen, [b"later"], TOPICS[:1])
-    back = tree.client(terms=TERMS) if is_away else lamp
+    back = tree.client(session_options=TERMS) if is_away else lamp
     if is_away:
         assert subscribed(tree, back, "home/kitchen/+").resumed
     expected = [b"waits", b"later"] if is_away else [b"later"]

@@ -17,9 +17,9 @@ from hbroker.config import Address
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.results import Resolved, Subscribed
 from hbroker.protocol.subscriptions.client.subscription import Options
-from hbroker.runtime.client.hub import new_endpoint
+from hbroker.runtime.client.dispatcher import new_endpoint
 from hbroker.runtime.client.identity import Identity
-from hbroker.runtime.turns import clock
+from hbroker.runtime.control_loop import clock
 
 __all__ = ["PolledClient"]
 
@@ -36,7 +36,7 @@ class PolledClient:
     def __init__(self, root: Address, name: str, *, receive_messages: int = 4_096) -> None:
         identity = Identity.of(name, receive_messages=receive_messages)
         self.endpoint: Endpoint = new_endpoint(("127.0.0.1", 0), identity)
-        self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.terms)
+        self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.session_options)
         self.acknowledged = 0
         self.failed = 0
         """Messages of QoS 1 and 2 that were given up."""
@@ -80,7 +80,7 @@ class PolledClient:
                     self.control.handle_event(now, event)
 
     def _wait_for(self, kind: type[Resolved] | type[Subscribed]) -> None:
-        while (outcome := self.control.poll_outcome()) is None:
+        while (result := self.control.poll_result()) is None:
             self.endpoint.wait(0.01)
             self.turn(at_once=True)
-        assert isinstance(outcome, kind), outcome
+        assert isinstance(result, kind), result

@@ -17,7 +17,7 @@ import struct
 import time
 from typing import Final
 
-from hbroker.runtime.address import place_of, resolve
+from hbroker.runtime.address import parse_place, resolve
 from tests.product.client import PolledClient
 
 __all__ = ["STAMP"]
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--qos", type=int, required=True)
     parser.add_argument("--rate", type=int, required=True, help="messages a second")
     arguments = parser.parse_args()
-    client = PolledClient(resolve(*place_of(arguments.root)), "pacer")
+    client = PolledClient(resolve(*parse_place(arguments.root)), "pacer")
     client.resolve(arguments.topic)
     print("ready", flush=True)
     pacer = Pacer(client, arguments.topic, arguments.qos, arguments.rate)

@@ -21,8 +21,8 @@ from typing import Final
 from hbroker._native import Message
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.subscriptions.client.subscription import Options
-from hbroker.runtime.address import place_of, resolve
-from hbroker.sim.rooms.ledger import Receipts
+from hbroker.runtime.address import parse_place, resolve
+from hbroker.sim.rooms.ledger import ReceiveCounters
 from tests.product.client import PolledClient
 from tests.product.pacer import STAMP
 
@@ -38,7 +38,7 @@ class Reader:
 
     def __init__(self, client: PolledClient) -> None:
         self.client = client
-        self.receipts = Receipts()
+        self.receipts = ReceiveCounters()
         self.longest_gap = 0
         """Nanoseconds from one batch to the next."""
         self.long_gaps: list[tuple[int, int]] = []
@@ -152,7 +152,7 @@ def main() -> None:
     )
     parser.add_argument("--receive-messages", type=int, required=True, help="that each takes unanswered")
     arguments = parser.parse_args()
-    root = resolve(*place_of(arguments.root))
+    root = resolve(*parse_place(arguments.root))
     options = Options(
         arguments.qos, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=arguments.queue_messages
     )

@@ -22,7 +22,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason, address_of, body_of
-from hbroker.runtime.node.state_files import NodeMemory
+from hbroker.runtime.node.state_files import NodeStateFiles
 from tests.background import Background
 from tests.product.network import PATIENCE
 from tests.product.node import Node, Stranger, node_up
@@ -126,7 +126,7 @@ def test_renewals_pass_what_waits_of_clients_who_subscribe_to_everything(tmp_pat
 @contextmanager
 def parent_of_many(directory: Path) -> Iterator[Node]:
     """A root that delegated a thousand subtrees."""
-    memory = NodeMemory(directory / "root.cuts", [""])
+    memory = NodeStateFiles(directory / "root.cuts", [""])
     memory.recall()
     now_ms = time.time_ns() // 1_000_000
     for number in range(CHILDREN):

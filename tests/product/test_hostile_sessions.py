@@ -166,7 +166,7 @@ def publish(random: Random, size: int = 10) -> pb.Publish:
     return message
 
 
-def test_a_session_has_so_many_filters_and_no_more() -> None:
+def test_filters_of_a_session_are_bounded() -> None:
     with (
         node_up("--subscriptions", "1000") as node,
         closing(Stranger(node)) as asking,

@@ -24,7 +24,7 @@ def sessions(node: Node) -> int:
     return found
 
 
-def test_an_address_has_so_many_sessions_and_others_have_theirs() -> None:
+def test_sessions_of_an_address_are_bounded_and_others_have_theirs() -> None:
     random = Random(3)
     with node_up("--sessions-per-address", str(MOST)) as node, ExitStack() as opened:
         peers = [opened.enter_context(closing(Peer(node, random, HOST))) for _ in range(MOST)]
@@ -69,7 +69,7 @@ def test_a_session_that_finds_no_place_is_told_why_and_gets_no_token() -> None:
         assert refusal.reason == Reason.REASON_QUOTA_EXCEEDED
 
 
-async def outcome(awaited: object) -> object:
+async def result(awaited: object) -> object:
     """What came of it, or the error."""
     (found,) = await asyncio.gather(awaited, return_exceptions=True)  # type: ignore[call-overload]
     return found
@@ -78,7 +78,7 @@ async def outcome(awaited: object) -> object:
 def test_a_client_that_finds_no_place_says_why_and_gets_in_once_there_is_one() -> None:
     async def use(node: Node, peers: list[Peer]) -> None:
         async with hbroker.connect(node.root, listen=f"{HOST}:0", timeout=15) as client:
-            asked = client.publish("a", b"1", qos=1, timeout=PATIENCE), outcome(client.subscribe("b"))
+            asked = client.publish("a", b"1", qos=1, timeout=PATIENCE), result(client.subscribe("b"))
             for error in await asyncio.gather(*asked, return_exceptions=True):
                 assert isinstance(error, Refused)
                 assert error.reason == Reason.REASON_QUOTA_EXCEEDED

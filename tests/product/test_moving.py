@@ -41,7 +41,7 @@ def test_what_was_moved_stays_there_when_processes_are_started_again(house: Hous
     assert house.owner("home/bedroom/x") == "bedroom"
 
 
-def test_a_node_that_left_by_order_is_not_started_again(house: House) -> None:
+def test_a_node_that_left_by_request_is_not_started_again(house: House) -> None:
     house.done("leave", "kitchen")
     assert house.network.event("left")["node"] == "kitchen"
     house.await_state("kitchen", "left")

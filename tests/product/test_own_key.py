@@ -54,16 +54,16 @@ def cellar(directory: Path, *flags: str) -> Iterator[str]:
 def test_a_node_joins_with_the_key_alone(network: tuple[Network, str], tmp_path: Path) -> None:
     running, root = network
     nowhere = ("--state-dir", str(tmp_path / "nothing"))
-    with cellar(tmp_path, "--root", root, *nowhere) as outcome:
-        assert "NOT_AUTHORIZED" in outcome
+    with cellar(tmp_path, "--root", root, *nowhere) as result:
+        assert "NOT_AUTHORIZED" in result
     # As on another host, to which the file was copied.
-    with cellar(tmp_path, "--root", root, *nowhere, "--join-key-file", str(key_file(running))) as outcome:
-        assert outcome.startswith("ready cellar")
-    with cellar(tmp_path, "--root", root, "--state-dir", str(running.directory)) as outcome:
-        assert outcome.startswith("ready cellar")
+    with cellar(tmp_path, "--root", root, *nowhere, "--join-key-file", str(key_file(running))) as result:
+        assert result.startswith("ready cellar")
+    with cellar(tmp_path, "--root", root, "--state-dir", str(running.directory)) as result:
+        assert result.startswith("ready cellar")
 
 
-def test_orders_find_the_key_on_this_host(network: tuple[Network, str], tmp_path: Path) -> None:
+def test_admin_requests_find_the_key_on_this_host(network: tuple[Network, str], tmp_path: Path) -> None:
     running, root = network
     command = [*hbroker("move"), "home/kitchen", "bedroom", "--root", root, "--state-dir", str(tmp_path)]
     without = subprocess.run(

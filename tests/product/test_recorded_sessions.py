@@ -12,7 +12,7 @@ import pytest
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
 from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, seal
+from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, sign
 from hbroker.gateway.sessions.records import Ending
 from tests.gateway_native import wire
 from tests.product.network import PATIENCE
@@ -87,7 +87,7 @@ def test_what_another_writes_of_a_session_is_put_right(gate: Gate, kind: str) ->
     gate.leave_session(client)
     records = gate.written(client)
     true = records[-1]
-    ending = seal(
+    ending = sign(
         b"another key", true.topic, Ending(client, Stamp(time.time_ns() // 1_000 + 1_000_000, 1)).body()
     )
     written = {"nothing": b"", "an ending under another key": ending, "an older record": records[0].payload}[

@@ -20,8 +20,8 @@ from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of, pack
 from hbroker.protocol.resolution.owner_cache import Knowledge
-from hbroker.protocol.results import Outcome
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.results import Result
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Faults
@@ -203,7 +203,7 @@ class World:
         seed: int = 1,
         faults: Faults | None = None,
         behind_nat: bool = False,
-        terms: SessionTerms | None = None,
+        session_options: SessionOptions | None = None,
         knowledge: Knowledge | None = None,
     ) -> None:
         self.now = 1
@@ -211,7 +211,7 @@ class World:
         self.faults = faults or Faults()
         self.behind_nat = behind_nat
         self.nodes: dict[Address, Node] = {}
-        self.outcomes: list[Outcome] = []
+        self.results: list[Result] = []
         self.sent: list[tuple[Address, bytes, int]] = []
         self.zones: dict[str, tuple[Address, list[tuple[str, Address]]]] = {}
         self.waiting: set[str] = set()
@@ -226,8 +226,10 @@ class World:
         self._link_ids = count(1)
         self._last_in_session: dict[Address, int] = defaultdict(int)
         self.root = self.node("root", "")
-        terms = terms or SessionTerms("tester")
-        self.control = ClientControl(self, Random(seed), self.root.address, terms, knowledge=knowledge)
+        session_options = session_options or SessionOptions("tester")
+        self.control = ClientControl(
+            self, Random(seed), self.root.address, session_options, knowledge=knowledge
+        )
 
     def node(self, name: str, subtree: str, parent: Node | None = None) -> Node:
         made = Node(self, name, subtree, ("10.0.0.1", 7000 + len(self.nodes)))
@@ -274,11 +276,11 @@ class World:
         at = self.now + (self.random.randint(200, 2_000) if delay is None else delay)
         heapq.heappush(self._queue, (at, next(self._order), action))
 
-    def outcome(self, kind: type[Outcome], seconds: float = 60.0) -> Outcome:
+    def result(self, kind: type[Result], seconds: float = 60.0) -> Result:
         """The next outcome of a kind, taken out."""
-        assert self.run(lambda: any(isinstance(o, kind) for o in self.outcomes), seconds), self.outcomes
-        found = next(o for o in self.outcomes if isinstance(o, kind))
-        self.outcomes.remove(found)
+        assert self.run(lambda: any(isinstance(o, kind) for o in self.results), seconds), self.results
+        found = next(o for o in self.results if isinstance(o, kind))
+        self.results.remove(found)
         return found
 
     def event(self, event: Event) -> None:
@@ -286,8 +288,8 @@ class World:
         self._collect()
 
     def _collect(self) -> None:
-        while (outcome := self.control.poll_outcome()) is not None:
-            self.outcomes.append(outcome)
+        while (result := self.control.poll_result()) is not None:
+            self.results.append(result)
 
     # The network
 

@@ -39,7 +39,7 @@ class ScriptedCore:
         self.peers: dict[int, Address] = {}
         """Who has moved, by link."""
         self.published: list[pb.Publish] = []
-        self.accounts: list[Any] = []
+        self.message_totals: list[Any] = []
         self.own: list[tuple[str, bytes, int, bool]] = []
         """What the node published itself."""
         self.has_room = True
@@ -102,7 +102,7 @@ class ScriptedCore:
         return []
 
     def sessions(self, most: int) -> list[Any]:
-        return self.accounts[:most]
+        return self.message_totals[:most]
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int:
         self.own.append((topic, payload, qos, retain))

@@ -94,7 +94,9 @@ def test_what_follows_waits_for_the_answers_over_its_own_link_alone() -> None:
     assert done[6:] == ["at once"]
 
 
-def test_news_reach_a_session_however_many_answers_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owner_changes_reach_a_session_however_many_answers_wait_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Or else it never learns whom its subscription is with (§6.3)."""
     monkeypatch.setattr(storage, "MOST_WAITING", 3)
     notes = Notes()
@@ -106,7 +108,7 @@ def test_news_reach_a_session_however_many_answers_wait_for_others(monkeypatch: 
     for other in others:
         assert sole.tell(other, pb.Subscribe(request=1, filter="b/#")) is None
     sole.core.sent.clear()
-    sole.node.subscribing.take_strays(list(sole.node.subscribers.of(7)))
+    sole.node.owner_subscriptions.take_misdirected(list(sole.node.subscribers.of(7)))
     assert [body.request for at, body in sole.core.sent if at == link and isinstance(body, pb.SubAck)] == [0]
 
 
@@ -167,7 +169,7 @@ def last_answer(sole: SoleNode) -> pb.OrderAck:
     return answer
 
 
-def test_an_order_is_told_as_done_once_all_that_was_noted_is_on_the_disk() -> None:
+def test_a_request_is_answered_as_done_once_all_that_was_noted_is_on_the_disk() -> None:
     notes = Notes()
     sole = SoleNode(storage=notes)
     assert order(sole, 1).done
@@ -184,7 +186,7 @@ def test_an_order_is_told_as_done_once_all_that_was_noted_is_on_the_disk() -> No
     assert order(sole, 2).done
 
 
-def test_an_order_that_may_not_wait_for_the_disk_yet_does_so_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_may_not_wait_for_the_disk_yet_does_so_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "MOST_WAITING", 1)
     notes = Notes()
     sole = SoleNode(storage=notes)
@@ -196,7 +198,7 @@ def test_an_order_that_may_not_wait_for_the_disk_yet_does_so_later(monkeypatch: 
     assert [order(sole, request).done for request in (1, 2)] == [True, True]
 
 
-def test_orders_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MOST_ORDERS", 3)
     notes = Notes()
     sole = SoleNode(storage=notes)

@@ -10,7 +10,7 @@ import pytest
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.events import LeaseLost, Ledger, Unproved
+from hbroker.protocol.events import Diagnostics, LeaseLost, Unproved
 from hbroker.protocol.hierarchy.channels import Channels
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
@@ -222,7 +222,7 @@ def test_a_packet_that_is_missing_ends_the_link_and_not_the_lease() -> None:
     assert house.drops(house.root) == {"out_of_sequence": 1}
     assert house.world.owners("a/x") == ["child"]
     assert house.link is not link
-    assert not [n for n in house.world.notices("child") if isinstance(n, LeaseLost)]
+    assert not [n for n in house.world.events("child") if isinstance(n, LeaseLost)]
 
 
 def test_an_order_to_turn_to_another_parent_is_believed_of_the_parent_alone() -> None:
@@ -234,7 +234,7 @@ def test_an_order_to_turn_to_another_parent_is_believed_of_the_parent_alone() ->
     house.carry(house.link, house.link.acceptor, pack(refused))
     house.world.advance(0.5)
     assert house.drops(house.child) == {"unauthenticated": 2}
-    assert house.child.node.claims.parent == "root"
+    assert house.child.node.requested_subtrees.parent == "root"
 
 
 def test_who_has_no_key_is_no_parent() -> None:
@@ -242,7 +242,7 @@ def test_who_has_no_key_is_no_parent() -> None:
     house = House()
     house.world.network.part(house.root.settings.listen, house.child.settings.listen)
     house.world.advance(16)
-    uplink: Any = house.child.node.claims.find("a")
+    uplink: Any = house.child.node.requested_subtrees.find("a")
     for reason in (Reason.REASON_SUCCESS, Reason.REASON_OVERLAP, Reason.REASON_NOT_AUTHORIZED):
         ack = pb.JoinAck(subtree="a", node="evil", address=address_of(STRANGER), reason=reason)
         ack.request = list(uplink._joins._sent)[-1]
@@ -262,7 +262,7 @@ FORGED = [
 
 def forge(running: Running, reason: Reason = Reason.REASON_NOT_AUTHORIZED) -> None:
     """Somebody who reads the JOIN on its way answers it, without the key."""
-    for uplink in running.node.claims:
+    for uplink in running.node.requested_subtrees:
         for request in list(cast(Any, uplink)._joins._sent):
             ack = pb.JoinAck(request=request, subtree=uplink.subtree, node="evil", reason=reason)
             ack.address.CopyFrom(address_of(STRANGER))
@@ -304,8 +304,8 @@ def test_who_has_another_key_says_so_and_asks_seldom_until_it_is_right() -> None
     late = house.world.start_node("late", "b", join_key=KEY)
     house.world.advance(60)
     assert not late.node.has_stopped
-    said = [notice for notice in house.world.notices("late") if isinstance(notice, Unproved)]
-    assert {notice.subtree for notice in said} == {"$SYS/nodes/late"}
+    said = [node_event for node_event in house.world.events("late") if isinstance(node_event, Unproved)]
+    assert {node_event.subtree for node_event in said} == {"$SYS/nodes/late"}
     assert 60 / 6 <= len(said) <= 60 / 3
     assert house.drops(late)["unauthenticated"] == len(said)
     house.world.kill("root")
@@ -359,23 +359,23 @@ def test_a_join_from_outside_counts_for_who_sent_it_and_not_for_ever() -> None:
 
 def test_a_parent_at_another_address_is_another() -> None:
     """Who passes on what two ends say to each other is not taken for either."""
-    ledger = Ledger()
+    diagnostics = Diagnostics()
     core: Any = _Core()
-    child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), ledger)
-    parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), ledger)
+    child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), diagnostics)
+    parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), diagnostics)
     child.connect(("10.0.0.9", 7700))
     child.send(1, pack(joining(0)))
     parent.open(1, core.take())
     child.open(1, core.take())
     assert parent.open(1, core.take()) is None
-    assert ledger.counters == {"drop.unauthenticated": 1}
+    assert diagnostics.counters == {"drop.unauthenticated": 1}
 
 
 def test_what_a_link_has_no_room_for_is_sent_again_under_the_same_number() -> None:
-    ledger = Ledger()
+    diagnostics = Diagnostics()
     core: Any = _Core()
-    child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), ledger)
-    parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), ledger)
+    child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), diagnostics)
+    parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), diagnostics)
     child.connect(("10.0.0.1", 7700))
     assert child.send(1, pack(joining(0)))
     parent.open(1, core.take())

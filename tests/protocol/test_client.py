@@ -19,23 +19,23 @@ def test_start_is_answered_by_the_root_and_brings_its_cuts() -> None:
     world = World()
     kitchen = home(world)["kitchen"]
     ticket = world.control.start(world.now)
-    assert world.outcome(Resolved).ticket == ticket
+    assert world.result(Resolved).ticket == ticket
     assert world.zone("home/kitchen/oven") == (kitchen.address, False)
     assert world.zone("garden") == (world.root.address, True)
 
 
-def test_published_outcomes_keep_their_order() -> None:
+def test_published_results_keep_their_order() -> None:
     world = World()
     for sequence, count in [(0, 1), (1, 3), (4, 1)]:
         world.event(PublishedEvent(sequence, "a", 0, count))
-    assert world.outcomes == [Published(sequence, "a", 0) for sequence in range(5)]
+    assert world.results == [Published(sequence, "a", 0) for sequence in range(5)]
 
 
 def test_leave_ends_every_session() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("#")
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     world.control.leave()
     world.run(seconds=1)
     assert not any(node.subscriptions for node in nodes.values())
@@ -99,7 +99,7 @@ def test_no_packet_raises_whatever_it_says_and_whenever_it_comes(seed: int, data
         world.run(past(world, world.now + steps * 700), seconds=1)
         links = [None, *world.links.values()]
         asked = [getattr(body_of(packet), "request", 0) for _, packet, _ in world.sent]
-        confirmations = list(world.control._subscriber._sites._confirmations._sites)
+        confirmations = list(world.control._subscriber._owners._subscribe_requests._owners)
         request = data.draw(st.sampled_from([0, 1, *asked, *confirmations]))
         source = data.draw(st.sampled_from([*nodes.values()])).address
         packet = data.draw(_bodies(request))

@@ -18,7 +18,7 @@ from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import Address, pack
 from hbroker.protocol.resolution import forwarding_limits
-from hbroker.protocol.resolution.forwarding_limits import Allowances
+from hbroker.protocol.resolution.forwarding_limits import ForwardingLimits
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.timers import SECOND
 from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore, SoleNode
@@ -80,7 +80,7 @@ def test_filters_of_a_deep_tree_are_answered_from_memory(monkeypatch: pytest.Mon
     assert walked == [10_000] * len(filters), "each is worked out once"
 
 
-def test_one_host_cannot_have_more_passed_down_than_its_allowance() -> None:
+def test_one_host_cannot_have_more_passed_down_than_its_limit() -> None:
     core, node = parent()
     for _ in range(100):
         ask(node, 0, "#", ("10.9.9.9", 5_000))
@@ -103,20 +103,20 @@ def test_another_host_has_its_own_and_it_fills_up_with_time() -> None:
     assert len(core.sent) - before == 2 * CHILDREN
 
 
-def test_hosts_of_one_ipv6_network_share_an_allowance_and_few_are_remembered() -> None:
-    allowances = Allowances()
-    assert allowances.take(0, ("2001:db8::1", 1), forwarding_limits.MOST)
-    assert not allowances.take(0, ("2001:db8::ffff:1", 1), 1)
-    assert allowances.take(0, ("2001:db8:0:1::1", 1), 1)
+def test_hosts_of_one_ipv6_network_share_a_limit_and_few_are_remembered() -> None:
+    limits = ForwardingLimits()
+    assert limits.take(0, ("2001:db8::1", 1), forwarding_limits.MOST)
+    assert not limits.take(0, ("2001:db8::ffff:1", 1), 1)
+    assert limits.take(0, ("2001:db8:0:1::1", 1), 1)
     for number in range(forwarding_limits.MOST_HOSTS + 100):
-        allowances.take(0, (f"10.1.{number // 250}.{number % 250}", 1), 1)
-    assert len(allowances._left) == forwarding_limits.MOST_HOSTS
+        limits.take(0, (f"10.1.{number // 250}.{number % 250}", 1), 1)
+    assert len(limits._left) == forwarding_limits.MOST_HOSTS
 
 
-def test_whoever_has_more_children_than_an_allowance_is_asked_all_the_same() -> None:
-    allowances = Allowances()
-    assert allowances.take(0, HERE, 5 * forwarding_limits.MOST)
-    assert not allowances.take(0, HERE, 5 * forwarding_limits.MOST)
+def test_a_node_with_more_children_than_the_limit_is_asked_all_the_same() -> None:
+    limits = ForwardingLimits()
+    assert limits.take(0, HERE, 5 * forwarding_limits.MOST)
+    assert not limits.take(0, HERE, 5 * forwarding_limits.MOST)
 
 
 def test_the_nodes_status_is_made_anew_for_no_flood_of_subscribers() -> None:

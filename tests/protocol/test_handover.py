@@ -10,17 +10,17 @@ from hbroker.protocol.handover.handover import (
     DISK_WAIT,
     DRAIN_WAIT,
     GIVING,
-    LEAVERS_WAIT,
     NO_ROOM_PAUSE,
-    PACKETS_A_TURN,
+    PACKETS_PER_ITERATION,
+    RETURNING_WAIT,
     TAKING,
-    Giving,
-    GivingState,
-    Taking,
-    TakingState,
+    HandoverSource,
+    HandoverTarget,
+    SourceState,
+    TargetState,
 )
-from hbroker.protocol.handover.subtree_state import Estate
-from hbroker.protocol.handover.transfer import CHUNK, Inheritance, Record, cut_record
+from hbroker.protocol.handover.subtree_state import SubtreeState
+from hbroker.protocol.handover.transfer import CHUNK, ReceivedState, Record, cut_record
 from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
 from hbroker.protocol.subscriptions.owner.store import Subscription, record_of
@@ -48,7 +48,7 @@ class Wire(FakeCore):
         return True
 
 
-class Things(Estate):
+class Things(SubtreeState):
     """What there is to give."""
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class Things(Estate):
     def slow(self, subtree: str) -> Iterator[Record]:
         return map(record_of, self.subscriptions)
 
-    def prepare(self, transfer: pb.Transfer, inheritance: Inheritance) -> None: ...
+    def prepare(self, transfer: pb.Transfer, received: ReceivedState) -> None: ...
 
-    def withdraw(self, inheritance: Inheritance) -> None: ...
+    def withdraw(self, received: ReceivedState) -> None: ...
 
     def held_below(self, subtree: str) -> list[str]:
         return self.held
@@ -74,7 +74,7 @@ class Things(Estate):
         return {("cut", cut.subtree): cut_record(cut) for cut in self.cuts.values()}
 
 
-class Leavers:
+class ReturningChildren:
     def __init__(self) -> None:
         self.count = 0
 
@@ -90,49 +90,49 @@ class Ends:
 
     def __init__(self) -> None:
         self.old, self.new = Wire(), Wire()
-        self.things, self.leavers = Things(), Leavers()
-        self.giving = Giving(self.old, self.things, "a", 5, 1, self.leavers)
-        self.taking = Taking(self.new, self.things, "a", 5, 1)
+        self.things, self.returning_children = Things(), ReturningChildren()
+        self.handover_source = HandoverSource(self.old, self.things, "a", 5, 1, self.returning_children)
+        self.handover_target = HandoverTarget(self.new, self.things, "a", 5, 1)
         self.now = 0
 
-    def deliver(self) -> TakingState | None:
+    def deliver(self) -> TargetState | None:
         """Takes what was sent so far to the new owner."""
         state = None
         for transfer in self.old.sent:
-            state = self.taking.handle(transfer)
+            state = self.handover_target.handle(transfer)
             assert state is not None
         self.old.sent.clear()
         return state
 
     def turn(self) -> bool:
         """The next deadline; False: there is none."""
-        due = self.giving.poll_timeout()
+        due = self.handover_source.poll_timeout()
         if due is None:
             return False
         self.now = max(self.now, due)
-        self.giving.handle_timeout(self.now)
+        self.handover_source.handle_timeout(self.now)
         return True
 
     def begin(self) -> None:
         """All that there is arrives."""
-        self.giving.begin(self.now)
+        self.handover_source.begin(self.now)
         while self.turn():
             pass
-        assert self.deliver() is TakingState.AWAIT_COMMIT
+        assert self.deliver() is TargetState.AWAIT_COMMIT
 
     @property
     def came(self) -> tuple[list[bytes], list[bytes]]:
         """What waits and what was seen, as the new owner holds it."""
-        (held,) = self.taking.inheritance.held
+        (held,) = self.handover_target.received.held
         return self.new.held[held]
 
     def stop_serving(self) -> None:
-        assert self.giving.handle(self.now, self.new.sent.pop()) is GivingState.DRAINING
+        assert self.handover_source.handle(self.now, self.new.sent.pop()) is SourceState.DRAINING
 
     def commit(self) -> None:
         while self.turn():
             pass
-        assert self.deliver() is TakingState.COMPLETE
+        assert self.deliver() is TargetState.COMPLETE
 
 
 def subscription(filter: str, session: int = 1) -> Subscription:
@@ -158,45 +158,45 @@ def test_what_is_left_of_a_replay_arrives_before_the_right_to_serve() -> None:
     ]
     ends.stop_serving()
     ends.commit()
-    assert list(ends.taking.inheritance.replays.values()) == ends.things.replaying[:2]
+    assert list(ends.handover_target.received.replays.values()) == ends.things.replaying[:2]
 
 
 def test_what_changes_during_the_handover_arrives_before_the_right_to_serve() -> None:
     ends = Ends()
-    old, new, giving = ends.old, ends.new, ends.giving
+    old, new, handover_source = ends.old, ends.new, ends.handover_source
     for topic in ("a/kept", "a/changed", "a/cleared"):
         old.publish(topic, b"before", 0, True)
     ends.things.subscriptions = [subscription("a/#"), subscription("a/x")]
     ends.begin()
 
-    giving.follow(subscription("a/new"), False)
-    giving.follow(subscription("a/x"), True)
-    giving.follow(subscription("elsewhere"), False)
+    handover_source.follow(subscription("a/new"), False)
+    handover_source.follow(subscription("a/x"), True)
+    handover_source.follow(subscription("elsewhere"), False)
     old.publish("a/changed", b"after", 0, True)
     old.publish("a/cleared", b"", 0, True)
     ends.stop_serving()
     ends.commit()
 
-    found = list(ends.taking.inheritance.subscriptions.values())
+    found = list(ends.handover_target.received.subscriptions.values())
     assert {s.filter for s in found} == {"a/#", "a/new"}
     assert found[0] == subscription("a/#")
     payloads = {t: pb.Publish.FromString(m).payload for t, m in new.messages.items()}
     assert payloads == {"a/kept": b"before", "a/changed": b"after"}
     assert not old.messages
-    ends.taking.done()
-    assert giving.handle(ends.now, new.sent.pop()) is GivingState.COMPLETE
+    ends.handover_target.done()
+    assert handover_source.handle(ends.now, new.sent.pop()) is SourceState.COMPLETE
 
 
 def test_cuts_go_along_as_they_are_when_it_commits() -> None:
     ends = Ends()
     ends.things.cuts = {s: cut(s, "child") for s in ("a/kept", "a/changed", "a/gone")}
     ends.begin()
-    assert set(ends.taking.inheritance.cuts) == {"a/kept", "a/changed", "a/gone"}
+    assert set(ends.handover_target.received.cuts) == {"a/kept", "a/changed", "a/gone"}
     ends.things.cuts = {"a/kept": cut("a/kept", "child"), "a/changed": cut("a/changed", "other", 2)}
     ends.things.cuts["a/new"] = cut("a/new", "child")
     ends.stop_serving()
     ends.commit()
-    found = {d.subtree: d for d in ends.taking.inheritance.delegations("a")}
+    found = {d.subtree: d for d in ends.handover_target.received.delegations("a")}
     assert set(found) == {"a/kept", "a/changed", "a/new"}
     changed = found["a/changed"]
     assert (changed.node, changed.epoch, changed.incarnation) == ("other", 2, 70)
@@ -207,7 +207,7 @@ def test_a_cut_that_does_not_lie_below_is_not_taken() -> None:
     ends = Ends()
     ends.things.cuts = {s: cut(s, "child") for s in ("a", "b/c", "ab", "a/b")}
     ends.begin()
-    assert [d.subtree for d in ends.taking.inheritance.delegations("a")] == ["a/b"]
+    assert [d.subtree for d in ends.handover_target.received.delegations("a")] == ["a/b"]
 
 
 def test_it_commits_once_everything_is_distributed() -> None:
@@ -215,8 +215,8 @@ def test_it_commits_once_everything_is_distributed() -> None:
     ends.begin()
     ends.old.open_messages = 2
     ends.stop_serving()
-    ends.giving.handle_timeout(ends.now)
-    assert not ends.giving.has_committed
+    ends.handover_source.handle_timeout(ends.now)
+    assert not ends.handover_source.has_committed
     ends.old.open_messages = 0
     began = ends.now
     ends.commit()
@@ -241,7 +241,7 @@ def test_what_is_on_its_way_between_workers_is_waited_for_however_long_it_takes(
     ends.stop_serving()
     while ends.now < 10 * DRAIN_WAIT:
         ends.turn()
-    assert not ends.giving.has_committed
+    assert not ends.handover_source.has_committed
     ends.old.handing_on = False
     ends.commit()
     assert ends.came == ([queued(1)], [])
@@ -250,12 +250,12 @@ def test_what_is_on_its_way_between_workers_is_waited_for_however_long_it_takes(
 def test_a_child_that_hands_back_below_is_waited_for_and_then_overtaken() -> None:
     ends = Ends()
     ends.begin()
-    ends.leavers.count = 1
+    ends.returning_children.count = 1
     began = ends.now
     ends.stop_serving()
     ends.commit()
-    assert LEAVERS_WAIT <= ends.now - began < 2 * LEAVERS_WAIT
-    assert not ends.leavers
+    assert RETURNING_WAIT <= ends.now - began < 2 * RETURNING_WAIT
+    assert not ends.returning_children
 
 
 def test_what_waits_for_subscribers_is_copied_before_and_kept_until_it_is_served() -> None:
@@ -273,7 +273,7 @@ def test_what_waits_for_subscribers_is_copied_before_and_kept_until_it_is_served
     assert len(ends.old.sizes) == before + 3, "one message, what was seen, and COMMIT"
     assert ends.came == ([*waiting, queued(20)], [seen])
     assert ends.old.waiting == ([], [])
-    assert ends.old.held[ends.giving.abandon()] == ends.came
+    assert ends.old.held[ends.handover_source.abandon()] == ends.came
 
 
 def test_what_is_held_of_a_handover_that_failed_after_commit_goes_with_the_next_one() -> None:
@@ -282,16 +282,16 @@ def test_what_is_held_of_a_handover_that_failed_after_commit_goes_with_the_next_
     ends.begin()
     ends.stop_serving()
     ends.commit()
-    held = ends.giving.abandon()
+    held = ends.handover_source.abandon()
     ends.old.waiting = ([queued(2)], [])
-    ends.giving = Giving(ends.old, ends.things, "a", 5, 1, ends.leavers, held)
-    ends.taking = Taking(ends.new, ends.things, "a", 5, 1)
+    ends.handover_source = HandoverSource(ends.old, ends.things, "a", 5, 1, ends.returning_children, held)
+    ends.handover_target = HandoverTarget(ends.new, ends.things, "a", 5, 1)
     ends.begin()
     assert ends.came == ([queued(1), queued(2)], [])
-    again = ends.giving.abandon()
+    again = ends.handover_source.abandon()
     assert ends.old.held == {again: ([queued(1)], [])}, "what is not held elsewhere"
     assert not ends.old.exports
-    ends.taking.abandon()
+    ends.handover_target.abandon()
     assert len(ends.new.held) == 1, "that of the first"
 
 
@@ -299,43 +299,43 @@ def test_much_that_waits_leaves_by_turns_and_changes_of_subscriptions_after_it()
     ends = Ends()
     waiting = [queued(number) for number in range(1_000)]
     ends.old.waiting = (waiting[:], [])
-    ends.giving.begin(0)
+    ends.handover_source.begin(0)
     for number in range(2_000):
-        ends.giving.follow(subscription(f"a/{number}"), False)
+        ends.handover_source.follow(subscription(f"a/{number}"), False)
     ends.deliver()
     while ends.turn():
-        assert len(ends.old.sent) <= PACKETS_A_TURN
+        assert len(ends.old.sent) <= PACKETS_PER_ITERATION
         ends.deliver()
     assert ends.came[0] == waiting
-    assert len(ends.taking.inheritance.subscriptions) == 2_000
+    assert len(ends.handover_target.received.subscriptions) == 2_000
 
 
 def test_nothing_is_lost_where_the_link_has_no_room() -> None:
     ends = Ends()
     ends.things.subscriptions = [subscription(f"a/{n}/" + "f" * 60) for n in range(500)]
     ends.old.room = 3
-    ends.giving.begin(0)
+    ends.handover_source.begin(0)
     assert len(ends.old.sent) == 3
-    assert ends.giving.poll_timeout() == NO_ROOM_PAUSE
+    assert ends.handover_source.poll_timeout() == NO_ROOM_PAUSE
     while ends.turn() and ends.now < 60 * NO_ROOM_PAUSE:
         ends.old.room = 1
     ends.old.room = 1_000
     while ends.turn():
         pass
-    assert ends.deliver() is TakingState.AWAIT_COMMIT
-    assert len(ends.taking.inheritance.subscriptions) == 500
+    assert ends.deliver() is TargetState.AWAIT_COMMIT
+    assert len(ends.handover_target.received.subscriptions) == 500
 
 
 def test_much_leaves_by_turns() -> None:
     ends = Ends()
     ends.things.subscriptions = [subscription(f"a/{n}/" + "f" * 60) for n in range(5_000)]
-    ends.giving.begin(0)
-    assert len(ends.old.sent) == PACKETS_A_TURN
+    ends.handover_source.begin(0)
+    assert len(ends.old.sent) == PACKETS_PER_ITERATION
     ends.deliver()
     while ends.turn():
-        assert len(ends.old.sent) <= PACKETS_A_TURN
+        assert len(ends.old.sent) <= PACKETS_PER_ITERATION
         ends.deliver()
-    assert len(ends.taking.inheritance.subscriptions) == 5_000
+    assert len(ends.handover_target.received.subscriptions) == 5_000
 
 
 def test_records_travel_in_packets_that_fit_a_datagram() -> None:
@@ -349,7 +349,7 @@ def test_records_travel_in_packets_that_fit_a_datagram() -> None:
     assert len(large) == 1
     assert max(ends.old.sizes) < 1_100
     assert len(ends.old.sizes) < 60
-    assert len(ends.taking.inheritance.subscriptions) == 200
+    assert len(ends.handover_target.received.subscriptions) == 200
 
 
 def test_what_is_not_due_changes_nothing() -> None:
@@ -358,9 +358,9 @@ def test_what_is_not_due_changes_nothing() -> None:
     commit = pb.Transfer(subtree="a", epoch=5, phase=pb.TRANSFER_PHASE_COMMIT)
     stale = pb.Transfer(subtree="a", epoch=4, phase=pb.TRANSFER_PHASE_READY)
     for transfer in (done, commit, stale):
-        assert ends.giving.handle(0, transfer) is None
-    assert ends.taking.handle(commit) is None
-    assert ends.taking.handle(done) is None
+        assert ends.handover_source.handle(0, transfer) is None
+    assert ends.handover_target.handle(commit) is None
+    assert ends.handover_target.handle(done) is None
     assert not ends.new.sent
 
 
@@ -369,15 +369,15 @@ def test_a_handover_that_fails_leaves_nothing_behind() -> None:
     ends.old.publish("a/x", b"1", 0, True)
     ends.things.subscriptions = [subscription("a/#")]
     ends.begin()
-    ends.taking.abandon()
-    assert not ends.taking.inheritance.subscriptions
+    ends.handover_target.abandon()
+    assert not ends.handover_target.received.subscriptions
     assert not ends.new.messages
     assert ends.old.messages
 
 
 def test_both_ends_reach_their_end() -> None:
-    assert GivingState.COMPLETE in GIVING.values()
-    assert TakingState.COMPLETE in TAKING.values()
+    assert SourceState.COMPLETE in GIVING.values()
+    assert TargetState.COMPLETE in TAKING.values()
 
 
 def test_what_either_end_has_of_others_below_is_left_as_it_is() -> None:
@@ -388,7 +388,7 @@ def test_what_either_end_has_of_others_below_is_left_as_it_is() -> None:
     ends.old.publish("a/x", b"1", 0, True)
     ends.begin()
     assert set(ends.new.messages) == {"a/mine/x", "a/x"}
-    ends.taking.abandon()
+    ends.handover_target.abandon()
     assert set(ends.new.messages) == {"a/mine/x"}
     ends.stop_serving()
     while ends.turn():
@@ -398,25 +398,27 @@ def test_what_either_end_has_of_others_below_is_left_as_it_is() -> None:
 
 
 def test_records_over_the_bound_are_counted_and_those_that_are_known_still_change() -> None:
-    inheritance = Inheritance(most=2)
+    received = ReceivedState(most=2)
     sessions = [pb.SessionRecord(session=session) for session in (1, 2, 3)]
-    inheritance.take(pb.Transfer(sessions=sessions))
-    assert (len(inheritance.sessions), inheritance.refused) == (2, 1)
-    inheritance.take(pb.Transfer(sessions=[pb.SessionRecord(session=1, away_us=5)]))
-    assert inheritance.refused == 1
-    assert inheritance.sessions[1].away_us == 5
+    received.take(pb.Transfer(sessions=sessions))
+    assert (len(received.sessions), received.refused) == (2, 1)
+    received.take(pb.Transfer(sessions=[pb.SessionRecord(session=1, away_us=5)]))
+    assert received.refused == 1
+    assert received.sessions[1].away_us == 5
 
 
 def test_the_right_to_serve_waits_until_it_is_written_down_to_whom_it_went() -> None:
     ends, is_noted = Ends(), False
-    ends.giving = Giving(ends.old, ends.things, "a", 5, 1, ends.leavers, is_noted=lambda: is_noted)
+    ends.handover_source = HandoverSource(
+        ends.old, ends.things, "a", 5, 1, ends.returning_children, is_noted=lambda: is_noted
+    )
     ends.begin()
     ends.stop_serving()
     while ends.now < DISK_WAIT:
-        assert not ends.giving.is_held_up(ends.now)
+        assert not ends.handover_source.is_held_up(ends.now)
         assert ends.turn()
-    assert ends.giving.is_held_up(ends.now)
-    assert not ends.giving.has_committed
+    assert ends.handover_source.is_held_up(ends.now)
+    assert not ends.handover_source.has_committed
     is_noted = True
-    assert not ends.giving.is_held_up(ends.now)
+    assert not ends.handover_source.is_held_up(ends.now)
     ends.commit()

@@ -28,7 +28,7 @@ def test_a_second_node_of_a_name_owns_nothing_and_says_why() -> None:
     assert world.owners("home/kitchen/x") == ["first"]
     assert not second.node.is_serving
     assert not second.node.has_stopped, "the first may leave"
-    told = world.notices("kitchen")
+    told = world.events("kitchen")
     assert told == [NameTaken("$SYS/nodes/kitchen", "kitchen", first.settings.listen)], "once"
 
 
@@ -62,6 +62,8 @@ def test_a_node_that_may_not_join_says_so_of_all_that_it_claims_and_ends() -> No
     world.start_root(join_key=b"a secret of enough bytes")
     node = world.start_node("kitchen", "home/kitchen")
     world.advance(1)
-    refused = [notice.subtree for notice in world.notices("kitchen") if isinstance(notice, Refused)]
+    refused = [
+        node_event.subtree for node_event in world.events("kitchen") if isinstance(node_event, Refused)
+    ]
     assert refused == ["$SYS/nodes/kitchen", "home/kitchen"]
     assert node.node.has_stopped

@@ -146,7 +146,7 @@ def test_a_child_may_not_outlive_a_parent_that_is_fenced() -> None:
     world.start_node("oven", "home/kitchen/oven", LeasePolicy.SERVE)
     world.advance(2)
     assert world.owners("home/kitchen/oven") == ["oven"]
-    assert PolicyLowered("home/kitchen/oven", "kitchen") in world.notices("oven")
+    assert PolicyLowered("home/kitchen/oven", "kitchen") in world.events("oven")
     world.network.part(world.nodes["kitchen"].settings.listen, world.nodes["oven"].settings.listen)
     world.advance(20)
     assert world.owners("home/kitchen/oven") == ["kitchen"]

@@ -18,13 +18,13 @@ from hbroker.protocol.results import (
     WillSet,
 )
 from hbroker.protocol.sessions.client_will import State, Will
-from hbroker.protocol.sessions.options import SessionTerms, session_id
+from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client.subscription import Options
 from tests.protocol.client_world import SECOND, Node, World, home
 
 SESSION = session_id("tester")
-PERSISTENT = SessionTerms("tester", SESSION, expiry_s=60)
+PERSISTENT = SessionOptions("tester", SESSION, expiry_s=60)
 
 
 def test_a_session_follows_from_name_and_key_and_from_nothing_else() -> None:
@@ -62,7 +62,7 @@ def test_a_group_is_a_subscription_of_its_own() -> None:
     kitchen = next(node for node in world.nodes.values() if node.name == "kitchen")
     shared = world.control.subscribe(world.now, "home/kitchen/a", Options(1), group="g")
     plain = world.control.subscribe(world.now, "home/kitchen/a", Options(0))
-    assert {world.outcome(Subscribed).subscription for _ in range(2)} == {shared, plain}
+    assert {world.result(Subscribed).subscription for _ in range(2)} == {shared, plain}
     assert set(world.listening.values()) == {"home/kitchen/a"}
     sent = [body for body in kitchen.told if isinstance(body, pb.Subscribe)]
     assert {(body.group, body.qos) for body in sent} == {("g", 1), ("", 0)}
@@ -76,10 +76,10 @@ def test_a_group_is_a_subscription_of_its_own() -> None:
 
 
 def test_an_owner_is_told_what_the_session_is_to_be() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     options = Options(1, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=9, queue_bytes=99)
     world.control.subscribe(world.now, "home/#", options)
-    assert not world.outcome(Subscribed).resumed
+    assert not world.result(Subscribed).resumed
     told = world.root.subscriptions["home/#"]
     assert (told.client, told.session_expiry_s, told.clean_start) == ("tester", 60, False)
     assert (told.overflow, told.queue_messages, told.queue_bytes) == (pb.OVERFLOW_DROP_NEWEST, 9, 99)
@@ -87,18 +87,18 @@ def test_an_owner_is_told_what_the_session_is_to_be() -> None:
 
 def test_it_is_resumed_where_every_owner_had_it() -> None:
     for had, resumed in (({"root", "kitchen"}, True), ({"root"}, False), (set(), False)):
-        world = World(terms=PERSISTENT)
+        world = World(session_options=PERSISTENT)
         world.node("kitchen", "home/kitchen", world.root)
         for node in world.nodes.values():
             node.has_session = node.name in had
         world.subscribe("home/#")
-        assert world.outcome(Subscribed).resumed is resumed
+        assert world.result(Subscribed).resumed is resumed
 
 
 def test_what_the_first_request_made_does_not_count_as_had() -> None:
     """The owner is slow: the client discovers anew, and asks again in the same link (seed 10125)."""
     for had in (False, True):
-        world = World(terms=PERSISTENT)
+        world = World(session_options=PERSISTENT)
         kitchen = world.node("kitchen", "home/kitchen", world.root)
         kitchen.is_mute, kitchen.has_session = True, had
         world.subscribe("home/kitchen/lamp", patience=60 * SECOND)
@@ -109,33 +109,33 @@ def test_what_the_first_request_made_does_not_count_as_had() -> None:
         for body in asked:
             kitchen.receive_in_session(pack(body))
             kitchen.has_session = True
-        assert world.outcome(Subscribed).resumed is had
+        assert world.result(Subscribed).resumed is had
 
 
 def test_nor_does_what_was_asked_for_in_a_link_that_died_before_the_answer() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     kitchen = world.node("kitchen", "home/kitchen", world.root)
     kitchen.is_mute = True
     world.subscribe("home/kitchen/lamp", patience=60 * SECOND)
     world.run(lambda: any(isinstance(body, pb.Subscribe) for body in kitchen.told))
     kitchen.is_mute, kitchen.has_session = False, True
     world.cut_off(kitchen)
-    assert not world.outcome(Subscribed).resumed, "nobody knows what the first request found"
+    assert not world.result(Subscribed).resumed, "nobody knows what the first request found"
 
 
 def test_it_stays_resumed_whatever_becomes_of_links_once_all_have_answered() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     kitchen = world.node("kitchen", "home/kitchen", world.root)
     kitchen.has_session = True
     world.subscribe("home/kitchen/lamp")
-    assert world.outcome(Subscribed).resumed
+    assert world.result(Subscribed).resumed
     kitchen.is_mute = True
     world.cut_off(kitchen)
     world.run(lambda: sum(isinstance(body, pb.Subscribe) for body in kitchen.told) == 2)
     kitchen.is_mute = False
     world.cut_off(kitchen)
     world.subscribe("home/kitchen/lamp")
-    assert world.outcome(Subscribed).resumed
+    assert world.result(Subscribed).resumed
 
 
 def cleaned(node: Node) -> list[tuple[str, bool]]:
@@ -143,11 +143,11 @@ def cleaned(node: Node) -> list[tuple[str, bool]]:
 
 
 def test_each_owner_is_told_once_to_begin_clean() -> None:
-    world = World(terms=SessionTerms("tester", SESSION, clean_start=True))
+    world = World(session_options=SessionOptions("tester", SESSION, clean_start=True))
     for filter in ("a", "b"):
         world.subscribe(filter)
     for _ in range(2):
-        world.outcome(Subscribed)
+        world.result(Subscribed)
     assert sorted(clean for _, clean in cleaned(world.root)) == [False, True]
     world.cut_off(world.root)
     world.run(lambda: len(world.root.subscriptions) == 2)
@@ -155,25 +155,25 @@ def test_each_owner_is_told_once_to_begin_clean() -> None:
 
 
 def test_an_owner_that_may_not_have_heard_it_is_told_again() -> None:
-    world = World(terms=SessionTerms("tester", SESSION, clean_start=True))
+    world = World(session_options=SessionOptions("tester", SESSION, clean_start=True))
     world.root.is_mute = True
     world.subscribe("a")
     world.run(lambda: bool(cleaned(world.root)))
     world.cut_off(world.root)
     world.root.is_mute = False
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     assert cleaned(world.root) == [("a", True), ("a", True)]
 
 
 def test_leaving_keeps_a_persistent_session_unless_it_is_to_end() -> None:
-    for terms, end, keeps in (
+    for session_options, end, keeps in (
         (PERSISTENT, False, True),
         (PERSISTENT, True, False),
-        (SessionTerms("x", 1), False, False),
+        (SessionOptions("x", 1), False, False),
     ):
-        world = World(terms=terms)
+        world = World(session_options=session_options)
         world.subscribe("home/#")
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         world.control.leave(end_session=end)
         world.run(seconds=1)
         (leave,) = [body for body in world.root.told if isinstance(body, pb.Leave)]
@@ -181,9 +181,9 @@ def test_leaving_keeps_a_persistent_session_unless_it_is_to_end() -> None:
 
 
 def test_a_subscription_may_be_left_in_the_session() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     id = world.subscribe("home/#")
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     world.control.release(world.now, id)
     world.run(seconds=5)
     assert world.listening == {}
@@ -191,8 +191,8 @@ def test_a_subscription_may_be_left_in_the_session() -> None:
 
 
 def test_what_a_persistent_session_has_from_an_earlier_run_is_left_alone() -> None:
-    for terms, ends in ((PERSISTENT, False), (SessionTerms("x", 1), True)):
-        world = World(terms=terms)
+    for session_options, ends in ((PERSISTENT, False), (SessionOptions("x", 1), True)):
+        world = World(session_options=session_options)
         world.deliver(world.root, pb.SubAck(node="root", filter="old/#", active=True))
         world.run(seconds=5)
         assert any(isinstance(body, pb.Unsubscribe) for body in world.root.told) is ends
@@ -203,17 +203,17 @@ def ends_of(node: Node) -> list[tuple[str, str]]:
 
 
 def test_what_this_run_ended_is_ended_again_at_a_node_that_took_it_over() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     kitchen = world.node("kitchen", "home/kitchen", world.root)
     took_over = pb.SubAck(node="kitchen", group="g", filter="home/#", active=True)
 
     def subscribe() -> int:
         id = world.control.subscribe(world.now, "home/#", Options(1), group="g")
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         return id
 
     world.control.unsubscribe(world.now, subscribe())
-    world.outcome(Unsubscribed)
+    world.result(Unsubscribed)
     told = len(ends_of(kitchen))
     world.deliver(kitchen, took_over)
     world.run(seconds=5)
@@ -226,11 +226,11 @@ def test_what_this_run_ended_is_ended_again_at_a_node_that_took_it_over() -> Non
 
 
 def test_what_is_left_in_the_session_is_not_ended_where_it_is_taken_over() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.control.unsubscribe(world.now, world.subscribe("home/#"))
-    world.outcome(Unsubscribed)
+    world.result(Unsubscribed)
     id = world.subscribe("home/#")
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     world.control.release(world.now, id)
     told = len(ends_of(world.root))
     world.deliver(world.root, pb.SubAck(node="root", filter="home/#", active=True))
@@ -239,13 +239,13 @@ def test_what_is_left_in_the_session_is_not_ended_where_it_is_taken_over() -> No
 
 
 def test_a_queue_that_overflowed_ends_the_subscription_where_that_was_asked_for() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.node("kitchen", "home/kitchen", world.root)
     id = world.control.subscribe(world.now, "home/#", Options(1, overflow=pb.OVERFLOW_END_SESSION))
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     ended = pb.SubAck(node="root", filter="home/#", reason=pb.REASON_QUOTA_EXCEEDED)
     world.deliver(world.root, ended)
-    failed = world.outcome(SubscriptionFailed)
+    failed = world.result(SubscriptionFailed)
     assert (failed.subscription, failed.reason, failed.answered) == (id, Reason.REASON_QUOTA_EXCEEDED, True)
     world.run(seconds=60)
     assert world.listening == {}
@@ -259,13 +259,13 @@ def taken_over(world: World, session: int) -> None:
 
 
 def test_a_run_that_is_taken_over_makes_nothing_again() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.subscribe("home/#")
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     taken_over(world, SESSION)
-    failed = world.outcome(SubscriptionFailed)
+    failed = world.result(SubscriptionFailed)
     assert failed.reason == Reason.REASON_SESSION_TAKEN_OVER
-    assert world.outcome(TakenOver) == TakenOver()
+    assert world.result(TakenOver) == TakenOver()
     heard = len(world.root.told)
     world.cut_off(world.root)
     world.run(seconds=60)
@@ -274,13 +274,13 @@ def test_a_run_that_is_taken_over_makes_nothing_again() -> None:
 
 
 def test_nobody_can_say_so_who_does_not_know_the_session() -> None:
-    for terms, session in ((PERSISTENT, SESSION + 1), (SessionTerms("x", 0), 0)):
-        world = World(terms=terms)
+    for session_options, session in ((PERSISTENT, SESSION + 1), (SessionOptions("x", 0), 0)):
+        world = World(session_options=session_options)
         world.subscribe("home/#")
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         taken_over(world, session)
         world.run(seconds=5)
-        assert world.outcomes == []
+        assert world.results == []
 
 
 # Wills
@@ -299,10 +299,10 @@ def state(world: World) -> State | None:
 
 
 def test_the_owner_of_its_topic_keeps_a_will() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     nodes = home(world)
     world.control.set_will(world.now, will())
-    assert world.outcome(WillSet) == WillSet("kitchen")
+    assert world.result(WillSet) == WillSet("kitchen")
     (told,) = [body for body in nodes["kitchen"].told if isinstance(body, pb.Will)]
     assert (told.delay_s, told.session_expiry_s) == (5, 60)
     (message,) = registrations(nodes["kitchen"])
@@ -313,10 +313,10 @@ def test_the_owner_of_its_topic_keeps_a_will() -> None:
 
 
 def test_it_is_another_message_once_its_owner_may_have_published_it() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     nodes = home(world)
     world.control.set_will(world.now, will())
-    world.outcome(WillSet)
+    world.result(WillSet)
     world.cut_off(nodes["kitchen"])
     world.run(lambda: len(registrations(nodes["kitchen"])) == 2)
     first, second = registrations(nodes["kitchen"])
@@ -325,10 +325,10 @@ def test_it_is_another_message_once_its_owner_may_have_published_it() -> None:
 
 
 def test_it_stays_the_same_message_where_it_moves() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     nodes = home(world)
     world.control.set_will(world.now, will("home/kitchen/oven/gone"))
-    world.outcome(WillSet)
+    world.result(WillSet)
     oven = world.node("oven", "home/kitchen/oven", nodes["kitchen"])
     news = pb.WillAck(reason=pb.REASON_HANDOVER, referral=cut_of(oven.cut()))
     world.forget_zones()
@@ -336,25 +336,25 @@ def test_it_stays_the_same_message_where_it_moves() -> None:
     assert world.run(lambda: bool(registrations(oven)))
     assert registrations(oven) == registrations(nodes["kitchen"])
     assert world.run(lambda: state(world) is State.KEPT)
-    assert world.outcomes == [], "the application was told once"
+    assert world.results == [], "the application was told once"
 
 
 def test_an_owner_that_has_no_room_is_asked_again_later() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.root.will_reason = Reason.REASON_QUOTA_EXCEEDED
     world.control.set_will(world.now, will())
     world.run(lambda: len(registrations(world.root)) == 3)
-    assert world.outcomes == []
+    assert world.results == []
     world.root.will_reason = 0
-    assert world.outcome(WillSet) == WillSet("root")
+    assert world.result(WillSet) == WillSet("root")
     assert {message.sequence for message in registrations(world.root)} == {1}
 
 
 def test_a_refusal_that_stays_ends_it() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.root.will_reason = Reason.REASON_NOT_AUTHORIZED
     world.control.set_will(world.now, will())
-    refused = world.outcome(WillRefused)
+    refused = world.result(WillRefused)
     assert (refused.topic, refused.reason) == ("home/kitchen/gone", Reason.REASON_NOT_AUTHORIZED)
     assert refused.answered
     world.run(seconds=60)
@@ -363,28 +363,28 @@ def test_a_refusal_that_stays_ends_it() -> None:
 
 
 def test_without_an_owner_the_application_is_told_in_time() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.root.alive = False
     began = world.now
     world.control.set_will(world.now, will(), patience=3 * SECOND)
-    refused = world.outcome(WillRefused)
+    refused = world.result(WillRefused)
     assert not refused.answered
     assert world.now - began == 3 * SECOND
 
 
 def test_an_owner_that_never_answers_is_left_and_looked_up_again() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.root.is_mute = True
     world.control.set_will(world.now, will(), patience=60 * SECOND)
     assert world.run(lambda: len(registrations(world.root)) == 2)
     world.root.is_mute = False
-    assert world.outcome(WillSet) == WillSet("root")
+    assert world.result(WillSet) == WillSet("root")
 
 
 def test_leaving_ends_its_registration() -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     world.control.set_will(world.now, will())
-    world.outcome(WillSet)
+    world.result(WillSet)
     world.control.leave()
     world.cut_off(world.root)
     world.run(seconds=60)
@@ -396,7 +396,7 @@ def test_leaving_ends_its_registration() -> None:
     "before", [State.RESOLVING, State.AWAIT_ACK, State.KEPT, State.BACKING_OFF, State.REFUSED]
 )
 def test_a_later_will_takes_its_place_whatever_it_waited_for(before: State) -> None:
-    world = World(terms=PERSISTENT)
+    world = World(session_options=PERSISTENT)
     nodes = home(world)
     kitchen = nodes["kitchen"]
     world.control.set_will(world.now, will(), patience=60 * SECOND)
@@ -406,13 +406,13 @@ def test_a_later_will_takes_its_place_whatever_it_waited_for(before: State) -> N
     elif before is State.REFUSED:
         kitchen.will_reason = Reason.REASON_NOT_AUTHORIZED
     assert world.run(lambda: state(world) is before)
-    world.outcomes.clear()
+    world.results.clear()
     kitchen.is_mute, kitchen.will_reason = False, 0
     later = will("home/kitchen/later")
     world.control.set_will(world.now, later)
-    assert world.outcome(WillSet) == WillSet("kitchen")
+    assert world.result(WillSet) == WillSet("kitchen")
     world.run(seconds=60)
-    assert world.outcomes == [], "it is told once"
+    assert world.results == [], "it is told once"
     last = registrations(kitchen)[-1]
     assert (last.topic, last.sequence) == ("home/kitchen/later", 2)
     world.cut_off(kitchen)

@@ -21,7 +21,7 @@ def test_the_owner_three_levels_down_is_found() -> None:
     world = World()
     cams = home(world)["cams"]
     ticket = world.resolve(CAM)
-    done = world.outcome(Resolved)
+    done = world.result(Resolved)
     assert (done.ticket, done.resolution.owner, done.resolution.address) == (ticket, "cams", cams.address)
     assert done.resolution.scope == "home/outside/securitycams"
     assert world.zone(CAM) == (cams.address, True)
@@ -31,7 +31,7 @@ def test_requests_are_padded_and_carry_no_origin() -> None:
     world = World()
     home(world)
     world.resolve(CAM)
-    world.outcome(Resolved)
+    world.result(Resolved)
     assert {pad for _, _, pad in world.sent} == {512}
     assert not any(body_of(packet).HasField("origin") for _, packet, _ in world.sent)
 
@@ -40,7 +40,7 @@ def test_a_trace_names_every_hop_in_order() -> None:
     world = World()
     home(world)
     world.resolve(CAM, trace=True)
-    trace = world.outcome(Resolved).resolution.trace
+    trace = world.result(Resolved).resolution.trace
     assert [(hop.node, hop.packet) for hop in trace] == [
         ("root", "REFERRAL"),
         ("outside", "REFERRAL"),
@@ -53,10 +53,10 @@ def test_behind_a_nat_owners_are_found_by_referral_and_then_at_once() -> None:
     world = World(behind_nat=True)
     nodes = home(world)
     world.resolve(CAM)
-    assert world.outcome(Resolved).resolution.owner == "cams"
+    assert world.result(Resolved).resolution.owner == "cams"
     started = world.now
     world.resolve("home/kitchen/oven")
-    assert world.outcome(Resolved).resolution.owner == "kitchen"
+    assert world.result(Resolved).resolution.owner == "kitchen"
     assert world.now - started < SECOND // 5, "the second look-up must not wait for recursive tries"
     assert nodes["kitchen"].asked["PubConnect"] >= 1
 
@@ -65,7 +65,7 @@ def test_a_topic_below_a_known_cut_starts_at_the_cut() -> None:
     world = World()
     nodes = home(world)
     world.control.start(world.now)
-    world.outcome(Resolved)
+    world.result(Resolved)
     before = nodes["root"].asked["PubConnect"]
     world.publish_waits_for("home/kitchen/oven/temperature")
     assert world.run(lambda: not world.waiting)
@@ -84,7 +84,7 @@ def test_a_thousand_topics_under_five_zones_cost_the_root_five_questions(primed:
     nodes = home(world)
     if primed:
         world.control.start(world.now)
-        world.outcome(Resolved)
+        world.result(Resolved)
     before = nodes["root"].asked["PubConnect"]
     for topic in _thousand():
         world.publish_waits_for(topic)
@@ -143,7 +143,7 @@ def test_an_owner_to_be_is_not_asked_without_a_pause() -> None:
     nodes = home(world)
     nodes["kitchen"].reason = pb.REASON_NOT_RESPONSIBLE
     world.control.start(world.now)
-    world.outcome(Resolved)
+    world.result(Resolved)
     world.publish_waits_for("home/kitchen/oven")
     world.run(seconds=8)
     assert nodes["kitchen"].asked["PubConnect"] < 24
@@ -169,7 +169,7 @@ def test_slow_nodes_lead_on_by_referral() -> None:
     for name in ("root", "outside", "cams"):
         nodes[name].pace = 2 * SECOND
     world.control.resolve(world.now, CAM, patience=300 * SECOND)
-    assert world.outcome(Resolved, seconds=300).resolution.owner == "cams"
+    assert world.result(Resolved, seconds=300).resolution.owner == "cams"
 
 
 def test_negative_answers_are_cached_for_their_time_and_no_longer() -> None:
@@ -193,7 +193,7 @@ def test_a_stale_cut_leads_back_to_the_root() -> None:
     world = World()
     nodes = home(world)
     world.control.start(world.now)
-    world.outcome(Resolved)
+    world.result(Resolved)
     nodes["kitchen"].subtree = "elsewhere"
     world.root.children.remove(nodes["kitchen"])
     world.publish_waits_for("home/kitchen/oven")
@@ -206,7 +206,7 @@ def test_silence_everywhere_is_an_error_that_says_who_was_asked() -> None:
     world.root.alive = False
     started = world.now
     world.resolve("a/b")
-    failed = world.outcome(ResolveFailed)
+    failed = world.result(ResolveFailed)
     assert not failed.answered
     assert failed.tried == ("10.0.0.1:7000",)
     assert world.now - started == 10 * SECOND
@@ -254,7 +254,7 @@ def test_referrals_that_lead_in_circles_end(duplication: float) -> None:
     b.children.append(Node(world, "a", "home", a.address))
     b.below = lambda topic: b.children[0]  # type: ignore[method-assign]
     world.resolve("home/kitchen/oven", trace=True)
-    assert not world.outcome(ResolveFailed).answered
+    assert not world.result(ResolveFailed).answered
     assert len(world.sent) < 100 * (1 + duplication)
 
 
@@ -272,7 +272,7 @@ def test_whatever_is_lost_doubled_or_late_the_true_owner_is_found(
     world = World(seed, Faults(loss, duplication, late), behind_nat=nat)
     nodes = home(world)
     ticket = world.control.resolve(world.now, CAM, patience=120 * SECOND)
-    done = world.outcome(Resolved, seconds=130)
+    done = world.result(Resolved, seconds=130)
     assert (done.ticket, done.resolution.address) == (ticket, nodes["cams"].address)
     world.run(seconds=200)
     assert world.control.poll_timeout() is None, "nothing is left behind"

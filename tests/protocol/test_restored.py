@@ -7,13 +7,13 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
-from hbroker.protocol.events import Ledger
-from hbroker.protocol.handover.transfer import Inheritance
+from hbroker.protocol.events import Diagnostics
+from hbroker.protocol.handover.transfer import ReceivedState
 from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
-from hbroker.protocol.requester import Inquiry
+from hbroker.protocol.requester import Requester
 from hbroker.protocol.storage import AfterSync, Unstored
 from hbroker.protocol.subscriptions.owner.store import Subscription
-from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
+from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from tests.protocol.sole_node import HERE, HOME, ScriptedCore
 
 SUBSCRIPTION = Subscription(7, HERE, "home/#", 1)
@@ -21,72 +21,72 @@ HANDED_OVER = Subscription(7, HERE, "home/#", 2)
 
 
 @pytest.fixture
-def restarted() -> Subscribing:
+def restarted() -> OwnerSubscriptions:
     """A node's subscriptions at its second run, at 0. Its client has a link to it again."""
     core = ScriptedCore()
     jurisdiction = Jurisdiction(core)
     jurisdiction.hold(Grant("home", 1, None, True, None))
-    subscribing = Subscribing(
+    owner_subscriptions = OwnerSubscriptions(
         NodeSettings("kitchen", "home", HOME),
         HOME,
         core,
         jurisdiction,
-        Ledger(),
+        Diagnostics(),
         AfterSync(Unstored()),
         watch=lambda subscription, ended: None,
         clock=lambda: 0,
     )
-    subscribing.restore(0, [SUBSCRIPTION])
-    subscribing.handle_link_up(1, SUBSCRIPTION.session)
-    return subscribing
+    owner_subscriptions.restore(0, [SUBSCRIPTION])
+    owner_subscriptions.handle_link_up(1, SUBSCRIPTION.session)
+    return owner_subscriptions
 
 
-def held(subscribing: Subscribing) -> list[int]:
+def held(owner_subscriptions: OwnerSubscriptions) -> list[int]:
     """The QoS of what is held, once everyone has had the time to confirm."""
-    subscribing.handle_timeout(timers.IDLE_TIMEOUT)
-    return [subscription.qos for subscription in subscribing.subscribers]
+    owner_subscriptions.handle_timeout(timers.IDLE_TIMEOUT)
+    return [subscription.qos for subscription in owner_subscriptions.subscribers]
 
 
-def test_what_nobody_confirms_ends(restarted: Subscribing) -> None:
+def test_what_nobody_confirms_ends(restarted: OwnerSubscriptions) -> None:
     restarted.handle_timeout(timers.IDLE_TIMEOUT - 1)
     assert len(restarted.subscribers) == 1
     assert held(restarted) == []
 
 
-def test_a_handover_that_does_not_come_confirms_nothing(restarted: Subscribing) -> None:
+def test_a_handover_that_does_not_come_confirms_nothing(restarted: OwnerSubscriptions) -> None:
     restarted.prepare(HANDED_OVER)
     restarted.withdraw(HANDED_OVER.session, HANDED_OVER.key)
     assert len(restarted.subscribers) == 1, "it was here before"
     assert held(restarted) == []
 
 
-def test_a_handover_confirms(restarted: Subscribing) -> None:
+def test_a_handover_confirms(restarted: OwnerSubscriptions) -> None:
     restarted.prepare(HANDED_OVER)
     restarted.take_over("home", [HANDED_OVER])
     assert held(restarted) == [2]
 
 
-def test_its_client_confirms(restarted: Subscribing) -> None:
+def test_its_client_confirms(restarted: OwnerSubscriptions) -> None:
     request = pb.Subscribe(request=1, filter=SUBSCRIPTION.filter, qos=pb.QOS_AT_LEAST_ONCE)
-    restarted.handle_subscribe(Inquiry(HERE, session_link=1), request)
+    restarted.handle_subscribe(Requester(HERE, session_link=1), request)
     assert held(restarted) == [1]
 
 
 @pytest.mark.parametrize("is_handed_over", [True, False])
 def test_one_that_is_not_handed_over_has_missed_something(
-    restarted: Subscribing, is_handed_over: bool
+    restarted: OwnerSubscriptions, is_handed_over: bool
 ) -> None:
     """A session that a node has may have ended at another owner (§6.4): when that one's subtree comes, the
     client is told that its subscription was not there all the time."""
     request = pb.Subscribe(
         request=1, filter=SUBSCRIPTION.filter, qos=pb.QOS_AT_LEAST_ONCE, session_expiry_s=60
     )
-    restarted.handle_subscribe(Inquiry(HERE, session_link=1), request)
+    restarted.handle_subscribe(Requester(HERE, session_link=1), request)
     restarted.handle_link_down(0, 1, "timeout")
-    inheritance = Inheritance()
+    received = ReceivedState()
     if is_handed_over:
-        inheritance.subscriptions[SUBSCRIPTION.session, *SUBSCRIPTION.key] = SUBSCRIPTION
-    restarted.resume(0, "home/kitchen", inheritance)
+        received.subscriptions[SUBSCRIPTION.session, *SUBSCRIPTION.key] = SUBSCRIPTION
+    restarted.resume(0, "home/kitchen", received)
     kept = restarted.subscribers.get(SUBSCRIPTION.session, SUBSCRIPTION.key)
     assert kept is not None
     assert kept.interrupted is not is_handed_over

@@ -15,7 +15,7 @@ def test_an_owner_that_gave_everything_away_is_dropped() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/oven/#")
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     oven = world.node("oven", "home/kitchen/oven")
     nodes["kitchen"].take_over(oven)
     world.run(seconds=3)
@@ -30,7 +30,7 @@ def test_a_lost_session_is_made_again_with_the_same_node() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#", qos=2)
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     discoveries = nodes["root"].asked["Subscribe"]
     world.cut_off(nodes["kitchen"])
     assert world.run(lambda: nodes["kitchen"].subscriptions, seconds=1)
@@ -42,13 +42,13 @@ def test_a_subtree_that_moved_while_its_owner_was_dead_is_found_again() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#")
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     nodes["kitchen"].alive = False
     world.root.children.remove(nodes["kitchen"])
     heir = world.node("heir", "home/kitchen", world.root)
     world.cut_off(nodes["kitchen"])
     assert world.run(lambda: heir.subscriptions, seconds=20)
-    assert not [o for o in world.outcomes if isinstance(o, SubscriptionFailed)]
+    assert not [o for o in world.results if isinstance(o, SubscriptionFailed)]
 
 
 def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_passed_it_on() -> None:
@@ -60,7 +60,7 @@ def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_pa
     inner.besides.append(outer.subtree)
     middle.children.append(inner)
     world.subscribe("home/hall/lamp")
-    assert world.outcome(Subscribed).owners == ("twice",)
+    assert world.result(Subscribed).owners == ("twice",)
     middle.children.remove(inner)
     world.nodes[outer.address] = outer
     world.cut_off(outer)
@@ -73,7 +73,7 @@ def test_whoever_takes_a_subtree_back_is_asked_until_it_has() -> None:
     parent = world.node("parent", "home", world.root)
     owner = world.node("owner", "home/hall", parent)
     world.subscribe("home/hall/#")
-    assert world.outcome(Subscribed).owners == ("owner",)
+    assert world.result(Subscribed).owners == ("owner",)
     news = owner.suback(pb.Subscribe(filter="home/hall/#"), [])
     news.active = True
     news.held.clear()
@@ -98,9 +98,9 @@ def test_who_has_lost_what_it_is_named_for_is_not_heard_for_it_whatever_else_it_
     world.later(take_back, 4 * SECOND)
     world.subscribe("home/#", patience=20 * SECOND)
     world.run(seconds=3)
-    assert not world.outcomes
+    assert not world.results
     assert holders(world, "home/#") == {"loser"}, "what it has otherwise comes meanwhile"
-    assert world.outcome(Subscribed).owners == ("below", "loser", "root")
+    assert world.result(Subscribed).owners == ("below", "loser", "root")
 
 
 def test_who_stays_active_without_what_it_was_named_for_is_found_out() -> None:
@@ -111,7 +111,7 @@ def test_who_stays_active_without_what_it_was_named_for_is_found_out() -> None:
     also = Node(world, "owner", "home/attic", owner.address, alive=False)
     world.root.children.append(also)
     world.subscribe("home/+/x")
-    assert world.outcome(Subscribed).owners == ("owner", "root")
+    assert world.result(Subscribed).owners == ("owner", "root")
     owner.besides.clear()
     heir = world.node("heir", "home/attic", world.root)
     world.root.children.remove(also)
@@ -127,7 +127,7 @@ def test_who_hands_back_one_subtree_after_the_other_causes_no_discovery() -> Non
     also = Node(world, "owner", "home/attic", owner.address, alive=False)
     parent.children.append(also)
     world.subscribe("home/+/x")
-    assert world.outcome(Subscribed).owners == ("owner", "parent")
+    assert world.result(Subscribed).owners == ("owner", "parent")
     discoveries = world.root.asked["Subscribe"]
     for part, rest in (owner, ["home/attic"]), (also, []):
         parent.children.remove(part)
@@ -142,7 +142,7 @@ def test_who_hands_back_one_subtree_after_the_other_causes_no_discovery() -> Non
     world.run(seconds=10)
     assert world.root.asked["Subscribe"] == discoveries
     world.subscribe("home/+/x")
-    assert world.outcome(Subscribed).owners == ("parent",)
+    assert world.result(Subscribed).owners == ("parent",)
 
 
 def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
@@ -151,7 +151,7 @@ def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
         world = World(seed)
         nodes = home(world)
         world.subscribe("home/kitchen/#")
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         world.run(seconds=1)
         lost_at = world.now
         world.cut_off(nodes["kitchen"])

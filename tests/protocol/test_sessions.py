@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hbroker._native import OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.handover.transfer import Inheritance
+from hbroker.protocol.handover.transfer import ReceivedState
 from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.sessions.sessions import Session
@@ -294,7 +294,7 @@ def test_a_node_tells_what_became_of_each_sessions_messages_by_its_clients_name(
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=60, client="lamp")
     books = {"accepted": 10, "delivered": 4, "expired": 1, "queued": 2, "queued_bytes": 99}
-    node.core.accounts = [
+    node.core.message_totals = [
         SimpleNamespace(session=S, connected=True, stalled=True, dropped={"queue_full": 3}, **books),
         SimpleNamespace(session=9, connected=False, stalled=False, dropped={}, **dict.fromkeys(books, 0)),
     ]
@@ -311,11 +311,11 @@ def test_a_node_tells_what_became_of_each_sessions_messages_by_its_clients_name(
 # Handover
 
 
-def bequest(*sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()) -> Inheritance:
+def bequest(*sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()) -> ReceivedState:
     """What another node hands over."""
-    inheritance = Inheritance()
-    inheritance.take(pb.Transfer(sessions=sessions, subscriptions=map(record_of, subscriptions)))
-    return inheritance
+    received = ReceivedState()
+    received.take(pb.Transfer(sessions=sessions, subscriptions=map(record_of, subscriptions)))
+    return received
 
 
 def test_a_session_moves_with_all_that_it_is() -> None:
@@ -344,7 +344,7 @@ def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
     assert not record.HasField("away_us")
     (subscription,) = giver.node.subscribers
     taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
-    taker.node.subscribing.take_over("home", [subscription])
+    taker.node.owner_subscriptions.take_over("home", [subscription])
     assert taker.core.adopted == [(S, HERE)]
     taken = session_of(taker)
     assert taken is not None
@@ -372,7 +372,7 @@ def test_nothing_is_inherited_over_a_link_that_the_client_never_answered(
     if is_one_sided:
         taker.core.one_sided.add(stale)
     taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
-    taker.node.subscribing.take_over("home", [subscription])
+    taker.node.owner_subscriptions.take_over("home", [subscription])
     assert taker.core.closed == [stale] * is_replaced
     assert taker.core.adopted == [(S, HERE)] * is_replaced
     if is_replaced:
@@ -388,7 +388,7 @@ def test_who_was_away_when_an_owner_was_lost_learns_it_here_and_at_the_next_owne
         node.subscribe(link, "#", session_expiry_s=60)
         node.subscribe(link, "garden/#", session_expiry_s=60)
     node.link_down(away, S)
-    node.node.subscribing.interrupt("home")
+    node.node.owner_subscriptions.interrupt("home")
     records = {(s.session, s.filter): record_of(s).interrupted for s in node.node.subscribers}
     assert records == {(S, "#"): True, (S, "garden/#"): False, (2, "#"): True, (2, "garden/#"): False}
     assert all(subscription_from(record_of(s)) == s for s in node.node.subscribers)
@@ -438,7 +438,7 @@ def test_who_lost_a_subtree_names_its_cuts_around_it() -> None:
     node.subscribe(link, "home/lamp")
     delegation = Delegation("home", "kitchen", ("10.3.3.3", 7700), 5, 9, LeasePolicy.FENCE, None, 0)
     node.node.jurisdiction.delegate(delegation)
-    node.node.subscribing.sweep()
+    node.node.owner_subscriptions.sweep()
     news = node.core.sent[-1][1]
     assert isinstance(news, pb.SubAck)
     assert (news.request, news.active, list(news.held)) == (0, False, [""])

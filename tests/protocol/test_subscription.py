@@ -35,7 +35,7 @@ def test_complete_names_exactly_the_owners(filter: str, owners: tuple[str, ...])
     home(world)
     id = world.subscribe(filter)
     assert world.listening == {id: filter}
-    done = world.outcome(Subscribed)
+    done = world.result(Subscribed)
     assert done.subscription == id
     assert set(owners) <= set(done.owners)
     assert holders(world, filter) == set(done.owners)
@@ -45,7 +45,7 @@ def test_owners_whose_answers_do_not_arrive_are_asked_directly() -> None:
     world = World(behind_nat=True)
     nodes = home(world)
     world.subscribe("#", qos=1)
-    assert len(world.outcome(Subscribed).owners) == 6
+    assert len(world.result(Subscribed).owners) == 6
     modes = [body_of(packet).mode for address, packet, _ in world.sent if address == nodes["cams"].address]
     assert modes
     assert set(modes) == {pb.MODE_REFERRAL}
@@ -56,7 +56,7 @@ def test_it_is_not_complete_while_an_owner_is_silent() -> None:
     nodes = home(world)
     nodes["cams"].alive = False
     world.subscribe("home/#")
-    failed = world.outcome(SubscriptionFailed)
+    failed = world.result(SubscriptionFailed)
     assert not failed.answered
     assert failed.tried == ("cams (10.0.0.1:7005)",)
     assert world.listening == {}
@@ -72,14 +72,14 @@ def test_it_completes_as_soon_as_the_silent_owner_is_back() -> None:
     world.subscribe("home/#", patience=30 * SECOND)
     world.run(seconds=6)
     nodes["cams"].alive = True
-    assert "cams" in world.outcome(Subscribed, seconds=8).owners
+    assert "cams" in world.result(Subscribed, seconds=8).owners
 
 
 def test_an_owner_that_joins_late_is_part_of_it() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#", qos=1)
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     oven = world.node("oven", "home/kitchen/oven")
     nodes["kitchen"].take_over(oven)
     world.run(seconds=5)
@@ -95,7 +95,7 @@ def test_an_owner_that_joins_while_it_is_made_is_not_missed() -> None:
         world.subscribe("home/kitchen/#")
         oven = world.node("oven", "home/kitchen/oven")
         world.later(partial(nodes["kitchen"].take_over, oven), world.random.randint(0, 12_000))
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         world.run(partial(getattr, oven, "subscriptions"), seconds=3)
         assert oven.subscriptions, seed
 
@@ -115,12 +115,14 @@ def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
 
     world.later(take_in, 2 * SECOND)
     world.subscribe("home/hall/cupboard/box/#", patience=20 * SECOND)
-    assert world.outcome(Subscribed).owners == ("owner",)
+    assert world.result(Subscribed).owners == ("owner",)
 
 
 @pytest.mark.parametrize("filter", ["home/outside/securitycams/front", "home/outside/#"])
 @pytest.mark.parametrize("is_named", [True, False])
-def test_news_of_a_node_that_has_not_answered_say_nothing_of_its_cuts(filter: str, is_named: bool) -> None:
+def test_an_owner_change_of_a_node_without_an_answer_says_nothing_of_its_cuts(
+    filter: str, is_named: bool
+) -> None:
     """§6.2: it was handed its subtree again, with the subscription, and holds cuts of before (seed 9876)."""
     world = World()
     nodes = home(world)
@@ -132,10 +134,12 @@ def test_news_of_a_node_that_has_not_answered_say_nothing_of_its_cuts(filter: st
     world.later(partial(world.deliver, outside, news), SECOND // 20)
     world.later(partial(setattr, outside, "alive", True), SECOND)
     world.subscribe(filter)
-    assert "cams" in world.outcome(Subscribed).owners
+    assert "cams" in world.result(Subscribed).owners
 
 
-def test_news_of_a_node_that_put_a_question_off_do_not_answer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_change_of_a_node_that_deferred_a_question_does_not_answer_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """§6.2: it was asked while its subtree was on the way to it, and the cuts below with that (seed 1807)."""
     world = World()
     outside = home(world)["outside"]
@@ -158,19 +162,19 @@ def test_news_of_a_node_that_put_a_question_off_do_not_answer_it(monkeypatch: py
 
     monkeypatch.setattr(outside, "receive_in_session", put_off)
     world.subscribe("home/outside/#")
-    assert world.outcome(Subscribed).owners == ("cams", "outside")
+    assert world.result(Subscribed).owners == ("cams", "outside")
 
 
-def test_news_that_cross_a_question_do_not_answer_it() -> None:
+def test_an_owner_change_that_crosses_a_question_does_not_answer_it() -> None:
     """§6.2: as above, to a client whose sibling had heard of the node."""
     knowledge = Knowledge.shared()
     world = World(knowledge=knowledge)
     outside = home(world)["outside"]
-    knowledge.chart.learn(world.now, "outside", outside.address, ["home/outside"], [], is_root=True)
+    knowledge.owner_cache.learn(world.now, "outside", outside.address, ["home/outside"], [], is_root=True)
     news = outside.suback(pb.Subscribe(filter="home/outside/securitycams/front"), [])
     world.deliver(outside, news)
     world.subscribe("home/outside/securitycams/front")
-    assert world.outcome(Subscribed).owners == ("cams",)
+    assert world.result(Subscribed).owners == ("cams",)
 
 
 def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined() -> None:
@@ -178,7 +182,7 @@ def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined(
         world = World(seed)
         nodes = home(world)
         world.subscribe("home/kitchen/#")
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         oven = world.node("oven", "home/kitchen/oven")
         named: list[int] = []
 
@@ -188,7 +192,7 @@ def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined(
 
         world.later(move, world.random.randint(0, 4_000))
         later = world.subscribe("home/kitchen/#")
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         world.run(seconds=3)
         named += [body.listener for body in oven.told if isinstance(body, pb.Subscribe)]
         assert later in named, seed
@@ -201,9 +205,9 @@ def test_a_node_at_the_address_of_another_does_not_answer_for_it() -> None:
     gone.alive = False
     world.subscribe("home/#", patience=20 * SECOND)
     world.run(seconds=3)
-    assert not world.outcomes
+    assert not world.results
     world.root.children.remove(gone)
-    assert world.outcome(Subscribed).owners == ("root",)
+    assert world.result(Subscribed).owners == ("root",)
 
 
 def test_one_filter_twice_is_one_subscription_of_the_network() -> None:
@@ -211,19 +215,19 @@ def test_one_filter_twice_is_one_subscription_of_the_network() -> None:
     nodes = home(world)
     first = world.subscribe("home/kitchen/#", qos=0)
     second = world.subscribe("home/kitchen/#", qos=1)
-    assert {world.outcome(Subscribed).subscription for _ in range(2)} == {first, second}
+    assert {world.result(Subscribed).subscription for _ in range(2)} == {first, second}
     assert nodes["kitchen"].subscriptions["home/kitchen/#"].qos == 1
     assert len(world.listening) == 2
     third = world.subscribe("home/kitchen/#", qos=2)
-    assert world.outcome(Subscribed).subscription == third
+    assert world.result(Subscribed).subscription == third
     assert nodes["kitchen"].subscriptions["home/kitchen/#"].qos == 2
     for id, wanted in ((third, 1), (first, 1)):
         world.control.unsubscribe(world.now, id)
-        assert world.outcome(Unsubscribed).subscription == id
+        assert world.result(Unsubscribed).subscription == id
         world.run(seconds=1)
         assert nodes["kitchen"].subscriptions["home/kitchen/#"].qos == wanted, "what those want that stay"
     world.control.unsubscribe(world.now, second)
-    assert world.outcome(Unsubscribed).subscription == second
+    assert world.result(Unsubscribed).subscription == second
     assert holders(world, "home/kitchen/#") == set()
     assert world.listening == {}
 
@@ -232,7 +236,7 @@ def test_a_refusal_is_told_with_its_reason() -> None:
     world = World()
     home(world)["kitchen"].reason = pb.REASON_NOT_AUTHORIZED
     world.subscribe("home/kitchen/#")
-    failed = world.outcome(SubscriptionFailed)
+    failed = world.result(SubscriptionFailed)
     assert failed.answered
     assert failed.reason == pb.REASON_NOT_AUTHORIZED
 
@@ -244,7 +248,7 @@ def test_a_node_that_is_starting_is_waited_for() -> None:
     world.subscribe("home/kitchen/#")
     world.run(seconds=2)
     kitchen.reason = 0
-    assert world.outcome(Subscribed, seconds=8).owners == ("kitchen",)
+    assert world.result(Subscribed, seconds=8).owners == ("kitchen",)
 
 
 def test_forged_answers_neither_complete_nor_divert_it() -> None:
@@ -259,14 +263,14 @@ def test_forged_answers_neither_complete_nor_divert_it() -> None:
         forged.passed_to.append(cut)
         world.event(ControlEvent(None, forger, pack(forged), False))
     assert world.links == {}
-    assert isinstance(world.outcome(SubscriptionFailed), SubscriptionFailed)
+    assert isinstance(world.result(SubscriptionFailed), SubscriptionFailed)
 
 
-def test_malformed_news_in_a_session_are_dropped() -> None:
+def test_a_malformed_owner_change_in_a_session_is_dropped() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#")
-    world.outcome(Subscribed)
+    world.result(Subscribed)
     link = world.links[nodes["kitchen"].address]
     for packet in (
         b"",
@@ -304,7 +308,7 @@ def test_complete_means_that_every_owner_has_it(
 
     world.later(join, joins_after)
     id = world.subscribe(filter, patience=300 * SECOND)
-    world.outcome(Subscribed, seconds=310)
+    world.result(Subscribed, seconds=310)
     owners = {node.name for node in nodes.values() if node.owns_match(filter)}
     missing = owners - holders(world, filter)
     assert not missing
@@ -312,7 +316,7 @@ def test_complete_means_that_every_owner_has_it(
     everyone = [*nodes.values(), *joined]
     assert holders(world, filter) >= {node.name for node in everyone if node.owns_match(filter)}
     world.control.unsubscribe(world.now, id)
-    world.outcome(Unsubscribed)
+    world.result(Unsubscribed)
     world.run(seconds=60)
     assert holders(world, filter) == set()
     assert world.control.poll_timeout() is None, "nothing is left behind"
@@ -323,14 +327,14 @@ def test_a_thousand_rounds_leave_no_state_behind() -> None:
     home(world)
     for n in range(1_000):
         id = world.subscribe(f"home/kitchen/{n}")
-        world.outcome(Subscribed)
+        world.result(Subscribed)
         world.control.unsubscribe(world.now, id)
-        world.outcome(Unsubscribed)
+        world.result(Unsubscribed)
     world.run(seconds=60)
     assert world.control.poll_timeout() is None
     subscriber = world.control._subscriber
-    sites = subscriber._sites
-    assert len(subscriber._by_key) == len(sites._confirmations._sites) == 0
+    sites = subscriber._owners
+    assert len(subscriber._by_key) == len(sites._subscribe_requests._owners) == 0
     assert len(sites._questions) == len(sites._by_link) == 0
 
 
@@ -354,7 +358,7 @@ def test_the_pauses_between_tries_grow() -> None:
 
     world.send_to = timed  # type: ignore[method-assign,assignment]
     world.subscribe("a/#")
-    world.outcome(SubscriptionFailed)
+    world.result(SubscriptionFailed)
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps == sorted(gaps)
     assert len(gaps) in (4, 5)

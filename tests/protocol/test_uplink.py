@@ -73,7 +73,7 @@ class Child:
         for phase, last in ((pb.TRANSFER_PHASE_RECORDS, True), (pb.TRANSFER_PHASE_COMMIT, False)):
             self.hear(0, pb.Transfer(subtree=own, epoch=8, phase=phase, last=last), LINK, PARENT)
         self.core.sent.clear()
-        self.notices()
+        self.events()
 
     def hear(self, now: int, body: Body, link: int | None = None, source: Address = ROOT) -> None:
         self.node.handle_event(now, ControlEvent(link, source, pack(body), False))
@@ -113,8 +113,8 @@ class Child:
         while (deadline := self.node.poll_timeout()) is not None and deadline <= end:
             self.node.handle_timeout(max(start, deadline))
 
-    def notices(self) -> list[object]:
-        return list(iter(self.node.poll_notice, None))
+    def events(self) -> list[object]:
+        return list(iter(self.node.poll_event, None))
 
 
 def test_a_challenge_of_the_root_is_met_at_once_and_only_once() -> None:
@@ -173,7 +173,7 @@ def test_it_stops_a_drift_allowance_before_the_lease_that_it_asked_for_ends(poli
     assert child.core.serves("a")
     child.run(1, 14 * timers.SECOND)
     assert child.core.serves("a") == (policy is LeasePolicy.SERVE)
-    assert (LeaseLost("a") in child.notices()) == (policy is LeasePolicy.FENCE)
+    assert (LeaseLost("a") in child.events()) == (policy is LeasePolicy.FENCE)
 
 
 def test_who_leaves_without_its_silent_parent_says_that_it_serves_no_more() -> None:
@@ -184,7 +184,7 @@ def test_who_leaves_without_its_silent_parent_says_that_it_serves_no_more() -> N
     assert child.core.serves("a")
     child.run(10, 3 * timers.SECOND + 10)
     assert not child.core.serves("a")
-    assert LeaseLost("a") in child.notices()
+    assert LeaseLost("a") in child.events()
 
 
 def test_who_hands_back_before_its_disk_has_what_it_took_says_done_first() -> None:
@@ -242,13 +242,13 @@ def test_who_lost_a_lease_joins_again_though_what_it_delegated_is_held_still() -
     child.run(timers.SECOND, 14 * timers.SECOND - 2)
     child.node.handle_event(14 * timers.SECOND - 1, LinkDownEvent(LINK, PARENT, 1, False, "timeout"))
     child.run(timers.SECOND, 14 * timers.SECOND)
-    assert LeaseLost("a") in child.notices()
+    assert LeaseLost("a") in child.events()
     asked = len(child.core.cast)
     child.run(14 * timers.SECOND, 16 * timers.SECOND - 1)
     assert child.joins([body for _, body, _ in child.core.cast[asked:]])
     assert child.node.jurisdiction.delegation_of("a/b") is not None
     child.run(16 * timers.SECOND, 17 * timers.SECOND)
-    assert child.notices()[0] == TookBack("a/b", "below")
+    assert child.events()[0] == TookBack("a/b", "below")
 
 
 def refuse(child: Child, now: int) -> None:
@@ -267,7 +267,7 @@ def test_a_parent_that_opens_no_session_is_asked_seldom_and_that_is_told() -> No
             child.hear(now, child.ack(join))
             refuse(child, now)
     assert 60 / 6 <= len(answered) <= 60 / 3 + 1
-    assert child.notices().count(Refused("a", Reason.REASON_QUOTA_EXCEEDED, "", False)) == len(answered)
+    assert child.events().count(Refused("a", Reason.REASON_QUOTA_EXCEEDED, "", False)) == len(answered)
 
 
 def test_a_parent_that_opens_no_session_any_more_is_asked_seldom_while_the_lease_lasts() -> None:
@@ -292,4 +292,4 @@ def test_a_wrong_credential_is_not_tried_again() -> None:
     asked = len(child.joins([body for _, body, _ in child.core.cast]))
     child.run(10, 60 * timers.SECOND)
     assert len(child.joins([body for _, body, _ in child.core.cast])) == asked
-    assert Refused("a", Reason.REASON_NOT_AUTHORIZED, "", True) in child.notices()
+    assert Refused("a", Reason.REASON_NOT_AUTHORIZED, "", True) in child.events()

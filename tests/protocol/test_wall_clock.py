@@ -25,7 +25,7 @@ def test_a_parent_that_begins_anew_under_another_clock_takes_renewals(step: int)
     for name in ("root", "home"):
         world.restart(name)
         world.advance(40)
-    lost = [notice for notice in world.notices("kitchen") if isinstance(notice, LeaseLost)]
+    lost = [node_event for node_event in world.events("kitchen") if isinstance(node_event, LeaseLost)]
     assert not lost
     assert world.owners("home/kitchen/x") == ["kitchen"]
     world.leave("kitchen")

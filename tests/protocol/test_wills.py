@@ -6,7 +6,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.handover.transfer import Inheritance
+from hbroker.protocol.handover.transfer import ReceivedState
 from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
@@ -165,11 +165,11 @@ def test_it_is_refused_where_its_topic_is_not_owned() -> None:
     assert ack.referral.node == "kitchen"
 
 
-def bequest(*wills: pb.WillRecord) -> Inheritance:
+def bequest(*wills: pb.WillRecord) -> ReceivedState:
     """What another node hands over."""
-    inheritance = Inheritance()
-    inheritance.take(pb.Transfer(wills=wills))
-    return inheritance
+    received = ReceivedState()
+    received.take(pb.Transfer(wills=wills))
+    return received
 
 
 def test_it_moves_with_its_subtree_and_its_client_is_told() -> None:

@@ -12,7 +12,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import Event
-from hbroker.protocol.events import Notice
+from hbroker.protocol.events import NodeEvent
 from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Body, address_from, body_of, pack
@@ -117,9 +117,9 @@ class World:
     def advance(self, seconds: float) -> None:
         self.network.run(round(seconds * timers.SECOND))
 
-    def notices(self, name: str) -> list[Notice]:
+    def events(self, name: str) -> list[NodeEvent]:
         node = self.nodes[name].node
-        return list(iter(node.poll_notice, None))
+        return list(iter(node.poll_event, None))
 
     def name_at(self, address: Address | None) -> str:
         names = [n for n, running in self.nodes.items() if running.settings.listen == address]

@@ -162,9 +162,9 @@ def test_people_are_everywhere_alike_and_stay_exponential_times() -> None:
 def test_who_enters_a_room_left_another() -> None:
     events = list(islice(person(Random(11), [0, 1, 2], 10.0), 500))
     assert isinstance(events[0][1], Come)
-    said = [(at, action) for at, action in events if isinstance(action, Say)]
+    publications = [(at, action) for at, action in events if isinstance(action, Say)]
     here: int | None = None
-    for _, action in said:
+    for _, action in publications:
         if action.body == b"in":
             assert here is None
             here = action.stream
@@ -195,8 +195,8 @@ def test_who_is_away_says_nothing(is_abrupt: bool) -> None:
             case Say(stream, _):
                 assert is_here
                 assert stream in (2, 3)
-    said = sum(isinstance(action, Say) for _, action in events)
-    assert 0.9 < said / events[-1][0] / (3.0 * absence.share) < 1.1
+    publications = sum(isinstance(action, Say) for _, action in events)
+    assert 0.9 < publications / events[-1][0] / (3.0 * absence.share) < 1.1
 
 
 def test_a_seed_gives_the_same_events_and_another_one_others() -> None:

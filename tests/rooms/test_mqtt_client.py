@@ -38,78 +38,80 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
         network.close()
 
 
-class Told:
+class OnResult:
     """A client, and what it heard."""
 
     def __init__(self) -> None:
         self.messages: list[Received] = []
         self.lost: list[str] = []
-        self.outcomes: list[int | None] = []
+        self.results: list[int | None] = []
         self.client = MqttClient(self.messages.append, self.lost.append)
 
 
 async def test_all_qualities_of_service_both_ways(gateway: tuple[str, int]) -> None:
-    one, other = Told(), Told()
-    for number, told in enumerate((one, other)):
-        await told.client.connect(*gateway, f"qos-{number}")
+    one, other = OnResult(), OnResult()
+    for number, on_result in enumerate((one, other)):
+        await on_result.client.connect(*gateway, f"qos-{number}")
     await other.client.subscribe("qos/#", 2)
     for number in range(60):
-        assert one.client.publish(f"qos/{number % 3}", b"%d" % number, number % 3, told=one.outcomes.append)
+        assert one.client.publish(
+            f"qos/{number % 3}", b"%d" % number, number % 3, on_result=one.results.append
+        )
     await one.client.drain()
-    assert one.outcomes == [0] * 40
+    assert one.results == [0] * 40
     await eventually(lambda: len(other.messages) == 60, "all have come", PATIENCE)
     for qos in range(3):
         mine = [message for message in other.messages if message.topic == f"qos/{qos}"]
         assert {message.qos for message in mine} == {qos}
         assert [message.payload for message in mine] == [b"%d" % number for number in range(qos, 60, 3)]
-    for told in (one, other):
-        told.client.close()
-        told.client.close()
+    for on_result in (one, other):
+        on_result.client.close()
+        on_result.client.close()
     assert one.lost == other.lost == []
 
 
 async def test_own_messages_and_what_was_retained_are_left_out(gateway: tuple[str, int]) -> None:
-    told = Told()
-    await told.client.connect(*gateway, "own")
-    assert told.client.publish("own/kept", b"1", 1, retain=True, told=told.outcomes.append)
-    await told.client.drain()
-    await told.client.subscribe("own/#", 2, no_local=True)
-    assert told.client.publish("own/x", b"2", 1, told=told.outcomes.append)
-    other = Told()
+    on_result = OnResult()
+    await on_result.client.connect(*gateway, "own")
+    assert on_result.client.publish("own/kept", b"1", 1, retain=True, on_result=on_result.results.append)
+    await on_result.client.drain()
+    await on_result.client.subscribe("own/#", 2, no_local=True)
+    assert on_result.client.publish("own/x", b"2", 1, on_result=on_result.results.append)
+    other = OnResult()
     await other.client.connect(*gateway, "its")
-    assert other.client.publish("own/y", b"3", 1, told=other.outcomes.append)
-    await eventually(lambda: bool(told.messages), "a message comes", PATIENCE)
-    assert [message.payload for message in told.messages] == [b"3"]
-    told.client.close()
+    assert other.client.publish("own/y", b"3", 1, on_result=other.results.append)
+    await eventually(lambda: bool(on_result.messages), "a message comes", PATIENCE)
+    assert [message.payload for message in on_result.messages] == [b"3"]
+    on_result.client.close()
     other.client.close()
 
 
 async def test_a_will_is_for_those_who_break_off(gateway: tuple[str, int]) -> None:
-    watcher, leaving, breaking = Told(), Told(), Told()
+    watcher, leaving, breaking = OnResult(), OnResult(), OnResult()
     await watcher.client.connect(*gateway, "watcher")
     await watcher.client.subscribe("wills/+", 1)
     await leaving.client.connect(*gateway, "leaving", will=Will("wills/leaving", b"no"))
     await breaking.client.connect(*gateway, "breaking", will=Will("wills/breaking", b"yes"))
     leaving.client.close()
     breaking.client.abort()
-    assert not breaking.client.publish("x", b"", 0, told=breaking.outcomes.append)
+    assert not breaking.client.publish("x", b"", 0, on_result=breaking.results.append)
     await eventually(lambda: bool(watcher.messages), "a will comes", PATIENCE)
     assert [message.topic for message in watcher.messages] == ["wills/breaking"]
     watcher.client.close()
 
 
 async def test_a_large_image_comes_whole(gateway: tuple[str, int]) -> None:
-    told, image = Told(), bytes(range(256)) * 12_000
-    await told.client.connect(*gateway, "image")
-    await told.client.subscribe("image", 1)
-    assert told.client.publish("image", image, 1, told=told.outcomes.append)
-    await eventually(lambda: bool(told.messages), "a message comes", PATIENCE)
-    assert told.messages[0].payload == image
-    told.client.close()
+    on_result, image = OnResult(), bytes(range(256)) * 12_000
+    await on_result.client.connect(*gateway, "image")
+    await on_result.client.subscribe("image", 1)
+    assert on_result.client.publish("image", image, 1, on_result=on_result.results.append)
+    await eventually(lambda: bool(on_result.messages), "a message comes", PATIENCE)
+    assert on_result.messages[0].payload == image
+    on_result.client.close()
 
 
 async def test_who_is_taken_over_is_told(gateway: tuple[str, int]) -> None:
-    first, second = Told(), Told()
+    first, second = OnResult(), OnResult()
     await first.client.connect(*gateway, "same")
     await second.client.connect(*gateway, "same")
     await eventually(lambda: bool(first.lost), "the first is told", PATIENCE)
@@ -167,14 +169,14 @@ CONNACK = bytes.fromhex("20 06 00 00 03 21 0002")
 
 
 async def test_no_more_is_in_flight_than_the_server_grants() -> None:
-    told = Told()
+    on_result = OnResult()
     async with _server(CONNACK) as address:
-        await told.client.connect(*address, "grants")
-        taken = [told.client.publish("t", b"", 1, told=told.outcomes.append) for _ in range(4)]
+        await on_result.client.connect(*address, "grants")
+        taken = [on_result.client.publish("t", b"", 1, on_result=on_result.results.append) for _ in range(4)]
         assert taken == [True, True, False, False]
-        assert told.client.publish("t", b"", 0, told=told.outcomes.append)
-        told.client.abort()
-    assert told.outcomes == [None, None]
+        assert on_result.client.publish("t", b"", 0, on_result=on_result.results.append)
+        on_result.client.abort()
+    assert on_result.results == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -186,40 +188,40 @@ async def test_no_more_is_in_flight_than_the_server_grants() -> None:
     ],
 )
 async def test_a_connection_that_fails_says_why(answers: tuple[bytes, ...], closes: bool, text: str) -> None:
-    told = Told()
+    on_result = OnResult()
     async with _server(*answers, closes=closes) as address:
         with pytest.raises(ConnectionFailed, match=text):
-            await told.client.connect(*address, "fails")
-        told.client.abort()
+            await on_result.client.connect(*address, "fails")
+        on_result.client.abort()
 
 
 async def test_a_refused_subscription_says_so() -> None:
-    told = Told()
+    on_result = OnResult()
     async with _server(CONNACK, bytes.fromhex("90 04 0001 00 87")) as address:
-        await told.client.connect(*address, "refused")
+        await on_result.client.connect(*address, "refused")
         with pytest.raises(ConnectionFailed, match="0x87"):
-            await told.client.subscribe("secret/#", 1)
-        told.client.close()
+            await on_result.client.subscribe("secret/#", 1)
+        on_result.client.close()
 
 
 async def test_a_server_that_falls_silent_is_gone() -> None:
-    told = Told()
+    on_result = OnResult()
     async with _server(CONNACK) as address:
-        await told.client.connect(*address, "silent", keep_alive_s=1)
-        assert told.client.publish("t", b"", 1, told=told.outcomes.append)
-        await eventually(lambda: bool(told.lost), "the connection is lost", PATIENCE)
-    assert told.lost == ["the server is silent"]
-    assert told.outcomes == [None]
+        await on_result.client.connect(*address, "silent", keep_alive_s=1)
+        assert on_result.client.publish("t", b"", 1, on_result=on_result.results.append)
+        await eventually(lambda: bool(on_result.lost), "the connection is lost", PATIENCE)
+    assert on_result.lost == ["the server is silent"]
+    assert on_result.results == [None]
 
 
 async def test_what_is_malformed_ends_the_connection_and_tells_who_waits() -> None:
-    told = Told()
+    on_result = OnResult()
     async with _server(CONNACK, bytes.fromhex("30 02 ff ff")) as address:
-        await told.client.connect(*address, "malformed")
-        assert told.client.publish("t", b"", 2, told=told.outcomes.append)
-        await eventually(lambda: bool(told.lost), "the connection is lost", PATIENCE)
-    assert "malformed" in told.lost[0]
-    assert told.outcomes == [None]
+        await on_result.client.connect(*address, "malformed")
+        assert on_result.client.publish("t", b"", 2, on_result=on_result.results.append)
+        await eventually(lambda: bool(on_result.lost), "the connection is lost", PATIENCE)
+    assert "malformed" in on_result.lost[0]
+    assert on_result.results == [None]
 
 
 def test_the_limit_of_open_files_is_raised_or_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -90,11 +90,11 @@ def test_a_skew_moves_the_weight_and_keeps_the_total(share: float) -> None:
     skewed = replace(scenario, skew=Skew("bedroom", share))
     assert set(tempos(scenario).values()) == {1.0}
     assert abs(plan(skewed).rate - plan(scenario).rate) < 1e-6
-    said: Counter[str] = Counter()
+    publications: Counter[str] = Counter()
     for client in plan(skewed).clients:
         if client.role not in ("person", "updater"):
-            said[client.room] += len(_said(client, 600.0)) * (2 if client.role == "controller" else 1)
-    assert abs(said["bedroom"] / said.total() - share) < 0.05
+            publications[client.room] += len(_said(client, 600.0)) * (2 if client.role == "controller" else 1)
+    assert abs(publications["bedroom"] / publications.total() - share) < 0.05
 
 
 def test_each_stream_goes_to_whom_its_topic_matches_and_not_to_its_own_client() -> None:
@@ -129,10 +129,10 @@ def _receivers_of(planned: Plan, topic: str) -> list[Client]:
 def test_what_is_said_comes_at_the_rate_that_is_expected() -> None:
     """By day, for an hour; the answers to commands are counted with these."""
     planned = plan(load("office"))
-    said = 0
+    publications = 0
     for client in planned.clients:
         events = sum(
             1 for at, e in takewhile(lambda event: event[0] < 1_800.0, client.events()) if isinstance(e, Say)
         )
-        said += events * (2 if client.role == "controller" else 1)
-    assert abs(said / 1_800.0 / planned.rate - 1) < 0.03
+        publications += events * (2 if client.role == "controller" else 1)
+    assert abs(publications / 1_800.0 / planned.rate - 1) < 0.03

@@ -11,8 +11,8 @@ import pytest
 
 from hbroker.errors import Unreachable
 from hbroker.sim.rooms import player as module
-from hbroker.sim.rooms.ledger import Ledger
-from hbroker.sim.rooms.links import Links, OnLost, OnMessage, Told
+from hbroker.sim.rooms.ledger import DeliveryCounters
+from hbroker.sim.rooms.links import Links, OnLost, OnMessage, OnResult
 from hbroker.sim.rooms.model.device import Come, Leave, Say
 from hbroker.sim.rooms.plan import Client, Plan, Stream
 from hbroker.sim.rooms.player import MOST_WAITING, TRIES, Player, Troubles
@@ -40,15 +40,15 @@ class FakeLink:
     def __init__(self, will: tuple[Stream, bytes] | None) -> None:
         self.will = will
         self.room = 1_000_000
-        self.published: list[tuple[Stream, bytes, Told]] = []
+        self.published: list[tuple[Stream, bytes, OnResult]] = []
         self.filters: tuple[str, ...] = ()
         self.ended = ""
 
-    def publish(self, stream: Stream, payload: bytes, told: Told) -> bool:
+    def publish(self, stream: Stream, payload: bytes, on_result: OnResult) -> bool:
         if not self.room:
             return False
         self.room -= 1
-        self.published.append((stream, payload, told))
+        self.published.append((stream, payload, on_result))
         return True
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
@@ -61,7 +61,7 @@ class FakeLink:
         self.ended = "vanished"
 
     def numbers(self, stream: Stream) -> list[int]:
-        stamps = [read(payload) for said, payload, _ in self.published if said is stream]
+        stamps = [read(payload) for publications, payload, _ in self.published if publications is stream]
         return [stamp.number for stamp in stamps if stamp is not None]
 
 
@@ -92,10 +92,10 @@ class FakeLinks:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def counters() -> DeliveryCounters:
     streams = (STATUS, WILL, SAID, ANSWER, ORDER)
     receivers: tuple[tuple[int, ...], ...] = ((), (), (), (), (0,))
-    return Ledger(Plan(Scenario("s", "r", {}, ()), (DEVICE,), streams, receivers, 0.0), RUN)
+    return DeliveryCounters(Plan(Scenario("s", "r", {}, ()), (DEVICE,), streams, receivers, 0.0), RUN)
 
 
 @pytest.fixture(autouse=True)
@@ -103,14 +103,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE_S", 0.001)
 
 
-def _player(links: FakeLinks, ledger: Ledger, troubles: Troubles | None = None) -> Player:
+def _player(links: FakeLinks, counters: DeliveryCounters, troubles: Troubles | None = None) -> Player:
     clock = count(1_000)
-    return Player(DEVICE, RUN, cast(Links, links), ledger, lambda: next(clock), troubles or Troubles())
+    return Player(DEVICE, RUN, cast(Links, links), counters, lambda: next(clock), troubles or Troubles())
 
 
-async def test_it_subscribes_says_that_it_is_there_and_then_what_was_due_before(ledger: Ledger) -> None:
+async def test_it_subscribes_says_that_it_is_there_and_then_what_was_due_before(
+    counters: DeliveryCounters,
+) -> None:
     links = FakeLinks()
-    player = _player(links, ledger)
+    player = _player(links, counters)
     for number in range(3):
         player.act(Say(2, b"%d" % number), number + 1)
     await player.come(9)
@@ -123,9 +125,11 @@ async def test_it_subscribes_says_that_it_is_there_and_then_what_was_due_before(
     assert player.was_connected
 
 
-async def test_what_finds_no_room_waits_in_order_and_is_not_numbered_twice(ledger: Ledger) -> None:
+async def test_what_finds_no_room_waits_in_order_and_is_not_numbered_twice(
+    counters: DeliveryCounters,
+) -> None:
     links = FakeLinks()
-    player = _player(links, ledger)
+    player = _player(links, counters)
     await player.come(1)
     (link,) = links.opened
     link.room = 2
@@ -139,22 +143,22 @@ async def test_what_finds_no_room_waits_in_order_and_is_not_numbered_twice(ledge
     assert [payload[-1:] for stream, payload, _ in link.published if stream is SAID] == [
         b"%d" % number for number in range(6)
     ]
-    total = ledger.tally([SAID])
+    total = counters.sums([SAID])
     assert (total.asked, total.published, total.unsent) == (6, 6, 0)
 
 
-async def test_what_waits_is_bounded_and_what_is_beyond_is_counted(ledger: Ledger) -> None:
-    player = _player(FakeLinks(), ledger)
+async def test_what_waits_is_bounded_and_what_is_beyond_is_counted(counters: DeliveryCounters) -> None:
+    player = _player(FakeLinks(), counters)
     for number in range(MOST_WAITING + 7):
         player.act(Say(2, b""), number + 1)
     await player.come(1)
-    total = ledger.tally([SAID])
+    total = counters.sums([SAID])
     assert (total.asked, total.published, total.unsent) == (MOST_WAITING + 7, MOST_WAITING, 7)
 
 
-async def test_each_time_that_it_breaks_off_its_will_is_due_once(ledger: Ledger) -> None:
+async def test_each_time_that_it_breaks_off_its_will_is_due_once(counters: DeliveryCounters) -> None:
     links = FakeLinks()
-    player = _player(links, ledger)
+    player = _player(links, counters)
     await player.come(1)
     player.act(Say(2, b"x"), 2)
     player.act(Leave(is_abrupt=True), 3)
@@ -166,42 +170,44 @@ async def test_each_time_that_it_breaks_off_its_will_is_due_once(ledger: Ledger)
     assert [link.ended for link in links.opened] == ["vanished", "closed", "vanished"]
     wills = [read(link.will[1]) for link in links.opened if link.will is not None]
     assert wills == [Stamp(RUN, 1, number, 0) for number in (0, 1, 1)]
-    total = ledger.tally([WILL])
+    total = counters.sums([WILL])
     assert (total.published, total.acknowledged, total.unanswered) == (2, 2, 0)
-    assert ledger.tally([STATUS]).published == 3
+    assert counters.sums([STATUS]).published == 3
 
 
-async def test_a_message_that_its_client_did_not_hear_of_is_promised_to_nobody(ledger: Ledger) -> None:
+async def test_a_message_that_its_client_did_not_hear_of_is_promised_to_nobody(
+    counters: DeliveryCounters,
+) -> None:
     links = FakeLinks()
-    player = _player(links, ledger)
+    player = _player(links, counters)
     await player.come(1)
     for number in range(3):
         player.act(Say(2, b""), number + 2)
-    told = [told for stream, _, told in links.opened[0].published if stream is SAID]
-    told[0](True)
-    told[1](False)
-    told[2](None)
-    total = ledger.tally([SAID])
+    on_result = [on_result for stream, _, on_result in links.opened[0].published if stream is SAID]
+    on_result[0](True)
+    on_result[1](False)
+    on_result[2](None)
+    total = counters.sums([SAID])
     assert (total.acknowledged, total.rejected, total.unanswered) == (1, 1, 2)
-    assert ledger.awaited == 1, "of its birth"
+    assert counters.awaited == 1, "of its birth"
 
 
-async def test_a_command_is_answered_once(ledger: Ledger) -> None:
+async def test_a_command_is_answered_once(counters: DeliveryCounters) -> None:
     links = FakeLinks()
-    player = _player(links, ledger)
+    player = _player(links, counters)
     await player.come(1)
-    ledger.publish(ORDER, 20)
+    counters.publish(ORDER, 20)
     for _ in range(2):
         links.on_message(ORDER.topic, stamped(Stamp(RUN, ORDER.number, 0, 5), b"on"))
     links.on_message(ORDER.topic, stamped(Stamp(RUN + 1, ORDER.number, 0, 5), b"on"))
     answers = [payload for stream, payload, _ in links.opened[0].published if stream is ANSWER]
     assert [payload[-2:] for payload in answers] == [b"on"]
-    assert ledger.foreign == 1
+    assert counters.foreign == 1
 
 
-async def test_a_connection_that_breaks_is_counted_and_made_again(ledger: Ledger) -> None:
+async def test_a_connection_that_breaks_is_counted_and_made_again(counters: DeliveryCounters) -> None:
     links, troubles = FakeLinks(), Troubles()
-    player = _player(links, ledger, troubles)
+    player = _player(links, counters, troubles)
     await player.come(1)
     links.failures = 2
     links.on_lost("the server closed the connection")
@@ -210,12 +216,12 @@ async def test_a_connection_that_breaks_is_counted_and_made_again(ledger: Ledger
     await player.settled()
     assert links.opened[1].numbers(SAID) == [0]
     assert (troubles.lost_connections, troubles.retried_connections, troubles.failed) == (1, 2, {})
-    will = ledger.tally([WILL])
+    will = counters.sums([WILL])
     assert (will.published, will.unanswered) == (1, 1), "it may come, and nobody promised it"
 
 
-async def test_it_gives_up_after_some_tries_and_says_why(ledger: Ledger) -> None:
+async def test_it_gives_up_after_some_tries_and_says_why(counters: DeliveryCounters) -> None:
     troubles = Troubles()
-    await _player(FakeLinks(failures=TRIES), ledger, troubles).come(1)
+    await _player(FakeLinks(failures=TRIES), counters, troubles).come(1)
     assert troubles.failed == {"r/d": "nobody is there"}
     assert troubles.retried_connections == TRIES - 1

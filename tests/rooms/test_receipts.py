@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker.sim.rooms.ledger import Receipts
+from hbroker.sim.rooms.ledger import ReceiveCounters
 
 
 @given(numbers=st.lists(st.integers(0, 40), max_size=80))
 def test_every_arrival_is_counted_once_as_what_it_is(numbers: list[int]) -> None:
-    receipts, seen, late = Receipts(), set[int](), 0
+    receipts, seen, late = ReceiveCounters(), set[int](), 0
     for number in numbers:
         assert receipts.take(number) == (number not in seen)
         late += number not in seen and any(other > number for other in seen)

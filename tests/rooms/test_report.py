@@ -15,9 +15,9 @@ from hbroker.sim.rooms.accounts import is_clean, summarised
 from hbroker.sim.rooms.display import line, progress_display
 from hbroker.sim.rooms.effort import Effort, Stopwatch
 from hbroker.sim.rooms.latency import Histogram
-from hbroker.sim.rooms.ledger import Ledger
+from hbroker.sim.rooms.ledger import DeliveryCounters
 from hbroker.sim.rooms.plan import Plan, plan
-from hbroker.sim.rooms.play import Outcome, Played, Progress, Terms
+from hbroker.sim.rooms.play import Played, PlayOptions, Progress, Result
 from hbroker.sim.rooms.player import Troubles
 from hbroker.sim.rooms.report import MOST_ROOMS, nodes_table, rooms_table, verdict, words
 from hbroker.sim.rooms.scenario import load
@@ -53,9 +53,9 @@ def test_where_there_is_no_terminal_it_is_a_line_on_standard_error(
     with progress_display("home") as show:
         for _ in range(50):
             show(_progress("playing"))
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1, "and not for each of them"
+    on_result = capsys.readouterr()
+    assert on_result.out == ""
+    assert on_result.err.count("\n") == 1, "and not for each of them"
 
 
 def test_on_a_terminal_it_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,16 +79,16 @@ def planned() -> Plan:
     return plan(load("city"))
 
 
-def _outcome(planned: Plan, ledger: Ledger, *, effort: Effort, lateness: Histogram) -> Outcome:
+def _result(planned: Plan, counters: DeliveryCounters, *, effort: Effort, lateness: Histogram) -> Result:
     owners = tuple("root" if stream.room == "outlook" else "district" for stream in planned.streams)
-    said = ledger.published
-    return Outcome(
+    publications = counters.published
+    return Result(
         planned,
-        ledger,
+        counters,
         Troubles(),
         owners,
         planned.devices,
-        Played(said, said),
+        Played(publications, publications),
         1.0,
         10.0,
         effort,
@@ -97,15 +97,15 @@ def _outcome(planned: Plan, ledger: Ledger, *, effort: Effort, lateness: Histogr
     )
 
 
-def _lost_one(planned: Plan, ledger: Ledger) -> None:
+def _lost_one(planned: Plan, counters: DeliveryCounters) -> None:
     """A message that was acknowledged reaches all its receivers but one."""
     stream = next(s for s in planned.streams if s.qos and planned.receivers[s.number])
-    stamp = ledger.next(stream, 1)
-    ledger.ask(stream)
-    ledger.publish(stream, 20)
-    ledger.answer(stream, stamp.number, True)
+    stamp = counters.next(stream, 1)
+    counters.ask(stream)
+    counters.publish(stream, 20)
+    counters.answer(stream, stamp.number, True)
     for receiver in planned.receivers[stream.number][1:]:
-        ledger.receive(receiver, stamped(stamp, b"x"), 2_001)
+        counters.receive(receiver, stamped(stamp, b"x"), 2_001)
 
 
 STATUS = {
@@ -128,14 +128,14 @@ LATER = {
 
 
 def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planned: Plan) -> None:
-    ledger = Ledger(planned, RUN)
-    _lost_one(planned, ledger)
-    outcome = _outcome(planned, ledger, effort=Effort(10.0, 2.0, 1.0, 0.5), lateness=Histogram())
+    counters = DeliveryCounters(planned, RUN)
+    _lost_one(planned, counters)
+    result = _result(planned, counters, effort=Effort(10.0, 2.0, 1.0, 0.5), lateness=Histogram())
     before, after = (
         [{"name": "district", **STATUS}],
         [{"name": "district", **LATER}, {"name": "new", **STATUS}],
     )
-    summary = summarised(outcome, before, after)
+    summary = summarised(result, before, after)
     assert not is_clean(summary)
     assert verdict(summary) == ["1 messages lost or doubled that should not be"]
     by_name = {node.name: node for node in summary.nodes}
@@ -147,7 +147,7 @@ def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planne
     district = dict(zip(header, next(row for row in rows if row[0] == "district"), strict=True))
     assert (district["SAID"], district["COUNTED"], district["OTHERS"]) == ("1", "3", "2")
     assert (district["LOST"], district["DROPS"], district["CPU s"]) == ("1", "2", "0.5")
-    told = " ".join(words(summary))
+    on_result = " ".join(words(summary))
     for text in (
         "1000 of 1000 devices",
         "1 lost",
@@ -155,7 +155,7 @@ def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planne
         "20% of a processor",
         "5% of the time",
     ):
-        assert text in told
+        assert text in on_result
     written = summary.to_json()
     assert written["starved"] == 0.05
     assert written["is_clean"] is False
@@ -164,8 +164,8 @@ def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planne
 def test_a_run_is_told_though_no_node_answers_after_it(
     planned: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger = Ledger(planned, RUN)
-    _lost_one(planned, ledger)
+    counters = DeliveryCounters(planned, RUN)
+    _lost_one(planned, counters)
     looks = iter([[{"name": "district", **STATUS}]])
 
     def look(root: str, timeout: float) -> list[Status]:
@@ -173,22 +173,25 @@ def test_a_run_is_told_though_no_node_answers_after_it(
             return statuses
         raise Unreachable(f"no root answers at {root} within {timeout} s", Reason.REASON_OWNER_UNREACHABLE)
 
-    async def run(planned: Plan, terms: Terms) -> Outcome:
-        return _outcome(planned, ledger, effort=Effort(10.0, 2.0, 1.0, 0.5), lateness=Histogram())
+    async def run(planned: Plan, play_options: PlayOptions) -> Result:
+        return _result(planned, counters, effort=Effort(10.0, 2.0, 1.0, 0.5), lateness=Histogram())
 
     monkeypatch.setattr(sim, "node_statuses", look)
     monkeypatch.setattr(sim, "_run", run)
     assert main(["sim", "city", "--mqtt", "0", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["total"]["broken"] == 1
-    assert {node["node"]: node["messages_in"] for node in told["nodes"]} == {"district": None, "root": None}
+    on_result = json.loads(capsys.readouterr().out)
+    assert on_result["total"]["broken"] == 1
+    assert {node["node"]: node["messages_in"] for node in on_result["nodes"]} == {
+        "district": None,
+        "root": None,
+    }
 
 
 def test_many_rooms_are_cut_to_those_with_the_most_messages(planned: Plan) -> None:
-    ledger = Ledger(planned, RUN)
-    _lost_one(planned, ledger)
-    outcome = _outcome(planned, ledger, effort=Effort(10.0, 2.0, 1.0, None), lateness=Histogram())
-    summary = summarised(outcome, [], [])
+    counters = DeliveryCounters(planned, RUN)
+    _lost_one(planned, counters)
+    result = _result(planned, counters, effort=Effort(10.0, 2.0, 1.0, None), lateness=Histogram())
+    summary = summarised(result, [], [])
     header, rows, numbers = rooms_table(summary)
     assert len(summary.rooms) > MOST_ROOMS
     assert len(rows) == MOST_ROOMS + 1
@@ -209,10 +212,12 @@ def test_the_simulators_own_limits_are_told(planned: Plan, loop_s: float, late_u
     lateness = Histogram()
     lateness.add(late_us)
     effort = Effort(10.0, loop_s, loop_s, None)
-    summary = summarised(_outcome(planned, Ledger(planned, RUN), effort=effort, lateness=lateness), [], [])
-    told = verdict(summary)
-    assert any(text in line for line in told)
-    assert "all that is promised was kept" in told, "a busy machine breaks no promise"
+    summary = summarised(
+        _result(planned, DeliveryCounters(planned, RUN), effort=effort, lateness=lateness), [], []
+    )
+    on_result = verdict(summary)
+    assert any(text in line for line in on_result)
+    assert "all that is promised was kept" in on_result, "a busy machine breaks no promise"
 
 
 def test_effort_is_measured_where_it_is_made() -> None:

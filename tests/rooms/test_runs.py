@@ -60,31 +60,31 @@ def _ended(command: list[str], patience: float = PATIENCE) -> tuple[int, str, st
 def _told(house: tuple[Network, str], *arguments: str, patience: float = PATIENCE) -> dict[str, Any]:
     code, out, err = _ended(_command(house, *arguments, "--json"), patience)
     assert code == 0, err
-    told: dict[str, Any] = json.loads(out)
-    return told
+    on_result: dict[str, Any] = json.loads(out)
+    return on_result
 
 
-def _is_whole(told: dict[str, Any]) -> None:
+def _is_whole(on_result: dict[str, Any]) -> None:
     """All that was due was said, and everybody got it; the parts add up to the whole."""
-    total = told["total"]
-    assert told["connected"] == told["devices"]
-    assert told["failed"] == {}
+    total = on_result["total"]
+    assert on_result["connected"] == on_result["devices"]
+    assert on_result["failed"] == {}
     assert total["asked"] == total["published"] > 0
     assert total["expected"] == total["received"]
     for name in ("unsent", "lost", "duplicates", "disordered", "broken", "rejected"):
         assert total[name] == 0, name
     for part in ("rooms", "nodes"):
         for name in ("asked", "published", "bytes", "received", "expected", "acknowledged"):
-            assert sum(row[name] for row in told[part]) == total[name], (part, name)
+            assert sum(row[name] for row in on_result[part]) == total[name], (part, name)
 
 
 def test_a_house_is_counted_alike_by_its_devices_and_its_nodes(house: tuple[Network, str]) -> None:
-    told = _told(house, "home", "--duration", "8", "--speed", "3")
-    _is_whole(told)
-    assert told["native"] < told["clients"], "some come over the gateway"
-    assert set(told["lateness"]) == {"count", "p50_ms", "p90_ms", "p99_ms", "max_ms"}
-    assert told["achieved_per_s"] > 0.9 * told["asked_per_s"] > 0
-    for node in told["nodes"]:
+    on_result = _told(house, "home", "--duration", "8", "--speed", "3")
+    _is_whole(on_result)
+    assert on_result["native"] < on_result["clients"], "some come over the gateway"
+    assert set(on_result["lateness"]) == {"count", "p50_ms", "p90_ms", "p99_ms", "max_ms"}
+    assert on_result["achieved_per_s"] > 0.9 * on_result["asked_per_s"] > 0
+    for node in on_result["nodes"]:
         assert {
             reason: n for reason, n in node["drops"].items() if reason in LOSSES - {"session_ended"}
         } == {}
@@ -92,10 +92,10 @@ def test_a_house_is_counted_alike_by_its_devices_and_its_nodes(house: tuple[Netw
             assert node["others"] > 100
         elif node["node"] != "root":
             assert node["others"] == 0, "it counted what the devices said, and nothing else"
-    by_name = {node["node"]: node for node in told["nodes"]}
+    by_name = {node["node"]: node for node in on_result["nodes"]}
     assert by_name["securitycams"]["published"] > 100
     assert by_name["kitchen"]["published"] == next(
-        row["published"] for row in told["rooms"] if row["room"] == "kitchen"
+        row["published"] for row in on_result["rooms"] if row["room"] == "kitchen"
     )
 
 
@@ -117,31 +117,31 @@ def test_a_skewed_house(house: tuple[Network, str], tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(HOUSE)
     arguments = (str(file), "--duration", "6", "--mqtt", "0", "--speed", "20", "--skew", "bedroom=0.9")
-    told = _told(house, *arguments)
-    _is_whole(told)
-    shares = {row["room"]: row["published"] / told["total"]["published"] for row in told["rooms"]}
+    on_result = _told(house, *arguments)
+    _is_whole(on_result)
+    shares = {row["room"]: row["published"] / on_result["total"]["published"] for row in on_result["rooms"]}
     assert 0.75 < shares["bedroom"] < 0.95
 
 
 def test_ctrl_c_ends_a_run_early_with_its_tables(house: tuple[Network, str], tmp_path: Path) -> None:
-    said = tmp_path / "stderr"
+    publications = tmp_path / "stderr"
     command = _command(house, "home", "--duration", "300", "--mqtt", "0", "--json")
     with (
-        said.open("w") as err,
+        publications.open("w") as err,
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=err, text=True, cwd=PROJECT, env=environment()
         ) as process,
     ):
         try:
-            until(lambda: "playing" in said.read_text(), "it plays", PATIENCE)
+            until(lambda: "playing" in publications.read_text(), "it plays", PATIENCE)
             process.send_signal(signal.SIGINT)
-            told = json.loads(process.communicate(timeout=PATIENCE)[0])
+            on_result = json.loads(process.communicate(timeout=PATIENCE)[0])
         finally:
             process.kill()
     assert process.returncode == 130
-    assert told["interrupted"]
-    assert told["seconds"] < 60
-    assert told["total"]["expected"] == told["total"]["received"]
+    assert on_result["interrupted"]
+    assert on_result["seconds"] < 60
+    assert on_result["total"]["expected"] == on_result["total"]["received"]
 
 
 def test_what_cannot_be_is_told_before_anything_begins(house: tuple[Network, str], tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_a_gateway_that_does_not_answer_is_told(house: tuple[Network, str]) -> N
 
 
 def test_a_dry_run_tells_what_would_be(house: tuple[Network, str]) -> None:
-    told = _told(house, "city", "--devices", "500", "--dry-run")
+    on_result = _told(house, "city", "--devices", "500", "--dry-run")
     planned = plan(scaled(load("city"), 500))
-    assert (told["devices"], told["clients"]) == (500, len(planned.clients))
-    assert told["streams"] == len(planned.streams)
+    assert (on_result["devices"], on_result["clients"]) == (500, len(planned.clients))
+    assert on_result["streams"] == len(planned.streams)
 
 
 @pytest.mark.usefixtures("in_long_form")
@@ -182,8 +182,8 @@ def test_a_dry_run_tells_what_would_be(house: tuple[Network, str]) -> None:
 def test_a_city_of_five_thousand(tmp_path: Path) -> None:
     with network_up(PROJECT / "topologies" / "city.yaml", tmp_path / "up") as city:
         arguments = ("city", "--devices", "5000", "--duration", "60", "--timeout", "20")
-        told = _told(city, *arguments, patience=LONG_PATIENCE)
-    _is_whole(told)
-    assert told["devices"] == 5_000
-    assert told["refusals"] == {}
-    assert 0.98 < told["achieved_per_s"] / told["asked_per_s"] < 1.02
+        on_result = _told(city, *arguments, patience=LONG_PATIENCE)
+    _is_whole(on_result)
+    assert on_result["devices"] == 5_000
+    assert on_result["refusals"] == {}
+    assert 0.98 < on_result["achieved_per_s"] / on_result["asked_per_s"] < 1.02

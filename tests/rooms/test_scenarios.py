@@ -111,7 +111,7 @@ skew: {room: 1/attic, share: 0.75}
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "on_result"),
     [
         ("top: home\n", 1, "has no `rooms`"),
         ("rooms:\n  - {path: k, devices: {lamp: 1}}\n", 1, "has no `top`"),
@@ -162,9 +162,9 @@ skew: {room: 1/attic, share: 0.75}
         ("", None, "empty"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_line(text: str, line: int | None, told: str) -> None:
+def test_what_is_wrong_is_told_by_its_line(text: str, line: int | None, on_result: str) -> None:
     errors = errors_of(text)
-    assert any(found == line and told in message for found, message in errors), errors
+    assert any(found == line and on_result in message for found, message in errors), errors
 
 
 def test_all_errors_are_told_at_once() -> None:

@@ -15,9 +15,9 @@ import pytest
 from hbroker._native import NativeError, topic_is_valid
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.lookup import Resolution
-from hbroker.protocol.results import Outcome, Published, Resolved, Subscribed, Unsubscribed, WillSet
+from hbroker.protocol.results import Published, Resolved, Result, Subscribed, Unsubscribed, WillSet
 from hbroker.protocol.sessions.client_will import Will
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from tests.waiting import eventually
 
 T = TypeVar("T")
@@ -158,22 +158,22 @@ class FakeControl:
         endpoint: FakeEndpoint,
         random: Random,
         root: Address,
-        terms: SessionTerms,
+        session_options: SessionOptions,
         knowledge: object = None,
     ) -> None:
         self.endpoint = endpoint
-        self.terms = terms
+        self.session_options = session_options
         self.wills: list[Will] = []
-        self.outcomes: list[Outcome] = []
+        self.results: list[Result] = []
         self.deadline: int | None = None
         self.filters: dict[int, str] = {}
         self.has_left = False
-        self.answer: Callable[[int], Outcome] | None = None
+        self.answer: Callable[[int], Result] | None = None
         self._last = 0
 
-    def _id(self, usual: Callable[[int], Outcome]) -> int:
+    def _id(self, usual: Callable[[int], Result]) -> int:
         self._last += 1
-        self.outcomes.append((self.answer or usual)(self._last))
+        self.results.append((self.answer or usual)(self._last))
         return self._last
 
     def start(self, now: int, patience: int) -> int:
@@ -190,14 +190,14 @@ class FakeControl:
 
     def unsubscribe(self, now: int, subscription: int) -> None:
         del self.filters[subscription]
-        self.outcomes.append(Unsubscribed(subscription))
+        self.results.append(Unsubscribed(subscription))
 
     def release(self, now: int, subscription: int) -> None:
         del self.filters[subscription]
 
     def set_will(self, now: int, will: Will, *, patience: int) -> None:
         self.wills.append(will)
-        self.outcomes.append(WillSet("root"))
+        self.results.append(WillSet("root"))
 
     def leave(self, *, end_session: bool) -> None:
         self.has_left = True
@@ -206,7 +206,7 @@ class FakeControl:
         if isinstance(event, Exception):
             raise event
         assert isinstance(event, Published)
-        self.outcomes.append(event)
+        self.results.append(event)
 
     def handle_timeout(self, now: int) -> None:
         self.deadline = None
@@ -214,17 +214,17 @@ class FakeControl:
     def poll_timeout(self) -> int | None:
         return self.deadline
 
-    def poll_outcome(self) -> Outcome | None:
-        return self.outcomes.pop(0) if self.outcomes else None
+    def poll_result(self) -> Result | None:
+        return self.results.pop(0) if self.results else None
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
     """Puts the fakes in; returns the endpoint that the next client gets."""
     from hbroker import sync
-    from hbroker.runtime.client import client, hub
+    from hbroker.runtime.client import client, dispatcher
 
     endpoint = FakeEndpoint()
-    monkeypatch.setattr(hub, "ClientControl", FakeControl)
+    monkeypatch.setattr(dispatcher, "ClientControl", FakeControl)
     for shell in (client, sync):
         monkeypatch.setattr(shell, "new_endpoint", lambda listen, identity: endpoint)
     return endpoint

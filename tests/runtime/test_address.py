@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbroker.runtime.address import listen_for, place_of, resolve
+from hbroker.runtime.address import listen_for, parse_place, resolve
 
 
 @pytest.mark.parametrize(
@@ -20,20 +20,20 @@ from hbroker.runtime.address import listen_for, place_of, resolve
     ],
 )
 def test_what_is_meant(text: str | tuple[str, int], place: tuple[str, int]) -> None:
-    assert place_of(text) == place
+    assert parse_place(text) == place
 
 
 @pytest.mark.parametrize("text", ["", ":7700", "h:x", "h:-1", "h:65536", "h:٣", ("", 1), ("h", -1), "[::1]x"])
 def test_what_is_refused(text: str | tuple[str, int]) -> None:
     with pytest.raises(ValueError, match="not an address"):
-        place_of(text)
+        parse_place(text)
 
 
 def test_nothing_means_the_environment_or_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HBROKER_ROOT", raising=False)
-    assert place_of(None) == ("127.0.0.1", 7700)
+    assert parse_place(None) == ("127.0.0.1", 7700)
     monkeypatch.setenv("HBROKER_ROOT", "house:99")
-    assert place_of(None) == ("house", 99)
+    assert parse_place(None) == ("house", 99)
 
 
 def test_the_socket_is_of_the_roots_family() -> None:

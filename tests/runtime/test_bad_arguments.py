@@ -10,7 +10,7 @@ import pytest
 from hbroker._native import Endpoint, Engine
 from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.runtime.client.delivery import options_of
-from hbroker.runtime.client.hub import Hub, config_of
+from hbroker.runtime.client.dispatcher import Dispatcher, config_of
 from hbroker.runtime.client.identity import Identity
 from hbroker.runtime.client.publication import encoded
 
@@ -18,25 +18,25 @@ LARGEST = 2_000
 
 
 @pytest.fixture
-def hub() -> Hub:
+def dispatcher() -> Dispatcher:
     """In virtual time."""
     identity = Identity.of(max_message_bytes=LARGEST)
     engine: Any = Engine(config_of(identity))
     endpoint: Endpoint = engine
-    return Hub(endpoint, ("127.0.0.1", 7700), identity, on_room=lambda: None)
+    return Dispatcher(endpoint, ("127.0.0.1", 7700), identity, on_room=lambda: None)
 
 
-def publish(hub: Hub, topic: str, payload: bytes, said: Any) -> object:
-    return hub.publish(topic, payload, said)
+def publish(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any) -> object:
+    return dispatcher.publish(topic, payload, properties)
 
 
-def publish_many(hub: Hub, topic: str, payload: bytes, said: Any) -> object:
-    return hub.publish_many([(topic, payload)], said, lambda outcome: None)
+def publish_many(dispatcher: Dispatcher, topic: str, payload: bytes, properties: Any) -> object:
+    return dispatcher.publish_many([(topic, payload)], properties, lambda result: None)
 
 
 @pytest.mark.parametrize("verb", [publish, publish_many])
 @pytest.mark.parametrize(
-    ("topic", "payload", "said", "error"),
+    ("topic", "payload", "properties", "error"),
     [
         ("a/+", b"", {}, InvalidTopic),
         ("a", bytes(LARGEST + 1), {}, PayloadTooLarge),
@@ -54,19 +54,19 @@ def publish_many(hub: Hub, topic: str, payload: bytes, said: Any) -> object:
     ],
 )
 def test_a_message(
-    hub: Hub,
-    verb: Callable[[Hub, str, Any, Any], object],
+    dispatcher: Dispatcher,
+    verb: Callable[[Dispatcher, str, Any, Any], object],
     topic: str,
     payload: Any,
-    said: Any,
+    properties: Any,
     error: type[Exception],
 ) -> None:
     with pytest.raises(error) as raised:
-        verb(hub, topic, payload, said)
+        verb(dispatcher, topic, payload, properties)
     assert raised.type is error
-    assert hub.counters()["waiting"] == 0
-    verb(hub, "a", b"", {"qos": 2, "expiry_s": (1 << 32) - 1, "content_type": "text/plain"})
-    assert hub.counters()["waiting"] == 1
+    assert dispatcher.counters()["waiting"] == 0
+    verb(dispatcher, "a", b"", {"qos": 2, "expiry_s": (1 << 32) - 1, "content_type": "text/plain"})
+    assert dispatcher.counters()["waiting"] == 1
 
 
 @pytest.mark.parametrize("payload", [b"21.5", "21.5", bytearray(b"21.5"), memoryview(b"21.5")])

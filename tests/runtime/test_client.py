@@ -9,13 +9,13 @@ import pytest
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
 from hbroker.runtime.client.client import Client, connect
-from hbroker.runtime.client.hub import CLOSE_TIMEOUT
+from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT
 from tests.runtime.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, run
 from tests.waiting import eventually
 
 
 def control_of(client: Client) -> FakeControl:
-    control: object = client._hub.control
+    control: object = client._dispatcher.control
     assert isinstance(control, FakeControl)
     return control
 
@@ -76,7 +76,7 @@ def test_a_message_that_fails_is_an_error_with_its_reason(endpoint: FakeEndpoint
                     await waits
             with pytest.raises(Unreachable, match=r"within 0\.01 s"):
                 await client.publish("a/b", qos=1, timeout=0.01)
-            assert client._hub._publications == {}
+            assert client._dispatcher._publications == {}
 
     run(scenario())
 
@@ -155,7 +155,7 @@ def test_a_slow_consumer_at_qos_1_stops_the_reading_and_loses_nothing(endpoint: 
         async with connect("127.0.0.1") as client, client.subscribe("a", qos=1, queue=10) as messages:
             (id,) = control_of(client).filters
             endpoint.give(*[Message("a", str(n).encode(), 1, [id]) for n in range(total)])
-            await eventually(lambda: client._hub.is_blocked, "no more is read", PATIENCE_S)
+            await eventually(lambda: client._dispatcher.is_blocked, "no more is read", PATIENCE_S)
             left, polls = len(endpoint.messages), endpoint.polls
             await asyncio.sleep(0.1)  # in which it would read, or spin, if it did
             assert len(endpoint.messages) == left > 0, "what is not read is not acknowledged"
@@ -178,7 +178,7 @@ def test_a_subscription_that_is_refused_or_fails_later_is_an_error(endpoint: Fak
             control = control_of(client)
             async with client.subscribe("a") as messages:
                 (id,) = control.filters
-                control.outcomes.append(SubscriptionFailed(id, "a", 5, True, ("n",)))
+                control.results.append(SubscriptionFailed(id, "a", 5, True, ("n",)))
                 client._driver.wake()
                 with pytest.raises(Refused, match="NOT_AUTHORIZED"):
                     await anext(messages)

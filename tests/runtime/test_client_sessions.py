@@ -15,7 +15,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.results import Subscribed, TakenOver
 from hbroker.protocol.sessions.options import session_id
 from hbroker.runtime.client.delivery import options_of
-from hbroker.runtime.client.hub import config_of
+from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity
 from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
 
@@ -23,7 +23,7 @@ NUMBERS = count(1)
 
 
 def control_of(client: sync.Client) -> FakeControl:
-    return cast(FakeControl, client._hub.control)
+    return cast(FakeControl, client._dispatcher.control)
 
 
 def message(*subscriptions: int, qos: int = 1, retained: bool = False) -> Message:
@@ -35,11 +35,11 @@ def is_it(got: object, given: object) -> bool:
     return got is given
 
 
-@pytest.mark.parametrize("terms", [{}, {"session_expiry": 5}, {"clean_start": True}])
-def test_runs_with_one_session_id_share_no_datagram_numbers(terms: dict[str, Any]) -> None:
+@pytest.mark.parametrize("session_options", [{}, {"session_expiry": 5}, {"clean_start": True}])
+def test_runs_with_one_session_id_share_no_datagram_numbers(session_options: dict[str, Any]) -> None:
     """§3.6: what is late for the run before acknowledges nothing of the next."""
-    numbers = {_first_number(Identity.of("a", **terms)) for _ in range(8)}
-    assert (len(numbers) > 1) == bool(terms)
+    numbers = {_first_number(Identity.of("a", **session_options)) for _ in range(8)}
+    assert (len(numbers) > 1) == bool(session_options)
 
 
 def _first_number(identity: Identity) -> int:
@@ -51,11 +51,13 @@ def _first_number(identity: Identity) -> int:
 
 
 def test_who_a_client_is() -> None:
-    assert Identity.of("a").terms.session != Identity.of("a").terms.session, "two may have one name"
+    assert Identity.of("a").session_options.session != Identity.of("a").session_options.session, (
+        "two may have one name"
+    )
     kept = Identity.of("a", session_expiry=1.2, session_key="k")
-    assert (kept.terms.session, kept.terms.expiry_s) == (session_id("a", b"k"), 2)
-    assert Identity.of("a", clean_start=True).terms.session == session_id("a")
-    assert Identity.of("a", session_expiry=math.inf).terms.expiry_s == 0xFFFF_FFFF
+    assert (kept.session_options.session, kept.session_options.expiry_s) == (session_id("a", b"k"), 2)
+    assert Identity.of("a", clean_start=True).session_options.session == session_id("a")
+    assert Identity.of("a", session_expiry=math.inf).session_options.expiry_s == 0xFFFF_FFFF
     for wrong in ({"session_expiry": 5}, {"session_key": "k"}, {"clean_start": True}):
         with pytest.raises(ValueError, match="client_id"):
             Identity.of(None, **wrong)
@@ -171,7 +173,7 @@ def test_a_subscription_stays_in_a_session_that_does(endpoint: FakeEndpoint) -> 
             pass
         with client.subscribe("b", qos=1) as messages:
             messages.close(keep=False)
-        ended = [type(outcome).__name__ for outcome in control_of(client).outcomes]
+        ended = [type(result).__name__ for result in control_of(client).results]
         assert ended in ([], ["Unsubscribed"])
         assert control_of(client).filters == {}
 
@@ -200,7 +202,7 @@ def _after(endpoint: FakeEndpoint, id: int) -> Subscribed:
 def test_a_run_that_is_taken_over_ends(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", client_id="lamp", session_expiry=60) as client:
         messages = client.subscribe("a", qos=1)
-        control_of(client).outcomes.append(TakenOver())
+        control_of(client).results.append(TakenOver())
         client._wake()
         with pytest.raises(SessionTakenOver, match="lamp"):
             messages.next(5)

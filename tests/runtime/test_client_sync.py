@@ -13,7 +13,7 @@ from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
 
 
 def control_of(client: sync.Client) -> FakeControl:
-    control: object = client._hub.control
+    control: object = client._dispatcher.control
     assert isinstance(control, FakeControl)
     return control
 

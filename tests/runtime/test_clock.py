@@ -15,7 +15,7 @@ SUSPENDED_S: Final = 36_000_000
 TELL: Final = """
 import json, time
 from hbroker._native import Config, Endpoint
-from hbroker.runtime.turns import clock
+from hbroker.runtime.control_loop import clock
 
 config = Config(node=True, session=1, incarnation=1, token_keys=[bytes(16)], seed=1)
 endpoint = Endpoint(config, ("127.0.0.1", 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hbroker.runtime.gateway.hashing import Memory, Verified
+from hbroker.runtime.gateway.hashing import MemoryBudget, Verified
 from tests.waiting import until
 
 PATIENCE_S = 20.0
@@ -22,7 +22,7 @@ def test_those_are_forgotten_who_have_not_come_for_longest() -> None:
 
 def test_hashes_share_their_memory_and_wait_in_turn() -> None:
     """Two have 12 of 24 MiB each; one that wants more than all has all, and is not put off for ever."""
-    memory = Memory(24)
+    memory = MemoryBudget(24)
     under_way: list[str] = []
     ended = {name: threading.Event() for name in "abcd"}
 

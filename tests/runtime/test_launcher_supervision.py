@@ -185,7 +185,7 @@ def test_every_state_can_be_stopped_and_every_process_can_end() -> None:
     assert {state for state, event in TRANSITIONS if event is Event.EXIT} == set(State) - never_started
 
 
-def test_a_node_that_left_by_order_stays_away() -> None:
+def test_a_node_that_left_by_request_stays_away() -> None:
     supervisor = serving()
     supervisor.handle_leave(1.0, "kitchen")
     assert supervisor.handle_exit(2.0, "kitchen") is None

@@ -55,7 +55,7 @@ def test_at_qos_1_it_returns_when_the_last_is_acknowledged_in_whatever_order(end
             for sequence in range(len(MANY), 1, -1):
                 endpoint.give_event(Published(sequence, TOPICS[sequence - 1], 0))
             await eventually(
-                lambda: len(client._hub._publications) == 1, "all but one are answered", PATIENCE_S
+                lambda: len(client._dispatcher._publications) == 1, "all but one are answered", PATIENCE_S
             )
             assert not waits.done()
             endpoint.give_event(Published(1, TOPICS[0], 1))
@@ -73,10 +73,10 @@ def test_the_first_that_fails_ends_it_and_nobody_waits_for_the_others(endpoint: 
             endpoint.give_event(Published(2, "t/1", 5))
             with pytest.raises(Refused, match="t/1"):
                 await waits
-            assert client._hub._publications == {}
+            assert client._dispatcher._publications == {}
             with pytest.raises(Unreachable, match=r"t/2.*within 0\.01 s"):
                 await client.publish_many(MANY[:3], qos=1, timeout=0.01)
-            assert client._hub._publications == {}
+            assert client._dispatcher._publications == {}
 
     run(scenario())
 
@@ -135,6 +135,6 @@ def test_without_an_event_loop_it_waits_and_ends_likewise(endpoint: FakeEndpoint
             endpoint.give_event(Published(first + number, topic, 0))
         waits.join(PATIENCE_S)
         assert not waits.is_alive()
-        assert client._hub._publications == {}
+        assert client._dispatcher._publications == {}
     with pytest.raises(NotConnected):
         client.publish_many(MANY)

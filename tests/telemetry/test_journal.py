@@ -15,8 +15,8 @@ from hbroker._native import Config, Engine
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.telemetry import Facts, preload
+from hbroker.runtime.telemetry.interval import Watch
 from hbroker.runtime.telemetry.schema import NODES, TOPICS
-from hbroker.runtime.telemetry.watch import Watch
 from tests.telemetry.reading import TRAFFIC, files, rows, sums
 
 preload()

@@ -158,9 +158,9 @@ class _Script:
         self._world.advance(seconds)
         lines = []
         for name in self._world.nodes:
-            for notice in self._world.notices(name):
-                if isinstance(notice, Unproved) or not notice.subtree.startswith("$SYS"):
-                    lines.append(f"{name}: {_notice_line(notice)}")
+            for node_event in self._world.events(name):
+                if isinstance(node_event, Unproved) or not node_event.subtree.startswith("$SYS"):
+                    lines.append(f"{name}: {_notice_line(node_event)}")
         return lines
 
 
@@ -201,11 +201,11 @@ def _line(body: Body) -> str:
             return type(body).__name__
 
 
-def _notice_line(notice: object) -> str:
-    text = type(notice).__name__
+def _notice_line(node_event: object) -> str:
+    text = type(node_event).__name__
     for name in ("subtree", "parent", "node", "holder"):
-        value = getattr(notice, name, None)
+        value = getattr(node_event, name, None)
         if value:
             text += f" {name}={value}"
-    reason = getattr(notice, "reason", None)
+    reason = getattr(node_event, "reason", None)
     return text if reason is None else f"{text} {reason_name(reason)}"

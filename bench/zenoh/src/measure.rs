@@ -39,9 +39,9 @@ pub fn measure(flags: &Flags, layout: &str) -> Result<Value> {
     let marks = run(flags, &shared);
     shared.stop();
     let clients = publishing.join().map_err(|_| "the publisher's thread has ended")??;
-    let told = told(marks?, settled(&shared));
+    let reported = reported(marks?, settled(&shared));
     std::mem::forget(clients); // a thousand sessions take seconds to close
-    Ok(told)
+    Ok(reported)
 }
 
 fn plan(flags: &Flags, shape: &Shape) -> Result<Plan> {
@@ -115,7 +115,7 @@ fn settled(shared: &Shared) -> Counts {
     found
 }
 
-fn told(marks: Marks, total: Counts) -> Value {
+fn reported(marks: Marks, total: Counts) -> Value {
     let Marks { first, last, .. } = marks;
     let seconds = (last.at - first.at).as_secs_f64();
     let delivered = (last.delivered - first.delivered) as f64;

@@ -110,8 +110,8 @@ def run(options: argparse.Namespace) -> int:
     """Follows until Ctrl-C, or once. Raises LocalError, ConfigError, KeyboardInterrupt."""
     _refuse(options, _OF_BATCH, "does not go with --follow", "leave it out")
     announcer = nullcontext() if options.no_publish else Announcer(_root(options), _say)
-    with announcer as told, errors_of_spark():
-        _follow(options, told)
+    with announcer as reported, errors_of_spark():
+        _follow(options, reported)
     return DONE
 
 
@@ -144,9 +144,9 @@ class _Audience:
         self._announcer = announcer
         self._window = timedelta(seconds=window_s)
 
-    def stands(self, told: Sequence[Alert]) -> None:
+    def stands(self, reported: Sequence[Alert]) -> None:
         """What an earlier run left may not have been told."""
-        self._announce(told)
+        self._announce(reported)
 
     def _announce(self, alerts: Iterable[Alert]) -> None:
         if self._announcer is not None:

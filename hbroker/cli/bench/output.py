@@ -84,9 +84,9 @@ def _print_groups(measured: Measured) -> None:
     rows = []
     for group in measured.groups:
         times = group.latency_us
-        told = ("-",) * 4 if times is None else tuple(f"{value:,.0f}" for value in asdict(times).values())
+        reported = ("-",) * 4 if times is None else tuple(f"{value:,.0f}" for value in asdict(times).values())
         cost = "-" if group.delivered_per_cpu_s is None else f"{group.delivered_per_cpu_s:,.0f}"
-        rows.append((group.name, f"{group.delivered_per_s:,.0f}", cost, *told, f"{group.lost:,}"))
+        rows.append((group.name, f"{group.delivered_per_s:,.0f}", cost, *reported, f"{group.lost:,}"))
     print_table(header, rows, numbers=header[1:])
 
 
@@ -144,5 +144,5 @@ def _faults(measured: Measured) -> str:
         "refused": measured.refused,
         "stalls": measured.stalls,
     }
-    told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    return told or "none lost, doubled, out of order or damaged"
+    reported = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    return reported or "none lost, doubled, out of order or damaged"

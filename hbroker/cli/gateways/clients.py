@@ -49,17 +49,17 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.cli.gateways.requests import ask_gateways
     from hbroker.gateway.admin.requests import CLIENTS
 
-    answers = ask_gateways(options, CLIENTS)
+    replies = ask_gateways(options, CLIENTS)
     clients = sorted(
-        ({**entry, "gateway": gateway} for gateway, entries in answers.entries.items() for entry in entries),
+        ({**entry, "gateway": gateway} for gateway, entries in replies.entries.items() for entry in entries),
         key=lambda entry: (str(entry["client"]), str(entry["state"])),
     )
     if options.json:
-        print_json({"clients": clients, "silent": answers.silent})
+        print_json({"clients": clients, "silent": replies.silent})
     else:
         _print(clients)
-        answers.complain()
-    return UNREACHABLE if answers.silent else DONE
+        replies.complain()
+    return UNREACHABLE if replies.silent else DONE
 
 
 def _print(clients: list[dict[str, Any]]) -> None:

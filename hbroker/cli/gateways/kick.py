@@ -43,15 +43,15 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.cli.gateways.requests import ask_gateways
     from hbroker.gateway.admin.requests import KICK
 
-    answers = ask_gateways(options, KICK, options.client)
-    had = sorted(name for name, entries in answers.entries.items() if any(e.get("kicked") for e in entries))
+    replies = ask_gateways(options, KICK, options.client)
+    had = sorted(name for name, entries in replies.entries.items() if any(e.get("kicked") for e in entries))
     if options.json:
-        print_json({"client": options.client, "kicked": bool(had), "gateways": had, "silent": answers.silent})
+        print_json({"client": options.client, "kicked": bool(had), "gateways": had, "silent": replies.silent})
     elif had:
         print(f"{options.client} was disconnected from {', '.join(had)}")
     else:
         print(f"{options.client} is not connected")
-        answers.complain()
+        replies.complain()
     if had:
         return DONE
-    return UNREACHABLE if answers.silent else FAILED
+    return UNREACHABLE if replies.silent else FAILED

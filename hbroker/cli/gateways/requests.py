@@ -24,7 +24,7 @@ QUIET_S = 0.3
 
 
 @dataclass
-class Answers:
+class Replies:
     """Of each gateway that answered in time, what it said; and the names of those that did not. `foreign`:
     which of these have another join key."""
 
@@ -39,7 +39,7 @@ class Answers:
             print(styled(f"{name} {why}", Style.BAD), file=sys.stderr)
 
 
-def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") -> Answers:
+def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") -> Replies:
     """Asks every gateway, and waits for all of them.
 
     Raises Unreachable where the root does not answer, and ConfigError where the network's join key is needed.
@@ -47,32 +47,32 @@ def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") ->
     from hbroker import sync
     from hbroker.cli.network.admin_requests import join_key
     from hbroker.gateway.admin.requests import Request
-    from hbroker.gateway.sessions.record_authentication import seal, unseal
+    from hbroker.gateway.sessions.record_authentication import sign, verify
 
     key = join_key(options)
     deadline = time.monotonic() + options.timeout
     request = Request(kind, secrets.token_hex(16), time.time_ns() // 1000, client_id)
-    answers = Answers()
+    replies = Replies()
     ended: set[str] = set()
     with sync.connect(options.root, timeout=options.timeout) as client:
         names, foreign = _gateways(client, key, options.timeout)
         if foreign and not names:
             raise _key_error(options, key)
         with client.subscribe(request.reply_topic, qos=1, timeout=options.timeout) as messages:
-            client.publish(request.topic, seal(key, request.topic, request.body()), qos=1, ack_queued=True)
+            client.publish(request.topic, sign(key, request.topic, request.body()), qos=1, ack_queued=True)
             while not names <= ended:
                 message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
                 if message is None:
                     break
-                body = unseal(key, message.topic, message.payload)
+                body = verify(key, message.topic, message.payload)
                 if body is None:
                     continue
-                answers.entries.setdefault(str(body["gateway"]), []).extend(body["entries"])
+                replies.entries.setdefault(str(body["gateway"]), []).extend(body["entries"])
                 if body["is_last"]:
                     ended.add(str(body["gateway"]))
-    answers.silent = sorted((names - ended) | foreign)
-    answers.foreign = sorted(foreign)
-    return answers
+    replies.silent = sorted((names - ended) | foreign)
+    replies.foreign = sorted(foreign)
+    return replies
 
 
 def _key_error(options: argparse.Namespace, key: bytes) -> ConfigError:
@@ -95,13 +95,13 @@ def _gateways(client: Client, key: bytes, timeout: float) -> tuple[set[str], set
     """The names of the gateways that there are, as each says of itself; and of those that cannot be
     understood with this key."""
     from hbroker.gateway.sessions.gateways import Presence
-    from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, unseal
+    from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, verify
 
     names: set[str] = set()
     foreign: set[str] = set()
     with client.subscribe(f"{GATEWAYS}#", qos=1, timeout=timeout) as messages:
         while (message := messages.next(timeout=QUIET_S)) is not None:
-            body = unseal(key, message.topic, message.payload)
+            body = verify(key, message.topic, message.payload)
             presence = None if body is None else Presence.parse(body)
             if presence is not None:
                 (names.add if presence.is_alive else names.discard)(presence.name)

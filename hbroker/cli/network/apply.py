@@ -219,16 +219,14 @@ def _report(
     if not done:
         print("nothing to move: the network is as the file says")
     else:
-        rows = [
-            (step.subtree, step.source or "-", step.target or "(merged)", _outcome(step)) for step in done
-        ]
+        rows = [(step.subtree, step.source or "-", step.target or "(merged)", _result(step)) for step in done]
         print_table(("SUBTREE", "FROM", "TO", "" if options.dry_run else "TOOK"), rows)
     if measured is not None:
         print()
         _print_loads(measured[1])
 
 
-def _outcome(step: _Done) -> str:
+def _result(step: _Done) -> str:
     if step.error is not None:
         return f"failed: {step.error}"
     return "" if step.seconds is None else duration(step.seconds)
@@ -264,16 +262,16 @@ def _as_json(
     measured: tuple[float, list[_Load]] | None,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    told = None
+    reported = None
     if measured is not None:
         seconds, loads = measured
-        told = {
+        reported = {
             "seconds": round(seconds, 3),
             "nodes": [asdict(load) for load in loads],
             "predicted_max_mean": _max_mean([load.predicted or 0.0 for load in loads]),
             "max_mean": _max_mean([load.load for load in loads]),
         }
-    return {"dry_run": options.dry_run, "moves": [asdict(step) for step in done], "measured": told}
+    return {"dry_run": options.dry_run, "moves": [asdict(step) for step in done], "measured": reported}
 
 
 def _described(step: Move) -> str:

@@ -29,7 +29,7 @@ def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
     make_folder(directory)
     path = directory / "launcher.log"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(handle, "wb") as log, path.open(encoding="utf-8", errors="replace") as said:
+    with open(handle, "wb") as log, path.open(encoding="utf-8", errors="replace") as output:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "hbroker", *_arguments(options, file)],
             stdin=subprocess.DEVNULL,
@@ -38,7 +38,7 @@ def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
             start_new_session=True,
         )
         try:
-            return _await_ready(launcher, said, is_json=options.json)
+            return _await_ready(launcher, output, is_json=options.json)
         except KeyboardInterrupt:
             launcher.terminate()
             launcher.wait(_PATIENCE_S)
@@ -58,11 +58,11 @@ def _arguments(options: argparse.Namespace, file: str) -> list[str]:
     ]
 
 
-def _await_ready(launcher: subprocess.Popen[bytes], said: IO[str], *, is_json: bool) -> int:
+def _await_ready(launcher: subprocess.Popen[bytes], output: IO[str], *, is_json: bool) -> int:
     unfinished = ""
     while True:
         has_ended = launcher.poll() is not None
-        *lines, unfinished = (unfinished + said.read()).split("\n")
+        *lines, unfinished = (unfinished + output.read()).split("\n")
         for line in lines:
             print(line, flush=True)
             if _is_ready(line, is_json=is_json):

@@ -33,16 +33,16 @@ def read_statuses(root: str, timeout: float, *, with_clients: bool = False) -> t
         sync.connect(root, timeout=timeout) as client,
         client.subscribe(*filters, qos=1, timeout=timeout) as messages,
     ):
-        told: dict[str, dict[str, Status]] = {}
+        reported: dict[str, dict[str, Status]] = {}
         """By node and leaf."""
-        while any(len(told.get(name, ())) < len(filters) for name in messages.owners):
+        while any(len(reported.get(name, ())) < len(filters) for name in messages.owners):
             message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
             if message is None:
                 break
             status = parse_status(message.topic, message.payload)
             if status is not None:
-                told.setdefault(status["name"], {})[message.topic.rpartition("/")[2]] = status
-        statuses = [_joined(accounts) for accounts in told.values() if len(accounts) == len(filters)]
+                reported.setdefault(status["name"], {})[message.topic.rpartition("/")[2]] = status
+        statuses = [_joined(accounts) for accounts in reported.values() if len(accounts) == len(filters)]
         silent = sorted(set(messages.owners) - {status["name"] for status in statuses})
     return in_order(statuses), silent
 

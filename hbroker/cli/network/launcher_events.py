@@ -10,16 +10,16 @@ from typing import Any
 from hbroker.cli.output import Style, discard_output, duration, print_json_line, styled
 from hbroker.config import NodeSettings, format_address
 from hbroker.runtime.launcher import launcher
-from hbroker.runtime.launcher.launcher import Notice
+from hbroker.runtime.launcher.launcher import LauncherEvent
 from hbroker.topology import Topology
 
 
-def unbreakable(tell: Callable[[Notice], None]) -> Callable[[Notice], None]:
+def unbreakable(tell: Callable[[LauncherEvent], None]) -> Callable[[LauncherEvent], None]:
     """The network outlives the terminal or the pipe that it was telling of itself."""
 
-    def tell_or_discard(notice: Notice) -> None:
+    def tell_or_discard(launcher_event: LauncherEvent) -> None:
         try:
-            tell(notice)
+            tell(launcher_event)
         except BrokenPipeError:
             discard_output()
         except OSError:
@@ -36,9 +36,9 @@ class Console:
         telemetry = f", telemetry in {_near(network.telemetry.directory)}" if network.telemetry.is_on else ""
         self._print(f"starting {_count(network)} of {network.name}; logs in {logs}{telemetry}")
 
-    def tell(self, notice: Notice) -> None:
+    def tell(self, launcher_event: LauncherEvent) -> None:
         """One line for each notice."""
-        match notice:
+        match launcher_event:
             case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
                 root = format_address(network.root.address)
                 urls = "".join(f", {url}" for gateway in listeners.values() for url in gateway)
@@ -48,8 +48,8 @@ class Console:
                 self._print(f"waiting since {duration(seconds)} for {', '.join(names)} to join; see the logs")
             case launcher.Ended(name=name, how=how, last_line=line, restart_in=pause):
                 ended = styled(f"{name} ended", Style.BAD)
-                said = f": {line}" if line else ""
-                self._print(f"{ended} ({how}), starting it again in {pause:.1f} s{said}")
+                suffix = f": {line}" if line else ""
+                self._print(f"{ended} ({how}), starting it again in {pause:.1f} s{suffix}")
             case launcher.Back(name=name, seconds=seconds):
                 self._print(f"{styled(f'{name} is back', Style.GOOD)} after {duration(seconds)}")
             case launcher.Left(name=name):
@@ -67,10 +67,10 @@ class Console:
         print(line, flush=True)
 
 
-def tell_json(notice: Notice) -> None:
+def tell_json(launcher_event: LauncherEvent) -> None:
     """Tells a program."""
     entry: dict[str, Any]
-    match notice:
+    match launcher_event:
         case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
             nodes = [_node_json(node) for node in network.nodes]
             root = format_address(network.root.address)

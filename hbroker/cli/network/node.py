@@ -87,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     def read() -> NodeSettings:
-        told = _from_file(options) if options.config else _from_flags(options)
-        settings = with_key_of_this_host(told, options)
+        reported = _from_file(options) if options.config else _from_flags(options)
+        settings = with_key_of_this_host(reported, options)
         return replace(settings, telemetry=telemetry_in(settings.telemetry, options))
 
     settings = read()

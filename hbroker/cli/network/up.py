@@ -122,10 +122,10 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
     """No node of the last run is left. What orders moved in that run is forgotten, too: a network begins as
     its file says."""
     from hbroker.runtime.launcher.reset import forget_the_dead
-    from hbroker.runtime.node.state_files import NodeMemory
+    from hbroker.runtime.node.state_files import NodeStateFiles
 
     memories = {
-        node.name: NodeMemory(directory.memory_file(node.name), node.subtrees) for node in network.nodes
+        node.name: NodeStateFiles(directory.memory_file(node.name), node.subtrees) for node in network.nodes
     }
     for damage in forget_the_dead(memories):
         print(f"hbroker: {damage}", file=sys.stderr)
@@ -160,12 +160,12 @@ def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
 def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:
     """A node's process, with all that it needs loaded already (the launcher forks it)."""
     from hbroker.runtime import logs
-    from hbroker.runtime.launcher.spawn import say_left, say_storage
+    from hbroker.runtime.launcher.spawn import report_left, report_storage
     from hbroker.runtime.node.process import run_node
 
     def body(settings: NodeSettings, ready: Ready) -> int:
         logs.configure(node=settings.name, style=log_format, level=log_level)
         memory = directory.memory_file(settings.name)
-        return run_node(settings, ready=ready, left=say_left, memory=memory, hindered=say_storage)
+        return run_node(settings, ready=ready, left=report_left, memory=memory, hindered=report_storage)
 
     return body

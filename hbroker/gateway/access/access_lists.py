@@ -8,7 +8,7 @@ from itertools import count
 
 from hbroker.gateway.access.acl_file import BRIDGE_STATE
 from hbroker.gateway.access.policy import Policy
-from hbroker.gateway.native_api import Border, Rule
+from hbroker.gateway.native_api import NativeApi, Rule
 from hbroker.gateway.subscriptions.filters import covers
 
 __all__ = ["AccessLists", "guarded"]
@@ -36,8 +36,8 @@ def _parts(rule: Rule) -> Iterator[Rule]:
 class AccessLists:
     """The lists that connections have now."""
 
-    def __init__(self, border: Border, policy: Policy) -> None:
-        self._border = border
+    def __init__(self, native_api: NativeApi, policy: Policy) -> None:
+        self._native_api = native_api
         self._policy = policy
         self._numbers = count(1)
         self._by_name: dict[tuple[str, ...], int] = {}
@@ -69,7 +69,7 @@ class AccessLists:
             if self._by_name.get(name) == number:
                 del self._by_name[name]
             del self._users[number], self._rules[number]
-            self._border.forget_acl(number)
+            self._native_api.forget_acl(number)
 
     def reload(self, policy: Policy) -> None:
         """Other rules, at once, for connections from now on. Those that are open have `of` asked again."""
@@ -79,4 +79,4 @@ class AccessLists:
     def _install(self, number: int) -> None:
         username, client_id, _ = self._who[number]
         self._rules[number] = guarded(self._policy.rules(username, client_id))
-        self._border.install_acl(number, self._rules[number])
+        self._native_api.install_acl(number, self._rules[number])

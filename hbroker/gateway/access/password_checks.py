@@ -16,10 +16,10 @@ from typing import Final
 
 from hbroker._native import Attempts, AttemptSource
 from hbroker.gateway.access.attempt_limits import Bound
-from hbroker.gateway.access.policy import Admitted, Check, Policy, Verdict
+from hbroker.gateway.access.policy import Admitted, Check, Decision, Policy
 from hbroker.gateway.reason_codes import Code
 
-__all__ = ["MOST_RUNNING", "MOST_WAITING", "Attempt", "Checks", "settle"]
+__all__ = ["MOST_RUNNING", "MOST_WAITING", "Attempt", "PasswordChecks", "settle"]
 
 MOST_RUNNING: Final = 2
 """Checks that are being made at once: the threads of the process. More would take the processors from
@@ -43,24 +43,24 @@ class Attempt:
     policy: Policy
 
 
-def settle(attempts: Attempts, now: int, source: AttemptSource, verdict: Verdict | None) -> None:
-    """What becomes of an attempt's tokens. `verdict`: None: nobody made one. Where the policy could not tell,
-    it was no guess."""
-    if isinstance(verdict, Admitted):
+def settle(attempts: Attempts, now: int, source: AttemptSource, decision: Decision | None) -> None:
+    """What becomes of an attempt's tokens. `decision`: None: nobody made one. Where the policy could not
+    tell, it was no guess."""
+    if isinstance(decision, Admitted):
         attempts.succeeded(now, source)
-    elif verdict is None or verdict.code not in _WRONG:
+    elif decision is None or decision.code not in _WRONG:
         attempts.give_back(now, source)
 
 
-class Checks:
+class PasswordChecks:
     """What waits, and what is being checked."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._lanes: dict[int, dict[int, Attempt]] = {}
+        self._queues: dict[int, dict[int, Attempt]] = {}
         self._waiting = 0
         self._running: dict[int, Attempt] = {}
-        self._is_in_turn = True
+        self._is_round_robin = True
 
     def enter(self, now: int, attempt: Attempt) -> tuple[Attempt, Bound | None] | None:
         """Takes an attempt in. Returns one that is to be refused for it, this one or another, with the bound
@@ -69,7 +69,7 @@ class Checks:
         if bound is not None:
             return attempt, Bound(bound)
         address = attempt.source.address
-        self._lanes.setdefault(address, {})[attempt.number] = attempt
+        self._queues.setdefault(address, {})[attempt.number] = attempt
         self._waiting += 1
         self._attempts.set_full(self._waiting >= MOST_WAITING)
         if self._waiting <= MOST_WAITING:
@@ -81,44 +81,44 @@ class Checks:
 
     def poll(self, now: int) -> Attempt | None:
         """The next one to be checked; None: there is none, or enough are being checked."""
-        if not self._lanes or len(self._running) >= MOST_RUNNING:
+        if not self._queues or len(self._running) >= MOST_RUNNING:
             return None
-        address = next(iter(self._lanes)) if self._is_in_turn else self._modest(now)
-        self._is_in_turn = not self._is_in_turn
-        lane = self._lanes[address]
-        attempt = lane[next(iter(lane))]
+        address = next(iter(self._queues)) if self._is_round_robin else self._modest(now)
+        self._is_round_robin = not self._is_round_robin
+        queue = self._queues[address]
+        attempt = queue[next(iter(queue))]
         self._remove(attempt)
-        if address in self._lanes:  # Its next one comes when all other lanes had one.
-            self._lanes[address] = self._lanes.pop(address)
+        if address in self._queues:  # Its next one comes when all other lanes had one.
+            self._queues[address] = self._queues.pop(address)
         self._running[attempt.number] = attempt
         return attempt
 
-    def finish(self, now: int, number: int, verdict: Verdict | None) -> Attempt:
+    def finish(self, now: int, number: int, decision: Decision | None) -> Attempt:
         """What the check of an attempt came to; None: it was not made."""
         attempt = self._running.pop(number)
-        settle(self._attempts, now, attempt.source, verdict)
+        settle(self._attempts, now, attempt.source, decision)
         return attempt
 
     def _modest(self, now: int) -> int:
         """The address that has asked least."""
-        firsts = (lane[next(iter(lane))].source for lane in self._lanes.values())
+        firsts = (queue[next(iter(queue))].source for queue in self._queues.values())
         return min(firsts, key=lambda source: self._attempts.asked(now, source)).address
 
     def _last(self, now: int, newest: Attempt) -> Attempt:
         """Who makes room: `newest`, unless a longer lane, or one of an address that asked more, can."""
-        longest = max(map(len, self._lanes.values()))
-        lane = self._lanes[newest.source.address]
-        rank = len(lane), self._attempts.asked(now, newest.source)
-        lanes = islice((lane for lane in self._lanes.values() if len(lane) == longest), _LOOKED_AT)
-        lasts = [lane[next(reversed(lane))] for lane in lanes]
+        longest = max(map(len, self._queues.values()))
+        queue = self._queues[newest.source.address]
+        rank = len(queue), self._attempts.asked(now, newest.source)
+        queues = islice((queue for queue in self._queues.values() if len(queue) == longest), _LOOKED_AT)
+        lasts = [queue[next(reversed(queue))] for queue in queues]
         worst = max(lasts, key=lambda last: self._attempts.asked(now, last.source))
         return worst if (longest, self._attempts.asked(now, worst.source)) > rank else newest
 
     def _remove(self, attempt: Attempt) -> None:
         address = attempt.source.address
-        lane = self._lanes[address]
-        del lane[attempt.number]
+        queue = self._queues[address]
+        del queue[attempt.number]
         self._waiting -= 1
         self._attempts.set_full(self._waiting >= MOST_WAITING)
-        if not lane:
-            del self._lanes[address]
+        if not queue:
+            del self._queues[address]

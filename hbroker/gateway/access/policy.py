@@ -23,10 +23,10 @@ __all__ = [
     "Candidate",
     "Challenge",
     "Check",
+    "Decision",
     "FilePolicy",
     "Policy",
     "Refusal",
-    "Verdict",
     "remembers_passwords",
 ]
 
@@ -71,21 +71,21 @@ class Challenge:
     data: bytes
 
 
-Verdict: TypeAlias = Admitted | Refusal
+Decision: TypeAlias = Admitted | Refusal
 
-Check: TypeAlias = Callable[[], Verdict]
+Check: TypeAlias = Callable[[], Decision]
 """A decision that takes time: called in a thread of its own."""
 
 
 class Policy(Protocol):
     """What the gateway asks. `proof` and user names are those of `Admitted`."""
 
-    def admit(self, candidate: Candidate) -> Verdict | Check:
+    def admit(self, candidate: Candidate) -> Decision | Check:
         """Whether it may connect, by its name and password, or its certificate."""
 
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
-    ) -> Verdict | Challenge | None:
+    ) -> Decision | Challenge | None:
         """Enhanced authentication: the client's data of one step, from 0. The last answer is a verdict.
         None: the method is not known."""
 
@@ -125,7 +125,7 @@ class FilePolicy:
         """See the function."""
         return self._passwords is not None
 
-    def admit(self, candidate: Candidate) -> Verdict | Check:
+    def admit(self, candidate: Candidate) -> Decision | Check:
         """See `Policy`."""
         user, passwords = candidate.username, self._passwords
         if candidate.certificate:
@@ -144,7 +144,7 @@ class FilePolicy:
 
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
-    ) -> Verdict | Challenge | None:
+    ) -> Decision | Challenge | None:
         """See `Policy`: no method is known."""
         return None
 

@@ -15,7 +15,7 @@ from hbroker.config import format_address
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["Connected", "Disconnected", "Notice", "Notices", "Refused"]
+__all__ = ["Connected", "Disconnected", "EventQueue", "GatewayEvent", "Refused"]
 
 MOST_REFUSALS: Final = 10
 """In one second."""
@@ -59,16 +59,16 @@ class Refused:
     more: int
 
 
-Notice: TypeAlias = Connected | Disconnected | Refused
+GatewayEvent: TypeAlias = Connected | Disconnected | Refused
 
 
-class Notices:
+class EventQueue:
     """Those that were not taken yet."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Notice] = deque(maxlen=_MOST)
+        self._waiting: deque[GatewayEvent] = deque(maxlen=_MOST)
         self._second = 0
-        self._told = 0
+        self._reported = 0
         self._more = 0
         self.others: Callable[[], int] = int
         """How many were refused by others since this was asked last."""
@@ -86,16 +86,16 @@ class Notices:
     def refused(self, now: int, event: ConnectEvent, reason: int, text: str) -> None:
         """See `Refused`."""
         if now // SECOND != self._second:
-            self._second, self._told = now // SECOND, 0
-        if self._told >= MOST_REFUSALS:
+            self._second, self._reported = now // SECOND, 0
+        if self._reported >= MOST_REFUSALS:
             self._more += 1
             return
-        self._told += 1
+        self._reported += 1
         more, self._more = self._more + self.others(), 0
         client = _short(event.client_id)
         self._waiting.append(Refused(client, format_address(event.peer), event.version, reason, text, more))
 
-    def poll(self) -> Notice | None:
+    def poll(self) -> GatewayEvent | None:
         """The next one."""
         return self._waiting.popleft() if self._waiting else None
 

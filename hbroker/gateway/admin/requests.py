@@ -15,18 +15,18 @@ from typing import Any, Final
 from hbroker._native import topic_is_valid
 from hbroker.config import format_address
 from hbroker.gateway.connect.connection import Connection, State
-from hbroker.gateway.connect.connection_table import Roster
-from hbroker.gateway.connect.disconnect import Closing
-from hbroker.gateway.context import Common
+from hbroker.gateway.connect.connection_table import ConnectionTable
+from hbroker.gateway.connect.disconnect import DisconnectHandler
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import ConnectionStatus, WillMessage
-from hbroker.gateway.outbox import Letter
+from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.sessions.record_authentication import REPLIES, REQUESTS, seal, unseal
+from hbroker.gateway.sessions.record_authentication import REPLIES, REQUESTS, sign, verify
 from hbroker.gateway.sessions.records import Record
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["CLIENTS", "KICK", "Orders", "Request"]
+__all__ = ["CLIENTS", "KICK", "AdminRequests", "Request"]
 
 CLIENTS: Final = "clients"
 KICK: Final = "kick"
@@ -69,36 +69,41 @@ class Request:
         return None
 
 
-class Orders:
+class AdminRequests:
     """Carries out requests, and answers them one page after the other."""
 
-    def __init__(self, common: Common, roster: Roster, closing: Closing) -> None:
-        self._common = common
-        self._roster = roster
-        self._closing = closing
-        self._seen: Agenda[str] = Agenda()
+    def __init__(
+        self,
+        context: GatewayContext,
+        connection_table: ConnectionTable,
+        disconnect_handler: DisconnectHandler,
+    ) -> None:
+        self._context = context
+        self._connection_table = connection_table
+        self._disconnect_handler = disconnect_handler
+        self._seen: TimerQueue[str] = TimerQueue()
 
     def handle_request(self, now: int, topic: str, payload: bytes) -> None:
         """A request, if it is one."""
-        body = unseal(self._common.key, topic, payload)
+        body = verify(self._context.key, topic, payload)
         request = None if body is None else Request.parse(body)
         if request is None or request.topic != topic or not self._is_fresh(now, request):
-            self._common.count("orders_dropped")
+            self._context.count("orders_dropped")
             return
         if request.kind == CLIENTS:
             self._answer(now, request, _paged(self._clients()), 0)
         elif request.kind == KICK:
-            connection = self._roster.of_client(request.client)
+            connection = self._connection_table.of_client(request.client)
             if connection is not None:
-                self._common.count("kicked")
-                self._closing.disconnect(now, connection, Code.ADMINISTRATIVE_ACTION)
+                self._context.count("kicked")
+                self._disconnect_handler.disconnect(now, connection, Code.ADMINISTRATIVE_ACTION)
             entry = {"client": request.client, "kicked": connection is not None}
             self._answer(now, request, iter([[entry]]), 0)
 
     def _is_fresh(self, now: int, request: Request) -> bool:
         for _ in self._seen.due(now):
             pass
-        age = self._common.clock.unix_us(now) - request.at_us
+        age = self._context.clock.unix_us(now) - request.at_us
         if abs(age) > _GOOD_FOR or request.reply in self._seen or len(self._seen) >= _MOST_SEEN:
             return False
         self._seen.set(request.reply, now + 2 * _GOOD_FOR)
@@ -108,26 +113,26 @@ class Orders:
         """Sends one page, and the next when that one has come: a long list does not fill the queues."""
         page = next(pages, None)
         body = {
-            "gateway": self._common.settings.name,
+            "gateway": self._context.settings.name,
             "page": number,
             "entries": page or [],
             "is_last": page is None,
         }
-        payload = seal(self._common.key, request.reply_topic, body)
+        payload = sign(self._context.key, request.reply_topic, body)
 
         def sent(now: int, is_distributed: bool) -> None:
             if page is not None and is_distributed:
                 self._answer(now, request, pages, number + 1)
 
         message = WillMessage(request.reply_topic, payload, qos=1)
-        self._common.outbox.post(now, Letter(message, sent, until=now + _GOOD_FOR))
+        self._context.outbox.enqueue(now, OutboxMessage(message, sent, until=now + _GOOD_FOR))
 
     def _clients(self) -> Iterator[dict[str, Any]]:
-        statuses = {status.connection: status for status in self._common.border.connections(1_000_000)}
-        for connection in self._roster.all():
+        statuses = {status.connection: status for status in self._context.native_api.connections(1_000_000)}
+        for connection in self._connection_table.all():
             if connection.state is State.OPEN:
                 yield _entry(connection, statuses.get(connection.id))
-        for record in self._common.records.away():
+        for record in self._context.records.away():
             yield _away_entry(record)
 
 

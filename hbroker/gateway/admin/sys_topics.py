@@ -14,7 +14,7 @@ from typing import Final
 from hbroker._native import topic_matches
 from hbroker.gateway.access.acl_file import BRIDGE_STATE
 from hbroker.gateway.admin.load_average import LoadAverage
-from hbroker.gateway.native_api import Border
+from hbroker.gateway.native_api import NativeApi
 from hbroker.gateway.subscriptions.filters import covers, overlap
 from hbroker.protocol.timers import SECOND
 
@@ -88,8 +88,10 @@ def values_of(
 class SysTopics:
     """Who listens to them. `counters`: all that is counted, by name."""
 
-    def __init__(self, border: Border, counters: Callable[[], Mapping[str, int]], version: str) -> None:
-        self._border = border
+    def __init__(
+        self, native_api: NativeApi, counters: Callable[[], Mapping[str, int]], version: str
+    ) -> None:
+        self._native_api = native_api
         self._counters = counters
         self._version = version
         self._listeners: dict[int, str] = {}
@@ -151,4 +153,4 @@ class SysTopics:
             return
         for topic, value in values.items():
             if topic_matches(filter, topic):
-                self._border.deliver(listener, topic, value, retained=retained)
+                self._native_api.deliver(listener, topic, value, retained=retained)

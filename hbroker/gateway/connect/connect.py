@@ -16,38 +16,38 @@ from typing import Final
 
 from hbroker.gateway.access.acl_file import may_write
 from hbroker.gateway.access.attempt_limits import BUSY, Bound, new_attempts
-from hbroker.gateway.access.password_checks import Attempt, Checks, settle
+from hbroker.gateway.access.password_checks import Attempt, PasswordChecks, settle
 from hbroker.gateway.access.policy import (
     Admitted,
     Candidate,
     Challenge,
     Check,
+    Decision,
     Policy,
     Refusal,
-    Verdict,
     remembers_passwords,
 )
 from hbroker.gateway.connect import wills
 from hbroker.gateway.connect.connect_packet import admit
 from hbroker.gateway.connect.connection import Connection, Event, State
-from hbroker.gateway.connect.connection_table import Roster
-from hbroker.gateway.connect.disconnect import Closing
-from hbroker.gateway.connect.pending_connects import Succession
-from hbroker.gateway.context import Common
+from hbroker.gateway.connect.connection_table import ConnectionTable
+from hbroker.gateway.connect.disconnect import DisconnectHandler
+from hbroker.gateway.connect.pending_connects import PendingConnects
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import Accept, AuthEvent, ConnectEvent, SessionState, next_block
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.sessions import claims
-from hbroker.gateway.sessions.claim_requests import Claiming
+from hbroker.gateway.sessions.claim_requests import ClaimRequests
 from hbroker.gateway.sessions.records import Record
-from hbroker.gateway.sessions.session_store import Keeping
-from hbroker.gateway.sessions.stale_sessions import Leftovers, forgotten
-from hbroker.gateway.subscriptions.mqtt_subscriptions import Bridge
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.gateway.sessions.session_store import SessionStore
+from hbroker.gateway.sessions.stale_sessions import StaleSessions, forgotten
+from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["MOST_LETTERS", "Opening"]
+__all__ = ["MOST_OUTBOX_MESSAGES", "ConnectHandler"]
 
-MOST_LETTERS: Final = 100_000
+MOST_OUTBOX_MESSAGES: Final = 100_000
 """What the gateway has published and nobody has acknowledged. More than that is not begun."""
 
 _RESUME_PATIENCE: Final = 3 * SECOND
@@ -64,54 +64,61 @@ _COUNTED: Final = {
     Bound.ADDRESS: "refused_address",
     Bound.NAME: "refused_name",
 }
-_EARLY: Final = {**{bound.value: name for bound, name in _COUNTED.items()}, BUSY: "refused_busy"}
+_NATIVE_COUNTERS: Final = {**{bound.value: name for bound, name in _COUNTED.items()}, BUSY: "refused_busy"}
 _TOO_LONG: Final = "the authentication took too long"
 _ELSEWHERE: Final = "the client id is claimed by another connection"
 
 
-class Opening:
+class ConnectHandler:
     """Every connection that is not open yet."""
 
     def __init__(
-        self, common: Common, roster: Roster, bridge: Bridge, keeping: Keeping, closing: Closing
+        self,
+        context: GatewayContext,
+        connection_table: ConnectionTable,
+        mqtt_subscriptions: MqttSubscriptions,
+        session_store: SessionStore,
+        disconnect_handler: DisconnectHandler,
     ) -> None:
-        self._common = common
-        self._roster = roster
-        self._bridge = bridge
-        self._keeping = keeping
-        self._closing = closing
-        self._attempts = new_attempts(common.random.getrandbits(_SEED_BITS))
-        self._refused_early = 0
-        common.notices.others = self._take_refused_early
+        self._context = context
+        self._connection_table = connection_table
+        self._mqtt_subscriptions = mqtt_subscriptions
+        self._session_store = session_store
+        self._disconnect_handler = disconnect_handler
+        self._attempts = new_attempts(context.random.getrandbits(_SEED_BITS))
+        self._native_refusals = 0
+        context.events.others = self._take_native_refusals
         self.policy_changed()
-        self._checks = Checks(self._attempts)
-        self._claiming = Claiming(common, roster, self._claimed)
-        self._claims: Agenda[Connection] = Agenda()
-        self._resumptions: Agenda[Connection] = Agenda()
-        self._exchanges: Agenda[Connection] = Agenda()
-        self.succession = Succession(roster, self._claim, self._refuse_waiting)
-        self._leftovers = Leftovers(common, bridge, keeping)
+        self._checks = PasswordChecks(self._attempts)
+        self._claim_requests = ClaimRequests(context, connection_table, self._claimed)
+        self._claims: TimerQueue[Connection] = TimerQueue()
+        self._resumptions: TimerQueue[Connection] = TimerQueue()
+        self._exchanges: TimerQueue[Connection] = TimerQueue()
+        self.pending_connects = PendingConnects(connection_table, self._claim, self._refuse_waiting)
+        self._stale_sessions = StaleSessions(context, mqtt_subscriptions, session_store)
         self.is_stopping = False
 
     # In
 
     def handle_connect(self, now: int, event: ConnectEvent) -> None:
         """A client wants to connect."""
-        self._common.count("connects")
-        entrant = admit(event, self._common.limits, self._roster.staying, self._common.random)
+        self._context.count("connects")
+        connect_request = admit(
+            event, self._context.limits, self._connection_table.staying, self._context.random
+        )
         if self.is_stopping:
-            entrant = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
-        elif len(self._common.outbox) >= MOST_LETTERS:
-            entrant = Refusal(Code.SERVER_BUSY, "the network does not answer")
-        if isinstance(entrant, Refusal):
-            self._refuse_unnamed(now, event, entrant)
+            connect_request = Refusal(Code.SERVER_UNAVAILABLE, "this gateway is ending")
+        elif len(self._context.outbox) >= MOST_OUTBOX_MESSAGES:
+            connect_request = Refusal(Code.SERVER_BUSY, "the network does not answer")
+        if isinstance(connect_request, Refusal):
+            self._refuse_unnamed(now, event, connect_request)
             return
-        connection = Connection(event, entrant)
-        self._roster.add(connection)
+        connection = Connection(event, connect_request)
+        self._connection_table.add(connection)
         if event.auth_method is not None:
             self._exchange(now, connection, event.auth_method, event.auth_data)
             return
-        policy = self._common.policy
+        policy = self._context.policy
         answer = policy.admit(self._candidate(connection))
         if isinstance(answer, Admitted | Refusal):
             self._judge(now, connection, answer)
@@ -130,36 +137,36 @@ class Opening:
         answer = self._step(now, connection, event.method, event.data)
         match answer:
             case Challenge(data=data):
-                self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
+                self._context.native_api.auth(connection.id, Code.CONTINUE_AUTHENTICATION, event.method, data)
             case Admitted():
-                self._common.border.auth(connection.id, Code.SUCCESS, event.method, b"")
+                self._context.native_api.auth(connection.id, Code.SUCCESS, event.method, b"")
             case Refusal(code=code):
                 return code
             case None:
                 return Code.BAD_AUTHENTICATION_METHOD
         return None
 
-    def handle_verdict(self, now: int, number: int, verdict: Verdict) -> None:
+    def handle_decision(self, now: int, number: int, decision: Decision) -> None:
         """What a check came to."""
-        attempt = self._checks.finish(now, number, verdict)
-        connection = self._roster.get(number)
+        attempt = self._checks.finish(now, number, decision)
+        connection = self._connection_table.get(number)
         if connection is None or connection.state is not State.AUTHENTICATING:
             return
-        policy = self._common.policy
+        policy = self._context.policy
         if (
-            isinstance(verdict, Admitted)
+            isinstance(decision, Admitted)
             and policy is not attempt.policy  # It was read again meanwhile.
-            and not policy.still_admits(verdict.username, connection.client_id, verdict.proof)
+            and not policy.still_admits(decision.username, connection.client_id, decision.proof)
         ):
-            verdict = Refusal(Code.NOT_AUTHORIZED, "the name or its password has changed")
-        elif isinstance(verdict, Refusal):
-            self._common.count("refused_password")
-        self._judge(now, connection, verdict)
+            decision = Refusal(Code.NOT_AUTHORIZED, "the name or its password has changed")
+        elif isinstance(decision, Refusal):
+            self._context.count("refused_password")
+        self._judge(now, connection, decision)
 
     def policy_changed(self) -> None:
         """Has the core refuse guesses beyond the bounds, where the policy decides by what it remembers."""
-        is_early = self._remembers = remembers_passwords(self._common.policy)
-        self._common.border.refuse_guesses(self._attempts if is_early else None)
+        checks_natively = self._remembers = remembers_passwords(self._context.policy)
+        self._context.native_api.refuse_guesses(self._attempts if checks_natively else None)
 
     def handle_will(self, now: int, connection: Connection) -> None:
         """The owner of the will's topic has it, or nobody takes it: then the gateway alone keeps it."""
@@ -175,8 +182,8 @@ class Opening:
 
     def handle_timeout(self, now: int) -> None:
         """Claims those who came, and goes on without what took too long."""
-        self.succession.handle_timeout(now)
-        self._claiming.handle_timeout(now)
+        self.pending_connects.handle_timeout(now)
+        self._claim_requests.handle_timeout(now)
         for connection in self._exchanges.due(now):
             self._give_up_exchange(now, connection)
         for connection in self._claims.due(now):
@@ -184,25 +191,25 @@ class Opening:
         for connection in self._resumptions.due(now):
             connection.awaited.clear()
             self.handle_ready(now, connection)
-        self._leftovers.handle_timeout(now)
+        self._stale_sessions.handle_timeout(now)
 
     # Out
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
         return earliest(
-            self.succession.poll_timeout(),
-            self._claiming.poll_timeout(),
+            self.pending_connects.poll_timeout(),
+            self._claim_requests.poll_timeout(),
             self._claims.next(),
             self._resumptions.next(),
             self._exchanges.next(),
-            self._leftovers.poll_timeout(),
+            self._stale_sessions.poll_timeout(),
         )
 
     def poll_check(self, now: int) -> tuple[int, Check] | None:
         """A check to be made in a thread; its verdict comes back with the number."""
         while (attempt := self._checks.poll(now)) is not None:
-            connection = self._roster.get(attempt.number)
+            connection = self._connection_table.get(attempt.number)
             if connection is not None and connection.state is State.AUTHENTICATING:
                 return attempt.number, attempt.check
             self._checks.finish(now, attempt.number, None)
@@ -210,19 +217,22 @@ class Opening:
 
     def counters(self) -> dict[str, int]:
         """What happened, by name, with the CONNECTs that the core refused by itself."""
-        early = {_EARLY[text]: times for text, times in self._attempts.refused()}
-        early["connects"] = early["refused"] = sum(early.values())
-        counts = self._common.counts
-        return {name: counts.get(name, 0) + early.get(name, 0) for name in counts | early}
+        native_counters = {_NATIVE_COUNTERS[text]: times for text, times in self._attempts.refused()}
+        native_counters["connects"] = native_counters["refused"] = sum(native_counters.values())
+        counts = self._context.counts
+        return {name: counts.get(name, 0) + native_counters.get(name, 0) for name in counts | native_counters}
 
-    def _take_refused_early(self) -> int:
-        before, self._refused_early = self._refused_early, sum(times for _, times in self._attempts.refused())
-        return self._refused_early - before
+    def _take_native_refusals(self) -> int:
+        before, self._native_refusals = (
+            self._native_refusals,
+            sum(times for _, times in self._attempts.refused()),
+        )
+        return self._native_refusals - before
 
     # Who it is
 
     def _candidate(self, connection: Connection) -> Candidate:
-        event, listener = connection.event, self._common.settings.listeners[connection.event.listener]
+        event, listener = connection.event, self._context.settings.listeners[connection.event.listener]
         names_user = listener.tls is not None and listener.tls.names_user
         return Candidate(
             client_id=connection.client_id,
@@ -242,83 +252,87 @@ class Opening:
         if turned is None:
             return
         last, bound = turned
-        refused = self._roster.get(last.number)
+        refused = self._connection_table.get(last.number)
         if bound is not None:
-            self._common.count(_COUNTED[bound])
-            self._closing.refuse(now, connection, Code.CONNECTION_RATE_EXCEEDED, bound.value)
+            self._context.count(_COUNTED[bound])
+            self._disconnect_handler.refuse(now, connection, Code.CONNECTION_RATE_EXCEEDED, bound.value)
         elif refused is not None and refused.state is State.AUTHENTICATING:
-            self._common.count("refused_busy")
-            self._closing.refuse(now, refused, Code.SERVER_BUSY, BUSY)
+            self._context.count("refused_busy")
+            self._disconnect_handler.refuse(now, refused, Code.SERVER_BUSY, BUSY)
 
     def _exchange(self, now: int, connection: Connection, method: str, data: bytes) -> None:
         answer = self._step(now, connection, method, data)
         match answer:
             case Challenge(data=reply):
-                self._common.border.auth(connection.id, Code.CONTINUE_AUTHENTICATION, method, reply)
+                self._context.native_api.auth(connection.id, Code.CONTINUE_AUTHENTICATION, method, reply)
             case Admitted() | Refusal():
                 self._judge(now, connection, answer)
             case None:
-                self._closing.refuse(now, connection, Code.BAD_AUTHENTICATION_METHOD)
+                self._disconnect_handler.refuse(now, connection, Code.BAD_AUTHENTICATION_METHOD)
 
     def _give_up_exchange(self, now: int, connection: Connection) -> None:
         self._end_exchange(now, connection, None)
         if connection.state is State.AUTHENTICATING:
-            self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
+            self._disconnect_handler.refuse(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
         elif connection.state is State.OPEN:
-            self._closing.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
+            self._disconnect_handler.disconnect(now, connection, Code.NOT_AUTHORIZED, _TOO_LONG)
 
-    def _step(self, now: int, connection: Connection, method: str, data: bytes) -> Verdict | Challenge | None:
+    def _step(
+        self, now: int, connection: Connection, method: str, data: bytes
+    ) -> Decision | Challenge | None:
         """One step of an exchange: an attempt, from its first step to its verdict."""
         if connection.attempt is None:
             connection.attempt = self._attempts.source(connection.event.peer[0], connection.event.username)
             text = self._attempts.take(now, connection.attempt)
             if text is not None:
                 connection.attempt = None
-                self._common.count(_COUNTED[Bound(text)])
+                self._context.count(_COUNTED[Bound(text)])
                 return Refusal(Code.CONNECTION_RATE_EXCEEDED, text)
             self._exchanges.set(connection, now + _EXCHANGE_PATIENCE)
         step, connection.step = connection.step, connection.step + 1
-        answer = self._common.policy.exchange(self._candidate(connection), method, data, step)
+        answer = self._context.policy.exchange(self._candidate(connection), method, data, step)
         if not isinstance(answer, Challenge):
             self._end_exchange(now, connection, answer)
         return answer
 
-    def _end_exchange(self, now: int, connection: Connection, verdict: Verdict | None) -> None:
-        """Its attempt is settled. `verdict`: None: it ended without one."""
+    def _end_exchange(self, now: int, connection: Connection, decision: Decision | None) -> None:
+        """Its attempt is settled. `decision`: None: it ended without one."""
         self._exchanges.cancel(connection)
         if connection.attempt is not None:
-            settle(self._attempts, now, connection.attempt, verdict)
+            settle(self._attempts, now, connection.attempt, decision)
         connection.attempt, connection.step = None, 0
 
-    def _judge(self, now: int, connection: Connection, verdict: Verdict) -> None:
-        if isinstance(verdict, Refusal):
-            self._closing.refuse(now, connection, verdict.code, verdict.text)
+    def _judge(self, now: int, connection: Connection, decision: Decision) -> None:
+        if isinstance(decision, Refusal):
+            self._disconnect_handler.refuse(now, connection, decision.code, decision.text)
             return
         name, password = connection.event.username, connection.event.password
         if self._remembers and name is not None and password is not None:
             self._attempts.remember(name, password)
-        connection.username, connection.proof = verdict.username, verdict.proof
-        connection.acl = self._common.access.of(verdict.username, connection.client_id)
+        connection.username, connection.proof = decision.username, decision.proof
+        connection.acl = self._context.access.of(decision.username, connection.client_id)
         will = connection.event.will
-        if will is not None and not may_write(self._common.access.rules(connection.acl), will.topic):
-            self._closing.refuse(now, connection, Code.NOT_AUTHORIZED, "the will's topic is not allowed")
-        elif not self.succession.must_wait(now, connection):
+        if will is not None and not may_write(self._context.access.rules(connection.acl), will.topic):
+            self._disconnect_handler.refuse(
+                now, connection, Code.NOT_AUTHORIZED, "the will's topic is not allowed"
+            )
+        elif not self.pending_connects.must_wait(now, connection):
             self._claim(now, connection)
 
     def _refuse_waiting(self, now: int, connection: Connection) -> None:
-        self._closing.refuse(now, connection, Code.SERVER_BUSY, "this client connects too often")
+        self._disconnect_handler.refuse(now, connection, Code.SERVER_BUSY, "this client connects too often")
 
     # Whose it is
 
     def _claim(self, now: int, connection: Connection) -> None:
         connection.machine.handle(Event.ADMIT)
-        connection.stamp, connection.claimed_at = self._common.clock.stamp(now), now
-        former = self._roster.of_client(connection.client_id)
-        self._roster.name(connection)
+        connection.stamp, connection.claimed_at = self._context.clock.stamp(now), now
+        former = self._connection_table.of_client(connection.client_id)
+        self._connection_table.name(connection)
         self._claims.set(connection, now + claims.PATIENCE)
         if former is not None:
             self._replace(now, former, connection)
-        self._claiming.claim(connection)
+        self._claim_requests.claim(connection)
 
     def _claimed(self, now: int, connection: Connection) -> None:
         connection.is_claimed = True
@@ -327,14 +341,14 @@ class Opening:
     def _replace(self, now: int, former: Connection, connection: Connection) -> None:
         """The client's former connection at this gateway ends first."""
         connection.awaits_former = True
-        self._common.count("taken_over")
+        self._context.count("taken_over")
 
         def ended(now: int, is_distributed: bool) -> None:
             connection.awaits_former = False
             self._own(now, connection)
 
         starts_clean = connection.event.clean_start
-        self._closing.disconnect(
+        self._disconnect_handler.disconnect(
             now, former, Code.SESSION_TAKEN_OVER, _ELSEWHERE, ends_session=starts_clean, done=ended
         )
 
@@ -346,23 +360,25 @@ class Opening:
         if now < connection.claimed_at + claims.PATIENCE:
             if not connection.is_claimed or connection.awaits_former:
                 return
-            if self._common.members.when_gone(connection.client_id, lambda now: self._own(now, connection)):
+            if self._context.network_clients.when_gone(
+                connection.client_id, lambda now: self._own(now, connection)
+            ):
                 return
         self._claims.cancel(connection)
         connection.machine.handle(Event.OWN)
-        connection.expiry_s = connection.entrant.expiry_s
-        record = self._common.records.of(connection.client_id)
-        has_ended = record is not None and self._common.records.has_ended(now, record)
+        connection.expiry_s = connection.connect_request.expiry_s
+        record = self._context.records.of(connection.client_id)
+        has_ended = record is not None and self._context.records.has_ended(now, record)
         connection.starts_clean = connection.event.clean_start or has_ended or not connection.expiry_s
         if record is not None and has_ended:
-            self._closing.claimed(now, record, ends_session=True)
+            self._disconnect_handler.claimed(now, record, ends_session=True)
             self._begin(now, connection, record)
         elif record is not None and not connection.event.clean_start:
-            self._closing.claimed(now, record, ends_session=False)
+            self._disconnect_handler.claimed(now, record, ends_session=False)
             self._resume(now, connection, record)
         else:
             if record is not None:
-                self._closing.claimed(now, record, ends_session=True)
+                self._disconnect_handler.claimed(now, record, ends_session=True)
             self._begin(now, connection, record)
         self._register(now, connection)
         if connection.awaited:
@@ -374,21 +390,21 @@ class Opening:
     def _resume(self, now: int, connection: Connection, record: Record) -> None:
         connection.was_present, connection.has_record = not record.is_forgotten, True
         connection.leftover = record.leftover
-        self._leftovers.keep(now, connection)
+        self._stale_sessions.keep(now, connection)
         connection.is_held = connection.expiry_s > 0 or record.has_member
         state, is_known = record.state, record.away_since_us is not None
         if not is_known:  # Its gateway died, and with it what was in flight.
             state = SessionState(block=next_block(state.block))
         connection.block = state.block
-        connection.session = self._common.border.open_session(state)
+        connection.session = self._context.native_api.open_session(state)
         if record.has_member:
             self._open_member(now, connection, clean_start=False)
-        self._bridge.restore(now, connection, record.subscriptions)
+        self._mqtt_subscriptions.restore(now, connection, record.subscriptions)
         if not connection.expiry_s:
             connection.has_record = False
-            self._keeping.ended(now, connection.client_id)
+            self._session_store.ended(now, connection.client_id)
         elif is_known:
-            self._keeping.changed(now, connection, None)
+            self._session_store.changed(now, connection, None)
         else:
             self._await_record(now, connection)
 
@@ -396,27 +412,27 @@ class Opening:
         """The client begins anew: an owner has its session no more. What others hold waits until it
         subscribes again. Every gateway knows it before the client does."""
         assert connection.session is not None, "it was opened"
-        state = self._common.border.export_session(connection.session)
+        state = self._context.native_api.export_session(connection.session)
         kept = {known.filter: known for known in connection.leftover}
         for filter, listening in connection.subscriptions.items():
             if connection.holds(filter):
                 kept[filter] = listening.kept()
         connection.leftover = tuple(kept.values()) if connection.expiry_s else ()
-        self._leftovers.keep(now, connection)
-        self._bridge.release(now, connection)
+        self._stale_sessions.keep(now, connection)
+        self._mqtt_subscriptions.release(now, connection)
         connection.forget_subscriptions()
         connection.awaited.clear()
         connection.was_present, connection.starts_clean = False, not connection.expiry_s
         state = forgotten(state)
         connection.block = state.block
-        connection.session = self._common.border.open_session(state)
-        self._common.count("sessions_forgotten")
+        connection.session = self._context.native_api.open_session(state)
+        self._context.count("sessions_forgotten")
         self._resumptions.set(connection, now + _DISCARD_PATIENCE)
         if connection.expiry_s:
             self._await_record(now, connection)
-        self._await_departure(now, connection)
+        self._await_disconnect(now, connection)
 
-    def _await_departure(self, now: int, connection: Connection) -> None:
+    def _await_disconnect(self, now: int, connection: Connection) -> None:
         """What its member had not answered goes back to its owners."""
         member, connection.member = connection.member, None
         assert member is not None, "only what a member of its own has can be forgotten"
@@ -428,8 +444,8 @@ class Opening:
                 self._register(now, connection)
             self.handle_ready(now, connection)
 
-        self._common.members.when_gone(connection.client_id, gone)
-        self._common.members.leave(now, member, end_session=False)
+        self._context.network_clients.when_gone(connection.client_id, gone)
+        self._context.network_clients.leave(now, member, end_session=False)
 
     def _await_record(self, now: int, connection: Connection) -> None:
         """Nothing is sent before all gateways know which packet ids are used from now on."""
@@ -439,22 +455,22 @@ class Opening:
             connection.awaited.discard(_RECORD)
             self.handle_ready(now, connection)
 
-        self._keeping.changed(now, connection, written)
+        self._session_store.changed(now, connection, written)
 
     def _begin(self, now: int, connection: Connection, record: Record | None) -> None:
         """A new session; what one before left at its owners ends."""
         connection.is_held = connection.expiry_s > 0
-        connection.session = self._common.border.open_session(SessionState())
+        connection.session = self._context.native_api.open_session(SessionState())
         if record is None:
             return
         if connection.expiry_s:
             connection.has_record = True
-            self._keeping.changed(now, connection, None)
+            self._session_store.changed(now, connection, None)
         else:
-            self._keeping.ended(now, connection.client_id)
+            self._session_store.ended(now, connection.client_id)
         if record.has_member:
             self._open_member(now, connection, clean_start=True)
-            self._bridge.sweep(now, connection, record.subscriptions + record.leftover)
+            self._mqtt_subscriptions.sweep(now, connection, record.subscriptions + record.leftover)
 
     def _register(self, now: int, connection: Connection) -> None:
         """Has the will kept by its topic's owner, in case this gateway dies."""
@@ -466,11 +482,13 @@ class Opening:
             self._open_member(now, connection, clean_start=connection.starts_clean)
         assert connection.member is not None, "it was just opened"
         connection.awaited.add(_WILL)
-        self._common.members.control(connection.member).set_will(now, will, patience=_RESUME_PATIENCE)
-        self._common.members.touch(connection.member)
+        self._context.network_clients.control(connection.member).set_will(
+            now, will, patience=_RESUME_PATIENCE
+        )
+        self._context.network_clients.touch(connection.member)
 
     def _open_member(self, now: int, connection: Connection, *, clean_start: bool) -> None:
-        connection.member = self._common.members.open(
+        connection.member = self._context.network_clients.open(
             now,
             connection.client_id,
             connection.expiry_s,
@@ -483,9 +501,9 @@ class Opening:
     def _accept(self, now: int, connection: Connection) -> None:
         self._resumptions.cancel(connection)
         connection.machine.handle(Event.READY)
-        connection.connected_at_us = self._common.clock.unix_us(now)
-        self._common.count("accepted")
-        entrant, limits, event = connection.entrant, self._common.limits, connection.event
+        connection.connected_at_us = self._context.clock.unix_us(now)
+        self._context.count("accepted")
+        connect_request, limits, event = connection.connect_request, self._context.limits, connection.event
         assert connection.session is not None, "it was opened"
         assert connection.acl is not None, "it was admitted"
         accept = Accept(
@@ -497,22 +515,22 @@ class Opening:
             queue_messages=limits.queue_messages,
             queue_bytes=limits.queue_bytes,
             rate=limits.rate,
-            is_distributed=self._common.settings.listeners[event.listener].is_distributed,
-            assigned_client_id=connection.client_id if entrant.assigned else None,
-            server_keep_alive_s=entrant.keep_alive_s,
-            session_expiry_s=entrant.changed_expiry_s,
+            is_distributed=self._context.settings.listeners[event.listener].is_distributed,
+            assigned_client_id=connection.client_id if connect_request.assigned else None,
+            server_keep_alive_s=connect_request.keep_alive_s,
+            session_expiry_s=connect_request.changed_expiry_s,
             auth_method=event.auth_method,
         )
-        self._common.border.accept(connection.id, accept)
+        self._context.native_api.accept(connection.id, accept)
         username, is_present = connection.username, connection.was_present
-        self._common.notices.connected(event, connection.client_id, username, is_present=is_present)
-        self.succession.accepted(now, connection)
+        self._context.events.connected(event, connection.client_id, username, is_present=is_present)
+        self.pending_connects.accepted(now, connection)
 
     def _refuse_unnamed(self, now: int, event: ConnectEvent, refusal: Refusal) -> None:
-        self._common.count("refused")
-        self._common.notices.refused(now, event, refusal.code, refusal.text)
-        reference = self._common.settings.server_reference if self.is_stopping else ""
-        self._common.border.refuse(
+        self._context.count("refused")
+        self._context.events.refused(now, event, refusal.code, refusal.text)
+        reference = self._context.settings.server_reference if self.is_stopping else ""
+        self._context.native_api.refuse(
             event.connection,
             refusal.code,
             text=refusal.text if event.wants_problem_information else "",

@@ -16,7 +16,7 @@ from hbroker.gateway.native_api import ConnectEvent
 from hbroker.gateway.reason_codes import MQTT_5, Code
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S
 
-__all__ = ["LONGEST_CLIENT_ID", "Entrant", "admit"]
+__all__ = ["LONGEST_CLIENT_ID", "ConnectRequest", "admit"]
 
 MQTT_3_1: Final = 3
 _VERSIONS: Final = frozenset({MQTT_3_1, 4, MQTT_5})
@@ -26,7 +26,7 @@ datagram."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
+class ConnectRequest:
     """What a CONNECT comes to. `expiry_s`: what is granted. `assigned`: the client is to be told its id.
     `keep_alive_s`: the client is to keep this one; None: its own."""
 
@@ -40,7 +40,7 @@ class Entrant:
 
 def admit(
     event: ConnectEvent, limits: GatewayLimits, open_connections: int, random: Random
-) -> Entrant | Refusal:
+) -> ConnectRequest | Refusal:
     """What a CONNECT comes to."""
     if event.version not in _VERSIONS:
         return Refusal(Code.UNSUPPORTED_PROTOCOL_VERSION)
@@ -53,7 +53,7 @@ def admit(
         return Refusal(Code.NOT_AUTHORIZED, "the will's topic is the network's own")
     asked = _asked_expiry(event)
     expiry_s = min(asked, limits.session_expiry)
-    return Entrant(
+    return ConnectRequest(
         client_id=event.client_id or f"auto-{random.getrandbits(128):032x}",
         expiry_s=expiry_s,
         assigned=not event.client_id,

@@ -7,7 +7,7 @@ from enum import auto
 from typing import Final
 
 from hbroker._native import AttemptSource
-from hbroker.gateway.connect.connect_packet import Entrant
+from hbroker.gateway.connect.connect_packet import ConnectRequest
 from hbroker.gateway.native_api import ConnectEvent, SubscribeOptions, WillMessage
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.sessions.claims import Stamp
@@ -104,7 +104,7 @@ class Connection:
     """
 
     event: ConnectEvent
-    entrant: Entrant
+    connect_request: ConnectRequest
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.AUTHENTICATING))
     username: str | None = None
     proof: str = ""
@@ -156,7 +156,7 @@ class Connection:
     @property
     def client_id(self) -> str:
         """Its own, or the one that it was assigned."""
-        return self.entrant.client_id
+        return self.connect_request.client_id
 
     @property
     def state(self) -> State:

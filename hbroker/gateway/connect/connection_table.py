@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from hbroker.gateway.connect.connection import Connection, State
 
-__all__ = ["Roster"]
+__all__ = ["ConnectionTable"]
 
 
-class Roster:
+class ConnectionTable:
     """All connections that have not ended."""
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Roster:
         self._by_client: dict[str, Connection] = {}
         self.most = 0
         """How many there were at most."""
-        self.departing = 0
+        self.disconnecting = 0
         """How many of them broke, and are still to be seen to."""
 
     def add(self, connection: Connection) -> None:
@@ -46,7 +46,7 @@ class Roster:
     @property
     def staying(self) -> int:
         """How many have a client."""
-        return len(self) - self.departing
+        return len(self) - self.disconnecting
 
     def open(self) -> Iterator[Connection]:
         """Those that were accepted."""

@@ -11,28 +11,34 @@ from dataclasses import replace
 
 from hbroker._native import NativeError
 from hbroker.gateway.connect.connection import Connection, Event, State
-from hbroker.gateway.connect.connection_table import Roster
+from hbroker.gateway.connect.connection_table import ConnectionTable
 from hbroker.gateway.connect.wills import PendingWill, after_close
-from hbroker.gateway.context import Common
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, next_block
-from hbroker.gateway.outbox import Done, Letter
+from hbroker.gateway.outbox import Done, OutboxMessage
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.sessions.join_all import Barrier
 from hbroker.gateway.sessions.records import Record
-from hbroker.gateway.sessions.session_store import Keeping
-from hbroker.gateway.subscriptions.mqtt_subscriptions import Bridge
+from hbroker.gateway.sessions.session_store import SessionStore
+from hbroker.gateway.sessions.wait_group import WaitGroup
+from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
 
-__all__ = ["Closing"]
+__all__ = ["DisconnectHandler"]
 
 
-class Closing:
+class DisconnectHandler:
     """Ends connections and sessions."""
 
-    def __init__(self, common: Common, roster: Roster, bridge: Bridge, keeping: Keeping) -> None:
-        self._common = common
-        self._roster = roster
-        self._bridge = bridge
-        self._keeping = keeping
+    def __init__(
+        self,
+        context: GatewayContext,
+        connection_table: ConnectionTable,
+        mqtt_subscriptions: MqttSubscriptions,
+        session_store: SessionStore,
+    ) -> None:
+        self._context = context
+        self._connection_table = connection_table
+        self._mqtt_subscriptions = mqtt_subscriptions
+        self._session_store = session_store
         self._ending: dict[str, list[Done]] = {}
         """Who waits for the end of a client's last connection, while not all of it is distributed."""
 
@@ -41,9 +47,9 @@ class Closing:
     def refuse(self, now: int, connection: Connection, code: Code, text: str = "") -> None:
         """Ends one that was not accepted yet."""
         event = connection.event
-        self._common.count("refused")
-        self._common.notices.refused(now, event, code, text)
-        self._common.border.refuse(
+        self._context.count("refused")
+        self._context.events.refused(now, event, code, text)
+        self._context.native_api.refuse(
             event.connection,
             code,
             text=text if event.wants_problem_information else "",
@@ -68,8 +74,8 @@ class Closing:
             connection.on_end.append(done)
         if connection.state is State.OPEN:
             connection.machine.handle(Event.DISCONNECT)
-            self._common.notices.disconnected(connection.event, connection.client_id, "server", code)
-            self._common.border.disconnect(
+            self._context.events.disconnected(connection.event, connection.client_id, "server", code)
+            self._context.native_api.disconnect(
                 connection.id, code, text=text, server_reference=self._reference(code)
             )
         elif connection.state is not State.CLOSING:
@@ -89,32 +95,32 @@ class Closing:
         if state is State.ENDED:
             return
         connection.machine.handle(Event.END)
-        self._roster.remove(connection)
-        self._keeping.forget(connection)
+        self._connection_table.remove(connection)
+        self._session_store.forget(connection)
         if connection.acl is not None:
-            self._common.access.release(connection.acl)
-        told = Barrier(connection.on_end)
+            self._context.access.release(connection.acl)
+        wait_group = WaitGroup(connection.on_end)
         if connection.session is not None:
-            self._note_end(connection, told)
+            self._note_end(connection, wait_group)
             self._change_expiry(now, connection, expiry_s)
             connection.ends_session |= connection.expiry_s == 0
             kept = self._export(connection, connection.session)
-            self._bridge.release(now, connection)
+            self._mqtt_subscriptions.release(now, connection)
             was_open = state in (State.OPEN, State.CLOSING)
-            self._end_session(now, connection, kept, reason, told, was_open=was_open)
-        told.close(now)
+            self._end_session(now, connection, kept, reason, wait_group, was_open=was_open)
+        wait_group.close(now)
 
-    def await_end(self, client: str, barrier: Barrier) -> None:
-        """Keeps `barrier` from ending before every gateway knows what became of the client's last connection,
-        if that has ended here."""
+    def await_end(self, client: str, wait_group: WaitGroup) -> None:
+        """Keeps `wait_group` from ending before every gateway knows what became of the client's last
+        connection, if that has ended here."""
         waiting = self._ending.get(client)
         if waiting is not None:
-            waiting.append(barrier.one_more())
+            waiting.append(wait_group.one_more())
 
-    def _note_end(self, connection: Connection, told: Barrier) -> None:
+    def _note_end(self, connection: Connection, wait_group: WaitGroup) -> None:
         """Its end has begun, and is over when that of its client's connection before is, too."""
         client, waiting = connection.client_id, connection.on_end
-        self.await_end(client, told)
+        self.await_end(client, wait_group)
         self._ending[client] = waiting
 
         def ended(now: int, is_distributed: bool) -> None:
@@ -127,9 +133,9 @@ class Closing:
         """What is in flight. Of a session that the core lost with one of its threads nobody knows."""
         try:
             is_over = connection.ends_session and not connection.is_lost
-            return self._common.border.export_session(session, is_over=is_over)
+            return self._context.native_api.export_session(session, is_over=is_over)
         except NativeError:
-            self._common.count("sessions_lost")
+            self._context.count("sessions_lost")
             return SessionState(block=next_block(connection.block))
 
     def _end_session(
@@ -138,15 +144,15 @@ class Closing:
         connection: Connection,
         kept: SessionState,
         reason: int | None,
-        told: Barrier,
+        wait_group: WaitGroup,
         *,
         was_open: bool,
     ) -> None:
         if connection.is_lost:
             if connection.member is not None:
-                self._common.members.drop(now, connection.member)
+                self._context.network_clients.drop(now, connection.member)
             return
-        now_us = self._common.clock.unix_us(now)
+        now_us = self._context.clock.unix_us(now)
         pending = after_close(
             connection.will if was_open else None,
             now_us,
@@ -157,21 +163,25 @@ class Closing:
         is_due = pending is not None and pending.due_us <= now_us
         if not connection.ends_session:
             later = None if is_due else pending
-            self._keeping.went(now, connection, kept, later, told.one_more())
+            self._session_store.went(now, connection, kept, later, wait_group.one_more())
         elif connection.has_record:
-            self._keeping.ended(now, connection.client_id, told.one_more())
+            self._session_store.ended(now, connection.client_id, wait_group.one_more())
         if pending is None or not is_due:
-            self._leave(now, connection, told.one_more())
+            self._leave(now, connection, wait_group.one_more())
         elif pending.message.qos == 0 and self._owner_has_will(connection):
-            self._leave(now, connection, told.one_more(), with_will=True)
+            self._leave(now, connection, wait_group.one_more(), with_will=True)
         else:
-            self._publish(now, pending, connection, told.one_more())
+            self._publish(now, pending, connection, wait_group.one_more())
 
     def _owner_has_will(self, connection: Connection) -> bool:
         """Then it publishes a will of QoS 0: a message to it could be lost on its way, or at whoever was the
         owner before."""
-        member, members = connection.member, self._common.members
-        return member is not None and members.has(member) and members.control(member).is_will_kept
+        member, network_clients = connection.member, self._context.network_clients
+        return (
+            member is not None
+            and network_clients.has(member)
+            and network_clients.control(member).is_will_kept
+        )
 
     def _publish(self, now: int, pending: PendingWill, connection: Connection, finish: Done) -> None:
         """The will goes out; then its owner need not keep it any more."""
@@ -179,29 +189,29 @@ class Closing:
         def published(now: int, is_distributed: bool) -> None:
             self._leave(now, connection, finish)
 
-        self._common.outbox.post(now, Letter(pending.message, published))
+        self._context.outbox.enqueue(now, OutboxMessage(pending.message, published))
 
     def _leave(self, now: int, connection: Connection, finish: Done, *, with_will: bool = False) -> None:
         """Its own member leaves the owners, if it has one."""
-        member, members = connection.member, self._common.members
-        if member is None or not members.has(member):
+        member, network_clients = connection.member, self._context.network_clients
+        if member is None or not network_clients.has(member):
             finish(now, True)
             return
-        members.when_gone(connection.client_id, lambda now: finish(now, True))
-        members.leave(now, member, end_session=connection.ends_session, with_will=with_will)
+        network_clients.when_gone(connection.client_id, lambda now: finish(now, True))
+        network_clients.leave(now, member, end_session=connection.ends_session, with_will=with_will)
 
     def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:
         """MQTT 5 §3.14.2.2.2. One that had none cannot get one at the end."""
         if expiry_s is None or not connection.expiry_s:
             return
-        connection.expiry_s = min(expiry_s, self._common.limits.session_expiry)
+        connection.expiry_s = min(expiry_s, self._context.limits.session_expiry)
         if connection.expiry_s and connection.member is not None:
-            self._common.members.control(connection.member).set_expiry(now, connection.expiry_s)
-            self._common.members.touch(connection.member)
+            self._context.network_clients.control(connection.member).set_expiry(now, connection.expiry_s)
+            self._context.network_clients.touch(connection.member)
 
     def _reference(self, code: Code) -> str | None:
         at_the_end = code in (Code.SERVER_SHUTTING_DOWN, Code.USE_ANOTHER_SERVER, Code.SERVER_UNAVAILABLE)
-        return self._common.settings.server_reference or None if at_the_end else None
+        return self._context.settings.server_reference or None if at_the_end else None
 
     # Sessions without a connection
 
@@ -209,7 +219,7 @@ class Closing:
         """Somebody connects the client of a session that is away: its will is withdrawn, or due with its
         end, and then nobody publishes it again, though the client does not get in. `done`: told when every
         gateway knows."""
-        records = self._common.records
+        records = self._context.records
         is_due = record.will is not None and (ends_session or records.is_will_due(now, record))
         if is_due and records.is_mine(record):
             self._publish_delayed(now, record, done)
@@ -219,20 +229,20 @@ class Closing:
 
     def handle_timeout(self, now: int) -> None:
         """Publishes wills whose delay is over; ends sessions that have been away for too long."""
-        records = self._common.records
+        records = self._context.records
         for record in list(records.due(now)):
             if records.has_ended(now, record):
                 if record.will is not None:
-                    self._common.outbox.post(now, Letter(record.will.message))
-                self._keeping.ended(now, record.client)
-                self._common.count("sessions_expired")
+                    self._context.outbox.enqueue(now, OutboxMessage(record.will.message))
+                self._session_store.ended(now, record.client)
+                self._context.count("sessions_expired")
             elif records.is_will_due(now, record):
                 self._publish_delayed(now, record, None)
 
     def _publish_delayed(self, now: int, record: Record, done: Done | None) -> None:
         """Publishes the will of a session that goes on, for now: it has none any more."""
         assert record.will is not None, "it is due"
-        self._common.outbox.post(now, Letter(record.will.message))
-        settings, clock = self._common.settings, self._common.clock
+        self._context.outbox.enqueue(now, OutboxMessage(record.will.message))
+        settings, clock = self._context.settings, self._context.clock
         own = replace(record, will=None, gateway=settings.name, run=clock.run)
-        self._keeping.write(now, own, is_here=False, done=done)
+        self._session_store.write(now, own, is_here=False, done=done)

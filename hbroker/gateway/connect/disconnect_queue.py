@@ -15,24 +15,26 @@ from collections.abc import Callable
 from typing import Final
 
 from hbroker.gateway.connect.connection import Connection
-from hbroker.gateway.connect.connection_table import Roster
+from hbroker.gateway.connect.connection_table import ConnectionTable
 from hbroker.gateway.native_api import ClosedEvent
 
-__all__ = ["AT_ONCE", "Departures"]
+__all__ = ["AT_ONCE", "DisconnectQueue"]
 
 AT_ONCE: Final = 32
 """Ends that are seen to in one turn, besides one for each client that has come."""
 
 
-class Departures:
+class DisconnectQueue:
     """The ends that wait. `closed` sees to one."""
 
-    def __init__(self, roster: Roster, closed: Callable[[int, Connection, ClosedEvent], None]) -> None:
-        self._roster = roster
+    def __init__(
+        self, connection_table: ConnectionTable, closed: Callable[[int, Connection, ClosedEvent], None]
+    ) -> None:
+        self._connection_table = connection_table
         self._closed = closed
         self._waiting: dict[int, tuple[Connection, ClosedEvent]] = {}
         """By the connection's number, in the order in which they broke."""
-        self._turn = 0
+        self._iteration = 0
         self._left = 0
         """How many more there may be in the turn at this time."""
         self._come = 0
@@ -44,7 +46,7 @@ class Departures:
             self._closed(now, connection, event)
         else:
             self._waiting[connection.id] = connection, event
-            self._roster.departing = len(self._waiting)
+            self._connection_table.disconnecting = len(self._waiting)
 
     def came(self) -> None:
         """A client has come."""
@@ -53,7 +55,7 @@ class Departures:
 
     def hurry(self, now: int, client: str) -> None:
         """The client comes, here or elsewhere: an end of its connection that waits comes before."""
-        former = self._roster.of_client(client)
+        former = self._connection_table.of_client(client)
         if former is not None:
             self._see_to(now, former)
 
@@ -64,7 +66,7 @@ class Departures:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due: in the next turn."""
-        return self._turn + 1 if self._waiting else None
+        return self._iteration + 1 if self._waiting else None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -72,12 +74,12 @@ class Departures:
     def _see_to(self, now: int, connection: Connection) -> None:
         waiting = self._waiting.pop(connection.id, None)
         if waiting is not None:
-            self._roster.departing = len(self._waiting)
+            self._connection_table.disconnecting = len(self._waiting)
             self._closed(now, *waiting)
 
     def _may_go(self, now: int) -> bool:
-        if now != self._turn:
-            self._turn, self._left = now, AT_ONCE
+        if now != self._iteration:
+            self._iteration, self._left = now, AT_ONCE
         if self._left:
             self._left -= 1
             return True

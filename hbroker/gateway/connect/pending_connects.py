@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Final
 
 from hbroker.gateway.connect.connection import Connection, Event, State
-from hbroker.gateway.connect.connection_table import Roster
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.gateway.connect.connection_table import ConnectionTable
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["MOST_WAITING", "PATIENCE", "Succession"]
+__all__ = ["MOST_WAITING", "PATIENCE", "PendingConnects"]
 
 PATIENCE: Final = SECOND
 """How long a connection is given to be accepted where another waits for it: less than another gateway waits
@@ -29,23 +29,23 @@ MOST_WAITING: Final = 16
 _PENDING: Final = (State.CLAIMING, State.RESUMING)
 
 
-class Succession:
+class PendingConnects:
     """Who waits for whom. `go_on` is told of a connection whose turn it is; `refuse` of one too many."""
 
     def __init__(
         self,
-        roster: Roster,
+        connection_table: ConnectionTable,
         go_on: Callable[[int, Connection], None],
         refuse: Callable[[int, Connection], None],
     ) -> None:
-        self._roster = roster
+        self._connection_table = connection_table
         self._go_on = go_on
         self._refuse = refuse
         self._waiting: dict[str, deque[Connection]] = {}
-        self._turns: Agenda[str] = Agenda()
+        self._timeouts: TimerQueue[str] = TimerQueue()
         self._awaited: dict[int, list[Callable[[int], None]]] = {}
         """By a connection that is not accepted yet: what is to be done once it is."""
-        self._overdue: Agenda[int] = Agenda()
+        self._overdue: TimerQueue[int] = TimerQueue()
 
     # In
 
@@ -77,28 +77,28 @@ class Succession:
 
     def accepted(self, now: int, connection: Connection) -> None:
         """It has its CONNACK."""
-        self._tell(now, connection.id)
+        self._resolve(now, connection.id)
         self._next(now, connection.client_id)
 
     def handle_timeout(self, now: int) -> None:
         """Goes on without what took too long."""
         for number in self._overdue.due(now):
-            self._tell(now, number)
-        for client in self._turns.due(now):
+            self._resolve(now, number)
+        for client in self._timeouts.due(now):
             self._begin(now, client)
 
     # Out
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return earliest(self._overdue.next(), self._turns.next())
+        return earliest(self._overdue.next(), self._timeouts.next())
 
     # The queue of a client
 
     def _await(self, now: int, client: str) -> None:
         """The next one waits for the connection that its client has now."""
-        self._turns.set(client, now + PATIENCE)
-        former = self._roster.of_client(client)
+        self._timeouts.set(client, now + PATIENCE)
+        former = self._connection_table.of_client(client)
         if former is not None:
             former.on_end.append(lambda now, is_distributed: self._next(now, client))
 
@@ -108,7 +108,7 @@ class Succession:
 
     def _has_pending(self, client: str) -> bool:
         """Whether the client has a connection that is not accepted yet."""
-        current = self._roster.of_client(client)
+        current = self._connection_table.of_client(client)
         return current is not None and current.state in _PENDING
 
     def _begin(self, now: int, client: str) -> None:
@@ -123,11 +123,11 @@ class Succession:
                 self._await(now, client)
                 return
         self._waiting.pop(client, None)
-        self._turns.cancel(client)
+        self._timeouts.cancel(client)
 
     # Those who wait for one connection
 
-    def _tell(self, now: int, number: int) -> None:
+    def _resolve(self, now: int, number: int) -> None:
         self._overdue.cancel(number)
         for then in self._awaited.pop(number, ()):
             then(now)

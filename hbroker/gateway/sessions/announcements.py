@@ -14,19 +14,19 @@ from dataclasses import replace
 from typing import Final
 
 from hbroker.gateway.connect.wills import registered
-from hbroker.gateway.context import Common
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
-from hbroker.gateway.outbox import Letter
+from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.sessions.claims import NEVER, Stamp
-from hbroker.gateway.sessions.gateways import Heard, Presence
-from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, seal, unseal
+from hbroker.gateway.sessions.gateways import Presence, PresenceChange
+from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, sign, verify
 from hbroker.gateway.sessions.startup import PATIENCE
 from hbroker.gateway.subscriptions.network_clients import SHARED
 from hbroker.protocol.results import WillRefused, WillSet
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["Announcing"]
+__all__ = ["Announcements"]
 
 _PAUSE: Final = SECOND // 10
 """After which what is not true is put right, however often it was written meanwhile."""
@@ -35,15 +35,15 @@ _EVERY: Final = SECOND
 different keys would not let each other be."""
 
 
-class Announcing:
+class Announcements:
     """The presence of one gateway."""
 
-    def __init__(self, common: Common) -> None:
-        self._common = common
-        self._name = common.settings.name
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
+        self._name = context.settings.name
         self._own: Presence | None = None
         """What is true of this gateway, while it takes clients."""
-        self._said = b""
+        self._payload = b""
         """How that is written; empty until the will is registered."""
         self._highest = NEVER
         """The highest stamp under its name."""
@@ -51,14 +51,14 @@ class Announcing:
         """When the latest other run under its name began, as that one says."""
         self._renewed_at = self._restored_at = -_EVERY
         self._renew_at: int | None = None
-        self._wrong: Agenda[str] = Agenda()
+        self._wrong: TimerQueue[str] = TimerQueue()
         """Topics under which something stands that is not true."""
 
     # In
 
     def announce(self, now: int, listeners: tuple[str, ...]) -> None:
         """Tells the others that this gateway is there, and where it takes clients."""
-        clock = self._common.clock
+        clock = self._context.clock
         since_us = max(clock.unix_us(now), self._since_us + 1)
         self._own = Presence(self._name, clock.run, listeners=listeners, since_us=since_us)
         self.renew(now)
@@ -72,37 +72,37 @@ class Announcing:
     def withdraw(self, now: int) -> None:
         """Tells the others that this gateway takes no clients any more."""
         if self._own is not None:
-            payload = self._sealed(replace(self._own, is_alive=False))
+            payload = self._signed(replace(self._own, is_alive=False))
             self._own, self._renew_at = None, None
-            self._post(now, GATEWAYS + self._name, payload)
+            self._enqueue(now, GATEWAYS + self._name, payload)
 
     def handle_message(self, now: int, topic: str, payload: bytes) -> str | None:
         """What stands under a gateway's topic now. Returns the name of another gateway of which it tells
         something new."""
-        body = unseal(self._common.key, topic, payload) if payload else None
+        body = verify(self._context.key, topic, payload) if payload else None
         presence = None if body is None else Presence.parse(body)
         if presence is None or presence.topic != topic:
             if payload:
-                self._common.count("presence_dropped")
+                self._context.count("presence_dropped")
             self._contradict(now, topic)
             return None
         if presence.name == self._name:
-            self._hear_own_name(now, presence)
+            self._handle_own_name(now, presence)
             return None
-        heard = self._common.gateways.take(presence, payload)
-        if heard is Heard.OLD:
-            self._hear_old(now, topic)
-        elif heard is Heard.TOO_MANY:
-            self._common.count("gateways_refused")
-        return presence.name if heard is Heard.NEW else None
+        change = self._context.gateways.take(presence, payload)
+        if change is PresenceChange.OLD:
+            self._handle_old(now, topic)
+        elif change is PresenceChange.TOO_MANY:
+            self._context.count("gateways_refused")
+        return presence.name if change is PresenceChange.NEW else None
 
-    def handle_will(self, now: int, outcome: WillSet | WillRefused) -> None:
+    def handle_will(self, now: int, result: WillSet | WillRefused) -> None:
         """The owner of its topic has the will, or does not take it now; then it goes on being tried."""
-        if isinstance(outcome, WillRefused):
-            self._common.count("presence_without_will")
+        if isinstance(result, WillRefused):
+            self._context.count("presence_without_will")
         if self._own is not None:
-            self._said = self._sealed(self._own)
-            self._post(now, self._own.topic, self._said)
+            self._payload = self._signed(self._own)
+            self._enqueue(now, self._own.topic, self._payload)
 
     def handle_timeout(self, now: int) -> None:
         """Does what is due."""
@@ -113,8 +113,8 @@ class Announcing:
             payload = self._truth(topic)
             if payload:
                 self._restored_at = now
-                self._common.count("presence_restored")
-                self._post(now, topic, payload)
+                self._context.count("presence_restored")
+                self._enqueue(now, topic, payload)
 
     # Out
 
@@ -123,36 +123,36 @@ class Announcing:
         return earliest(self._renew_at, self._wrong.next())
 
     def _renew(self, now: int) -> None:
-        own, clock = self._own, self._common.clock
+        own, clock = self._own, self._context.clock
         assert own is not None, "it is planned only while there is one"
         stamp = clock.stamp(now)
         if stamp <= self._highest:
             stamp = Stamp(self._highest.time_us + 1, clock.run)
         self._own = replace(own, stamp=stamp)
-        self._highest, self._said, self._renewed_at = stamp, b"", now
+        self._highest, self._payload, self._renewed_at = stamp, b"", now
         gone = replace(self._own, is_alive=False, listeners=())
-        will = registered(self._message(gone.topic, self._sealed(gone)))
+        will = registered(self._message(gone.topic, self._signed(gone)))
         assert will is not None, "a name has 63 bytes at most"
-        self._common.members.control(SHARED).set_will(now, will, patience=PATIENCE)
-        self._common.members.touch(SHARED)
+        self._context.network_clients.control(SHARED).set_will(now, will, patience=PATIENCE)
+        self._context.network_clients.touch(SHARED)
 
-    def _hear_own_name(self, now: int, presence: Presence) -> None:
+    def _handle_own_name(self, now: int, presence: Presence) -> None:
         """An earlier run of this gateway, or its will, which came late or is said again, or this run's own.
         Another gateway that began later under the same name is left alone: else the two would never be
         quiet."""
         own = self._own
-        if not self._common.gateways.is_self(presence.run):
+        if not self._context.gateways.is_self(presence.run):
             self._since_us = max(self._since_us, presence.since_us)
         self._highest = max(self._highest, presence.stamp)
         if own is None or presence.order == own.order:
             return
         if presence.order < own.order:
-            self._hear_old(now, presence.topic)
+            self._handle_old(now, presence.topic)
         elif not presence.is_alive or presence.since_us <= own.since_us:
             self.renew(now)
 
-    def _hear_old(self, now: int, topic: str) -> None:
-        self._common.count("presence_old")
+    def _handle_old(self, now: int, topic: str) -> None:
+        self._context.count("presence_old")
         self._contradict(now, topic)
 
     def _contradict(self, now: int, topic: str) -> None:
@@ -164,14 +164,14 @@ class Announcing:
         the name, or the will is not registered yet: then it is said once that is."""
         name = last_level(topic)
         if name != self._name:
-            return self._common.gateways.truth(name)
-        return self._said if self._own is not None and self._highest == self._own.stamp else None
+            return self._context.gateways.truth(name)
+        return self._payload if self._own is not None and self._highest == self._own.stamp else None
 
-    def _sealed(self, presence: Presence) -> bytes:
-        return seal(self._common.key, presence.topic, presence.body())
+    def _signed(self, presence: Presence) -> bytes:
+        return sign(self._context.key, presence.topic, presence.body())
 
     def _message(self, topic: str, payload: bytes) -> WillMessage:
         return WillMessage(topic, payload, qos=1, retain=True)
 
-    def _post(self, now: int, topic: str, payload: bytes) -> None:
-        self._common.outbox.post(now, Letter(self._message(topic, payload), replaces=True))
+    def _enqueue(self, now: int, topic: str, payload: bytes) -> None:
+        self._context.outbox.enqueue(now, OutboxMessage(self._message(topic, payload), replaces=True))

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from hbroker.gateway.connect.connection import Connection
-from hbroker.gateway.connect.connection_table import Roster
-from hbroker.gateway.context import Common
+from hbroker.gateway.connect.connection_table import ConnectionTable
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
-from hbroker.gateway.outbox import Letter
+from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.sessions import claims
 from hbroker.gateway.sessions.claims import Claim
-from hbroker.gateway.sessions.record_authentication import CLAIMS, seal
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.gateway.sessions.record_authentication import CLAIMS, sign
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND, retry_after
 
-__all__ = ["Claiming"]
+__all__ = ["ClaimRequests"]
 
 _REPEATED: Final = 300 * SECOND
 _MOST_CHARACTERS: Final = 640
@@ -37,16 +37,21 @@ class _Batch:
     attempts: int = 0
 
 
-class Claiming:
+class ClaimRequests:
     """The claims of one gateway. `claimed` is told of each connection whose client no other gateway has."""
 
-    def __init__(self, common: Common, roster: Roster, claimed: Callable[[int, Connection], None]) -> None:
-        self._common = common
-        self._roster = roster
+    def __init__(
+        self,
+        context: GatewayContext,
+        connection_table: ConnectionTable,
+        claimed: Callable[[int, Connection], None],
+    ) -> None:
+        self._context = context
+        self._connection_table = connection_table
         self._claimed = claimed
-        self._topic = CLAIMS + common.settings.name
+        self._topic = CLAIMS + context.settings.name
         self._waiting: list[Connection] = []
-        self._pauses: Agenda[_Batch] = Agenda()
+        self._pauses: TimerQueue[_Batch] = TimerQueue()
 
     def claim(self, connection: Connection) -> None:
         """Claims its client, with the others of this turn."""
@@ -67,22 +72,22 @@ class Claiming:
         return self._waiting[0].claimed_at if self._waiting else self._pauses.next()
 
     def _send(self, now: int, batch: _Batch) -> None:
-        told = [Claim(one.client_id, one.stamp, one.event.clean_start) for one in batch.connections]
-        body = claims.body_of(self._common.settings.name, told)
-        message = WillMessage(self._topic, seal(self._common.key, self._topic, body), qos=1)
+        batch_claims = [Claim(one.client_id, one.stamp, one.event.clean_start) for one in batch.connections]
+        body = claims.body_of(self._context.settings.name, batch_claims)
+        message = WillMessage(self._topic, sign(self._context.key, self._topic, body), qos=1)
 
         def sent(now: int, is_distributed: bool) -> None:
             if is_distributed:
                 for connection in batch.connections:
                     self._claimed(now, connection)
             else:
-                self._pauses.set(batch, now + retry_after(batch.attempts, self._common.random))
+                self._pauses.set(batch, now + retry_after(batch.attempts, self._context.random))
                 batch.attempts += 1
 
-        self._common.outbox.post(now, Letter(message, sent, until=now))
+        self._context.outbox.enqueue(now, OutboxMessage(message, sent, until=now))
 
     def _is_current(self, now: int, connection: Connection) -> bool:
-        is_known = self._roster.of_client(connection.client_id) is connection
+        is_known = self._connection_table.of_client(connection.client_id) is connection
         return is_known and now < connection.claimed_at + _REPEATED
 
 

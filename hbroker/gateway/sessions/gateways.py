@@ -19,7 +19,7 @@ from typing import Any, Final
 from hbroker.gateway.sessions.claims import NEVER, Stamp
 from hbroker.gateway.sessions.record_authentication import GATEWAYS
 
-__all__ = ["MOST", "Gateways", "Heard", "Presence"]
+__all__ = ["MOST", "Gateways", "Presence", "PresenceChange"]
 
 MOST: Final = 10_000
 """Other gateways that are there, and as many that are gone: of more of these the first are forgotten."""
@@ -73,7 +73,7 @@ class Presence:
             return None
 
 
-class Heard(Enum):
+class PresenceChange(Enum):
     """What a presence is to who knows what was said before."""
 
     NEW = auto()
@@ -94,24 +94,24 @@ class Gateways:
         self._gone: OrderedDict[str, tuple[Presence, bytes]] = OrderedDict()
         """Others that were there, and how that was said."""
 
-    def take(self, presence: Presence, payload: bytes) -> Heard:
+    def take(self, presence: Presence, payload: bytes) -> PresenceChange:
         """What another gateway said of itself, or its will says, and how it is written."""
         name = presence.name
         known = self.of(name)
         if known is not None and presence.order <= known.order:
-            return Heard.KNOWN if presence.order == known.order else Heard.OLD
+            return PresenceChange.KNOWN if presence.order == known.order else PresenceChange.OLD
         if presence.is_alive:
             if name not in self._there and len(self._there) >= MOST:
-                return Heard.TOO_MANY
+                return PresenceChange.TOO_MANY
             self._gone.pop(name, None)
             self._there[name] = presence
-            return Heard.NEW
+            return PresenceChange.NEW
         self._there.pop(name, None)
         self._gone[name] = presence, payload
         self._gone.move_to_end(name)
         if len(self._gone) > MOST:
             self._gone.popitem(last=False)
-        return Heard.NEW
+        return PresenceChange.NEW
 
     def of(self, name: str) -> Presence | None:
         """What is known of another gateway, whether it is there or gone."""

@@ -23,8 +23,8 @@ __all__ = [
     "SESSIONS",
     "client_hash",
     "last_level",
-    "seal",
-    "unseal",
+    "sign",
+    "verify",
     "within",
 ]
 
@@ -53,14 +53,14 @@ def last_level(topic: str) -> str:
     return topic.rpartition("/")[2]
 
 
-def seal(key: bytes, topic: str, body: Mapping[str, object]) -> bytes:
+def sign(key: bytes, topic: str, body: Mapping[str, object]) -> bytes:
     """The payload that says `body` under this topic."""
     text = json.dumps(body, separators=(",", ":")).encode()
     return text + _mac(key, topic, text) if key else text
 
 
-def unseal(key: bytes, topic: str, payload: bytes) -> dict[str, Any] | None:
-    """What `seal` was given; None: it is not under this key, for this topic, or no JSON object, or it holds
+def verify(key: bytes, topic: str, payload: bytes) -> dict[str, Any] | None:
+    """What `sign` was given; None: it is not under this key, for this topic, or no JSON object, or it holds
     what no gateway says: a number that is not whole, or text that is none (half of a surrogate pair)."""
     if len(payload) > MOST_BYTES:
         return None

@@ -22,9 +22,9 @@ from hbroker.gateway.connect.wills import PendingWill
 from hbroker.gateway.native_api import PACKET_ID_BLOCKS, InFlight, SessionState, SubscribeOptions
 from hbroker.gateway.sessions.claims import NEVER, Stamp
 from hbroker.gateway.sessions.gateways import Gateways
-from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, last_level, unseal, within
+from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, last_level, verify, within
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["MOST_ENDINGS", "MOST_RECORDS", "Ending", "Record", "Records", "SessionSubscription"]
@@ -180,7 +180,7 @@ def _in_flight(entry: list[Any]) -> InFlight:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _StoredRecord:
     """A record as it came, and what of it is asked often.
 
     `is_here`: this gateway has the client. `lost_since_us`: when it was learned that the gateway which had
@@ -207,10 +207,10 @@ class Records:
         self._key = key
         self._gateways = gateways
         self._unix_offset_us = unix_offset_us
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _StoredRecord] = {}
         self._ended: OrderedDict[str, tuple[Stamp, bytes]] = OrderedDict()
         """Those that are known to have ended: when, and how that was said."""
-        self._due: Agenda[str] = Agenda()
+        self._due: TimerQueue[str] = TimerQueue()
         self.refused = 0
         """Records for which there was no room."""
 
@@ -249,7 +249,7 @@ class Records:
             return
         is_away = record.away_since_us is not None
         self._ended.pop(hash, None)
-        kept = self._kept[hash] = _Kept(
+        kept = self._kept[hash] = _StoredRecord(
             payload, record.stamp, record.gateway, record.run, record.expiry_s, is_away, is_here
         )
         self._due.cancel(hash)
@@ -379,7 +379,7 @@ class Records:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def _look_for_gateway(self, now: int, hash: str, kept: _Kept) -> None:
+    def _look_for_gateway(self, now: int, hash: str, kept: _StoredRecord) -> None:
         """A client that is at another gateway is away from the time on when it was learned that this is
         gone."""
         if self._gateways.is_alive(kept.gateway, kept.run):
@@ -407,7 +407,7 @@ class Records:
         return None if since_us is None else record.ends_at_us(since_us)
 
     def _read(self, topic: str, payload: bytes) -> Record | Ending | None:
-        body = unseal(self._key, topic, payload)
+        body = verify(self._key, topic, payload)
         found = None if body is None else Ending.parse(body) or Record.parse(body)
         return found if found is not None and found.topic == topic else None
 

@@ -14,16 +14,16 @@ from typing import Final
 
 from hbroker.gateway.connect.connection import Connection
 from hbroker.gateway.connect.wills import PendingWill
-from hbroker.gateway.context import Common
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, WillMessage
-from hbroker.gateway.outbox import Done, Letter
+from hbroker.gateway.outbox import Done, OutboxMessage
 from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.record_authentication import seal
+from hbroker.gateway.sessions.record_authentication import sign
 from hbroker.gateway.sessions.records import Ending, Record
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["Keeping"]
+__all__ = ["SessionStore"]
 
 _DEBOUNCE: Final = 50_000
 _RESTORE_PAUSE: Final = SECOND // 10
@@ -32,13 +32,13 @@ _REFRESH_PAUSE: Final = SECOND // 10
 _REFRESH_BATCH: Final = 200
 
 
-class Keeping:
+class SessionStore:
     """The records that this gateway writes."""
 
-    def __init__(self, common: Common) -> None:
-        self._common = common
-        self._changed: Agenda[Connection] = Agenda()
-        self._wrong: Agenda[str] = Agenda()
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
+        self._changed: TimerQueue[Connection] = TimerQueue()
+        self._wrong: TimerQueue[str] = TimerQueue()
         """Topics under which something stands that is not true."""
         self._refresh: Iterator[tuple[str, bytes]] | None = None
         self._refresh_at: int | None = None
@@ -66,20 +66,20 @@ class Keeping:
     ) -> None:
         """The client is gone, and its session stays."""
         self._changed.cancel(connection)
-        record = self._record(connection, self._common.clock.unix_us(now), state, will)
+        record = self._record(connection, self._context.clock.unix_us(now), state, will)
         self.write(now, record, is_here=False, done=done)
 
     def ended(self, now: int, client: str, done: Done | None = None) -> None:
         """The session has ended. Once every gateway knows, nothing stands under the topic any more."""
         ending = Ending(client, self._stamp(now, client))
-        payload = seal(self._common.key, ending.topic, ending.body())
-        self._common.records.bury(ending, payload)
-        self._say_ended(now, ending.topic, payload, done)
+        payload = sign(self._context.key, ending.topic, ending.body())
+        self._context.records.bury(ending, payload)
+        self._publish_end(now, ending.topic, payload, done)
 
     def contradict(self, now: int, topic: str) -> None:
         """Something stands under a topic that is not true: what is true is written again, soon."""
-        if topic not in self._wrong and self._common.records.truth(topic) is not None:
-            self._common.count("records_restored")
+        if topic not in self._wrong and self._context.records.truth(topic) is not None:
+            self._context.count("records_restored")
             self._wrong.set(topic, now + _RESTORE_PAUSE)
 
     def forget(self, connection: Connection) -> None:
@@ -90,14 +90,14 @@ class Keeping:
         """Writes a record, with a new stamp. `is_here`: its client is connected to this gateway."""
         record = replace(record, stamp=self._stamp(now, record.client))
         topic = record.topic
-        payload = seal(self._common.key, topic, record.body())
-        self._common.records.keep(now, record, topic, payload, is_here=is_here)
-        self._post(now, topic, payload, done)
+        payload = sign(self._context.key, topic, record.body())
+        self._context.records.keep(now, record, topic, payload, is_here=is_here)
+        self._enqueue(now, topic, payload, done)
 
     def refresh(self, now: int) -> None:
         """The owner of `$gateway` may have lost them: all that this gateway sees to are written again, not
         all at once."""
-        self._refresh = self._common.records.mine()
+        self._refresh = self._context.records.mine()
         self._refresh_at = now + _REFRESH_PAUSE
 
     def handle_timeout(self, now: int) -> None:
@@ -131,8 +131,8 @@ class Keeping:
     ) -> Record:
         return Record(
             client=connection.client_id,
-            gateway=self._common.settings.name,
-            run=self._common.clock.run,
+            gateway=self._context.settings.name,
+            run=self._context.clock.run,
             expiry_s=connection.expiry_s,
             away_since_us=away_since_us,
             has_member=connection.is_held and (connection.member is not None or bool(connection.leftover)),
@@ -149,29 +149,29 @@ class Keeping:
             if not topic:
                 self._refresh_at = self._refresh = None
                 return
-            self._post(now, topic, payload, None)
+            self._enqueue(now, topic, payload, None)
 
     def _stamp(self, now: int, client: str) -> Stamp:
-        return self._common.records.stamp_after(client, self._common.clock.stamp(now))
+        return self._context.records.stamp_after(client, self._context.clock.stamp(now))
 
     def _restore(self, now: int, topic: str) -> None:
-        truth = self._common.records.truth(topic)
+        truth = self._context.records.truth(topic)
         if truth is not None:
             payload, has_ended = truth
             if has_ended:
-                self._say_ended(now, topic, payload, None)
+                self._publish_end(now, topic, payload, None)
             else:
-                self._post(now, topic, payload, None)
+                self._enqueue(now, topic, payload, None)
 
-    def _say_ended(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
-        def said(now: int, is_distributed: bool) -> None:
-            if is_distributed and self._common.records.is_ending(topic, payload):
-                self._post(now, topic, b"", None)
+    def _publish_end(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
+        def written(now: int, is_distributed: bool) -> None:
+            if is_distributed and self._context.records.is_ending(topic, payload):
+                self._enqueue(now, topic, b"", None)
             if done is not None:
                 done(now, is_distributed)
 
-        self._post(now, topic, payload, said)
+        self._enqueue(now, topic, payload, written)
 
-    def _post(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
+    def _enqueue(self, now: int, topic: str, payload: bytes, done: Done | None) -> None:
         message = WillMessage(topic, payload, qos=1, retain=True)
-        self._common.outbox.post(now, Letter(message, done, replaces=True))
+        self._context.outbox.enqueue(now, OutboxMessage(message, done, replaces=True))

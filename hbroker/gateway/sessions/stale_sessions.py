@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 from hbroker.gateway.connect.connection import Connection, State
-from hbroker.gateway.context import Common
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import InFlight, SessionState, next_block
-from hbroker.gateway.sessions.session_store import Keeping
-from hbroker.gateway.subscriptions.mqtt_subscriptions import Bridge
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.gateway.sessions.session_store import SessionStore
+from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["PATIENCE", "Leftovers", "forgotten"]
+__all__ = ["PATIENCE", "StaleSessions", "forgotten"]
 
 PATIENCE: Final = 30 * SECOND
 """How long a client may take to subscribe again: as long as messages wait for a listener (§9)."""
@@ -31,14 +31,16 @@ def forgotten(state: SessionState) -> SessionState:
     return SessionState(tuple(m for m in had if m.publisher), block=next_block(state.block))
 
 
-class Leftovers:
+class StaleSessions:
     """The clients that may subscribe again."""
 
-    def __init__(self, common: Common, bridge: Bridge, keeping: Keeping) -> None:
-        self._common = common
-        self._bridge = bridge
-        self._keeping = keeping
-        self._waiting: Agenda[Connection] = Agenda()
+    def __init__(
+        self, context: GatewayContext, mqtt_subscriptions: MqttSubscriptions, session_store: SessionStore
+    ) -> None:
+        self._context = context
+        self._mqtt_subscriptions = mqtt_subscriptions
+        self._session_store = session_store
+        self._waiting: TimerQueue[Connection] = TimerQueue()
 
     def keep(self, now: int, connection: Connection) -> None:
         """The connection has some."""
@@ -60,8 +62,8 @@ class Leftovers:
         unwanted = tuple(kept for kept in left if not connection.holds(kept.filter))
         if unwanted:
             if connection.member is None:
-                connection.member = self._common.members.open(
+                connection.member = self._context.network_clients.open(
                     now, connection.client_id, connection.expiry_s, clean_start=False, is_kept=True
                 )
-            self._bridge.sweep(now, connection, unwanted)
-        self._keeping.changed(now, connection, None)
+            self._mqtt_subscriptions.sweep(now, connection, unwanted)
+        self._session_store.changed(now, connection, None)

@@ -10,12 +10,12 @@ from enum import Enum, auto
 from typing import Final
 
 from hbroker.gateway.sessions.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
-from hbroker.gateway.subscriptions.network_clients import SHARED, Members
-from hbroker.protocol.results import Outcome, Subscribed, SubscriptionFailed
+from hbroker.gateway.subscriptions.network_clients import SHARED, NetworkClients
+from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
 from hbroker.protocol.subscriptions.client.subscription import Options
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["PATIENCE", "Starting"]
+__all__ = ["PATIENCE", "Startup"]
 
 PATIENCE: Final = 10 * SECOND
 """For what a gateway asks of owners on its own behalf; then it asks again."""
@@ -30,13 +30,13 @@ class _State(Enum):
     READY = auto()
 
 
-class Starting:
+class Startup:
     """From the first of these subscriptions until clients may come."""
 
-    def __init__(self, members: Members) -> None:
-        self._members = members
+    def __init__(self, network_clients: NetworkClients) -> None:
+        self._network_clients = network_clients
         self._state = _State.SUBSCRIBING
-        self._asked: set[int] = set()
+        self._pending: set[int] = set()
         self._due: int | None = None
         self._loading_until = 0
 
@@ -45,18 +45,18 @@ class Starting:
         for filter in _FILTERS:
             self._listen(now, filter)
 
-    def handle_outcome(self, now: int, outcome: Outcome) -> bool:
+    def handle_result(self, now: int, result: Result) -> bool:
         """Takes the outcome of one of them; False: it is a client's."""
-        match outcome:
-            case Subscribed(subscription=listener) if listener in self._asked:
-                self._asked.discard(listener)
-                if not self._asked and self._state is _State.SUBSCRIBING:
+        match result:
+            case Subscribed(subscription=listener) if listener in self._pending:
+                self._pending.discard(listener)
+                if not self._pending and self._state is _State.SUBSCRIBING:
                     self._state = _State.LOADING
                     self._loading_until = now + _LONGEST_LOADING
                     self._due = now + _QUIET
                 return True
             case SubscriptionFailed(subscription=listener, filter=filter) if filter in _FILTERS:
-                self._asked.discard(listener)
+                self._pending.discard(listener)
                 self._listen(now, filter)
                 return True
         return False
@@ -84,6 +84,6 @@ class Starting:
         return self._state is _State.READY
 
     def _listen(self, now: int, filter: str) -> None:
-        control = self._members.control(SHARED)
-        self._asked.add(control.subscribe(now, filter, Options(qos=1), patience=PATIENCE))
-        self._members.touch(SHARED)
+        control = self._network_clients.control(SHARED)
+        self._pending.add(control.subscribe(now, filter, Options(qos=1), patience=PATIENCE))
+        self._network_clients.touch(SHARED)

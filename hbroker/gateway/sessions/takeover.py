@@ -10,74 +10,76 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hbroker.gateway.connect.connection import Connection
-from hbroker.gateway.connect.connection_table import Roster
-from hbroker.gateway.connect.disconnect import Closing
-from hbroker.gateway.connect.disconnect_queue import Departures
-from hbroker.gateway.connect.pending_connects import Succession
-from hbroker.gateway.context import Common
+from hbroker.gateway.connect.connection_table import ConnectionTable
+from hbroker.gateway.connect.disconnect import DisconnectHandler
+from hbroker.gateway.connect.disconnect_queue import DisconnectQueue
+from hbroker.gateway.connect.pending_connects import PendingConnects
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.sessions import claims
 from hbroker.gateway.sessions.claims import Claim
-from hbroker.gateway.sessions.join_all import Barrier
-from hbroker.gateway.sessions.record_authentication import unseal
+from hbroker.gateway.sessions.record_authentication import verify
+from hbroker.gateway.sessions.wait_group import WaitGroup
 
 if TYPE_CHECKING:
     from hbroker._native import Message
 
-__all__ = ["Yielding"]
+__all__ = ["Takeover"]
 
 
-class Yielding:
+class Takeover:
     """Ends what this gateway has of clients that are another's now."""
 
     def __init__(
         self,
-        common: Common,
-        roster: Roster,
-        closing: Closing,
-        departures: Departures,
-        succession: Succession,
+        context: GatewayContext,
+        connection_table: ConnectionTable,
+        disconnect_handler: DisconnectHandler,
+        disconnect_queue: DisconnectQueue,
+        pending_connects: PendingConnects,
     ) -> None:
-        self._common = common
-        self._roster = roster
-        self._closing = closing
-        self._departures = departures
-        self._succession = succession
+        self._context = context
+        self._connection_table = connection_table
+        self._disconnect_handler = disconnect_handler
+        self._disconnect_queue = disconnect_queue
+        self._pending_connects = pending_connects
 
     def handle_claims(self, now: int, message: Message, done: Done) -> None:
         """Another gateway connects these clients. `done`: told when what became of them is distributed."""
-        body = unseal(self._common.key, message.topic, message.payload)
-        told = None if body is None else claims.parse(body)
-        if told is None:
-            self._common.count("claims_dropped")
-        barrier = Barrier([done])
-        for claim in told or ():
-            self._yield(now, claim, barrier)
-        barrier.close(now)
+        body = verify(self._context.key, message.topic, message.payload)
+        parsed = None if body is None else claims.parse(body)
+        if parsed is None:
+            self._context.count("claims_dropped")
+        wait_group = WaitGroup([done])
+        for claim in parsed or ():
+            self._release_client(now, claim, wait_group)
+        wait_group.close(now)
 
     def lose(self, now: int, connection: Connection) -> None:
         """Another gateway has this client's network session, and so the client: its claim did not come
         here."""
-        self._common.count("taken_over")
+        self._context.count("taken_over")
         connection.is_lost = True
-        self._closing.disconnect(now, connection, Code.SESSION_TAKEN_OVER)
+        self._disconnect_handler.disconnect(now, connection, Code.SESSION_TAKEN_OVER)
 
-    def _yield(self, now: int, claim: Claim, barrier: Barrier) -> None:
-        self._common.clock.saw(now, claim.stamp)
-        self._departures.hurry(now, claim.client)
-        connection = self._roster.of_client(claim.client)
+    def _release_client(self, now: int, claim: Claim, wait_group: WaitGroup) -> None:
+        self._context.clock.saw(now, claim.stamp)
+        self._disconnect_queue.hurry(now, claim.client)
+        connection = self._connection_table.of_client(claim.client)
         if connection is None:
-            self._closing.await_end(claim.client, barrier)
-            record = self._common.records.of(claim.client)
+            self._disconnect_handler.await_end(claim.client, wait_group)
+            record = self._context.records.of(claim.client)
             if record is not None and record.stamp < claim.stamp:  # Or it is said again.
-                done = barrier.one_more()
-                self._closing.claimed(now, record, ends_session=claim.ends_session, done=done)
+                done = wait_group.one_more()
+                self._disconnect_handler.claimed(now, record, ends_session=claim.ends_session, done=done)
         elif connection.stamp < claim.stamp:
-            self._common.count("taken_over")
-            connection.on_end.append(barrier.one_more())
+            self._context.count("taken_over")
+            connection.on_end.append(wait_group.one_more())
             take_over = partial(self._take_over, connection=connection, ends_session=claim.ends_session)
-            self._succession.when_accepted(now, connection, take_over)
+            self._pending_connects.when_accepted(now, connection, take_over)
 
     def _take_over(self, now: int, connection: Connection, ends_session: bool) -> None:
-        self._closing.disconnect(now, connection, Code.SESSION_TAKEN_OVER, ends_session=ends_session)
+        self._disconnect_handler.disconnect(
+            now, connection, Code.SESSION_TAKEN_OVER, ends_session=ends_session
+        )

@@ -19,19 +19,19 @@ from typing import Final
 from hbroker.gateway.access.acl_file import may_read_some
 from hbroker.gateway.admin.sys_topics import SysTopics
 from hbroker.gateway.connect.connection import Connection, Listening, State
-from hbroker.gateway.context import Common
+from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions, UnsubscribeEvent
 from hbroker.gateway.reason_codes import Code, suback_code
 from hbroker.gateway.sessions.records import SessionSubscription
 from hbroker.gateway.subscriptions.network_clients import SHARED
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.results import Outcome, Subscribed, SubscriptionFailed, Unsubscribed
+from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client.subscription import Options, Wanted
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["Answer", "Bridge"]
+__all__ = ["Answer", "MqttSubscriptions"]
 
 PATIENCE: Final = 10 * SECOND
 """How long a SUBACK waits for owners that do not answer."""
@@ -76,27 +76,27 @@ class _Waiting:
     former: Listening | None = None
 
 
-class Bridge:
+class MqttSubscriptions:
     """All MQTT subscriptions of a gateway. `complete` is told of an answer that has all its codes: it is to
     call `send`, now or later. `ready`: the subscriptions of a session that is resumed are complete."""
 
     def __init__(
         self,
-        common: Common,
+        context: GatewayContext,
         sys_topics: SysTopics,
         complete: Callable[[int, Answer], None],
         ready: Callable[[int, Connection], None],
     ) -> None:
-        self._common = common
-        self._border = common.border
-        self._members = common.members
+        self._context = context
+        self._native_api = context.native_api
+        self._network_clients = context.network_clients
         self._sys = sys_topics
         self._complete = complete
         self._ready = ready
         self._by_listener: dict[int, tuple[Connection, Listening]] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._swept: dict[int, Connection] = {}
-        self._failed: Agenda[int] = Agenda()
+        self._failed: TimerQueue[int] = TimerQueue()
         self._moving: dict[int, Listening] = {}
         """By the listener that takes its place at the session's own member, once that is complete."""
 
@@ -132,7 +132,7 @@ class Bridge:
                 answer.codes[index] = code
                 continue
             self._settle(now, listening.listener, listening.options.qos)
-            self._border.detach_listener(listening.listener)
+            self._native_api.detach_listener(listening.listener)
             if listening.member is None:
                 answer.codes[index] = Code.SUCCESS
             else:
@@ -147,9 +147,9 @@ class Bridge:
             return
         codes = [Code.UNSPECIFIED_ERROR if code is None else code for code in answer.codes]
         if not answer.is_suback:
-            self._border.unsuback(connection.id, answer.packet_id, codes)
+            self._native_api.unsuback(connection.id, answer.packet_id, codes)
             return
-        self._border.suback(connection.id, answer.packet_id, codes)
+        self._native_api.suback(connection.id, answer.packet_id, codes)
         self._sys.answered(connection.id, answer.packet_id)
 
     # In: sessions
@@ -186,7 +186,7 @@ class Bridge:
     def sweep(self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]) -> None:
         """Ends what a session before left at its owners: they are found by its subscriptions (§6.4)."""
         assert connection.member is not None, "a session that is swept has a member"
-        control = self._members.control(connection.member)
+        control = self._network_clients.control(connection.member)
         for kept in subscriptions:
             parts = shared.split(kept.filter)
             if parts is None or not (parts[0] or kept.options.qos):
@@ -195,7 +195,7 @@ class Bridge:
             listener = control.subscribe(now, parts[1], options, group=parts[0], patience=PATIENCE)
             self._swept[listener] = connection
             connection.awaited.add(listener)
-        self._members.touch(connection.member)
+        self._network_clients.touch(connection.member)
 
     def release(self, now: int, connection: Connection) -> None:
         """The connection is gone; its session is not the bridge's any more. What its own member has stays."""
@@ -209,20 +209,20 @@ class Bridge:
             self._sys.remove(listening.listener)
             moved = self._moving.pop(listening.listener, None)
             if moved is not None:
-                self._members.control(SHARED).unsubscribe(now, moved.listener)
+                self._network_clients.control(SHARED).unsubscribe(now, moved.listener)
             if listening.member == SHARED:
-                self._members.control(SHARED).unsubscribe(now, listening.listener)
+                self._network_clients.control(SHARED).unsubscribe(now, listening.listener)
                 if waiting is not None and waiting.former is not None:
-                    self._members.control(SHARED).unsubscribe(now, waiting.former.listener)
+                    self._network_clients.control(SHARED).unsubscribe(now, waiting.former.listener)
         self._sys.closed(connection.id)
         for listener in [id for id in connection.awaited if isinstance(id, int)]:
             self._swept.pop(listener, None)
         if connection.subscriptions:
-            self._members.touch(SHARED)
+            self._network_clients.touch(SHARED)
 
-    def handle_outcome(self, now: int, member: int, outcome: Outcome) -> None:
+    def handle_result(self, now: int, member: int, result: Result) -> None:
         """What became of a listener."""
-        match outcome:
+        match result:
             case Subscribed(subscription=listener, resumed=is_resumed):
                 self._end_moved(now, listener)
                 self._settle(now, listener, None)
@@ -239,7 +239,7 @@ class Bridge:
         """Makes again what failed while nobody waited for it."""
         for listener in self._failed.due(now):
             connection, listening = self._by_listener.pop(listener)
-            self._border.detach_listener(listener)
+            self._native_api.detach_listener(listener)
             again = replace(listening, listener=0, member=None)
             self._open(now, connection, again, _DO_NOT_SEND, answer=None)
             if listener in self._moving:
@@ -259,11 +259,11 @@ class Bridge:
         if plain.startswith("$") and plain.partition("/")[0] != "$SYS":
             return Code.NOT_AUTHORIZED
         assert connection.acl is not None, "an open connection has a list"
-        if not may_read_some(self._common.access.rules(connection.acl), plain):
+        if not may_read_some(self._context.access.rules(connection.acl), plain):
             return Code.NOT_AUTHORIZED
         if len(filter.encode()) > LONGEST_FILTER:
             return Code.QUOTA_EXCEEDED
-        most = self._common.limits.subscriptions
+        most = self._context.limits.subscriptions
         if filter not in connection.subscriptions and not connection.has_room(most, *parts):
             return Code.QUOTA_EXCEEDED
         return None
@@ -278,7 +278,7 @@ class Bridge:
             self._settle(now, former.listener, former.options.qos)
         self._open(now, connection, wanted, handling, answer=answer)
         if former is not None and former.member == wanted.member:
-            self._border.detach_listener(former.listener)
+            self._native_api.detach_listener(former.listener)
         if wanted.member is None:
             answer.codes[index] = wanted.options.qos
             if former is not None:
@@ -317,9 +317,9 @@ class Bridge:
     def _attach(
         self, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
     ) -> None:
-        wanted.listener = next(self._common.ids)
+        wanted.listener = next(self._context.ids)
         assert connection.session is not None, "a session that subscribes is there"
-        self._border.attach_listener(
+        self._native_api.attach_listener(
             wanted.listener,
             connection.session,
             wanted.plain,
@@ -333,13 +333,13 @@ class Bridge:
             self._sys.add(wanted.listener, wanted.plain, connection.id, packet_id, handling)
 
     def _subscribe(self, now: int, member: int, together: Sequence[Listening], handling: int) -> None:
-        self._members.control(member).subscribe_together(
+        self._network_clients.control(member).subscribe_together(
             now, [self._wanted(listening, handling) for listening in together], patience=PATIENCE
         )
-        self._members.touch(member)
+        self._network_clients.touch(member)
 
     def _wanted(self, listening: Listening, handling: int) -> Wanted:
-        limits = self._common.limits
+        limits = self._context.limits
         options = Options(
             qos=listening.options.qos,
             retain_as_published=listening.options.retain_as_published,
@@ -358,7 +358,7 @@ class Bridge:
         if not needs_own:
             return SHARED
         if connection.member is None:
-            connection.member = self._members.open(
+            connection.member = self._network_clients.open(
                 now,
                 connection.client_id,
                 connection.expiry_s,
@@ -393,7 +393,7 @@ class Bridge:
     def _end_moved(self, now: int, listener: int) -> None:
         former = self._moving.pop(listener, None)
         if former is not None:
-            self._border.detach_listener(former.listener)
+            self._native_api.detach_listener(former.listener)
             self._end(now, former)
 
     def _end(self, now: int, listening: Listening) -> None:
@@ -403,8 +403,8 @@ class Bridge:
         self._failed.cancel(listening.listener)
         self._sys.remove(listening.listener)
         if listening.member is not None:
-            self._members.control(listening.member).unsubscribe(now, listening.listener)
-            self._members.touch(listening.member)
+            self._network_clients.control(listening.member).unsubscribe(now, listening.listener)
+            self._network_clients.touch(listening.member)
 
     # Outcomes
 
@@ -415,7 +415,7 @@ class Bridge:
             return
         if waiting.former is not None:
             if waiting.former.member != waiting.listening.member:
-                self._border.detach_listener(waiting.former.listener)
+                self._native_api.detach_listener(waiting.former.listener)
             self._end(now, waiting.former)
         granted = waiting.listening.options.qos if waiting.answer.is_suback else Code.SUCCESS
         waiting.answer.codes[waiting.index] = granted if code is None else code
@@ -430,7 +430,7 @@ class Bridge:
             return
         connection, listening = waiting.connection, waiting.listening
         self._by_listener.pop(listener, None)
-        self._border.detach_listener(listener)
+        self._native_api.detach_listener(listener)
         self._sys.remove(listener)
         if connection.subscriptions.get(listening.filter) is listening:
             connection.unsubscribe(listening.filter)
@@ -449,8 +449,8 @@ class Bridge:
         connection = self._swept.pop(listener, None)
         if connection is None or connection.member != member:
             return
-        self._members.control(member).unsubscribe(now, listener)
-        self._members.touch(member)
+        self._network_clients.control(member).unsubscribe(now, listener)
+        self._network_clients.touch(member)
         connection.awaited.discard(listener)
         self._ready(now, connection)
 

@@ -19,17 +19,17 @@ from random import Random
 from typing import Final
 
 from hbroker._native import LinkDownEvent
-from hbroker.gateway.native_api import Border
+from hbroker.gateway.native_api import NativeApi
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.owner_cache import Knowledge
-from hbroker.protocol.results import Outcome
-from hbroker.protocol.sessions.options import SessionTerms, session_id
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.results import Result
+from hbroker.protocol.sessions.options import SessionOptions, session_id
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["SHARED", "Members", "network_session"]
+__all__ = ["SHARED", "NetworkClients", "network_session"]
 
 SHARED: Final = 0
 _LINGER: Final = SECOND
@@ -45,7 +45,7 @@ def network_session(client_id: str, key: bytes) -> int:
 
 
 @dataclass(slots=True)
-class _Leaver:
+class _LeavingClient:
     """A member that leaves. `links`: of owners that have not let it go. `until`: no longer in any case."""
 
     control: ClientControl
@@ -56,39 +56,39 @@ class _Leaver:
     pause: int = _REPEAT
 
 
-class Members:
+class NetworkClients:
     """All members of one gateway. `ids`: of subscriptions and tickets, over all of them.
 
     `name` is the gateway's, which the shared member tells the owners.
     """
 
     def __init__(
-        self, border: Border, random: Random, root: Address, key: bytes, name: str, ids: Iterator[int]
+        self, native_api: NativeApi, random: Random, root: Address, key: bytes, name: str, ids: Iterator[int]
     ) -> None:
-        self._border = border
+        self._native_api = native_api
         self._random = random
         self._root = root
         self._key = key
         self._ids = ids
         self._knowledge = Knowledge.shared()
-        self._deadlines: Agenda[int] = Agenda()
-        self._leaving: Agenda[int] = Agenda()
-        self._leavers: dict[int, _Leaver] = {}
+        self._deadlines: TimerQueue[int] = TimerQueue()
+        self._leaving: TimerQueue[int] = TimerQueue()
+        self._leaving_clients: dict[int, _LeavingClient] = {}
         self._waiters: dict[int, list[Callable[[int], None]]] = {}
         self._by_session: dict[int, int] = {}
         self._session_of: dict[int, int] = {}
         self._client_of: dict[int, str] = {}
-        self._told: deque[tuple[int, Outcome]] = deque()
+        self._results: deque[tuple[int, Result]] = deque()
         self._moved: set[int] = set()
         """Whose deadlines may be others than `_deadlines` has."""
         shared = ClientControl(
-            border.member(SHARED),
+            native_api.member(SHARED),
             random,
             root,
-            SessionTerms(name),
+            SessionOptions(name),
             ids,
             self._knowledge,
-            self._teller(SHARED),
+            self._result_handler(SHARED),
         )
         self._controls: dict[int, ClientControl] = {SHARED: shared}
 
@@ -103,13 +103,19 @@ class Members:
         before = self._by_session.get(session)
         if before is not None:
             self._close(now, before)
-        number = self._border.open_member(
+        number = self._native_api.open_pool_client(
             session, persistent=is_kept or expiry_s > 0, incarnation=self._random.getrandbits(64)
         )
-        terms = SessionTerms(client_id, session, expiry_s, clean_start)
-        core = self._border.member(number)
+        session_options = SessionOptions(client_id, session, expiry_s, clean_start)
+        core = self._native_api.member(number)
         self._controls[number] = ClientControl(
-            core, self._random, self._root, terms, self._ids, self._knowledge, self._teller(number)
+            core,
+            self._random,
+            self._root,
+            session_options,
+            self._ids,
+            self._knowledge,
+            self._result_handler(number),
         )
         self._by_session[session] = number
         self._session_of[number] = session
@@ -124,7 +130,7 @@ class Members:
         control.leave(end_session=end_session, with_will=with_will)
         self._deadlines.cancel(number)
         until = now + (_LINGER if control.links else 0)
-        self._leavers[number] = _Leaver(control, end_session, with_will, control.links, until)
+        self._leaving_clients[number] = _LeavingClient(control, end_session, with_will, control.links, until)
         self._leaving.set(number, min(now + _REPEAT, until))
 
     def drop(self, now: int, number: int) -> None:
@@ -132,12 +138,12 @@ class Members:
         if number in self._session_of:
             self._close(now, number)
 
-    def when_gone(self, client_id: str, told: Callable[[int], None]) -> bool:
-        """Calls `told` once the member that this client has is gone. False: it has none."""
+    def when_gone(self, client_id: str, callback: Callable[[int], None]) -> bool:
+        """Calls `callback` once the member that this client has is gone. False: it has none."""
         session = network_session(client_id, self._key)
         if session not in self._by_session:
             return False
-        self._waiters.setdefault(session, []).append(told)
+        self._waiters.setdefault(session, []).append(callback)
         return True
 
     def has(self, number: int) -> bool:
@@ -165,10 +171,10 @@ class Members:
         if control is not None:
             control.handle_event(now, event)
             self.touch(number)
-        elif number in self._leavers and isinstance(event, LinkDownEvent):
-            leaver = self._leavers[number]
-            leaver.links -= 1
-            if leaver.links <= 0:
+        elif number in self._leaving_clients and isinstance(event, LinkDownEvent):
+            leaving = self._leaving_clients[number]
+            leaving.links -= 1
+            if leaving.links <= 0:
                 self._close(now, number)
 
     def handle_timeout(self, now: int) -> None:
@@ -187,19 +193,19 @@ class Members:
         self._look()
         return earliest(self._deadlines.next(), self._leaving.next())
 
-    def poll_outcome(self) -> tuple[int, Outcome] | None:
+    def poll_result(self) -> tuple[int, Result] | None:
         """The next outcome and whose it is; None: there is no more now."""
-        while self._told:
-            number, outcome = self._told.popleft()
+        while self._results:
+            number, result = self._results.popleft()
             if number in self._controls:
-                return number, outcome
+                return number, result
         return None
 
     def __len__(self) -> int:
         return len(self._controls)
 
-    def _teller(self, number: int) -> Callable[[Outcome], None]:
-        return lambda outcome: self._told.append((number, outcome))
+    def _result_handler(self, number: int) -> Callable[[Result], None]:
+        return lambda result: self._results.append((number, result))
 
     def _look(self) -> None:
         """Asks the controls that were called when they are due: once in a turn, however often that was."""
@@ -213,16 +219,16 @@ class Members:
                 self._deadlines.set(number, due)
 
     def _go_on_leaving(self, now: int, number: int) -> None:
-        leaver = self._leavers[number]
-        if now >= leaver.until:
+        leaving = self._leaving_clients[number]
+        if now >= leaving.until:
             self._close(now, number)
             return
-        leaver.control.leave(end_session=leaver.ends_session, with_will=leaver.with_will)
-        leaver.pause *= 2
-        self._leaving.set(number, min(now + leaver.pause, leaver.until))
+        leaving.control.leave(end_session=leaving.ends_session, with_will=leaving.with_will)
+        leaving.pause *= 2
+        self._leaving.set(number, min(now + leaving.pause, leaving.until))
 
     def _close(self, now: int, number: int) -> None:
-        self._border.close_member(number)
+        self._native_api.close_pool_client(number)
         self._controls.pop(number, None)
         del self._client_of[number]
         session = self._session_of.pop(number)
@@ -230,6 +236,6 @@ class Members:
             del self._by_session[session]
         self._deadlines.cancel(number)
         self._leaving.cancel(number)
-        self._leavers.pop(number, None)
-        for told in self._waiters.pop(session, ()):
-            told(now)
+        self._leaving_clients.pop(number, None)
+        for callback in self._waiters.pop(session, ()):
+            callback(now)

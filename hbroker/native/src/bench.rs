@@ -12,7 +12,7 @@ pub mod mqtt;
 pub mod nats;
 mod pace;
 mod payload;
-pub mod speech;
+pub mod protocol;
 
 /// Nanoseconds since the load's threads began.
 pub type Nanos = u64;

@@ -11,10 +11,10 @@
 //! The kernel gives each owner's datagrams to one worker's socket, whichever member they are for. So where a hive has several workers, each
 //! member has its home on one of them, and the others pass its datagrams on.
 
+mod client;
 pub mod core;
-mod inquiries;
-mod member;
 pub mod messages;
+mod request_table;
 mod routing;
 
 #[cfg(test)]
@@ -29,21 +29,21 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use crate::Micros;
-use crate::client_pool::inquiries::Inquiries;
-use crate::client_pool::member::{LINGER, Member};
+use crate::client_pool::client::{LINGER, PoolClient};
 use crate::client_pool::messages::MessageSink;
+use crate::client_pool::request_table::RequestTable;
 use crate::config::Config;
-use crate::endpoint::worker::{Errand, Machine};
-use crate::engine::metrics::counters::{Counters, Tally};
-use crate::engine::owner::home_workers::Directory;
+use crate::endpoint::worker::{Machine, TurnHook};
+use crate::engine::metrics::counters::{Counters, EngineCounters};
+use crate::engine::owner::home_workers::HomeWorkers;
 use crate::engine::transport::event::Event;
 use crate::engine::{Engine, Shared};
-use crate::keyed_hash::Keyed;
-use crate::link_id::MemberId;
+use crate::keyed_hash::KeyedHash;
+use crate::link_id::PoolClientId;
 use crate::sink::DatagramSink;
-use crate::wire::Rooms;
+use crate::wire::ViewBuffers;
 
-pub use crate::client_pool::member::Identity;
+pub use crate::client_pool::client::Identity;
 pub use crate::client_pool::routing::Forwarded;
 
 /// Datagrams that a member may send before the next one has its turn.
@@ -51,133 +51,133 @@ const DATAGRAMS_PER_TURN: usize = 16;
 /// Messages of one member that are handed on before the next one has its turn.
 const MESSAGES_PER_TURN: usize = 256;
 /// The member that a hive begins with.
-const FIRST: MemberId = MemberId(0);
+const FIRST: PoolClientId = PoolClientId(0);
 /// Events of the first member that wait to be told, when answers are looked for among more.
-const MOST_UNTOLD: usize = 100_000;
+const MOST_UNREAD: usize = 100_000;
 /// Events of one member that are told before the next one has its turn.
 const EVENTS_PER_TURN: usize = 64;
 
 /// What the workers of a hive have in common.
-pub struct Common {
+pub struct PoolShared {
     config: Config,
     workers: u8,
     shared: Shared,
     /// The home of each member's session.
-    homes: Directory,
-    inquiries: Mutex<Inquiries>,
+    homes: HomeWorkers,
+    inquiries: Mutex<RequestTable>,
 }
 
-impl Common {
+impl PoolShared {
     /// For a hive of so many workers. `config`: that of its first member, and, less what tells members apart, of all.
     pub fn new(config: Config, workers: u8) -> Self {
         Self {
             workers,
             shared: Shared::new(&config, workers),
-            homes: Directory::new(config.seed),
-            inquiries: Mutex::new(Inquiries::new(Keyed::new(config.seed))),
+            homes: HomeWorkers::new(config.seed),
+            inquiries: Mutex::new(RequestTable::new(KeyedHash::new(config.seed))),
             config,
         }
     }
 }
 
 /// The members whose home is one worker.
-pub struct Hive {
+pub struct ClientPool {
     worker: u8,
-    common: Arc<Common>,
+    common: Arc<PoolShared>,
     // Boxed: so that to make room for more moves pointers.
-    members: Slab<Box<Member>>,
+    pool_clients: Slab<Box<PoolClient>>,
     generation: u32,
-    by_session: HashMap<u64, MemberId, Keyed>,
+    by_session: HashMap<u64, PoolClientId, KeyedHash>,
     timers: BTreeSet<(Micros, usize)>,
     touched: Vec<usize>,
-    senders: VecDeque<usize>,
-    tellers: VecDeque<usize>,
-    readers: VecDeque<usize>,
+    with_datagrams: VecDeque<usize>,
+    with_events: VecDeque<usize>,
+    with_messages: VecDeque<usize>,
     sink: Box<dyn MessageSink>,
     /// The first member's events, less the answers that the sink took.
-    untold: VecDeque<Event>,
+    unread_events: VecDeque<Event>,
     handoffs: VecDeque<(u8, Forwarded)>,
-    rooms: Rooms,
+    view_buffers: ViewBuffers,
     counters: Counters,
     /// What members counted that are gone.
-    ended: Tally,
+    ended: EngineCounters,
 }
 
-impl Hive {
+impl ClientPool {
     /// Worker number `worker`'s part. Messages of its members go to `sink`.
-    pub fn new(worker: u8, common: Arc<Common>, sink: Box<dyn MessageSink>) -> Self {
-        let keyed = Keyed::new(common.config.seed);
+    pub fn new(worker: u8, common: Arc<PoolShared>, sink: Box<dyn MessageSink>) -> Self {
+        let hasher = KeyedHash::new(common.config.seed);
         Self {
             worker,
             common,
-            members: Slab::new(),
+            pool_clients: Slab::new(),
             generation: 0,
-            by_session: HashMap::with_hasher(keyed),
+            by_session: HashMap::with_hasher(hasher),
             timers: BTreeSet::new(),
             touched: Vec::new(),
-            senders: VecDeque::new(),
-            tellers: VecDeque::new(),
-            readers: VecDeque::new(),
+            with_datagrams: VecDeque::new(),
+            with_events: VecDeque::new(),
+            with_messages: VecDeque::new(),
             sink,
-            untold: VecDeque::new(),
+            unread_events: VecDeque::new(),
             handoffs: VecDeque::new(),
-            rooms: Rooms::default(),
+            view_buffers: ViewBuffers::default(),
             counters: Counters::default(),
-            ended: Tally::default(),
+            ended: EngineCounters::default(),
         }
     }
 
     /// Adds a member; `None`: another one has its session. One that was closed gives way.
-    pub fn open_member(&mut self, config: Config) -> Option<MemberId> {
+    pub fn open_pool_client(&mut self, config: Config) -> Option<PoolClientId> {
         let session = config.session;
         if let Some(known) = self.by_session.get(&session).copied() {
-            self.member(known).filter(|member| member.closing.is_some())?;
+            self.pool_client(known).filter(|pool_client| pool_client.closing.is_some())?;
             self.remove(known.slot());
         }
         if self.common.homes.claim(session, self.worker) != self.worker {
             return None;
         }
-        let entry = self.members.vacant_entry();
-        let id = MemberId::new(self.worker, self.generation, entry.key());
+        let entry = self.pool_clients.vacant_entry();
+        let id = PoolClientId::new(self.worker, self.generation, entry.key());
         self.generation = self.generation.wrapping_add(1);
-        entry.insert(Box::new(Member::new(id, config, self.common.shared.clone())));
+        entry.insert(Box::new(PoolClient::new(id, config, self.common.shared.clone())));
         self.by_session.insert(session, id);
         Some(id)
     }
 
     /// Closes a member: it tells nothing any more, and is gone once what it was to send is acknowledged, soon in any case.
-    pub fn close_member(&mut self, now: Micros, id: MemberId) {
-        if let Some(member) = self.member(id).filter(|member| member.closing.is_none()) {
-            member.closing = Some(now + LINGER);
+    pub fn close_pool_client(&mut self, now: Micros, id: PoolClientId) {
+        if let Some(pool_client) = self.pool_client(id).filter(|pool_client| pool_client.closing.is_none()) {
+            pool_client.closing = Some(now + LINGER);
             self.touch(id.slot());
         }
     }
 
     /// A member's engine, to act on it; `None`: there is no such member.
-    pub fn engine(&mut self, id: MemberId) -> Option<&mut Engine> {
-        self.member(id)?;
+    pub fn engine(&mut self, id: PoolClientId) -> Option<&mut Engine> {
+        self.pool_client(id)?;
         self.touch(id.slot());
-        self.member(id).map(|member| &mut member.engine)
+        self.pool_client(id).map(|pool_client| &mut pool_client.engine)
     }
 
     /// Whether there is such a member, and it was not closed.
-    pub fn is_open(&mut self, id: MemberId) -> bool {
-        self.member(id).is_some_and(|member| member.closing.is_none())
+    pub fn is_open(&mut self, id: PoolClientId) -> bool {
+        self.pool_client(id).is_some_and(|pool_client| pool_client.closing.is_none())
     }
 
     /// The next events, and whose each is.
-    pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<(MemberId, Event)> {
-        let first = self.untold.len().min(limit);
-        let mut taken: Vec<_> = self.untold.drain(..first).map(|event| (FIRST, event)).collect();
+    pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<(PoolClientId, Event)> {
+        let first = self.unread_events.len().min(limit);
+        let mut taken: Vec<_> = self.unread_events.drain(..first).map(|event| (FIRST, event)).collect();
         while taken.len() < limit
-            && let Some(slot) = self.tellers.pop_front()
+            && let Some(slot) = self.with_events.pop_front()
         {
-            let member = &mut self.members[slot];
-            let events = member.engine.take_events(now, EVENTS_PER_TURN.min(limit - taken.len()));
-            taken.extend(events.into_iter().map(|event| (member.id, event)));
-            member.tells = member.engine.has_events();
-            if member.tells {
-                self.tellers.push_back(slot);
+            let pool_client = &mut self.pool_clients[slot];
+            let events = pool_client.engine.take_events(now, EVENTS_PER_TURN.min(limit - taken.len()));
+            taken.extend(events.into_iter().map(|event| (pool_client.id, event)));
+            pool_client.tells = pool_client.engine.has_events();
+            if pool_client.tells {
+                self.with_events.push_back(slot);
             }
             self.touch(slot);
         }
@@ -187,42 +187,42 @@ impl Hive {
     /// What all members counted, those that are gone too; and what there is now, by name.
     pub fn counters(&self, mut with: impl FnMut(&str, u64)) {
         self.counters.each(&mut with);
-        let mut tally = self.ended.clone();
+        let mut engine_counters = self.ended.clone();
         let mut gauges: Vec<(String, u64)> = Vec::new();
-        for (_, member) in &self.members {
-            tally += member.engine.tally();
+        for (_, pool_client) in &self.pool_clients {
+            engine_counters += pool_client.engine.engine_counters();
             let mut known = gauges.iter_mut();
             let mut fresh = Vec::new();
             // An engine names its gauges in one order.
-            member.engine.gauges(|name, value| match known.next() {
+            pool_client.engine.gauges(|name, value| match known.next() {
                 Some((_, sum)) => *sum += value,
                 None => fresh.push((name.to_owned(), value)),
             });
             gauges.extend(fresh);
         }
-        tally.each(&mut with);
+        engine_counters.each(&mut with);
         gauges.iter().for_each(|(name, value)| with(name, *value));
-        with("members", self.members.len() as u64);
+        with("members", self.pool_clients.len() as u64);
     }
 
-    fn member(&mut self, id: MemberId) -> Option<&mut Member> {
-        self.members.get_mut(id.slot()).map(Box::as_mut).filter(|member| member.id == id)
+    fn pool_client(&mut self, id: PoolClientId) -> Option<&mut PoolClient> {
+        self.pool_clients.get_mut(id.slot()).map(Box::as_mut).filter(|pool_client| pool_client.id == id)
     }
 
     // A turn and its end
 
     fn touch(&mut self, slot: usize) {
-        if !std::mem::replace(&mut self.members[slot].is_touched, true) {
+        if !std::mem::replace(&mut self.pool_clients[slot].is_touched, true) {
             self.touched.push(slot);
         }
     }
 
     /// Gives answers to the first member's messages to the sink, as long as there is room for its other events.
     fn hand_answers_on(&mut self, now: Micros) {
-        let Some(first) = self.members.get_mut(FIRST.slot()).filter(|first| first.id == FIRST) else {
+        let Some(first) = self.pool_clients.get_mut(FIRST.slot()).filter(|first| first.id == FIRST) else {
             return;
         };
-        let room = MOST_UNTOLD.saturating_sub(self.untold.len());
+        let room = MOST_UNREAD.saturating_sub(self.unread_events.len());
         for event in first.engine.take_events(now, room) {
             match event {
                 Event::Published { first, count, topic, reason } => {
@@ -230,12 +230,12 @@ impl Hive {
                         (first..first + count).filter(|&sequence| !self.sink.answered(now, sequence, reason));
                     for first in others {
                         let event = Event::Published { first, count: 1, topic: Arc::clone(&topic), reason };
-                        if !self.untold.back_mut().is_some_and(|last| last.absorb(&event)) {
-                            self.untold.push_back(event);
+                        if !self.unread_events.back_mut().is_some_and(|last| last.absorb(&event)) {
+                            self.unread_events.push_back(event);
                         }
                     }
                 }
-                event => self.untold.push_back(event),
+                event => self.unread_events.push_back(event),
             }
         }
     }
@@ -244,21 +244,36 @@ impl Hive {
     fn sort_touched(&mut self, now: Micros) {
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
-            let member = &mut self.members[slot];
-            member.is_touched = false;
-            if member.is_over(now) {
+            let pool_client = &mut self.pool_clients[slot];
+            pool_client.is_touched = false;
+            if pool_client.is_over(now) {
                 self.remove(slot);
                 continue;
             }
-            if member.closing.is_some() {
+            if pool_client.closing.is_some() {
                 // Nobody decides for it any more. Its messages stay unanswered: who has its session next gets them.
-                while !member.engine.take_events(now, usize::MAX).is_empty() {}
+                while !pool_client.engine.take_events(now, usize::MAX).is_empty() {}
             }
-            let is_open = member.closing.is_none();
-            enqueue(&mut self.senders, slot, &mut member.sends, member.engine.has_transmit());
-            enqueue(&mut self.tellers, slot, &mut member.tells, is_open && member.engine.has_events());
-            enqueue(&mut self.readers, slot, &mut member.reads, is_open && member.engine.has_messages());
-            schedule(&mut self.timers, slot, member);
+            let is_open = pool_client.closing.is_none();
+            enqueue(
+                &mut self.with_datagrams,
+                slot,
+                &mut pool_client.sends,
+                pool_client.engine.has_transmit(),
+            );
+            enqueue(
+                &mut self.with_events,
+                slot,
+                &mut pool_client.tells,
+                is_open && pool_client.engine.has_events(),
+            );
+            enqueue(
+                &mut self.with_messages,
+                slot,
+                &mut pool_client.reads,
+                is_open && pool_client.engine.has_messages(),
+            );
+            schedule(&mut self.timers, slot, pool_client);
         }
         self.touched = touched; // Its memory serves the next turn.
     }
@@ -266,43 +281,43 @@ impl Hive {
     /// Hands messages on, as far as there is room.
     fn hand_on(&mut self, now: Micros) {
         while !self.sink.is_full()
-            && let Some(slot) = self.readers.pop_front()
+            && let Some(slot) = self.with_messages.pop_front()
         {
-            let member = &mut self.members[slot];
-            let letters = member.engine.take_letters(now, MESSAGES_PER_TURN);
-            member.reads = member.engine.has_messages();
-            if member.reads {
-                self.readers.push_back(slot);
+            let pool_client = &mut self.pool_clients[slot];
+            let items = pool_client.engine.take_inbox_items(now, MESSAGES_PER_TURN);
+            pool_client.reads = pool_client.engine.has_messages();
+            if pool_client.reads {
+                self.with_messages.push_back(slot);
             }
-            self.sink.take(now, member.id, letters);
+            self.sink.take(now, pool_client.id, items);
             self.touch(slot);
         }
         self.sink.flush(now);
     }
 
     fn remove(&mut self, slot: usize) {
-        let member = self.members.remove(slot);
-        self.by_session.remove(&member.session);
-        self.common.homes.remove(member.session, self.worker);
-        self.timers.remove(&(member.scheduled, slot));
+        let pool_client = self.pool_clients.remove(slot);
+        self.by_session.remove(&pool_client.session);
+        self.common.homes.remove(pool_client.session, self.worker);
+        self.timers.remove(&(pool_client.scheduled, slot));
         // Rare, and each queue has those alone that wait in it.
         for (queue, stands) in [
-            (&mut self.senders, member.sends),
-            (&mut self.tellers, member.tells),
-            (&mut self.readers, member.reads),
+            (&mut self.with_datagrams, pool_client.sends),
+            (&mut self.with_events, pool_client.tells),
+            (&mut self.with_messages, pool_client.reads),
         ] {
             if stands {
                 queue.retain(|&other| other != slot);
             }
         }
-        if member.is_touched {
+        if pool_client.is_touched {
             self.touched.retain(|&other| other != slot);
         }
-        self.ended += member.engine.tally();
+        self.ended += pool_client.engine.engine_counters();
     }
 }
 
-impl Machine for Hive {
+impl Machine for ClientPool {
     type Handoff = Forwarded;
 
     fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
@@ -314,9 +329,9 @@ impl Machine for Hive {
     fn handle_timeout(&mut self, now: Micros) {
         while let Some(&(due, slot)) = self.timers.first().filter(|&&(due, _)| due <= now) {
             self.timers.remove(&(due, slot));
-            let member = &mut self.members[slot];
-            member.scheduled = Micros::MAX;
-            member.engine.handle_timeout(now);
+            let pool_client = &mut self.pool_clients[slot];
+            pool_client.scheduled = Micros::MAX;
+            pool_client.engine.handle_timeout(now);
             self.touch(slot);
         }
     }
@@ -334,18 +349,18 @@ impl Machine for Hive {
 
     fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         while !sink.is_full()
-            && let Some(slot) = self.senders.pop_front()
+            && let Some(slot) = self.with_datagrams.pop_front()
         {
-            let member = &mut self.members[slot];
-            member.engine.poll_transmit(now, &mut Share { sink, left: DATAGRAMS_PER_TURN });
-            member.sends = member.engine.has_transmit();
-            if member.sends {
-                self.senders.push_back(slot);
+            let pool_client = &mut self.pool_clients[slot];
+            pool_client.engine.poll_transmit(now, &mut TurnSink { sink, left: DATAGRAMS_PER_TURN });
+            pool_client.sends = pool_client.engine.has_transmit();
+            if pool_client.sends {
+                self.with_datagrams.push_back(slot);
             }
             // What could not be sent is told.
-            let has_news = member.closing.is_none() && member.engine.has_events();
-            enqueue(&mut self.tellers, slot, &mut member.tells, has_news);
-            schedule(&mut self.timers, slot, member);
+            let has_unread = pool_client.closing.is_none() && pool_client.engine.has_events();
+            enqueue(&mut self.with_events, slot, &mut pool_client.tells, has_unread);
+            schedule(&mut self.timers, slot, pool_client);
         }
     }
 
@@ -362,25 +377,26 @@ impl Machine for Hive {
     }
 
     fn has_output(&self) -> bool {
-        !self.untold.is_empty() || !self.tellers.is_empty() || self.sink.has_output()
+        !self.unread_events.is_empty() || !self.with_events.is_empty() || self.sink.has_output()
     }
 
-    fn errand(&self) -> Option<Arc<dyn Errand>> {
-        self.sink.errand()
+    fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
+        self.sink.turn_hook()
     }
 
     fn is_drained(&self) -> bool {
-        self.handoffs.is_empty() && self.members.iter().all(|(_, member)| member.engine.is_drained())
+        self.handoffs.is_empty()
+            && self.pool_clients.iter().all(|(_, pool_client)| pool_client.engine.is_drained())
     }
 }
 
 /// A member's share of a sink.
-struct Share<'a, S> {
+struct TurnSink<'a, S> {
     sink: &'a mut S,
     left: usize,
 }
 
-impl<S: DatagramSink> DatagramSink for Share<'_, S> {
+impl<S: DatagramSink> DatagramSink for TurnSink<'_, S> {
     fn buffer(&mut self) -> &mut Vec<u8> {
         self.sink.buffer()
     }
@@ -404,11 +420,11 @@ fn enqueue(queue: &mut VecDeque<usize>, slot: usize, stands: &mut bool, should: 
     }
 }
 
-fn schedule(timers: &mut BTreeSet<(Micros, usize)>, slot: usize, member: &mut Member) {
-    let deadline = member.deadline();
-    if deadline < member.scheduled {
-        timers.remove(&(member.scheduled, slot));
+fn schedule(timers: &mut BTreeSet<(Micros, usize)>, slot: usize, pool_client: &mut PoolClient) {
+    let deadline = pool_client.deadline();
+    if deadline < pool_client.scheduled {
+        timers.remove(&(pool_client.scheduled, slot));
         timers.insert((deadline, slot));
-        member.scheduled = deadline;
+        pool_client.scheduled = deadline;
     }
 }

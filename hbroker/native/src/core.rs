@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::bench::io::member::LoadEndpoint;
-use crate::client_pool::core::HiveCore;
+use crate::bench::io::client::LoadEndpoint;
+use crate::client_pool::core::ClientPoolCore;
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Machine;
@@ -27,13 +27,13 @@ use crate::engine::retained::replay::Request;
 use crate::engine::sessions::queue::Bounds;
 use crate::engine::sessions::session::Status;
 use crate::engine::transport::event::{Event, Message};
-use crate::engine::transport::outlet::Handoff;
+use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Shared};
-use crate::link_id::{LinkId, MemberId, SessionKey};
+use crate::link_id::{LinkId, PoolClientId, SessionKey};
 use crate::load::Taker;
 use crate::sink::DatagramSink;
 use crate::tables::jurisdiction::{Cut, Grant};
-use crate::tables::retained::{Wanted, runs};
+use crate::tables::retained::{Wanted, ranges};
 use crate::tables::trie::Subscriber;
 use crate::topic::Region;
 use crate::wire::{self, Body, PacketView};
@@ -53,7 +53,7 @@ enum Driver {
     Virtual(Box<Mutex<(Engine, Micros)>>),
     Threads(Endpoint<Engine>),
     /// One of many that share a socket.
-    Member(Arc<HiveCore>, MemberId),
+    PoolClient(Arc<ClientPoolCore>, PoolClientId),
     /// One whose messages are a load's.
     Load(Arc<LoadEndpoint>),
 }
@@ -85,10 +85,10 @@ impl Core {
     }
 
     /// A member of a hive. Once that is closed nothing that is done here has any effect.
-    pub fn of_member(hive: Arc<HiveCore>, member: MemberId) -> Self {
+    pub fn of_pool_client(client_pool: Arc<ClientPoolCore>, load_engine: PoolClientId) -> Self {
         Self {
-            shared: hive.shared().clone(),
-            driver: Driver::Member(hive, member),
+            shared: client_pool.shared().clone(),
+            driver: Driver::PoolClient(client_pool, load_engine),
             taker: None,
             barriers: AtomicU64::default(),
         }
@@ -107,7 +107,7 @@ impl Core {
     /// The threads and sockets; `None` in virtual time, and for a member of a hive.
     pub fn endpoint(&self) -> Option<&Endpoint<Engine>> {
         match &self.driver {
-            Driver::Virtual(_) | Driver::Member(..) | Driver::Load(_) => None,
+            Driver::Virtual(_) | Driver::PoolClient(..) | Driver::Load(_) => None,
             Driver::Threads(endpoint) => Some(endpoint),
         }
     }
@@ -126,7 +126,7 @@ impl Core {
     /// The next events.
     pub fn take_events(&self, limit: usize) -> Vec<Event> {
         if let Driver::Load(endpoint) = &self.driver {
-            return endpoint.with_machine(0, |member, _| member.take_events(limit));
+            return endpoint.with_machine(0, |load_engine, _| load_engine.take_events(limit));
         }
         self.gather(limit, Engine::take_events)
     }
@@ -180,7 +180,9 @@ impl Core {
     /// Sends one datagram outside of any session, padded to at least `pad_to` bytes.
     pub fn send_to(&self, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
         match &self.driver {
-            Driver::Member(hive, member) => hive.send_to(*member, address, packet, token, pad_to),
+            Driver::PoolClient(client_pool, load_engine) => {
+                client_pool.send_to(*load_engine, address, packet, token, pad_to);
+            }
             _ => self.on(0, |engine, _| engine.send_to(address, packet, token, pad_to)),
         }
     }
@@ -306,8 +308,8 @@ impl Core {
     /// Drops the retained messages of a region.
     pub fn drop_retained(&self, region: Region<'_>) {
         self.shared.retained.lock().drop_unfinished(region);
-        for (from, to) in runs(region) {
-            self.shared.retained.lock().drop_run(&from, to.as_deref());
+        for (from, to) in ranges(region) {
+            self.shared.retained.lock().drop_range(&from, to.as_deref());
         }
         self.on(0, Engine::tidy_retained);
     }
@@ -382,8 +384,10 @@ impl Core {
                 let (engine, now) = &mut *guard;
                 act(engine, *now)
             }
-            Driver::Member(hive, member) => hive.on_member(*member, act),
-            Driver::Load(endpoint) => endpoint.with_machine(0, |member, now| act(&mut member.engine, now)),
+            Driver::PoolClient(client_pool, load_engine) => client_pool.on_pool_client(*load_engine, act),
+            Driver::Load(endpoint) => {
+                endpoint.with_machine(0, |load_engine, now| act(&mut load_engine.engine, now))
+            }
             // A link id may be made up by the caller; there is always a worker 0.
             Driver::Threads(endpoint) => {
                 let worker = usize::from(worker);
@@ -403,7 +407,7 @@ impl Core {
 
     fn workers(&self) -> u8 {
         match &self.driver {
-            Driver::Virtual(_) | Driver::Member(..) | Driver::Load(_) => 1,
+            Driver::Virtual(_) | Driver::PoolClient(..) | Driver::Load(_) => 1,
             Driver::Threads(endpoint) => u8::try_from(endpoint.workers()).unwrap_or(u8::MAX),
         }
     }

@@ -2,13 +2,13 @@
 
 pub mod clock;
 pub mod egress;
-pub mod mailbox;
 pub mod moderation;
 pub mod socket;
-pub mod sockets;
+pub mod state;
 pub mod traffic;
 pub mod waker;
 pub mod worker;
+pub mod worker_handle;
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::endpoint::mailbox::{Station, Visit};
 use crate::endpoint::socket::{Options, Socket};
-use crate::endpoint::sockets::Fleet;
+use crate::endpoint::state::EndpointState;
 use crate::endpoint::worker::{Machine, Worker};
+use crate::endpoint::worker_handle::{Guard, WorkerHandle};
 
 /// How long `shutdown` waits for a worker. None blocks for long, so this is for one that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Runs machines until it is shut down or dropped.
 pub struct Endpoint<M: Machine> {
     address: SocketAddr,
-    stations: Vec<Arc<Station<M>>>,
-    fleet: Arc<Fleet>,
+    worker_handles: Vec<Arc<WorkerHandle<M>>>,
+    endpoint_state: Arc<EndpointState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -45,33 +45,33 @@ impl<M: Machine> Endpoint<M> {
 
     /// As `new`, with sockets set up otherwise. (`shared` follows from the number of machines.)
     pub fn with_options(machines: Vec<M>, listen: SocketAddr, options: Options) -> io::Result<Self> {
-        let fleet = Arc::new(Fleet::new()?);
+        let endpoint_state = Arc::new(EndpointState::new()?);
         let sockets = bind_all(machines.len(), listen, options)?;
         let address = sockets.first().ok_or(io::ErrorKind::InvalidInput)?.address()?;
         let mut workers = Vec::with_capacity(machines.len());
         for (index, (machine, socket)) in machines.into_iter().zip(sockets).enumerate() {
-            workers.push(Worker::new(index, machine, socket, Arc::clone(&fleet))?);
+            workers.push(Worker::new(index, machine, socket, Arc::clone(&endpoint_state))?);
         }
-        let stations: Vec<_> = workers.iter().map(Worker::station).collect();
-        let endpoint = Self { address, stations, fleet, threads: Mutex::new(Vec::new()) };
+        let worker_handles: Vec<_> = workers.iter().map(Worker::worker_handle).collect();
+        let endpoint = Self { address, worker_handles, endpoint_state, threads: Mutex::new(Vec::new()) };
         for (index, mut worker) in workers.into_iter().enumerate() {
-            worker.introduce(&endpoint.stations);
-            endpoint.fleet.begin_one();
+            worker.introduce(&endpoint.worker_handles);
+            endpoint.endpoint_state.begin_one();
             let thread = thread::Builder::new().name(format!("hbroker-{index}")).spawn(move || worker.run());
-            endpoint.threads.lock().push(thread.inspect_err(|_| endpoint.fleet.end_one())?);
+            endpoint.threads.lock().push(thread.inspect_err(|_| endpoint.endpoint_state.end_one())?);
         }
         Ok(endpoint)
     }
 
     /// As `new` for one machine, whose worker the caller drives, step by step, and drops before the endpoint is.
     pub fn without_thread(machine: M, listen: SocketAddr) -> io::Result<(Self, Worker<M>)> {
-        let fleet = Arc::new(Fleet::new()?);
+        let endpoint_state = Arc::new(EndpointState::new()?);
         let socket = Socket::bind(listen, Options::default())?;
         let address = socket.address()?;
-        let mut worker = Worker::new(0, machine, socket, Arc::clone(&fleet))?;
-        let stations = vec![worker.station()];
-        worker.introduce(&stations);
-        Ok((Self { address, stations, fleet, threads: Mutex::default() }, worker))
+        let mut worker = Worker::new(0, machine, socket, Arc::clone(&endpoint_state))?;
+        let worker_handles = vec![worker.worker_handle()];
+        worker.introduce(&worker_handles);
+        Ok((Self { address, worker_handles, endpoint_state, threads: Mutex::default() }, worker))
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -79,44 +79,44 @@ impl<M: Machine> Endpoint<M> {
     }
 
     pub fn workers(&self) -> usize {
-        self.stations.len()
+        self.worker_handles.len()
     }
 
     /// Calls with a worker's machine, locked, and the time; then sees that what has become due is sent.
     ///
     /// Panics where there is no such worker.
     pub fn with_machine<R>(&self, worker: usize, call: impl FnOnce(&mut M, Micros) -> R) -> R {
-        self.stations[worker].enter(call)
+        self.worker_handles[worker].enter(call)
     }
 
     /// Whether what follows from calls with a machine may wait for more of them: one caller's many calls cost the kernel
     /// little. False: it happens now.
     pub fn gather(&self, gathers: bool) {
-        self.stations.iter().for_each(|station| station.gather(gathers));
+        self.worker_handles.iter().for_each(|worker_handle| worker_handle.gather(gathers));
     }
 
     /// A stay at a worker's machine, locked as long as it lasts.
     ///
     /// Panics where there is no such worker.
-    pub fn visit(&self, worker: usize) -> Visit<'_, M> {
-        self.stations[worker].visit()
+    pub fn guard(&self, worker: usize) -> Guard<'_, M> {
+        self.worker_handles[worker].guard()
     }
 
     /// What the workers have in common with others that serve the same reader.
-    pub fn fleet(&self) -> Arc<Fleet> {
-        Arc::clone(&self.fleet)
+    pub fn endpoint_state(&self) -> Arc<EndpointState> {
+        Arc::clone(&self.endpoint_state)
     }
 
     /// As `with_machine`, for reading: wakes nobody.
     pub fn inspect<R>(&self, worker: usize, read: impl FnOnce(&M) -> R) -> R {
-        self.stations[worker].inspect(read)
+        self.worker_handles[worker].inspect(read)
     }
 
     /// The counters of all sockets together, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = Vec::new();
-        for station in &self.stations {
-            let values = station.counters().snapshot();
+        for worker_handle in &self.worker_handles {
+            let values = worker_handle.counters().snapshot();
             if sums.is_empty() {
                 sums.extend(values);
             } else {
@@ -128,31 +128,31 @@ impl<M: Machine> Endpoint<M> {
 
     /// Readable exactly as long as some machine has output (or after a fault). Not to be read from or closed.
     pub fn fileno(&self) -> RawFd {
-        self.fleet.output.as_fd().as_raw_fd()
+        self.endpoint_state.output.as_fd().as_raw_fd()
     }
 
     /// Blocks until some machine has output (or after a fault). False: the time is over.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.fleet.output.wait_until(Instant::now() + timeout)
+        self.endpoint_state.output.wait_until(Instant::now() + timeout)
     }
 
     /// Why a worker ended by itself, if one has: its socket died. The others go on.
     pub fn fault(&self) -> Option<String> {
-        self.fleet.fault()
+        self.endpoint_state.fault()
     }
 
     /// Blocks until every machine is drained and all is sent. False: the time is over, or a worker has ended.
     pub fn drain(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        self.stations.iter().all(|station| station.drain(deadline))
+        self.worker_handles.iter().all(|worker_handle| worker_handle.drain(deadline))
     }
 
     /// Stops the threads and closes the sockets. What may leave at once still does. Idempotent.
     pub fn shutdown(&self) {
-        self.fleet.stop.store(true, Ordering::Release);
-        self.stations.iter().for_each(|station| station.wake());
+        self.endpoint_state.stop.store(true, Ordering::Release);
+        self.worker_handles.iter().for_each(|worker_handle| worker_handle.wake());
         let threads = std::mem::take(&mut *self.threads.lock());
-        if self.fleet.wait_ended(Instant::now() + PATIENCE) {
+        if self.endpoint_state.wait_ended(Instant::now() + PATIENCE) {
             for thread in threads {
                 // A panic has been reported as a fault.
                 let _ = thread.join();

@@ -33,23 +33,23 @@ use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::owner::full_sessions::FullSessions;
 use crate::engine::owner::holds::Holds;
-use crate::engine::owner::home_workers::Directory;
-use crate::engine::owner::member_load::Standings;
+use crate::engine::owner::home_workers::HomeWorkers;
+use crate::engine::owner::member_load::MemberLoads;
 use crate::engine::owner::throttle::Throttle;
-use crate::engine::publisher::fast_path::Beaten;
+use crate::engine::publisher::fast_path::CachedRoute;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
-use crate::engine::sessions::send::Loose;
+use crate::engine::sessions::send::PendingSettlement;
 use crate::engine::sessions::table::Sessions;
 use crate::engine::subscriber::inbox::Inbox;
-use crate::engine::transport::delivery_records::{Places, Ticket};
+use crate::engine::transport::delivery_records::{Positions, Ticket};
 use crate::engine::transport::event::{DownReason, Event};
-use crate::engine::transport::event_queue::{Events, Lane};
-use crate::engine::transport::links::{Links, Place};
-use crate::engine::transport::outlet::{Handoff, Outlet};
+use crate::engine::transport::event_queue::{Events, Flow};
+use crate::engine::transport::links::{LinkSlot, Links};
+use crate::engine::transport::outbound::{Handoff, Outbound};
 use crate::engine::transport::token_bucket::RateLimit;
 use crate::host_counts::{self, Full, HostCounts};
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::link::{Link, LinkConfig, Liveness, Role};
 use crate::link_id::LinkId;
 use crate::load::Load;
@@ -58,7 +58,7 @@ use crate::publisher_id::LINK_BITS;
 use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::token::TokenKeys;
-use crate::wire::Rooms;
+use crate::wire::ViewBuffers;
 
 /// How often what waits for missing parts is looked through.
 const HOUSEKEEPING: Micros = 5_000_000;
@@ -68,11 +68,11 @@ const FIRST_NUMBER_SHIFT: u32 = 44;
 /// What the workers of one core share. No datagram of an established link needs it.
 #[derive(Clone)]
 pub struct Shared {
-    pub directory: Arc<Directory>,
+    pub directory: Arc<HomeWorkers>,
     pub retained: Arc<Mutex<RetainedStore>>,
     /// Subtrees that come or go.
     pub moves: Arc<Mutex<Moves>>,
-    standings: Arc<Standings>,
+    member_loads: Arc<MemberLoads>,
     /// Links that their peers opened, and sessions without one.
     hosts: Arc<HostCounts>,
     /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
@@ -83,12 +83,12 @@ impl Shared {
     /// For so many workers of one core.
     pub fn new(config: &Config, workers: u8) -> Self {
         let bounds = host_counts::Bounds { all: config.max_links, of_host: config.max_links_of_host };
-        let directory = if workers > 1 { Directory::new(config.seed) } else { Directory::of_one() };
+        let directory = if workers > 1 { HomeWorkers::new(config.seed) } else { HomeWorkers::of_one() };
         Self {
             directory: Arc::new(directory),
             retained: Arc::new(Mutex::new(RetainedStore::new(config.retained_bytes, config.seed))),
             moves: Arc::new(Mutex::new(Moves::new(config.queue_memory))),
-            standings: Arc::new(Standings::new(config.seed)),
+            member_loads: Arc::new(MemberLoads::new(config.seed)),
             hosts: Arc::new(HostCounts::new(bounds, config.seed)),
             opened: Arc::default(),
         }
@@ -116,11 +116,11 @@ struct Client {
     publisher: Publisher,
     inbox: Inbox,
     /// Tokens for owners that were resolved and not yet written to.
-    tokens: std::collections::HashMap<SocketAddr, Vec<u8>, Keyed>,
+    tokens: std::collections::HashMap<SocketAddr, Vec<u8>, KeyedHash>,
     paused: Pauses,
     /// What a PUBACK settles, while it does.
-    answered: Vec<(Ticket, Places)>,
-    beaten: Beaten,
+    answered: Vec<(Ticket, Positions)>,
+    cached_route: CachedRoute,
 }
 
 pub struct Engine {
@@ -128,13 +128,13 @@ pub struct Engine {
     worker: u8,
     workers: u8,
     shared: Shared,
-    out: Outlet,
+    out: Outbound,
     side: Side,
     splitter: Splitter,
     events: Events,
     tokens: TokenKeys,
     /// Datagrams outside of any link.
-    loose: VecDeque<(SocketAddr, Vec<u8>)>,
+    pending: VecDeque<(SocketAddr, Vec<u8>)>,
     /// For answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
@@ -145,35 +145,35 @@ pub struct Engine {
     departed: Vec<Micros>,
     housekeeping: Micros,
     /// For the packets of the next datagram.
-    rooms: Rooms,
+    view_buffers: ViewBuffers,
 }
 
 impl Engine {
     /// The engine of worker number `worker` of `workers`.
     pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
-        let keyed = Keyed::new(config.seed);
+        let hasher = KeyedHash::new(config.seed);
         let side = if config.node {
             Side::Node(Box::new(Forwarder::new(worker, Arc::clone(&shared.retained), config.seed)))
         } else {
-            Side::Client(Box::new(Client::new(&config, keyed)))
+            Side::Client(Box::new(Client::new(&config, hasher)))
         };
         Self {
             worker,
             workers,
-            out: Outlet {
+            out: Outbound {
                 links: Links::new(
                     worker,
-                    keyed,
+                    hasher,
                     link_config(&config),
                     config.early_bytes / usize::from(workers),
                 ),
-                sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), keyed),
-                loose: Loose::default(),
+                sessions: Sessions::new(worker, config.queue_memory / usize::from(workers), hasher),
+                pending: PendingSettlement::default(),
                 exports: Vec::new(),
                 holds: Holds::default(),
                 full: FullSessions::default(),
                 others_are_full: false,
-                standings: (workers > 1).then(|| Arc::clone(&shared.standings)),
+                member_loads: (workers > 1).then(|| Arc::clone(&shared.member_loads)),
                 counters: Counters::default(),
                 load: config.counts_load().then(|| Box::new(Load::new())),
                 handoffs: VecDeque::new(),
@@ -183,14 +183,14 @@ impl Engine {
             splitter: Splitter::new(config.publisher(), config.max_datagram.min(crate::link::mtu::LONE)),
             events: Events::new(config.event_queue, config.seed),
             tokens: TokenKeys::new(config.token_keys.clone()),
-            loose: VecDeque::new(),
+            pending: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
             throttle: Throttle::default(),
             barriers: Barriers::new(workers),
             departed: Vec::new(),
             housekeeping: Micros::MAX,
-            rooms: Rooms::default(),
+            view_buffers: ViewBuffers::default(),
             shared,
             config,
         }
@@ -214,17 +214,17 @@ impl Engine {
             self.look(now);
         }
         if now >= self.housekeeping {
-            self.keep_house(now);
+            self.run_housekeeping(now);
         }
     }
 
     /// Seals what is queued into datagrams, until the sink is full.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
-        self.send_gathered(now);
-        let Outlet { links, counters, .. } = &mut self.out;
+        self.send_pending(now);
+        let Outbound { links, counters, .. } = &mut self.out;
         let mut counted = Counted { sink, counters };
         while !counted.is_full()
-            && let Some((destination, datagram)) = self.loose.pop_front()
+            && let Some((destination, datagram)) = self.pending.pop_front()
         {
             let buffer = counted.buffer();
             let start = buffer.len();
@@ -269,8 +269,8 @@ impl Engine {
             return;
         };
         match handoff {
-            Handoff::Deliver { consignment, targets } => {
-                forwarder.deliver(now, consignment, targets, &mut self.out);
+            Handoff::Deliver { queued_batch, targets } => {
+                forwarder.deliver(now, queued_batch, targets, &mut self.out);
             }
             Handoff::Copies(copies) => return self.deliver_copies(&copies),
             Handoff::Settled { tickets } => forwarder.settle(tickets, &mut self.out),
@@ -285,7 +285,7 @@ impl Engine {
             Handoff::Barrier { worker, number } => return self.barriers.come(worker, number),
             Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
-        self.tie_up(now);
+        self.settle_pending(now);
     }
 
     /// Whether Python has something to poll.
@@ -305,14 +305,15 @@ impl Engine {
 
     /// Whether `poll_transmit` may have something.
     pub fn has_transmit(&self) -> bool {
-        !self.loose.is_empty() || self.out.links.has_touched()
+        !self.pending.is_empty() || self.out.links.has_touched()
     }
 
     #[cfg(test)]
     fn undrained(&self) -> Vec<(&'static str, usize)> {
-        let links = self.out.links.iter().filter_map(Place::link).filter(|link| !link.is_drained()).count();
+        let links =
+            self.out.links.iter().filter_map(LinkSlot::link).filter(|link| !link.is_drained()).count();
         let mut left =
-            vec![("loose", self.loose.len()), ("handoffs", self.out.handoffs.len()), ("links", links)];
+            vec![("loose", self.pending.len()), ("handoffs", self.out.handoffs.len()), ("links", links)];
         match &self.side {
             Side::Node(forwarder) => {
                 left.extend([("open", forwarder.open_messages()), ("replays", forwarder.replays.len())]);
@@ -326,14 +327,16 @@ impl Engine {
 
     /// Whether nothing is queued, waits or is unacknowledged.
     pub fn is_drained(&self) -> bool {
-        self.loose.is_empty()
+        self.pending.is_empty()
             && self.out.handoffs.is_empty()
-            && self.out.links.iter().filter_map(Place::link).all(Link::is_drained)
+            && self.out.links.iter().filter_map(LinkSlot::link).all(Link::is_drained)
             && match &self.side {
                 Side::Node(forwarder) => {
                     forwarder.open_messages() == 0 && forwarder.replays.due() == Micros::MAX
                 }
-                Side::Client(client) => client.beaten.gathered() == 0 && client.publisher.is_drained(),
+                Side::Client(client) => {
+                    client.cached_route.pending_batch() == 0 && client.publisher.is_drained()
+                }
             }
     }
 
@@ -405,7 +408,7 @@ impl Engine {
 
     /// Ends a link: settles what it owed, takes back what it did not get through, and tells Python.
     fn end_link(&mut self, now: Micros, id: LinkId, reason: DownReason) {
-        self.send_gathered(now);
+        self.send_pending(now);
         let Some(mut entry) = self.out.links.remove(id) else {
             return;
         };
@@ -417,14 +420,14 @@ impl Engine {
             Side::Node(_) if entry.inbound => self.detach(now, &entry, reason),
             Side::Node(_) => {}
             Side::Client(client) => {
-                let tickets: Vec<_> = entry.ledger.take_all().collect();
+                let tickets: Vec<_> = entry.delivery_records.take_all().collect();
                 self.out.counters.drop_many(Drop::SessionEnded, entry.link.unsent() as u64);
                 client.inbox.forget_link(id);
                 client.publisher.zones.forget(Some(peer.address));
                 self.take_back(now, peer.address, tickets);
             }
         }
-        self.events.push(self.lane_of(peer.session), Event::LinkDown(peer, reason));
+        self.events.push(self.flow_of(peer.session), Event::LinkDown(peer, reason));
         self.events.unprefer(peer.session);
     }
 
@@ -435,13 +438,13 @@ impl Engine {
         {
             entry.announced = true;
             let peer = entry.peer();
-            self.events.push(self.lane_of(peer.session), Event::LinkUp(peer));
+            self.events.push(self.flow_of(peer.session), Event::LinkUp(peer));
         }
     }
 
     /// Where the events of a session's links wait.
-    fn lane_of(&self, session: u64) -> Lane {
-        if session == self.config.session { Lane::Own } else { Lane::Session(session) }
+    fn flow_of(&self, session: u64) -> Flow {
+        if session == self.config.session { Flow::Own } else { Flow::Session(session) }
     }
 }
 

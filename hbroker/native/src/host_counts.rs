@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::prefix::Prefix;
 
 /// The most there may be.
@@ -30,13 +30,13 @@ pub struct HostCounts {
 struct Counts {
     bounds: Bounds,
     all: usize,
-    of_host: HashMap<Prefix, usize, Keyed>,
+    of_host: HashMap<Prefix, usize, KeyedHash>,
 }
 
 impl HostCounts {
     /// There are none. `seed`: random and secret.
     pub fn new(bounds: Bounds, seed: u64) -> Self {
-        let of_host = HashMap::with_hasher(Keyed::new(seed));
+        let of_host = HashMap::with_hasher(KeyedHash::new(seed));
         Self { counts: Mutex::new(Counts { bounds, all: 0, of_host }) }
     }
 

@@ -12,11 +12,11 @@ use siphasher::sip::SipHasher13;
 
 /// Makes hashers under one key.
 #[derive(Clone, Copy)]
-pub struct Keyed {
+pub struct KeyedHash {
     keys: (u64, u64),
 }
 
-impl Keyed {
+impl KeyedHash {
     /// The key is drawn from `seed`, which must be random and stay secret.
     pub fn new(seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -29,7 +29,7 @@ impl Keyed {
     }
 }
 
-impl BuildHasher for Keyed {
+impl BuildHasher for KeyedHash {
     type Hasher = SipHasher13;
 
     fn build_hasher(&self) -> SipHasher13 {

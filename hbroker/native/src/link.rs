@@ -3,8 +3,8 @@
 //! A link is made of parts that know nothing of each other. In: `acks` remembers which datagrams came and when to say
 //! so, `arrivals` puts reliable packets into the order of their chains. Out: `outbox` holds what was never sent,
 //! `deliveries` and `pubacks` what must be repeated until it is acknowledged, and `recovery` decides what is
-//! acknowledged, what is lost and how much may be in flight. `lineage` knows the peer's runs apart, `quiet` when it was
-//! last heard. `rest` keeps a link of which nothing is under way in little memory. `seal` makes the datagrams, `verdict` does what `recovery` decided. A link knows nothing of topics.
+//! acknowledged, what is lost and how much may be in flight. `incarnations` knows the peer's runs apart, `keep_alive_timer` when it was
+//! last heard. `rest` keeps a link of which nothing is under way in little memory. `build` makes the datagrams, `verdict` does what `recovery` decided. A link knows nothing of topics.
 //!
 //! For each datagram: [`Link::handle_header`], then [`Link::receive`] for each reliable packet, then
 //! [`Link::finish_datagram`]. After a batch of them, or of packets queued: [`Link::poll_transmit`].
@@ -26,20 +26,20 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::Micros;
-use crate::link::incarnation::Lineage;
-use crate::link::keep_alive::Quiet;
+use crate::link::incarnation::Incarnations;
+use crate::link::keep_alive::KeepAliveTimer;
 use crate::link::loss_recovery::recovery::Recovery;
 use crate::link::mtu::PathMtu;
 use crate::link::receive::acks::Acks;
-use crate::link::receive::arrivals::Arrivals;
-pub use crate::link::receive::arrivals::Receipt;
 pub use crate::link::receive::delivery::Chain;
 use crate::link::receive::delivery::Deliveries;
 use crate::link::receive::pubacks::{Pubacks, Success};
+pub use crate::link::receive::reorder_buffer::Receipt;
+use crate::link::receive::reorder_buffer::ReorderBuffer;
 use crate::link::send::budget::Budget;
 use crate::link::send::contents::Contents;
+use crate::link::send::datagram_builder::HEADER_BYTES;
 use crate::link::send::outbox::{Outbox, Stretch};
-use crate::link::send::packet_builder::HEADER_BYTES;
 use crate::wire::{self, Header, MeantFor};
 pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
 
@@ -79,10 +79,10 @@ pub struct Link {
     awaits_answer: bool,
     /// It was opened here, to an address that another node named, and nothing came from there yet that proves it.
     is_unproved: bool,
-    lineage: Lineage,
+    incarnations: Incarnations,
 
     acks: Acks,
-    arrivals: Arrivals,
+    arrivals: ReorderBuffer,
     outbox: Outbox,
     deliveries: Deliveries,
     pubacks: Pubacks,
@@ -94,7 +94,7 @@ pub struct Link {
     probes: u32,
     /// When what may not leave yet may.
     resume_at: Option<Micros>,
-    quiet: Quiet,
+    keep_alive_timer: KeepAliveTimer,
     body_field: Vec<u8>,
 }
 
@@ -113,9 +113,9 @@ impl Link {
             is_mismatched: false,
             awaits_answer: config.role == Role::Initiator,
             is_unproved: config.role == Role::Adopter,
-            lineage: Lineage::new(config.past),
+            incarnations: Incarnations::new(config.past),
             acks: Acks::new(),
-            arrivals: Arrivals::default(),
+            arrivals: ReorderBuffer::default(),
             outbox: Outbox::default(),
             deliveries: Deliveries::default(),
             pubacks: Pubacks::new(),
@@ -124,7 +124,7 @@ impl Link {
             recovery,
             probes: 0,
             resume_at: None,
-            quiet: Quiet::new(&config, now),
+            keep_alive_timer: KeepAliveTimer::new(&config, now),
             body_field: Vec::new(),
             config,
         }
@@ -135,7 +135,7 @@ impl Link {
     /// Whether the peer has to prove with a token that it means this link: it was opened here, for a session that may have another, to
     /// the run of this node before.
     pub fn awaits_token(&self) -> bool {
-        self.config.role == Role::Adopter && self.lineage.peer().is_none()
+        self.config.role == Role::Adopter && self.incarnations.peer().is_none()
     }
 
     /// Whether nothing but one small datagram may go to the peer's address, which is another node's word alone (§5.4).
@@ -170,14 +170,14 @@ impl Link {
         if self.awaits_answer && !ack.is_some_and(|ack| self.has_sent(ack)) {
             return Arrival::Past;
         }
-        if let Some(stray) = self.lineage.check(header.incarnation) {
+        if let Some(stray) = self.incarnations.check(header.incarnation) {
             return stray;
         }
         if ack.is_some_and(|ack| ack.largest >= self.next_number()) {
             return Arrival::Unsent;
         }
         self.awaits_answer = false;
-        self.quiet.on_received(now);
+        self.keep_alive_timer.on_received(now);
         if let Some(ack) = ack {
             self.handle_acknowledgement(now, ack);
         }
@@ -197,7 +197,7 @@ impl Link {
         }
     }
 
-    /// Takes a reliable packet, `raw` as it came, as [`Arrivals::receive`]. Drain `next_released` before the next.
+    /// Takes a reliable packet, `raw` as it came, as [`ReorderBuffer::receive`]. Drain `next_released` before the next.
     pub fn receive(
         &mut self,
         delivery: u64,
@@ -208,9 +208,9 @@ impl Link {
         self.arrivals.receive(delivery, after, raw, has_room)
     }
 
-    /// As [`Arrivals::held_bytes`].
-    pub fn held_bytes(&self) -> usize {
-        self.arrivals.held_bytes()
+    /// As [`ReorderBuffer::buffered_bytes`].
+    pub fn buffered_bytes(&self) -> usize {
+        self.arrivals.buffered_bytes()
     }
 
     /// Whether this delivery is next, and none behind it is here.
@@ -328,9 +328,9 @@ impl Link {
     /// Queues a message to be sent once that is like the one before it (§2.4). `before`: what [`Self::passed`] said had been queued with
     /// that one. False: that one does not wait any more, or not as the last one, or there is no room; or all that are alike would not leave in
     /// one datagram, here and, if the path is no narrower, at the next hop.
-    pub fn queue_again(&mut self, payload: &[u8], before: u64) -> bool {
+    pub fn queue_delta(&mut self, payload: &[u8], before: u64) -> bool {
         let most = self.mtu.size().saturating_sub(HEADER_BYTES + self.token.len());
-        self.check_unreliable(payload).is_ok() && self.outbox.push_again(payload, before, most)
+        self.check_unreliable(payload).is_ok() && self.outbox.push_delta(payload, before, most)
     }
 
     /// Queues a packet to be sent once that is no message.
@@ -408,13 +408,13 @@ impl Link {
 
     /// When to call `handle_timeout`.
     pub fn poll_timeout(&self) -> Option<Micros> {
-        if self.quiet.is_over() {
+        if self.keep_alive_timer.is_over() {
             return None;
         }
         let deadlines = [
             self.recovery.deadline(),
             self.acks.deadline(),
-            self.quiet.deadline(self.recovery.waiting_since()),
+            self.keep_alive_timer.deadline(self.recovery.waiting_since()),
             self.resume_at,
         ];
         deadlines.into_iter().flatten().min()
@@ -422,15 +422,15 @@ impl Link {
 
     /// Does what is due by now; `poll_transmit` then sends what came of it.
     pub fn handle_timeout(&mut self, now: Micros) -> Liveness {
-        if self.quiet.handle_timeout(now, self.recovery.waiting_since()) {
+        if self.keep_alive_timer.handle_timeout(now, self.recovery.waiting_since()) {
             return Liveness::TimedOut;
         }
         self.resume_at = self.resume_at.filter(|&at| at > now);
         self.acks.handle_timeout(now);
         self.detect_lost(now);
         self.handle_silence(now);
-        if self.quiet.is_ping_due(now) {
-            self.quiet.on_active(now);
+        if self.keep_alive_timer.is_ping_due(now) {
+            self.keep_alive_timer.on_active(now);
             self.keep_alive(now);
         }
         Liveness::Alive
@@ -445,12 +445,12 @@ impl Link {
 
     /// The peer's incarnation, once something came from it.
     pub fn peer_incarnation(&self) -> Option<u64> {
-        self.lineage.peer()
+        self.incarnations.peer()
     }
 
     /// Whether another incarnation is a later link of the peer's same run, and not another run.
     pub fn is_continued_by(&self, incarnation: u64) -> bool {
-        self.lineage.is_continued_by(incarnation)
+        self.incarnations.is_continued_by(incarnation)
     }
 
     /// The number of the next datagram.

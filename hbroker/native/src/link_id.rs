@@ -41,7 +41,7 @@ slot_name! {
 
 slot_name! {
     /// A member of one hive. The first one's is 0.
-    MemberId
+    PoolClientId
 }
 
 #[cfg(test)]

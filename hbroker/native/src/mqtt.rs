@@ -29,20 +29,20 @@
 //! | `Connection::is_closed` | write what is left, close the stream, `Connection::take_session` |
 
 pub mod access;
+pub mod ack_guard;
 mod aliases;
-pub mod claim;
 mod client;
-mod client_counters;
 pub mod clients;
 pub mod codec;
 pub mod command;
 pub mod connection;
 pub mod counters;
+pub mod dispatcher;
 pub mod distribution;
 pub mod event;
 pub mod gateway;
 pub mod io;
-pub mod mailbox;
+mod metrics;
 pub mod session;
 pub mod settings;
 mod throttle;

@@ -3,6 +3,7 @@
 //! Plain values and frozen classes cross it, in batches, with the GIL released around work, and with no call back into Python.
 
 mod bench;
+mod client_pool;
 mod codec;
 mod config;
 mod core;
@@ -10,7 +11,6 @@ mod endpoint;
 mod engine;
 mod events;
 mod gateway;
-mod hive;
 mod load;
 mod messages;
 mod publishing;
@@ -63,11 +63,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<config::Config>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<endpoint::Endpoint>()?;
-    module.add_class::<hive::Hive>()?;
-    module.add_class::<hive::Member>()?;
+    module.add_class::<client_pool::ClientPool>()?;
+    module.add_class::<client_pool::PoolClient>()?;
     module.add_class::<bench::LoadGenerator>()?;
-    module.add_class::<bench::LoadMember>()?;
-    module.add_class::<bench::LoadHive>()?;
+    module.add_class::<bench::LoadClient>()?;
+    module.add_class::<bench::LoadClientPool>()?;
     module.add_class::<bench::LoadReport>()?;
     module.add_class::<events::ControlEvent>()?;
     module.add_class::<events::LinkUpEvent>()?;

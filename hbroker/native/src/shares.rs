@@ -11,30 +11,30 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 
 /// A memory, and what each holder has of it.
 pub struct Shares<K> {
     total: usize,
     used: usize,
-    held: HashMap<K, usize, Keyed>,
+    held: HashMap<K, usize, KeyedHash>,
 }
 
 /// What one place has, whose holder may become another: it counts for the one that it had when it began to have something.
 #[derive(Debug)]
-pub struct Held<K> {
+pub struct Share<K> {
     bytes: usize,
     /// `None`: it has nothing.
     holder: Option<K>,
 }
 
-impl<K> Default for Held<K> {
+impl<K> Default for Share<K> {
     fn default() -> Self {
         Self { bytes: 0, holder: None }
     }
 }
 
-impl<K> Held<K> {
+impl<K> Share<K> {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -49,7 +49,7 @@ impl<K> Held<K> {
 
 impl<K: Copy + Eq + Hash> Shares<K> {
     /// A memory of `total` bytes, of which nobody has any.
-    pub fn new(total: usize, hasher: Keyed) -> Self {
+    pub fn new(total: usize, hasher: KeyedHash) -> Self {
         Self { total, used: 0, held: HashMap::with_hasher(hasher) }
     }
 
@@ -60,7 +60,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     }
 
     /// How much may be in a place of a holder, in which are `own` bytes now. `None`: it is the only one of its holder.
-    pub fn most_in_place(&self, holder: Option<K>, own: usize) -> usize {
+    pub fn most_of_share(&self, holder: Option<K>, own: usize) -> usize {
         let elsewhere = holder.map_or(0, |holder| self.held(holder).saturating_sub(own));
         let free = (self.total + own).saturating_sub(self.used);
         // With it, it has no more than the holder leaves of what that may have: of as much as is free then.
@@ -89,28 +89,28 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     }
 
     /// Whether a place of this holder may have so much more.
-    pub fn fits_in(&self, place: &Held<K>, holder: K, more: usize) -> bool {
-        self.fits(place.holder.unwrap_or(holder), more)
+    pub fn fits_in(&self, share: &Share<K>, holder: K, more: usize) -> bool {
+        self.fits(share.holder.unwrap_or(holder), more)
     }
 
     /// Whether so much is more than this part of what may be in a place of a holder, in which `counted` bytes are as far as they were counted.
     pub fn is_fuller_than(&self, parts: usize, holder: K, counted: usize, own: usize) -> bool {
         // While most of it is free, nobody has to be looked up: there may be at least a third of what is free beyond what all have.
         3 * parts * own + 2 * self.used > self.total
-            && parts * own > self.most_in_place(Some(holder), counted)
+            && parts * own > self.most_of_share(Some(holder), counted)
     }
 
     /// In a place of this holder is so much now.
-    pub fn set(&mut self, place: &mut Held<K>, holder: K, bytes: usize) {
-        let holder = place.holder.unwrap_or(holder);
-        self.remove(place.holder, place.bytes);
+    pub fn set(&mut self, share: &mut Share<K>, holder: K, bytes: usize) {
+        let holder = share.holder.unwrap_or(holder);
+        self.remove(share.holder, share.bytes);
         self.add(Some(holder), bytes);
-        *place = Held { bytes, holder: (bytes > 0).then_some(holder) };
+        *share = Share { bytes, holder: (bytes > 0).then_some(holder) };
     }
 
     /// A place is no more.
-    pub fn free(&mut self, place: Held<K>) {
-        self.remove(place.holder, place.bytes);
+    pub fn free(&mut self, share: Share<K>) {
+        self.remove(share.holder, share.bytes);
     }
 
     /// What all have.
@@ -134,7 +134,7 @@ mod tests {
     const TOTAL: usize = 1 << 20;
 
     fn shares() -> Shares<u32> {
-        Shares::new(TOTAL, Keyed::new(1))
+        Shares::new(TOTAL, KeyedHash::new(1))
     }
 
     /// Has these take as much as they may, by turns.
@@ -213,26 +213,26 @@ mod tests {
     #[test]
     fn places_of_one_holder_leave_something_for_another_of_its_places_and_half_for_other_holders() {
         for count in [1, 3, 150] {
-            let (mut shares, mut places) = (shares(), vec![0; count]);
+            let (mut shares, mut allotted) = (shares(), vec![0; count]);
             let mut grows = true;
             while grows {
                 grows = false;
-                for place in &mut places {
-                    if *place + 16 <= shares.most_in_place(Some(1), *place) {
+                for share in &mut allotted {
+                    if *share + 16 <= shares.most_of_share(Some(1), *share) {
                         shares.add(Some(1), 16);
-                        *place += 16;
+                        *share += 16;
                         grows = true;
                     }
                 }
             }
             let equal = TOTAL / (2 * count + 1);
             assert!(
-                places.iter().all(|place| place.abs_diff(equal) <= 64),
-                "{count}: {places:?}, not {equal}"
+                allotted.iter().all(|share| share.abs_diff(equal) <= 64),
+                "{count}: {allotted:?}, not {equal}"
             );
             assert!(shares.held(1) <= TOTAL - shares.used(), "{count}: it has more than is free");
-            assert!(shares.most_in_place(Some(1), 0) >= equal / 3 - 64, "{count}: another of its places");
-            assert!(shares.most_in_place(Some(2), 0) >= TOTAL / 6, "{count}: another holder");
+            assert!(shares.most_of_share(Some(1), 0) >= equal / 3 - 64, "{count}: another of its places");
+            assert!(shares.most_of_share(Some(2), 0) >= TOTAL / 6, "{count}: another holder");
         }
     }
 
@@ -258,10 +258,10 @@ mod tests {
         for seed in 0..100 {
             let mut random = SmallRng::seed_from_u64(seed);
             let mut shares = shares();
-            let mut places =
+            let mut allotted =
                 [(0, 0); 8].map(|_| (random.random_range(0..3), random.random_range(0..TOTAL / 7)));
-            places.iter().for_each(|&(holder, counted)| shares.add(Some(holder), counted));
-            for (holder, counted) in &mut places {
+            allotted.iter().for_each(|&(holder, counted)| shares.add(Some(holder), counted));
+            for (holder, counted) in &mut allotted {
                 let used_by = |is_meant: &dyn Fn(u32) -> bool| -> usize {
                     let bytes =
                         shares.held.iter().filter(|(holder, _)| is_meant(**holder)).map(|(_, held)| held);
@@ -282,30 +282,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_in_one_place_counts_once() {
+    fn what_is_in_one_share_counts_once() {
         let mut shares = shares();
         shares.add(Some(1), 1_000);
         shares.add(Some(1), 500);
         shares.add(None, 3_000);
-        assert_eq!(shares.most_in_place(Some(1), 1_000), (TOTAL - 3_500 - 500) / 3);
-        assert_eq!(shares.most_in_place(None, 3_000), (TOTAL - 1_500) / 3);
-        assert_eq!(shares.most_in_place(Some(2), 0), (TOTAL - 4_500) / 3);
+        assert_eq!(shares.most_of_share(Some(1), 1_000), (TOTAL - 3_500 - 500) / 3);
+        assert_eq!(shares.most_of_share(None, 3_000), (TOTAL - 1_500) / 3);
+        assert_eq!(shares.most_of_share(Some(2), 0), (TOTAL - 4_500) / 3);
         shares.remove(None, 3_000);
         shares.remove(Some(1), 1_500);
         assert_eq!((shares.used(), shares.held.len()), (0, 0));
     }
 
     #[test]
-    fn a_place_counts_for_the_holder_that_it_had_when_it_was_empty() {
-        let (mut shares, mut place) = (shares(), Held::default());
-        shares.set(&mut place, 1, TOTAL / 2);
-        assert!(shares.fits_in(&Held::default(), 2, TOTAL / 4) && !shares.fits_in(&place, 2, 16));
-        shares.set(&mut place, 2, TOTAL / 4);
-        assert_eq!((shares.held(1), shares.held(2), place.bytes()), (TOTAL / 4, 0, TOTAL / 4));
-        shares.set(&mut place, 2, 0);
-        shares.set(&mut place, 2, 8);
+    fn a_share_counts_for_the_holder_that_it_had_when_it_was_empty() {
+        let (mut shares, mut share) = (shares(), Share::default());
+        shares.set(&mut share, 1, TOTAL / 2);
+        assert!(shares.fits_in(&Share::default(), 2, TOTAL / 4) && !shares.fits_in(&share, 2, 16));
+        shares.set(&mut share, 2, TOTAL / 4);
+        assert_eq!((shares.held(1), shares.held(2), share.bytes()), (TOTAL / 4, 0, TOTAL / 4));
+        shares.set(&mut share, 2, 0);
+        shares.set(&mut share, 2, 8);
         assert_eq!((shares.held(1), shares.held(2)), (0, 8));
-        shares.free(place);
+        shares.free(share);
         assert_eq!(shares.used(), 0);
     }
 }

@@ -12,7 +12,7 @@
 //! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
 //! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
 //! - `meant_for`: which subscriptions of a session a message is for
-//! - `packets`, `shape`: packets that are like the one before them, and how they are known; `stencil`: how one is written
+//! - `packets`, `layout`: packets that are like the one before them, and how they are known; `delta`: how one is written
 //! - `records`: what a handover moves
 //! - `requests`: whose a packet outside of a session is
 //! - `emit`: the other direction
@@ -34,14 +34,14 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use crate::wire::delta::Stencil;
+pub use crate::wire::delta::Delta;
 pub use crate::wire::layout::Span;
 pub use acks::{AckView, CutView, PubAckView};
 #[cfg(feature = "python")]
-pub use emit::put_again_field;
+pub use emit::put_delta_field;
 pub use emit::{
-    AckOut, HeaderOut, PacketHead, PublishOut, again_len, packet_len, put_again, put_challenge_field,
-    put_credit_field, put_header, put_packet, put_padding, put_part_field, put_ping_field, put_pong_field,
+    AckOut, HeaderOut, PacketHead, PublishOut, delta_len, packet_len, put_challenge_field, put_credit_field,
+    put_delta, put_fragment_field, put_header, put_packet, put_padding, put_ping_field, put_pong_field,
     put_puback_field, put_publish_field, put_reset_field,
 };
 pub use meant_for::MeantFor;
@@ -51,7 +51,7 @@ pub use records::{GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting, seen
 #[cfg(feature = "python")]
 pub use records::{gone_record, queued_record};
 pub use requests::{request_of, session_of};
-pub use view::{Body, DatagramView, Header, Kind, PacketView, Rooms, field_like, put_whole};
+pub use view::{Body, DatagramView, Header, Kind, PacketView, ViewBuffers, field_like, put_whole};
 
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;

@@ -17,14 +17,14 @@ from hbroker.protocol.core import Core, Event
 from hbroker.protocol.hierarchy.join_proofs import proof
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Reason, body_of, pack
 
-__all__ = ["Ordering", "order_credential"]
+__all__ = ["AdminClient", "order_credential"]
 
 MOST_PROOFS: Final = 3
 """Challenges, and nonces, that are met: more come of no node that means well."""
 LONGEST_PAUSE: Final = timers.SECOND
 
 
-class Ordering:
+class AdminClient:
     """Gives one order to the node at `address`. Times are microseconds of one monotonic clock."""
 
     def __init__(

@@ -21,9 +21,9 @@ from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admin.client import order_credential
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Ledger, Ordered
+from hbroker.protocol.events import Diagnostics, Ordered
 from hbroker.protocol.expiring_cache import ExpiringCache
-from hbroker.protocol.hierarchy.child.requested_subtrees import Claims
+from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtrees
 from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkState
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
@@ -49,11 +49,11 @@ _NAMES: Final = {
 
 
 @dataclass(slots=True, eq=False)
-class _Order:
-    """One order under way, or its end. `asked_by`: where its end is told."""
+class _Request:
+    """One order under way, or its end. `requester`: where its end is told."""
 
     order: pb.Order
-    asked_by: Address
+    requester: Address
     refusal: tuple[pb.Reason, str] | None = None
     is_carried_out: bool = False
     awaits_disk: bool = False
@@ -80,8 +80,8 @@ class Orders:
         settings: NodeSettings,
         core: NodeCore,
         jurisdiction: Jurisdiction,
-        claims: Claims,
-        ledger: Ledger,
+        requested_subtrees: RequestedSubtrees,
+        diagnostics: Diagnostics,
         leave: Callable[[int], None],
         nonces: Nonces,
         after_sync: AfterSync,
@@ -89,14 +89,14 @@ class Orders:
         self._settings = settings
         self._core = core
         self._jurisdiction = jurisdiction
-        self._claims = claims
-        self._ledger = ledger
+        self._requested_subtrees = requested_subtrees
+        self._diagnostics = diagnostics
         self._leave = leave
         self._nonces = nonces
         self._after_sync = after_sync
-        self._known: ExpiringCache[int, _Order] = ExpiringCache(MOST_ORDERS)
-        self._under_way: list[_Order] = []
-        self.told_to_leave = False
+        self._known: ExpiringCache[int, _Request] = ExpiringCache(MOST_ORDERS)
+        self._under_way: list[_Request] = []
+        self.leave_requested = False
         """By an order."""
         self.is_leaving = False
         """By an order, or because its process is to end: it takes on nothing more."""
@@ -117,18 +117,18 @@ class Orders:
         else:
             known = self._known.get(now, order.request)
             if known is None:
-                known = _Order(order, source)
+                known = _Request(order, source)
                 self._known.put(order.request, known, now + MEMORY)
                 self._begin(now, known)
-            self._look(now, known)
+            self._check(now, known)
             self._tell(known)
 
     def settle(self, now: int) -> None:
         """Tells of the orders that have ended, without being asked."""
-        if self.told_to_leave and self._claims.have_ended and not self._has_left:
+        if self.leave_requested and self._requested_subtrees.have_ended and not self._has_left:
             self._has_left, self._lingers_until = True, now + LINGER
         for known in self._under_way:
-            self._look(now, known)
+            self._check(now, known)
             if known.has_ended:
                 self._tell(known)
         self._under_way = [known for known in self._under_way if not known.has_ended]
@@ -148,25 +148,25 @@ class Orders:
     @property
     def lingers(self) -> bool:
         """Whether this node stays only to say that it left."""
-        return self.told_to_leave and (not self._has_left or self._lingers_until is not None)
+        return self.leave_requested and (not self._has_left or self._lingers_until is not None)
 
     # Carrying out
 
-    def _begin(self, now: int, known: _Order) -> None:
+    def _begin(self, now: int, known: _Request) -> None:
         known.refusal = self._refusal(known.order)
         if known.refusal:
             return
         order = known.order
-        self._ledger.note(Ordered(_NAMES[order.kind], order.subtree))
+        self._diagnostics.note(Ordered(_NAMES[order.kind], order.subtree))
         self._under_way.append(known)
         match order.kind:
             case pb.ORDER_KIND_LEAVE:
-                self.told_to_leave = True
+                self.leave_requested = True
                 self._leave(now)
             case pb.ORDER_KIND_CLAIM if not self._owns(order.subtree):
-                self._claims.claim(now, order.subtree)
+                self._requested_subtrees.claim(now, order.subtree)
             case pb.ORDER_KIND_HAND_BACK:
-                self._claims.hand_back(now, order.subtree)
+                self._requested_subtrees.hand_back(now, order.subtree)
 
     def _refusal(self, order: pb.Order) -> tuple[pb.Reason, str] | None:
         """Why an order makes no sense here."""
@@ -186,39 +186,39 @@ class Orders:
             return Reason.REASON_NOT_SERVING, "this node is leaving"
         if len(self._under_way) >= MOST_ORDERS:
             return Reason.REASON_QUOTA_EXCEEDED, f"{MOST_ORDERS:,} orders are under way"
-        if order.kind == pb.ORDER_KIND_HAND_BACK and self._claims.find(order.subtree) is None:
+        if order.kind == pb.ORDER_KIND_HAND_BACK and self._requested_subtrees.find(order.subtree) is None:
             return Reason.REASON_NOT_RESPONSIBLE, f"this node was not granted {order.subtree!r}"
         return None
 
-    def _look(self, now: int, known: _Order) -> None:
+    def _check(self, now: int, known: _Request) -> None:
         """Sees how far an order is."""
         if not known.has_ended and not known.is_carried_out:
-            self._look_at_effect(now, known)
+            self._check_effect(now, known)
         if known.is_carried_out and not known.awaits_disk:
             known.awaits_disk = self._after_sync.do(known.end)
 
-    def _look_at_effect(self, now: int, known: _Order) -> None:
+    def _check_effect(self, now: int, known: _Request) -> None:
         order = known.order
-        uplink = self._claims.find(order.subtree)
+        uplink = self._requested_subtrees.find(order.subtree)
         match order.kind:
             case pb.ORDER_KIND_LEAVE:  # It changes no claim.
-                known.is_done = self._claims.have_ended
+                known.is_done = self._requested_subtrees.have_ended
             case pb.ORDER_KIND_HAND_BACK if uplink is None or uplink.state is UplinkState.STOPPED:
                 known.is_carried_out = True
-                self._claims.forget(order.subtree)
+                self._requested_subtrees.forget(order.subtree)
             case pb.ORDER_KIND_CLAIM if self._owns(order.subtree):
                 known.is_carried_out = True
             case pb.ORDER_KIND_CLAIM:
-                self._look_at_claim(now, known, uplink)
+                self._check_requested(now, known, uplink)
 
-    def _look_at_claim(self, now: int, known: _Order, uplink: Uplink | None) -> None:
+    def _check_requested(self, now: int, known: _Request, uplink: Uplink | None) -> None:
         """A claim that is refused is given up: whoever ordered it decides what is next."""
         if uplink is None:
             known.refusal = Reason.REASON_NOT_SERVING, "the claim was given up"
         elif uplink.refused is not None and uplink.refused.reason not in PASSING_REASONS:
             known.refusal = uplink.refused.reason, _why(uplink.refused)
             uplink.leave(now)
-            self._claims.forget(known.order.subtree)
+            self._requested_subtrees.forget(known.order.subtree)
 
     def _owns(self, subtree: str) -> bool:
         decider = self._jurisdiction.lookup(subtree)
@@ -235,10 +235,10 @@ class Orders:
 
     # Answers
 
-    def _tell(self, known: _Order) -> None:
+    def _tell(self, known: _Request) -> None:
         waits = known.is_carried_out and not known.is_done and self._after_sync.is_failing
         reason, text = known.refusal or (Reason.REASON_SUCCESS, UNNOTED if waits else "")
-        self._answer(known.asked_by, known.order, reason, text, done=known.is_done)
+        self._answer(known.requester, known.order, reason, text, done=known.is_done)
 
     def _answer(
         self,

@@ -29,7 +29,7 @@ class Gone:
 Move: TypeAlias = Gone | str
 """Where a subtree went, or the subtree that came here."""
 
-A_TURN: Final = 128
+PER_ITERATION: Final = 128
 PAUSE: Final = 2_000
 """Between two turns, in microseconds."""
 
@@ -60,5 +60,5 @@ class Announcements:
         return self._due
 
     def _turn(self) -> None:
-        for _ in range(min(A_TURN, len(self._waiting))):
+        for _ in range(min(PER_ITERATION, len(self._waiting))):
             self._announce(*self._waiting.popleft())

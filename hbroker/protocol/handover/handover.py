@@ -34,8 +34,8 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.handover.subtree_state import Estate, ended
-from hbroker.protocol.handover.transfer import Inheritance, Record, parcels
+from hbroker.protocol.handover.subtree_state import SubtreeState, ended
+from hbroker.protocol.handover.transfer import ReceivedState, Record, transfer_packets
 from hbroker.protocol.packets import pack
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.subscriptions.owner.store import Subscription, ended_of, record_of
@@ -44,30 +44,30 @@ from hbroker.protocol.timer_queue import earliest
 __all__ = [
     "GIVING",
     "TAKING",
-    "Giving",
-    "GivingEvent",
-    "GivingState",
-    "Leavers",
-    "Shipment",
-    "Taking",
-    "TakingEvent",
-    "TakingState",
+    "HandoverSource",
+    "HandoverTarget",
+    "ReturningChildren",
+    "SourceEvent",
+    "SourceState",
+    "TargetEvent",
+    "TargetState",
+    "TransferSender",
 ]
 
-PACKETS_A_TURN: Final = 64
+PACKETS_PER_ITERATION: Final = 64
 PAUSE: Final = 2_000
 """Between two turns of a handover, in microseconds."""
 NO_ROOM_PAUSE: Final = 10_000
 """Until the next try where the link has no room."""
 DRAIN_WAIT: Final = timers.SECOND // 10
 """How long what was taken may be on its way to its subscribers once nothing more is taken."""
-LEAVERS_WAIT: Final = timers.SECOND
+RETURNING_WAIT: Final = timers.SECOND
 """How long a child below, which is just handing back, may hold up the commit."""
 DISK_WAIT: Final = timers.SECOND
 """How long nobody serves the subtree while the old owner cannot write that it is delegated."""
 
 
-class GivingState(Enum):
+class SourceState(Enum):
     AWAIT_READY = auto()
     DRAINING = auto()
     """It serves no more, and waits for what it took to be distributed."""
@@ -75,7 +75,7 @@ class GivingState(Enum):
     COMPLETE = auto()
 
 
-class GivingEvent(Enum):
+class SourceEvent(Enum):
     READY = auto()
     DRAINED = auto()
     """All is distributed, or has had its time."""
@@ -83,38 +83,38 @@ class GivingEvent(Enum):
 
 
 GIVING: Final = {
-    (GivingState.AWAIT_READY, GivingEvent.READY): GivingState.DRAINING,
-    (GivingState.DRAINING, GivingEvent.DRAINED): GivingState.AWAIT_DONE,
-    (GivingState.AWAIT_DONE, GivingEvent.DONE): GivingState.COMPLETE,
+    (SourceState.AWAIT_READY, SourceEvent.READY): SourceState.DRAINING,
+    (SourceState.DRAINING, SourceEvent.DRAINED): SourceState.AWAIT_DONE,
+    (SourceState.AWAIT_DONE, SourceEvent.DONE): SourceState.COMPLETE,
 }
 
-_GIVING_EVENTS: Final = {
-    pb.TRANSFER_PHASE_READY: GivingEvent.READY,
-    pb.TRANSFER_PHASE_DONE: GivingEvent.DONE,
+_SOURCE_EVENTS: Final = {
+    pb.TRANSFER_PHASE_READY: SourceEvent.READY,
+    pb.TRANSFER_PHASE_DONE: SourceEvent.DONE,
 }
 
 
-class TakingState(Enum):
+class TargetState(Enum):
     AWAIT_RECORDS = auto()
     AWAIT_COMMIT = auto()
     COMPLETE = auto()
 
 
-class TakingEvent(Enum):
+class TargetEvent(Enum):
     RECORDS = auto()
     LAST_RECORDS = auto()
     COMMIT = auto()
 
 
 TAKING: Final = {
-    (TakingState.AWAIT_RECORDS, TakingEvent.RECORDS): TakingState.AWAIT_RECORDS,
-    (TakingState.AWAIT_RECORDS, TakingEvent.LAST_RECORDS): TakingState.AWAIT_COMMIT,
-    (TakingState.AWAIT_COMMIT, TakingEvent.RECORDS): TakingState.AWAIT_COMMIT,
-    (TakingState.AWAIT_COMMIT, TakingEvent.COMMIT): TakingState.COMPLETE,
+    (TargetState.AWAIT_RECORDS, TargetEvent.RECORDS): TargetState.AWAIT_RECORDS,
+    (TargetState.AWAIT_RECORDS, TargetEvent.LAST_RECORDS): TargetState.AWAIT_COMMIT,
+    (TargetState.AWAIT_COMMIT, TargetEvent.RECORDS): TargetState.AWAIT_COMMIT,
+    (TargetState.AWAIT_COMMIT, TargetEvent.COMMIT): TargetState.COMPLETE,
 }
 
 
-class Shipment:
+class TransferSender:
     """Records on their way over a link, some each turn."""
 
     def __init__(self, core: NodeCore, subtree: str, epoch: int, link: int) -> None:
@@ -122,15 +122,15 @@ class Shipment:
         self._subtree = subtree
         self._epoch = epoch
         self._link = link
-        self._parcels: deque[Iterator[pb.Transfer]] = deque()
+        self._batches: deque[Iterator[pb.Transfer]] = deque()
         self._unsent: bytes | None = None
         self._due: int | None = None
         self.moved_at = 0
         """When a packet was last sent."""
 
-    def add(self, parcels: Iterable[pb.Transfer]) -> None:
+    def add(self, transfer_packets: Iterable[pb.Transfer]) -> None:
         """To be sent after all that was added before, from the next turn on."""
-        self._parcels.append(iter(parcels))
+        self._batches.append(iter(transfer_packets))
         self._due = 0 if self._due is None else self._due
 
     def handle_timeout(self, now: int) -> None:
@@ -138,7 +138,7 @@ class Shipment:
         if self._due is None or now < self._due:
             return
         self._due = now + PAUSE
-        for _ in range(PACKETS_A_TURN):
+        for _ in range(PACKETS_PER_ITERATION):
             packet = self._unsent or self._next()
             if packet is None:
                 self._due = None
@@ -153,16 +153,16 @@ class Shipment:
         return self._due
 
     def _next(self) -> bytes | None:
-        while self._parcels:
-            parcel = next(self._parcels[0], None)
-            if parcel is not None:
-                parcel.subtree, parcel.epoch = self._subtree, self._epoch
-                return pack(parcel)
-            self._parcels.popleft()
+        while self._batches:
+            transfer = next(self._batches[0], None)
+            if transfer is not None:
+                transfer.subtree, transfer.epoch = self._subtree, self._epoch
+                return pack(transfer)
+            self._batches.popleft()
         return None
 
 
-class Leavers(Protocol):
+class ReturningChildren(Protocol):
     """The children that hand a subtree back just now, below the one that is given."""
 
     def __bool__(self) -> bool: ...
@@ -170,7 +170,7 @@ class Leavers(Protocol):
         """They were too slow: they go along, as they are."""
 
 
-class Giving:
+class HandoverSource:
     """The old owner's end.
 
     `is_heirs`: the new owner has the subtree back, and nobody has served it meanwhile. `exported`:
@@ -182,25 +182,25 @@ class Giving:
     def __init__(
         self,
         core: NodeCore,
-        estate: Estate,
+        subtree_state: SubtreeState,
         subtree: str,
         epoch: int,
         link: int,
-        leavers: Leavers,
+        returning_children: ReturningChildren,
         exported: int = 0,
         *,
         is_heirs: bool = False,
         is_noted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._core = core
-        self._estate = estate
+        self._subtree_state = subtree_state
         self._subtree = subtree
         self._epoch = epoch
         self._is_heirs = is_heirs
         self._is_noted = is_noted
-        self._leavers = leavers
-        self._machine = Machine(GIVING, GivingState.AWAIT_READY)
-        self._shipment = Shipment(core, subtree, epoch, link)
+        self._returning_children = returning_children
+        self._machine = Machine(GIVING, SourceState.AWAIT_READY)
+        self._sender = TransferSender(core, subtree, epoch, link)
         self._export = core.begin_export(subtree, self._less, exported)
         self._sent_quick: dict[tuple[str, str | int], bytes] = {}
         self._sent_retained: dict[bytes, None] = {}
@@ -212,16 +212,16 @@ class Giving:
 
     def begin(self, now: int) -> None:
         """Sends what there is now."""
-        quick = self._estate.quick(self._subtree, is_heirs=self._is_heirs)
+        quick = self._subtree_state.quick(self._subtree, is_heirs=self._is_heirs)
         retained = self._core.retained(self._subtree, self._less)
         self._sent_quick = {key: _bytes_of(record) for key, record in quick.items()}
         self._sent_retained = dict.fromkeys(retained)
-        records = chain(quick.values(), self._estate.slow(self._subtree), retained)
-        self._shipment.add(parcels(records))
-        self._shipment.add(self._copies())
-        self._shipment.add([pb.Transfer(last=True)])
-        self._shipment.moved_at = now
-        self._shipment.handle_timeout(now)
+        records = chain(quick.values(), self._subtree_state.slow(self._subtree), retained)
+        self._sender.add(transfer_packets(records))
+        self._sender.add(self._copies())
+        self._sender.add([pb.Transfer(last=True)])
+        self._sender.moved_at = now
+        self._sender.handle_timeout(now)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription was made or ended meanwhile.
@@ -230,36 +230,36 @@ class Giving:
         """
         if not self.has_committed and filter_touches(subscription.filter, self._subtree):
             record = ended_of(subscription) if ended else record_of(subscription)
-            self._shipment.add([pb.Transfer(subscriptions=[record])])
+            self._sender.add([pb.Transfer(subscriptions=[record])])
 
-    def handle(self, now: int, transfer: pb.Transfer) -> GivingState | None:
+    def handle(self, now: int, transfer: pb.Transfer) -> SourceState | None:
         """The new owner's answer; None where it is not due.
 
         DRAINING asks the caller to stop serving, before it calls anything else here.
         """
-        event = _GIVING_EVENTS.get(transfer.phase)
+        event = _SOURCE_EVENTS.get(transfer.phase)
         if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
             return None
-        self._shipment.moved_at = now
-        if event is GivingEvent.READY:
+        self._sender.moved_at = now
+        if event is SourceEvent.READY:
             self._stopped_at = self._drain_at = now
         return self._machine.handle(event)
 
     def handle_timeout(self, now: int) -> None:
         """Goes on: sends a turn's share, and commits once everything is distributed."""
-        self._shipment.handle_timeout(now)
+        self._sender.handle_timeout(now)
         if self._drain_at is None or now < self._drain_at:
             return
-        if self._shipment.poll_timeout() is None and self._is_drained(now):
+        if self._sender.poll_timeout() is None and self._is_drained(now):
             self._drain_at = None
-            self._machine.handle(GivingEvent.DRAINED)
+            self._machine.handle(SourceEvent.DRAINED)
             self._commit(now)
         else:
             self._drain_at = now + PAUSE
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return earliest(self._shipment.poll_timeout(), self._drain_at)
+        return earliest(self._sender.poll_timeout(), self._drain_at)
 
     def abandon(self) -> int:
         """Ends: where the core holds what waited for subscribers, if it is nowhere else; 0: it is not held.
@@ -271,12 +271,12 @@ class Giving:
     @property
     def has_stopped(self) -> bool:
         """Whether this node is to serve the subtree no more."""
-        return self._machine.state is not GivingState.AWAIT_READY
+        return self._machine.state is not SourceState.AWAIT_READY
 
     @property
     def has_committed(self) -> bool:
         """Whether the right to serve has gone: the new owner's word brings it back, or its lease's end."""
-        return self._machine.state in (GivingState.AWAIT_DONE, GivingState.COMPLETE)
+        return self._machine.state in (SourceState.AWAIT_DONE, SourceState.COMPLETE)
 
     def is_held_up(self, now: int) -> bool:
         """Whether nobody serves the subtree, only because this node's disk takes nothing."""
@@ -286,11 +286,11 @@ class Giving:
     @property
     def moved_at(self) -> int:
         """When it last got on: sent a packet, or had an answer."""
-        return self._shipment.moved_at
+        return self._sender.moved_at
 
     @property
     def _less(self) -> list[str]:
-        return self._estate.held_below(self._subtree)
+        return self._subtree_state.held_below(self._subtree)
 
     def _copies(self) -> Iterator[pb.Transfer]:
         """What waits for subscribers, until little is left of it: the rest goes with COMMIT."""
@@ -309,55 +309,57 @@ class Giving:
         if not self._core.has_passed(self._barrier):
             return False  # §5.4: what is on its way between workers may be acknowledged.
         waited = now - self._stopped_at
-        if not self._is_noted() or (self._leavers and waited < LEAVERS_WAIT):
+        if not self._is_noted() or (self._returning_children and waited < RETURNING_WAIT):
             return False
         return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._less)
 
     def _commit(self, now: int) -> None:
         """Sends the changes since, what waits for subscribers, and the right to serve."""
-        self._leavers.overtake()
-        quick = self._estate.quick(self._subtree, is_heirs=self._is_heirs)
+        self._returning_children.overtake()
+        quick = self._subtree_state.quick(self._subtree, is_heirs=self._is_heirs)
         changed: list[Record] = [r for key, r in quick.items() if self._sent_quick.get(key) != _bytes_of(r)]
         gone = (ended(key) for key in self._sent_quick.keys() - quick.keys())
         changed += [record for record in gone if record is not None]
         retained = dict.fromkeys(self._core.retained(self._subtree, self._less))
         changed += [message for message in retained if message not in self._sent_retained]
         changed += _cleared(self._sent_retained, retained)
-        changed += self._estate.replays(self._subtree)
-        self._shipment.add(parcels(changed))
-        self._shipment.add(self._difference())
-        self._shipment.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
+        changed += self._subtree_state.replays(self._subtree)
+        self._sender.add(transfer_packets(changed))
+        self._sender.add(self._difference())
+        self._sender.add([pb.Transfer(phase=pb.TRANSFER_PHASE_COMMIT)])
         self._sent_quick, self._sent_retained = {}, {}
         self._core.drop_retained(self._subtree, self._less)
-        self._shipment.handle_timeout(now)
+        self._sender.handle_timeout(now)
 
 
-class Taking:
+class HandoverTarget:
     """The new owner's end. Records wait here until COMMIT, but for what is at rest until then anyway: the
     subscriptions, and the retained messages. What waits for subscribers the core holds, in no session."""
 
-    def __init__(self, core: NodeCore, estate: Estate, subtree: str, epoch: int, link: int) -> None:
+    def __init__(
+        self, core: NodeCore, subtree_state: SubtreeState, subtree: str, epoch: int, link: int
+    ) -> None:
         self._core = core
-        self._estate = estate
+        self._subtree_state = subtree_state
         self._subtree = subtree
         self._epoch = epoch
         self._link = link
-        self._machine = Machine(TAKING, TakingState.AWAIT_RECORDS)
-        self.inheritance = Inheritance()
+        self._machine = Machine(TAKING, TargetState.AWAIT_RECORDS)
+        self.received = ReceivedState()
 
-    def handle(self, transfer: pb.Transfer) -> TakingState | None:
+    def handle(self, transfer: pb.Transfer) -> TargetState | None:
         """The old owner's packet; None where it is not due. COMPLETE: take over what came, then `done`."""
-        event = _taking_event(transfer)
+        event = _target_event(transfer)
         if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
             return None
-        if event is not TakingEvent.COMMIT:
-            self.inheritance.take(transfer)
-            self._estate.prepare(transfer, self.inheritance)
+        if event is not TargetEvent.COMMIT:
+            self.received.take(transfer)
+            self._subtree_state.prepare(transfer, self.received)
             if transfer.retained:
                 self._core.take_retained(list(transfer.retained))
             if transfer.queued or transfer.gone or transfer.seen:
                 self._hold(transfer)
-        if event is TakingEvent.LAST_RECORDS:
+        if event is TargetEvent.LAST_RECORDS:
             self._answer(pb.TRANSFER_PHASE_READY)
         return self._machine.handle(event)
 
@@ -367,28 +369,28 @@ class Taking:
 
     def abandon(self) -> None:
         """Forgets what came: the handover failed before COMMIT, and the old owner serves on."""
-        self._estate.withdraw(self.inheritance)
-        for held in self.inheritance.held:
+        self._subtree_state.withdraw(self.received)
+        for held in self.received.held:
             self._core.drop_held(held)
-        self.inheritance = Inheritance()
-        self._core.drop_retained(self._subtree, self._estate.held_below(self._subtree))
+        self.received = ReceivedState()
+        self._core.drop_retained(self._subtree, self._subtree_state.held_below(self._subtree))
 
     def _hold(self, transfer: pb.Transfer) -> None:
-        if not self.inheritance.held:
-            self.inheritance.held.append(self._core.begin_import())
-        (held,) = self.inheritance.held
-        self.inheritance.refused += self._core.take_records(held, transfer.SerializeToString())
+        if not self.received.held:
+            self.received.held.append(self._core.begin_import())
+        (held,) = self.received.held
+        self.received.refused += self._core.take_records(held, transfer.SerializeToString())
 
     def _answer(self, phase: pb.TransferPhase) -> None:
         answer = pb.Transfer(subtree=self._subtree, epoch=self._epoch, phase=phase)
         self._core.send(self._link, pack(answer))
 
 
-def _taking_event(transfer: pb.Transfer) -> TakingEvent | None:
+def _target_event(transfer: pb.Transfer) -> TargetEvent | None:
     if transfer.phase == pb.TRANSFER_PHASE_COMMIT:
-        return TakingEvent.COMMIT
+        return TargetEvent.COMMIT
     if transfer.phase == pb.TRANSFER_PHASE_RECORDS:
-        return TakingEvent.LAST_RECORDS if transfer.last else TakingEvent.RECORDS
+        return TargetEvent.LAST_RECORDS if transfer.last else TargetEvent.RECORDS
     return None
 
 

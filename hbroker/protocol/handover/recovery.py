@@ -8,9 +8,9 @@ acknowledge to nobody's good. So it refuses, until they are back, what must reac
 
 In the first two cases it knows for whom to wait: for those who were connected, after a restart by the memory
 of its earlier run. A restarted owner makes their sessions again, as away, for as long as a silent one lives
-(`Subscribing.restore`); so it needs to refuse for no longer than a connected subscriber may leave messages
-unanswered (§7.3): from then on they are queued. For whoever was away before it does not wait. After it took
-back it does not know who is missing, and refuses for as long as they need.
+(`OwnerSubscriptions.restore`); so it needs to refuse for no longer than a connected subscriber may leave
+messages unanswered (§7.3): from then on they are queued. For whoever was away before it does not wait. After
+it took back it does not know who is missing, and refuses for as long as they need.
 
 Subscribers do not come sooner because the subtree moves on meanwhile: whoever is handed it, or a part of it,
 or what is around it, gathers there for the rest of the time.
@@ -27,10 +27,10 @@ from hbroker.protocol import timers
 from hbroker.protocol.hierarchy.jurisdiction import Jurisdiction
 from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
 from hbroker.protocol.subscriptions.owner.store import Subscription
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.subtree import is_within
 
-__all__ = ["Gathering"]
+__all__ = ["Recovery"]
 
 FINDING: Final = round(timers.RETRY_MOST * (1 + timers.RETRY_JITTER))
 """How long a subscriber that found the subtree on the move takes to ask again: so long, at least, its new
@@ -42,7 +42,7 @@ SETTLING: Final = timers.SECOND // 2
 """How long it waits at least from when it serves: who came before that is to ask again."""
 
 
-class Gathering:
+class Recovery:
     """For whom a node waits, and where.
 
     `recalled`: the subscriptions of those who were connected to its earlier run. `note` is told, with True,
@@ -74,7 +74,7 @@ class Gathering:
         """Until when a restarted owner refuses what they must have."""
         self._ends: dict[str, int] = {}
         """Until when, where nobody knows who is missed."""
-        self._agenda: Agenda[tuple[str, str]] = Agenda()
+        self._timers: TimerQueue[tuple[str, str]] = TimerQueue()
         self._sessions_end: int | None = None
 
     # Change
@@ -96,7 +96,7 @@ class Gathering:
         """The node is about to serve a subtree: again, if somebody is missed there."""
         if self._is_missed_in(subtree):
             until = self._returned[subtree] = max(self._patient_until, now + SETTLING)
-            self._agenda.set((_MISSED, subtree), until)
+            self._timers.set((_MISSED, subtree), until)
             self._jurisdiction.gather(subtree)
 
     def handle_take_back(self, now: int, subtree: str, epoch: int) -> None:
@@ -118,7 +118,7 @@ class Gathering:
 
     def handle_timeout(self, now: int) -> None:
         """Waits no longer than it must."""
-        for kind, subtree in self._agenda.due(now):
+        for kind, subtree in self._timers.due(now):
             (self._returned if kind is _MISSED else self._ends).pop(subtree)
             self._review(subtree)
         if self._sessions_end is not None and now >= self._sessions_end:
@@ -136,7 +136,7 @@ class Gathering:
 
     def poll_timeout(self) -> int | None:
         """When to call `handle_timeout` next."""
-        return min((t for t in (self._agenda.next(), self._sessions_end) if t is not None), default=None)
+        return min((t for t in (self._timers.next(), self._sessions_end) if t is not None), default=None)
 
     def records(self, subtree: str) -> Iterator[pb.GatheringRecord]:
         """What of a subtree is gathering, for a new owner of it."""
@@ -154,7 +154,7 @@ class Gathering:
 
     def _wait(self, now: int, subtree: str, period: int, epoch: int) -> None:
         until = self._ends[subtree] = max(now + period, self._ends.get(subtree, 0))
-        self._agenda.set((_UNKNOWN, subtree), until)
+        self._timers.set((_UNKNOWN, subtree), until)
         self._jurisdiction.gather(subtree, epoch)
 
     def _is_missed_in(self, subtree: str) -> bool:
@@ -164,7 +164,7 @@ class Gathering:
         self._sessions_end = None
         returned, self._returned = self._returned, {}
         for subtree in returned:
-            self._agenda.cancel((_MISSED, subtree))
+            self._timers.cancel((_MISSED, subtree))
             self._review(subtree)
 
     def _review(self, subtree: str) -> None:

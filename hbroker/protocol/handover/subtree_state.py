@@ -14,17 +14,17 @@ from dataclasses import replace
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.handover.recovery import Gathering
-from hbroker.protocol.handover.transfer import Inheritance, Keeper, Record, cut_record
+from hbroker.protocol.handover.recovery import Recovery
+from hbroker.protocol.handover.transfer import Keeper, ReceivedState, Record, cut_record
 from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.subscriptions.owner.store import MOST_QOS, Subscription, record_of
-from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
+from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 
-__all__ = ["Estate", "ended"]
+__all__ = ["SubtreeState", "ended"]
 
 
-class Estate:
+class SubtreeState:
     """What of a node moves with a subtree.
 
     `own`: its name, address and incarnation. `inherit(now, delegations)` takes the cuts of a subtree for this
@@ -36,16 +36,16 @@ class Estate:
         own: tuple[str, Address, int],
         core: NodeCore,
         jurisdiction: Jurisdiction,
-        subscribing: Subscribing,
-        gathering: Gathering,
+        owner_subscriptions: OwnerSubscriptions,
+        gathering: Recovery,
         inherit: Callable[[int, Sequence[Delegation]], None],
         keepers: Sequence[Keeper] = (),
     ) -> None:
         self._own = own
         self._core = core
         self._jurisdiction = jurisdiction
-        self._subscribing = subscribing
-        self._gathering = gathering
+        self._owner_subscriptions = owner_subscriptions
+        self._recovery = gathering
         self._inherit = inherit
         self._keepers = keepers
 
@@ -53,7 +53,7 @@ class Estate:
 
     def slow(self, subtree: str) -> Iterator[Record]:
         """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
-        return map(self._record, list(self._subscribing.subscribers.touching(subtree)))
+        return map(self._record, list(self._owner_subscriptions.subscribers.touching(subtree)))
 
     def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
         """The rest, by what tells it from all else: compared with what was sent, it shows what changed.
@@ -71,7 +71,7 @@ class Estate:
         for keeper in self._keepers:
             for record in keeper.records(subtree):
                 found[type(record).__name__, record.session] = record
-        for part in self._gathering.records(subtree):
+        for part in self._recovery.records(subtree):
             found["gathering", part.subtree] = part
         return found
 
@@ -88,50 +88,50 @@ class Estate:
 
     # Take
 
-    def prepare(self, transfer: pb.Transfer, inheritance: Inheritance) -> None:
+    def prepare(self, transfer: pb.Transfer, received: ReceivedState) -> None:
         """Makes subscriptions as they come, so that little is left to be done while nobody serves them.
 
         They match nothing until this node serves the subtree.
         """
         for record in transfer.subscriptions:
-            subscription = inheritance.subscription_of(record)
+            subscription = received.subscription_of(record)
             if subscription is None:
-                self._subscribing.withdraw(record.session, (record.group, record.filter))
-            elif not inheritance.is_away(record.session):
-                self._subscribing.prepare(subscription)
+                self._owner_subscriptions.withdraw(record.session, (record.group, record.filter))
+            elif not received.is_away(record.session):
+                self._owner_subscriptions.prepare(subscription)
 
-    def withdraw(self, inheritance: Inheritance) -> None:
+    def withdraw(self, received: ReceivedState) -> None:
         """The handover failed."""
-        for subscription in inheritance.subscriptions.values():
-            self._subscribing.withdraw(subscription.session, subscription.key)
+        for subscription in received.subscriptions.values():
+            self._owner_subscriptions.withdraw(subscription.session, subscription.key)
 
-    def take_over(self, now: int, subtree: str, inheritance: Inheritance) -> None:
+    def take_over(self, now: int, subtree: str, received: ReceivedState) -> None:
         """Just before this node serves the subtree."""
-        self._inherit(now, inheritance.delegations(subtree))
-        self._gathering.take_over(now, subtree, inheritance.gathering.values())
-        self._subscribing.resume(now, subtree, inheritance)
+        self._inherit(now, received.delegations(subtree))
+        self._recovery.take_over(now, subtree, received.gathering.values())
+        self._owner_subscriptions.resume(now, subtree, received)
         for keeper in self._keepers:
-            keeper.take_over(now, inheritance)
-        self._subscribing.take_over(subtree, list(inheritance.subscriptions.values()))
-        for held in inheritance.held:
+            keeper.take_over(now, received)
+        self._owner_subscriptions.take_over(subtree, list(received.subscriptions.values()))
+        for held in received.held:
             self._core.install(held)
-        for replay in inheritance.replays.values():
+        for replay in received.replays.values():
             qos = min(replay.qos, MOST_QOS)
             self._core.send_retained(
                 replay.session, replay.filter, qos, replay.listener, subtree, replay.first
             )
 
-    def lapse(self, subtree: str, until: int | None, given: Sequence[str]) -> None:
+    def end_lease(self, subtree: str, until: int | None, given: Sequence[str]) -> None:
         """The lease of a subtree has ended, by then at the latest: what waits for persistent sessions, and
         wills, stay (§5.6). `given`: as `sweep`."""
-        self._subscribing.lapse(subtree, until, given)
+        self._owner_subscriptions.end_lease(subtree, until, given)
         for keeper in self._keepers:
             keeper.sweep(given)
 
     def sweep(self, given: Sequence[str]) -> None:
         """A grant is gone without a handover: what concerns nothing that is left is dropped. `given`: the
         subtrees that are being handed over just now: what touches them goes along."""
-        self._subscribing.sweep(given)
+        self._owner_subscriptions.sweep(given)
         for keeper in self._keepers:
             keeper.sweep(given)
 
@@ -147,7 +147,7 @@ class Estate:
 
     def _record(self, subscription: Subscription) -> pb.SubscriptionRecord:
         """With where its client is now (§4.4): the new owner opens a link there."""
-        session = self._subscribing.sessions.get(subscription.session)
+        session = self._owner_subscriptions.sessions.get(subscription.session)
         link = None if session is None else session.link
         address = None if link is None else self._core.peer_of(link)
         return record_of(subscription if address is None else replace(subscription, address=address))

@@ -20,7 +20,7 @@ from hbroker.protocol.packets import cut_from, cut_of
 from hbroker.protocol.subscriptions.owner.store import Subscription, subscription_from
 from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["CHUNK", "Inheritance", "Keeper", "Record", "cut_record", "parcels"]
+__all__ = ["CHUNK", "Keeper", "ReceivedState", "Record", "cut_record", "transfer_packets"]
 
 CHUNK: Final = 900
 """Bytes of records in one packet, so that it fits a datagram of 1,200.
@@ -61,7 +61,7 @@ class Keeper(Protocol):
     def records(self, subtree: str) -> Iterable[pb.SessionRecord | pb.WillRecord]:
         """All that there is now and concerns a topic at or below the subtree."""
 
-    def take_over(self, now: int, inheritance: Inheritance) -> None:
+    def take_over(self, now: int, received: ReceivedState) -> None:
         """Takes in its part, just before this node serves the subtree, and before its subscriptions."""
 
     def sweep(self, given: Sequence[str] = ()) -> None:
@@ -73,7 +73,7 @@ class Keeper(Protocol):
 
 
 @dataclass(slots=True)
-class Inheritance:
+class ReceivedState:
     """What a new owner was handed so far."""
 
     subscriptions: dict[tuple[int, str, str], Subscription] = field(default_factory=dict)
@@ -154,18 +154,18 @@ class Inheritance:
             self.refused += 1
 
 
-def parcels(records: Iterable[Record]) -> Iterator[pb.Transfer]:
+def transfer_packets(records: Iterable[Record]) -> Iterator[pb.Transfer]:
     """The records in packets that each fit a datagram, made one at a time."""
-    parcel, size = pb.Transfer(), 0
+    transfer, size = pb.Transfer(), 0
     for record in records:
         length = len(record) if isinstance(record, bytes) else record.ByteSize()
         if size and size + length > CHUNK:
-            yield parcel
-            parcel, size = pb.Transfer(), 0
-        getattr(parcel, _FIELD_OF[type(record)]).append(record)
+            yield transfer
+            transfer, size = pb.Transfer(), 0
+        getattr(transfer, _FIELD_OF[type(record)]).append(record)
         size += length
     if size:
-        yield parcel
+        yield transfer
 
 
 def cut_record(delegation: Delegation) -> pb.CutRecord:

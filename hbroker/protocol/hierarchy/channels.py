@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Ledger
+from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.hierarchy.join_proofs import Nonces
 from hbroker.protocol.packets import Address, address_of, pack
 
@@ -79,14 +79,20 @@ class Channels:
     """Those of one node. `key`: the network's; without one there are none. `address`: this node's."""
 
     def __init__(
-        self, core: NodeCore, key: bytes, address: Address, random: Random, nonces: Nonces, ledger: Ledger
+        self,
+        core: NodeCore,
+        key: bytes,
+        address: Address,
+        random: Random,
+        nonces: Nonces,
+        diagnostics: Diagnostics,
     ) -> None:
         self._core = core
         self._key = key
         self._address = address
         self._random = random
         self._nonces = nonces
-        self._ledger = ledger
+        self._diagnostics = diagnostics
         self._upward: dict[int, _Upward] = {}
         self._downward: dict[int, _Channel] = {}
         """Channels to children. A link without a proof has none, and costs nothing here."""
@@ -148,11 +154,11 @@ class Channels:
             return None
         channel = self._of_parent(upward, message) if upward else self._of_child(link, message)
         if channel is None:
-            self._ledger.drop("unauthenticated")
+            self._diagnostics.drop("unauthenticated")
         elif message.sequence <= channel.received:
-            self._ledger.drop("replayed")
+            self._diagnostics.drop("replayed")
         elif message.sequence > channel.received + 1:
-            self._ledger.drop("out_of_sequence")
+            self._diagnostics.drop("out_of_sequence")
             self._core.close(link)
         else:
             channel.received = message.sequence
@@ -168,7 +174,7 @@ class Channels:
 
     def _take_nonce(self, link: int, upward: _Upward, nonce: int) -> None:
         if upward.channel is not None or not nonce:
-            self._ledger.drop("unexpected_packet")
+            self._diagnostics.drop("unexpected_packet")
             return
         upward.channel = _Channel(self._key, (upward.nonce, nonce), upward.parent, is_child=True)
         waiting, upward.waiting = upward.waiting, []

@@ -17,40 +17,42 @@ from hbroker._native import filter_touches
 from hbroker.protocol.hierarchy.jurisdiction import Delegation, Jurisdiction
 from hbroker.subtree import is_within
 
-__all__ = ["Lapses"]
+__all__ = ["EndedLeases"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Lapse:
+class _EndedLease:
     """`at`: when the lease ended. `cuts`: what had been delegated below the subtree before."""
 
     at: int
     cuts: frozenset[str]
 
 
-class Lapses:
+class EndedLeases:
     """All of one node."""
 
     def __init__(self, jurisdiction: Jurisdiction) -> None:
         self._jurisdiction = jurisdiction
-        self._by_subtree: dict[str, _Lapse] = {}
+        self._by_subtree: dict[str, _EndedLease] = {}
 
     # Change
 
     def begin(self, now: int, subtree: str) -> None:
         """The lease of a subtree has ended."""
         cuts = frozenset(delegation.subtree for delegation in self._jurisdiction.cuts_below(subtree))
-        self._by_subtree.setdefault(subtree, _Lapse(now, cuts))
+        self._by_subtree.setdefault(subtree, _EndedLease(now, cuts))
 
     def end(self, subtree: str) -> None:
         """This node is about to serve a subtree, and knows its cuts."""
-        for lapsed in [lapsed for lapsed in self._by_subtree if is_within(lapsed, subtree)]:
-            if isinstance(self._jurisdiction.lookup(lapsed), Delegation):
+        for ended_subtree in [
+            ended_subtree for ended_subtree in self._by_subtree if is_within(ended_subtree, subtree)
+        ]:
+            if isinstance(self._jurisdiction.lookup(ended_subtree), Delegation):
                 continue
-            lapse = self._by_subtree.pop(lapsed)
-            for delegation in self._jurisdiction.cuts_below(lapsed):
-                if not any(is_within(delegation.subtree, cut) for cut in lapse.cuts):
-                    self._by_subtree.setdefault(delegation.subtree, _Lapse(lapse.at, frozenset()))
+            ended_lease = self._by_subtree.pop(ended_subtree)
+            for delegation in self._jurisdiction.cuts_below(ended_subtree):
+                if not any(is_within(delegation.subtree, cut) for cut in ended_lease.cuts):
+                    self._by_subtree.setdefault(delegation.subtree, _EndedLease(ended_lease.at, frozenset()))
 
     def prune(self, is_empty: Callable[[str], bool]) -> None:
         """Forgets subtrees of which nothing is left here."""
@@ -62,9 +64,9 @@ class Lapses:
     def latest(self, subtree: str) -> int | None:
         """When the last lease of what lies in a subtree, or around it, ended; None: none has."""
         ends = [
-            lapse.at
-            for lapsed, lapse in self._by_subtree.items()
-            if is_within(lapsed, subtree) or is_within(subtree, lapsed)
+            ended_lease.at
+            for ended_subtree, ended_lease in self._by_subtree.items()
+            if is_within(ended_subtree, subtree) or is_within(subtree, ended_subtree)
         ]
         return max(ends, default=None)
 

@@ -24,7 +24,7 @@ from hbroker.subtree import depth, is_within, prefixes
 
 __all__ = ["Delegation", "Grant", "Jurisdiction"]
 
-MOST_CUTS_TOLD: Final = 16
+MOST_CUTS_ANSWERED: Final = 16
 MOST_CUT_BYTES: Final = 600
 """A zone that would tell more cuts than this, or longer ones, is narrowed (§5.3)."""
 
@@ -85,7 +85,7 @@ class Jurisdiction:
         self._cuts: CutTree[Delegation] = CutTree()
         self._successors: set[str] = set()
         """Subtrees that were handed back, for whose topics the core names who has them."""
-        self._gathering: dict[str, int] = {}
+        self._recovery: dict[str, int] = {}
         self._expected: set[str] = set()
         self._deepest = 0
         self.is_in_doubt = False
@@ -114,7 +114,7 @@ class Jurisdiction:
         `successor`: who owns it now: publishers that still come are told so (§7.2).
         """
         if self._grants.pop(subtree, None) is not None:
-            self._gathering.pop(subtree, None)
+            self._recovery.pop(subtree, None)
             self._core.revoke(subtree)
             self._tell_gathering(subtree, but=subtree)
             self._changed()
@@ -122,10 +122,12 @@ class Jurisdiction:
                 self._successors.add(subtree)
                 self._core.cut(successor)
 
-    def expect(self, claims: Iterable[str]) -> None:
+    def expect(self, requested_subtrees: Iterable[str]) -> None:
         """After a restart: what of these lies below what this node delegated, it held from somebody else, and
         may hold again. What it cut out of such a subtree does not move with what is around that."""
-        self._expected = {subtree for subtree in claims if isinstance(self.around(subtree), Delegation)}
+        self._expected = {
+            subtree for subtree in requested_subtrees if isinstance(self.around(subtree), Delegation)
+        }
 
     def give_up(self, subtree: str) -> None:
         """This node claims a subtree no more."""
@@ -164,8 +166,8 @@ class Jurisdiction:
         if delegation is None:
             return
         self._changed()
-        for part in [part for part in self._gathering if is_within(part, subtree)]:
-            self._gathering[part] = max(self._gathering[part], delegation.epoch + 1)
+        for part in [part for part in self._recovery if is_within(part, subtree)]:
+            self._recovery[part] = max(self._recovery[part], delegation.epoch + 1)
             self._tell(part)  # Before the cut ends: from then on messages are taken here.
         self._core.uncut(subtree)
         self._remember(delegation, True)
@@ -180,22 +182,22 @@ class Jurisdiction:
 
         `epoch`: what the part is held under, at least; the one under which it had been delegated was lower.
         """
-        self._gathering[subtree] = max(epoch, self._gathering.get(subtree, 0))
+        self._recovery[subtree] = max(epoch, self._recovery.get(subtree, 0))
         if self._is_held(subtree):
             self._tell(subtree)
 
     def gathered(self, subtree: str) -> None:
         """They are back, or will not come."""
-        if self._gathering.pop(subtree, None) is not None and self._is_held(subtree):
+        if self._recovery.pop(subtree, None) is not None and self._is_held(subtree):
             self._tell(subtree)
 
     def is_gathering(self, topic: str) -> bool:
         """Whether subscribers of a topic are on their way back."""
-        return any(is_within(topic, part) for part in self._gathering)
+        return any(is_within(topic, part) for part in self._recovery)
 
     def gathering_epoch(self, part: str) -> int:
         """The lowest epoch under which a part that is gathering is held; 0: any will do."""
-        return self._gathering.get(part, 0)
+        return self._recovery.get(part, 0)
 
     @property
     def grants(self) -> list[Grant]:
@@ -282,7 +284,7 @@ class Jurisdiction:
         """
         scope = topic
         for prefix in prefixes(topic, self._deepest + 1):
-            if is_within(prefix, grant.subtree) and self._can_be_told(prefix):
+            if is_within(prefix, grant.subtree) and self._fits_answer(prefix):
                 scope = prefix
                 break
         return pb.Zone(
@@ -290,7 +292,7 @@ class Jurisdiction:
             epoch=grant.epoch,
             serial=grant.serial,
             scope=scope,
-            cuts=_told(self._cuts.first_below(scope, MOST_CUTS_TOLD)),
+            cuts=_as_cuts(self._cuts.first_below(scope, MOST_CUTS_ANSWERED)),
         )
 
     def children(self, filter: str, parent_link: int | None = None) -> tuple[Delegation, ...]:
@@ -304,7 +306,7 @@ class Jurisdiction:
         filter = self._cuts.gist(filter)
         known = self._touched.of((filter, parent_link))
         if known is None:
-            cuts = (d for d in self._cuts.touched(filter) if self._is_told(d, parent_link))
+            cuts = (d for d in self._cuts.touched(filter) if self._is_named(d, parent_link))
             known = self._touched.keep((filter, parent_link), cuts)
         return known
 
@@ -325,7 +327,7 @@ class Jurisdiction:
             if filter_touches(filter, grant.subtree) and not self._cuts.covers(filter, grant.subtree):
                 yield grant
 
-    def _is_told(self, delegation: Delegation, parent_link: int | None) -> bool:
+    def _is_named(self, delegation: Delegation, parent_link: int | None) -> bool:
         """Whether what is around a cut is this node's, and that parent's grant if one asks."""
         around = delegation.subtree.rpartition("/")[0]
         if around not in self._deciders:
@@ -347,7 +349,7 @@ class Jurisdiction:
         A part of what is delegated is not held.
         """
         grant = self._grants.get(subtree)
-        is_gathering = subtree in self._gathering
+        is_gathering = subtree in self._recovery
         source = grant
         if source is None and is_gathering:
             decider = self.lookup(subtree)
@@ -369,12 +371,12 @@ class Jurisdiction:
 
     def _tell_gathering(self, subtree: str, *, but: str | None) -> None:
         """What holds of a grant holds of the parts of it that are gathering."""
-        for part in [part for part in self._gathering if part != but and is_within(part, subtree)]:
+        for part in [part for part in self._recovery if part != but and is_within(part, subtree)]:
             self._tell(part)
 
-    def _can_be_told(self, scope: str) -> bool:
-        below = self.cuts_below(scope) if self._cuts.count_below(scope) <= MOST_CUTS_TOLD else None
-        return below is not None and len(_told(below)) == len(below)
+    def _fits_answer(self, scope: str) -> bool:
+        below = self.cuts_below(scope) if self._cuts.count_below(scope) <= MOST_CUTS_ANSWERED else None
+        return below is not None and len(_as_cuts(below)) == len(below)
 
     def _cuts_changed(self, subtree: str) -> None:
         for grant in self._grants.values():
@@ -388,8 +390,8 @@ class Jurisdiction:
         self._deciders.clear()
 
 
-def _told(delegations: list[Delegation]) -> list[pb.Cut]:
+def _as_cuts(delegations: list[Delegation]) -> list[pb.Cut]:
     """As many of them, from the first, as a zone has room for."""
-    cuts = [cut_of(d.as_cut()) for d in delegations[:MOST_CUTS_TOLD]]
+    cuts = [cut_of(d.as_cut()) for d in delegations[:MOST_CUTS_ANSWERED]]
     sizes = accumulate(cut.ByteSize() for cut in cuts)
     return [cut for cut, size in zip(cuts, sizes, strict=True) if size <= MOST_CUT_BYTES]

@@ -20,7 +20,7 @@ from hbroker.protocol.packets import Address
 from hbroker.protocol.timers import SECOND
 from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["FRESH", "Answer", "Answers", "covers"]
+__all__ = ["FRESH", "Answer", "AnswerCache", "covers"]
 
 FRESH: Final = 5 * SECOND
 """How long an answer is handed on. A client that comes later asks for itself: so it never waits for a node
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     until: int
 
 
-class Answers:
+class AnswerCache:
     """The latest answer for each of at most `most` scopes. 0: it keeps none."""
 
     def __init__(self, most: int = _MOST_ANSWERS) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from hbroker.protocol import timers
 from hbroker.protocol.packets import Address
 
-__all__ = ["Allowances"]
+__all__ = ["ForwardingLimits"]
 
 MOST: Final = 20_000
 """Packets that a host may have passed down at once."""
@@ -22,7 +22,7 @@ A_SECOND: Final = 2_000
 MOST_HOSTS: Final = 10_000
 
 
-class Allowances:
+class ForwardingLimits:
     """What is left for each host. A host that has asked for nothing lately has all."""
 
     def __init__(self) -> None:

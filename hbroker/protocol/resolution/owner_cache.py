@@ -25,12 +25,12 @@ from typing import Final, NamedTuple
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import Address, cut_from
-from hbroker.protocol.resolution.answer_cache import Answers
+from hbroker.protocol.resolution.answer_cache import AnswerCache
 from hbroker.protocol.resolution.requests import TokenCache
 from hbroker.protocol.timers import SECOND, ZONE_TTL
 from hbroker.subtree import depth, prefixes
 
-__all__ = ["HINT_PATIENCE", "Chart", "Holder", "Knowledge"]
+__all__ = ["HINT_PATIENCE", "Holder", "Knowledge", "OwnerCache"]
 
 HINT_PATIENCE: Final = 2 * SECOND
 """How long a node that nobody named just now is waited for."""
@@ -50,7 +50,7 @@ class Holder(NamedTuple):
     until: int
 
 
-class Chart:
+class OwnerCache:
     """At most `most` subtrees with their holders. 0: it learns nothing, and knows nothing."""
 
     def __init__(self, most: int = _MOST_SUBTREES) -> None:
@@ -144,16 +144,16 @@ class Chart:
 @dataclass(frozen=True, slots=True)
 class Knowledge:
     """What clients behind one address know of the nodes together: tokens prove an address, whoever of them
-    sends (§4.2). `chart`, `answers`: such as learn nothing where a client is alone."""
+    sends (§4.2). `owner_cache`, `answer_cache`: such as learn nothing where a client is alone."""
 
     tokens: TokenCache = field(default_factory=lambda: ExpiringCache(_MOST_TOKENS))
-    chart: Chart = field(default_factory=lambda: Chart(0))
-    answers: Answers = field(default_factory=lambda: Answers(0))
+    owner_cache: OwnerCache = field(default_factory=lambda: OwnerCache(0))
+    answer_cache: AnswerCache = field(default_factory=lambda: AnswerCache(0))
 
     @classmethod
     def shared(cls) -> Knowledge:
         """For clients that are not alone."""
-        return cls(chart=Chart(), answers=Answers())
+        return cls(owner_cache=OwnerCache(), answer_cache=AnswerCache())
 
 
 def _literal(filter: str) -> str:

@@ -21,7 +21,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Core
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import REQUEST_PADDING, Address, address_from, pack
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND, retry_after
 
 __all__ = ["TOKEN_LIFETIME", "Request", "Requests", "TokenCache", "keep_token", "reachable"]
@@ -42,9 +42,9 @@ def keep_token(tokens: TokenCache, now: int, address: Address, token: bytes, lif
         tokens.put(address, token, now + min(lifetime, TOKEN_LIFETIME))
 
 
-def reachable(told: pb.Address, instead: Address) -> Address:
+def reachable(advertised: pb.Address, instead: Address) -> Address:
     """The address that a node tells of itself; one that nobody can send to gives way to `instead`."""
-    address = address_from(told)
+    address = address_from(advertised)
     return instead if address is None or address[0] in _UNSPECIFIED else address
 
 
@@ -65,7 +65,7 @@ class Request(Generic[OwnerT]):
 class Requests(Generic[OwnerT]):
     """The open requests of one asker: sends, repeats, finds by id."""
 
-    __slots__ = ("_agenda", "_at", "_core", "_open", "_random", "_tokens")
+    __slots__ = ("_at", "_core", "_open", "_random", "_timers", "_tokens")
 
     def __init__(self, core: Core, random: Random, tokens: TokenCache) -> None:
         self._core = core
@@ -73,7 +73,7 @@ class Requests(Generic[OwnerT]):
         self._tokens = tokens
         self._open: dict[int, Request[OwnerT]] = {}
         self._at: dict[Address, dict[int, Request[OwnerT]]] = {}
-        self._agenda: Agenda[int] = Agenda()
+        self._timers: TimerQueue[int] = TimerQueue()
 
     def ask(
         self, now: int, owner: OwnerT, address: Address, body: pb.PubConnect | pb.Subscribe
@@ -88,18 +88,18 @@ class Requests(Generic[OwnerT]):
 
     def repeat(self, now: int, request: Request[OwnerT]) -> None:
         """Sends it once more, and waits longer than the last time."""
-        self._agenda.set(request.id, now + retry_after(request.tries, self._random))
+        self._timers.set(request.id, now + retry_after(request.tries, self._random))
         request.tries += 1
         request.challenges = 0
         self._send(now, request)
 
     def settle(self, request: Request[OwnerT]) -> None:
         """Repeats it no more; an answer that comes late still counts."""
-        self._agenda.cancel(request.id)
+        self._timers.cancel(request.id)
 
     def close(self, request: Request[OwnerT]) -> None:
         """Forgets it. Idempotent."""
-        self._agenda.cancel(request.id)
+        self._timers.cancel(request.id)
         self._open.pop(request.id, None)
         there = self._at.get(request.address, {})
         there.pop(request.id, None)
@@ -115,7 +115,7 @@ class Requests(Generic[OwnerT]):
         keep_token(
             self._tokens, now, source, challenge.token, challenge.lifetime_s * SECOND or TOKEN_LIFETIME
         )
-        for request in [request for request in asked.values() if request.id in self._agenda]:
+        for request in [request for request in asked.values() if request.id in self._timers]:
             if request.token != challenge.token and request.challenges < _CHALLENGES_PER_TRY:
                 request.challenges += 1
                 self._send(now, request)
@@ -126,12 +126,12 @@ class Requests(Generic[OwnerT]):
 
     def unanswered(self, now: int) -> Iterator[Request[OwnerT]]:
         """One after the other whose present try has waited long enough: repeat, settle or close it."""
-        for request_id in self._agenda.due(now):
+        for request_id in self._timers.due(now):
             yield self._open[request_id]
 
     def poll_timeout(self) -> int | None:
         """When the next try has waited long enough."""
-        return self._agenda.next()
+        return self._timers.next()
 
     def __len__(self) -> int:
         return len(self._open)

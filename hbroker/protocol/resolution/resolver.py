@@ -9,7 +9,7 @@ of the five.
 
 An answer counts as long as its lookup lives, whichever try it belongs to: a node that is slower than the
 pauses between tries is a slow node, and not an unreachable one. What other clients behind the same address
-were told meanwhile counts as well (`answers`).
+were told meanwhile counts as well (`answer_cache`).
 
 Failures are kept for the time that the answer states, and given to the core at once when it asks again.
 
@@ -33,9 +33,9 @@ from hbroker.protocol.resolution.answer_cache import FRESH, Answer, covers
 from hbroker.protocol.resolution.lookup import Event, Hop, Lookup, Resolution, State
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.resolution.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
-from hbroker.protocol.results import Outcome, Resolved, ResolveFailed
+from hbroker.protocol.results import Resolved, ResolveFailed, Result
 from hbroker.protocol.sessions.refused import Refusal, Refusals
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import (
     LEASE,
     LEASE_DRIFT,
@@ -76,20 +76,20 @@ class Resolver:
         self._core = core
         self._random = random
         self._tokens = knowledge.tokens
-        self._chart = knowledge.chart
-        self._answers = knowledge.answers
+        self._owner_cache = knowledge.owner_cache
+        self._answer_cache = knowledge.answer_cache
         self._taken: ExpiringCache[str, Answer] = ExpiringCache(_MOST_TAKEN)
         """Fresh answers that this client was given, by scope."""
         self._root = root
         self._requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
-        self._agenda: Agenda[Lookup] = Agenda()
+        self._timers: TimerQueue[Lookup] = TimerQueue()
         self._by_topic: dict[str, Lookup] = {}
         self._queues: dict[Address, deque[Lookup]] = {}
-        self._turns: dict[Address, Lookup] = {}
+        self._in_progress: dict[Address, Lookup] = {}
         self._negatives: ExpiringCache[str, int] = ExpiringCache(_MOST_NEGATIVES)
         self._refusals = Refusals(random)
         self._referral_until = 0
-        self._outcomes: deque[Outcome] = deque()
+        self._results: deque[Result] = deque()
 
     # In
 
@@ -105,7 +105,7 @@ class Resolver:
         else:
             lookup = Lookup(topic, start or self._root, now + PATIENCE, below=start, guide=start)
             self._by_topic[topic] = lookup
-            self._agenda.set(lookup, lookup.deadline)
+            self._timers.set(lookup, lookup.deadline)
             self._queues.setdefault(lookup.start, deque()).append(lookup)
             self._advance(now)
 
@@ -115,7 +115,7 @@ class Resolver:
         cache = "miss" if known is None else "hit" if known[1] else "cut"
         start = self._root if known is None or trace else known[0]
         lookup = Lookup(topic, start, now + patience, ticket, by_referral=trace, cache=cache)
-        self._agenda.set(lookup, lookup.deadline)
+        self._timers.set(lookup, lookup.deadline)
         self._begin(now, lookup)
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
@@ -151,7 +151,7 @@ class Resolver:
             token = self._tokens.get(now, request.address) or b""
             self._install(referral.zone, request.address, token, ZONE_TTL)
         lookup.machine.handle(Event.REFER)
-        self._agenda.set(lookup, lookup.deadline)
+        self._timers.set(lookup, lookup.deadline)
         lookup.subtree, lookup.guide, lookup.has_silent_owner = cut[0], cut[2], True
         self._requests.settle(lookup.requests[-1])
         self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
@@ -166,13 +166,13 @@ class Resolver:
 
     def handle_timeout(self, now: int) -> None:
         """Repeats what went unanswered, begins again after pauses, ends what took too long."""
-        for lookup in self._agenda.due(now):
+        for lookup in self._timers.due(now):
             if self._is_covered(now, lookup):
                 continue
             if now >= lookup.deadline and _waits_for_lease(lookup):
                 lookup.is_extended = True
                 lookup.deadline += FAILOVER - PATIENCE
-                self._agenda.set(lookup, lookup.deadline)
+                self._timers.set(lookup, lookup.deadline)
                 if lookup.machine.state is not State.BACKING_OFF:
                     continue
             if now >= lookup.deadline:
@@ -188,11 +188,11 @@ class Resolver:
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return earliest(self._agenda.next(), self._requests.poll_timeout())
+        return earliest(self._timers.next(), self._requests.poll_timeout())
 
-    def poll_outcome(self) -> Outcome | None:
+    def poll_result(self) -> Result | None:
         """What became of `resolve`."""
-        return self._outcomes.popleft() if self._outcomes else None
+        return self._results.popleft() if self._results else None
 
     # Turns: one question at a time of each starting node
 
@@ -205,7 +205,7 @@ class Resolver:
         """Asks the next question of `start`, if it may; returns the starts to which topics moved over."""
         queue = self._queues.get(start, deque())
         moved: dict[Address, None] = {}
-        while queue and start not in self._turns and len(self._requests) < _MOST_OPEN:
+        while queue and start not in self._in_progress and len(self._requests) < _MOST_OPEN:
             lookup = queue.popleft()
             if lookup.machine.state is not State.QUEUED:
                 continue
@@ -218,15 +218,15 @@ class Resolver:
                 self._queues.setdefault(lookup.start, deque()).append(lookup)
                 moved[lookup.start] = None
             elif not self._is_covered(now, lookup):
-                self._turns[start], lookup.turn = lookup, start
+                self._in_progress[start], lookup.turn = lookup, start
                 self._begin(now, lookup)
         if not queue:
             self._queues.pop(start, None)
         return list(moved)
 
-    def _pass_turn(self, now: int, lookup: Lookup) -> None:
+    def _start_next(self, now: int, lookup: Lookup) -> None:
         if lookup.turn is not None:
-            del self._turns[lookup.turn]
+            del self._in_progress[lookup.turn]
             lookup.turn = None
             self._advance(now)
 
@@ -235,7 +235,7 @@ class Resolver:
     def _begin(self, now: int, lookup: Lookup) -> None:
         by_referral = lookup.by_referral or lookup.restarts > 0 or now < self._referral_until
         lookup.machine.handle(Event.ASK_BY_REFERRAL if by_referral else Event.ASK)
-        self._agenda.set(lookup, lookup.deadline)
+        self._timers.set(lookup, lookup.deadline)
         lookup.hops = 0
         self._ask(now, lookup, lookup.start, pb.MODE_REFERRAL if by_referral else pb.MODE_RECURSIVE)
 
@@ -260,7 +260,7 @@ class Resolver:
             lookup.machine.handle(Event.FALL_BACK)
             lookup.fell_back = True
             self._ask(now, lookup, request.address, pb.MODE_REFERRAL)
-        self._pass_turn(now, lookup)
+        self._start_next(now, lookup)
 
     def _defer(self, now: int, lookup: Lookup, *, pause: int | None = None) -> None:
         """Begins again, after a pause; after silence, which was one, at once. None: a pause that grows."""
@@ -270,8 +270,8 @@ class Resolver:
         if pause is None:
             pause = retry_after(lookup.restarts, self._random, SEARCH_MOST)
         lookup.restarts += 1
-        self._agenda.set(lookup, min(lookup.deadline, now + pause))
-        self._pass_turn(now, lookup)
+        self._timers.set(lookup, min(lookup.deadline, now + pause))
+        self._start_next(now, lookup)
 
     def _accept(
         self, now: int, lookup: Lookup, request: Request[Lookup], source: Address, accept: pb.PubAccept
@@ -286,22 +286,24 @@ class Resolver:
         keep_token(self._tokens, now, owner, accept.token, TOKEN_LIFETIME)
         self._trace(now, lookup, request, "PUBACCEPT", accept.node, owner, accept.zone, accept.ttl_s)
         is_root = request.address == source == self._root
-        self._chart.learn(now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root)
+        self._owner_cache.learn(
+            now, accept.node, owner, [accept.zone.scope], accept.zone.cuts, is_root=is_root
+        )
         answer = Answer(accept.zone, owner, accept.token, now + ttl)
-        self._answers.keep(now, answer)
+        self._answer_cache.keep(now, answer)
         refusal = self._refusals.find(now, owner)
         if refusal is not None and lookup.ticket is None:
-            self._await_place(now, lookup, refusal)
+            self._await_session(now, lookup, refusal)
             return
         self._take(now, answer)
         if lookup.fell_back:
             self._referral_until = now + ZONE_TTL
         lookup.machine.handle(Event.ACCEPT)
         if lookup.ticket is not None:
-            self._outcomes.append(Resolved(lookup.ticket, _resolution(lookup, owner, accept)))
+            self._results.append(Resolved(lookup.ticket, _resolution(lookup, owner, accept)))
         self._end(now, lookup)
 
-    def _await_place(self, now: int, lookup: Lookup, refusal: Refusal) -> None:
+    def _await_session(self, now: int, lookup: Lookup, refusal: Refusal) -> None:
         """The owner is known, and opens no session: not before the pause is over is it tried again."""
         if not lookup.machine.accepts(Event.DEFER):
             return
@@ -337,7 +339,7 @@ class Resolver:
         else:
             tried = tuple(map(format_address, lookup.tried))
             answered = lookup.reason != Reason.REASON_SUCCESS
-            self._outcomes.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
+            self._results.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
         self._end(now, lookup)
 
     # What others were told
@@ -348,13 +350,13 @@ class Resolver:
         What this client was given before, and asks for again, was wrong; and nothing above the node that its
         core knows of is nearer the truth.
         """
-        answer = self._answers.find(now, lookup.topic) if lookup.ticket is None else None
+        answer = self._answer_cache.find(now, lookup.topic) if lookup.ticket is None else None
         if answer is None or lookup.below not in (None, answer.owner):
             return False
         if self._refusals.find(now, answer.owner) is not None:
             return False
         if self._taken.get(now, answer.zone.scope) is answer:
-            self._answers.discard(answer)
+            self._answer_cache.discard(answer)
             return False
         self._take(now, answer)
         lookup.machine.handle(Event.COVER)
@@ -367,11 +369,11 @@ class Resolver:
 
     def _end(self, now: int, lookup: Lookup) -> None:
         self._forget(lookup)
-        self._pass_turn(now, lookup)
+        self._start_next(now, lookup)
 
     def _forget(self, lookup: Lookup) -> None:
         self._close_requests(lookup)
-        self._agenda.cancel(lookup)
+        self._timers.cancel(lookup)
         if lookup.ticket is None:
             self._by_topic.pop(lookup.topic, None)
 

@@ -24,12 +24,12 @@ from hbroker.protocol.reasons import RETRIED_REASONS
 from hbroker.protocol.resolution.lookup import Resolution
 from hbroker.protocol.resolution.owner_cache import HINT_PATIENCE, Knowledge
 from hbroker.protocol.resolution.resolver import Resolver
-from hbroker.protocol.results import Outcome, ResolveFailed, WillRefused, WillSet
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.results import ResolveFailed, Result, WillRefused, WillSet
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timers import SECOND, retry_after
 
-__all__ = ["TRANSITIONS", "WILL_ROOM", "Event", "State", "Testator", "Will", "will_message"]
+__all__ = ["TRANSITIONS", "WILL_ROOM", "ClientWill", "Event", "State", "Will", "will_message"]
 
 WILL_ROOM: Final = PACKET_ROOM - 48
 """Bytes of a will's message at most: it leaves in one datagram, with what belongs to it (§3.4)."""
@@ -125,7 +125,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 }
 
 
-class Testator:
+class ClientWill:
     """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's.
     `tell`: called with what became of `start`."""
 
@@ -143,8 +143,8 @@ class Testator:
         "_request",
         "_resolver",
         "_sequence",
+        "_session_options",
         "_tell",
-        "_terms",
         "_tried",
         "_will",
         "ticket",
@@ -156,15 +156,15 @@ class Testator:
         random: Random,
         resolver: Callable[[], Resolver],
         knowledge: Knowledge,
-        terms: SessionTerms,
+        session_options: SessionOptions,
         ticket: int,
-        tell: Callable[[Outcome], None],
+        tell: Callable[[Result], None],
     ) -> None:
         self._core = core
         self._random = random
         self._resolver = resolver
         self._knowledge = knowledge
-        self._terms = terms
+        self._session_options = session_options
         self.ticket: Final = ticket
         self._will: Will | None = None
         self._machine = Machine(TRANSITIONS, State.RESOLVING)
@@ -190,15 +190,15 @@ class Testator:
         self._sequence += 1
         self._attempts = self._reason = 0
         self._deadline = now + patience
-        hint = self._knowledge.chart.sole_holder(now, will.message.topic)
+        hint = self._knowledge.owner_cache.sole_holder(now, will.message.topic)
         if hint is None:
             self._resolve(now)
         else:
             self._found(now, will, (hint.node, hint.address), HINT_PATIENCE)
 
-    def set_terms(self, terms: SessionTerms) -> None:
+    def set_session_options(self, session_options: SessionOptions) -> None:
         """Other terms of the session, for registrations from now on."""
-        self._terms = terms
+        self._session_options = session_options
 
     def stop(self) -> None:
         """Registers it no more. (What ends it at its owner is LEAVE.)"""
@@ -286,7 +286,7 @@ class Testator:
             request=self._request,
             publish=message.SerializeToString(),
             delay_s=will.delay_s,
-            session_expiry_s=self._terms.expiry_s,
+            session_expiry_s=self._session_options.expiry_s,
         )
         self._due_at = now + patience
         if not self._core.send(self._link, pack(body)):
@@ -303,7 +303,7 @@ class Testator:
     def _mistrust(self) -> None:
         """The owner is not what it was taken for, or silent."""
         if self._owner is not None:
-            self._knowledge.chart.forget(self._owner[1])
+            self._knowledge.owner_cache.forget(self._owner[1])
 
     def _pause(self, now: int, event: Event) -> None:
         self._machine.handle(event)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["LONGEST_EXPIRY_S", "SessionTerms", "session_id"]
+__all__ = ["LONGEST_EXPIRY_S", "SessionOptions", "session_id"]
 
 LONGEST_EXPIRY_S: Final = 0xFFFF_FFFF
 _KEY_BYTES: Final = 64
@@ -26,7 +26,7 @@ def session_id(client_id: str, key: bytes = b"") -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionTerms:
+class SessionOptions:
     """`client`: told to the owners, for those who operate the network. `session`: its id. `expiry_s`: how
     long the session lives on without a link; 0: not at all. `clean_start`: what an earlier run left ends
     first."""

@@ -22,12 +22,12 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address
 from hbroker.protocol.state_machine import step
 from hbroker.protocol.subscriptions.owner.store import Subscribers
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
-    from hbroker.protocol.handover.transfer import Inheritance
+    from hbroker.protocol.handover.transfer import ReceivedState
 
 __all__ = ["TRANSITIONS", "Event", "Session", "Sessions", "State"]
 
@@ -116,7 +116,7 @@ class Sessions:
         self._subscribers = subscribers
         self._by_id: dict[int, Session] = {}
         self._by_link: dict[int, Session] = {}
-        self._expiries: Agenda[int] = Agenda()
+        self._expiries: TimerQueue[int] = TimerQueue()
         self._clock = clock
         self._note_away = note_away
         self._lost: set[str] = set()
@@ -254,11 +254,11 @@ class Sessions:
         """Whether the owner of a subtree, or of a part of it, was lost, and it has not moved on since."""
         return any(is_within(lost, subtree) or is_within(subtree, lost) for lost in self._lost)
 
-    def take_over(self, now: int, inheritance: Inheritance) -> None:
+    def take_over(self, now: int, received: ReceivedState) -> None:
         """Opens the sessions that were handed over: those away as they are, the others with a link to where
         their clients were."""
-        addresses = {s.session: s.address for s in inheritance.subscriptions.values()}
-        for record in inheritance.sessions.values():
+        addresses = {s.session: s.address for s in received.subscriptions.values()}
+        for record in received.sessions.values():
             session = self._by_id.get(record.session)
             is_away = record.HasField("away_us") and bool(record.session_expiry_s)
             if session is None and is_away:

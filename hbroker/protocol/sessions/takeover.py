@@ -13,7 +13,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, pack
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["Takeovers"]
@@ -26,11 +26,11 @@ _MOST: Final = 10_000
 
 
 @dataclass(slots=True)
-class _Former:
-    """Where the former run was. `told`: how often."""
+class _FormerLink:
+    """Where the former run was. `repeats`: how often."""
 
     address: Address
-    told: int = 0
+    repeats: int = 0
 
 
 class Takeovers:
@@ -38,13 +38,13 @@ class Takeovers:
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
-        self._former: dict[int, _Former] = {}
-        self._due: Agenda[int] = Agenda()
+        self._former: dict[int, _FormerLink] = {}
+        self._due: TimerQueue[int] = TimerQueue()
 
     def handle_link_down(self, now: int, session: int, address: Address) -> None:
         """Another run's first datagram ended the link of the run that was at `address`."""
         if len(self._former) < _MOST:
-            self._former[session] = _Former(address)
+            self._former[session] = _FormerLink(address)
             self._due.set(session, now + _FIRST)
 
     def handle_link_up(self, session: int, address: Address) -> None:
@@ -59,9 +59,9 @@ class Takeovers:
             former = self._former[session]
             leave = pb.Leave(session=session, reason=pb.REASON_SESSION_TAKEN_OVER)
             self._core.send_to(former.address, pack(leave))
-            if former.told < len(_REPEATS):
-                self._due.set(session, now + _REPEATS[former.told])
-                former.told += 1
+            if former.repeats < len(_REPEATS):
+                self._due.set(session, now + _REPEATS[former.repeats])
+                former.repeats += 1
             else:
                 self._forget(session)
 

@@ -22,19 +22,19 @@ from google.protobuf.message import DecodeError
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Ledger
+from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.handover.recovery import FINDING
 from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
 from hbroker.protocol.packets import Reason, cut_of, pack
 from hbroker.protocol.sessions.sessions import Sessions
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
-    from hbroker.protocol.handover.transfer import Inheritance
+    from hbroker.protocol.handover.transfer import ReceivedState
 
 __all__ = ["TRANSITIONS", "Event", "State", "Wills"]
 
@@ -102,7 +102,7 @@ class Wills:
         core: NodeCore,
         jurisdiction: Jurisdiction,
         sessions: Sessions,
-        ledger: Ledger,
+        diagnostics: Diagnostics,
         most: int,
         clock: Callable[[], int],
         unix_offset_us: int,
@@ -110,12 +110,12 @@ class Wills:
         self._core = core
         self._jurisdiction = jurisdiction
         self._sessions = sessions
-        self._ledger = ledger
+        self._diagnostics = diagnostics
         self._most = most
         self._clock = clock
         self._unix_offset_us = unix_offset_us
         self._by_session: dict[int, _Will] = {}
-        self._agenda: Agenda[int] = Agenda()
+        self._timers: TimerQueue[int] = TimerQueue()
         self._ended: dict[int, str] = {}
         """The topics of those that were published, or ended well, by session, where the owner before was
         lost: should that one come back, it is to know."""
@@ -126,7 +126,7 @@ class Wills:
         """Takes a client's will, or withdraws the one that there was, and answers."""
         session = self._sessions.of_link(link)
         if session is None:
-            self._ledger.drop("unexpected_packet")
+            self._diagnostics.drop("unexpected_packet")
             return
         ack = pb.WillAck(request=request.request)
         if not request.publish:
@@ -140,7 +140,7 @@ class Wills:
         will = self._by_session.get(session)
         if will is not None:
             will.machine.handle(Event.COME_BACK)
-            self._agenda.cancel(session)
+            self._timers.cancel(session)
 
     def handle_link_down(self, now: int, session: int, reason: str) -> None:
         """A link of the session is gone. A run of the client that another one follows has broken off, though
@@ -164,7 +164,7 @@ class Wills:
 
     def handle_timeout(self, now: int) -> None:
         """Publishes what is due."""
-        for session in self._agenda.due(now):
+        for session in self._timers.due(now):
             self._publish(now, self._by_session[session])
 
     def sweep(self, given: Sequence[str] = ()) -> None:
@@ -180,7 +180,7 @@ class Wills:
 
     def poll_timeout(self) -> int | None:
         """When the next one is due."""
-        return self._agenda.next()
+        return self._timers.next()
 
     def __len__(self) -> int:
         return len(self._by_session)
@@ -198,11 +198,11 @@ class Wills:
         ]
         return [*ended, *kept]
 
-    def take_over(self, now: int, inheritance: Inheritance) -> None:
+    def take_over(self, now: int, received: ReceivedState) -> None:
         """Keeps the wills that were handed over. Their clients were told, and come; one that does not has
         gone in the meantime."""
-        self._take_up(now, inheritance)
-        for record in inheritance.wills.values():
+        self._take_up(now, received)
+        for record in received.wills.values():
             message = _message_from(record.publish)
             if message is None or record.session in self._by_session or len(self._by_session) >= self._most:
                 continue
@@ -234,7 +234,7 @@ class Wills:
             return
         if message.publisher != self._core.will_publisher(link):
             # §7.9: under it another's numbers would be used up.
-            self._ledger.drop("foreign_publisher")
+            self._diagnostics.drop("foreign_publisher")
             ack.reason = Reason.REASON_NOT_AUTHORIZED
             return
         owner = self._jurisdiction.lookup(message.topic)
@@ -260,13 +260,13 @@ class Wills:
         self._by_session[session] = will
         return will
 
-    def _take_up(self, now: int, inheritance: Inheritance) -> None:
+    def _take_up(self, now: int, received: ReceivedState) -> None:
         """This node is about to serve the topics of some that it kept aside. What the owner until now says of
         a session's will counts. Whoever came back to that one comes here, too, or has gone since."""
         for will in [will for will in self._by_session.values() if will.is_aside and self._is_ours(will)]:
             session = will.session
-            is_back = session in inheritance.sessions and not inheritance.is_away(session)
-            is_over = session in inheritance.wills or session in inheritance.ended_wills
+            is_back = session in received.sessions and not received.is_away(session)
+            is_over = session in received.wills or session in received.ended_wills
             will.is_aside = False
             if is_over:
                 self._drop(session)
@@ -277,7 +277,7 @@ class Wills:
     def _break_off(self, will: _Will, due: int) -> None:
         will.machine.handle(Event.BREAK_OFF)
         will.due = due
-        self._agenda.set(will.session, due)
+        self._timers.set(will.session, due)
 
     def _is_ours(self, will: _Will) -> bool:
         return isinstance(self._jurisdiction.lookup(will.message.topic), Grant)
@@ -298,7 +298,7 @@ class Wills:
         if again_at is not None:
             if will.machine.state is State.KEPT:
                 self._break_off(will, now)
-            self._agenda.set(will.session, again_at)
+            self._timers.set(will.session, again_at)
             return
         will.message.published_at_us = max(0, now + self._unix_offset_us)
         reason = self._core.publish_raw(will.message.SerializeToString())
@@ -309,7 +309,7 @@ class Wills:
         self._note_end(will)
         self._forget(will, Event.PUBLISH)
         if reason != Reason.REASON_SUCCESS:
-            self._ledger.drop("will_unpublished")
+            self._diagnostics.drop("will_unpublished")
 
     def _note_end(self, will: _Will) -> None:
         if self._sessions.is_lost(will.message.topic) and len(self._ended) < self._most:
@@ -329,7 +329,7 @@ class Wills:
     def _forget(self, will: _Will, event: Event) -> None:
         will.machine.handle(event)
         del self._by_session[will.session]
-        self._agenda.cancel(will.session)
+        self._timers.cancel(will.session)
 
     def _below(self, subtree: str) -> list[_Will]:
         return [will for will in self._by_session.values() if is_within(will.message.topic, subtree)]

@@ -10,10 +10,10 @@ from random import Random
 from hbroker._native import Config, Endpoint
 from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import Refused, Unreachable
-from hbroker.protocol.admin.client import Ordering
+from hbroker.protocol.admin.client import AdminClient
 from hbroker.protocol.packets import Address, Reason
 from hbroker.runtime.address import listen_for
-from hbroker.runtime.turns import Turns, clock
+from hbroker.runtime.control_loop import ControlLoop, clock
 
 __all__ = ["give_order"]
 
@@ -35,7 +35,7 @@ def give_order(
     """
     endpoint = _endpoint(listen_for(address))
     try:
-        ordering = Ordering(endpoint, Random(secrets.randbits(64)), address, order, join_key)
+        ordering = AdminClient(endpoint, Random(secrets.randbits(64)), address, order, join_key)
         ordering.start(clock())
         _wait(endpoint, ordering, clock() + round(timeout * 1e6), waits)
     finally:
@@ -50,11 +50,11 @@ def give_order(
         raise Unreachable(f"{order.node} is still at it after {timeout:g} s{why}", _UNREACHABLE)
 
 
-def _wait(endpoint: Endpoint, ordering: Ordering, deadline: int, waits: Callable[[], None]) -> None:
-    turns = Turns(endpoint, ordering)
+def _wait(endpoint: Endpoint, ordering: AdminClient, deadline: int, waits: Callable[[], None]) -> None:
+    control_loop = ControlLoop(endpoint, ordering)
     is_under_way = False
     while not ordering.has_ended and clock() < deadline:
-        turns.take(clock())
+        control_loop.take(clock())
         if ordering.answer is not None and not is_under_way and not ordering.has_ended:
             is_under_way = True
             waits()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeAlias
 
-from hbroker.protocol.results import Outcome, Published
+from hbroker.protocol.results import Published, Result
 from hbroker.runtime.client.failure import of_publication
 from hbroker.runtime.client.publication import encoded
 
@@ -37,14 +37,14 @@ class Batch:
         self.waiting: set[int] = set()
         self.error: Exception | None = None
 
-    def set(self, outcome: Outcome | Exception) -> None:
+    def set(self, result: Result | Exception) -> None:
         """One outcome; an exception: there will be no more."""
-        if isinstance(outcome, Published):
-            self.waiting.discard(outcome.sequence)
-            self.error = self.error or of_publication(outcome)
-        elif isinstance(outcome, Exception):
+        if isinstance(result, Published):
+            self.waiting.discard(result.sequence)
+            self.error = self.error or of_publication(result)
+        elif isinstance(result, Exception):
             self.waiting.clear()
-            self.error = self.error or outcome
+            self.error = self.error or result
         self._on_news()
 
     @property

@@ -25,14 +25,14 @@ from hbroker.protocol.results import (
     ResolveFailed,
     WillRefused,
 )
-from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
 from hbroker.runtime.client import failure
 from hbroker.runtime.client.batch import Batch, Messages, parts
 from hbroker.runtime.client.delivery import Delivery, options_of
-from hbroker.runtime.client.hub import (
+from hbroker.runtime.client.dispatcher import (
     CLOSE_TIMEOUT,
     LEAVE_TIMEOUT,
-    Hub,
+    Dispatcher,
     microseconds,
     new_endpoint,
 )
@@ -55,23 +55,29 @@ _ROOM_POLL: Final = (0.001, 0.02)
 
 
 def connect(
-    root: Place = None, *, listen: Place = None, timeout: float = TIMEOUT, **profile: Unpack[Profile]
+    root: AddressLike = None,
+    *,
+    listen: AddressLike = None,
+    timeout: float = TIMEOUT,
+    **profile: Unpack[Profile],
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
 
-    `root`: as `Place` says. `listen`: where the client's socket is; None: any free port. `timeout`: the
+    `root`: as `AddressLike` says. `listen`: where the client's socket is; None: any free port. `timeout`: the
     default of every request of the client. `profile`: as `Profile` says. Raises Unreachable where no root
     answers, Refused where nobody keeps the will, OSError where the root has no address or the client cannot
     listen, ValueError for what is wrong.
     """
     identity = Identity.of(**profile)
-    return Connecting(place_of(root), identity, listen, timeout)
+    return Connecting(parse_place(root), identity, listen, timeout)
 
 
 class Connecting:
     """What `connect` returns: becomes a `Client`."""
 
-    def __init__(self, root: tuple[str, int], identity: Identity, listen: Place, timeout: float) -> None:
+    def __init__(
+        self, root: tuple[str, int], identity: Identity, listen: AddressLike, timeout: float
+    ) -> None:
         self._root = root
         self._identity = identity
         self._listen = listen
@@ -93,7 +99,7 @@ class Connecting:
 
     async def _connect(self) -> Client:
         root = await _address_of(*self._root)
-        listen = listen_for(root) if self._listen is None else await _address_of(*place_of(self._listen))
+        listen = listen_for(root) if self._listen is None else await _address_of(*parse_place(self._listen))
         client = Client(root, self._identity, new_endpoint(listen, self._identity), self._timeout)
         try:
             await client._start()
@@ -131,12 +137,17 @@ class Client:
         drive: Callable[..., Runner] = Driver,
         knowledge: Knowledge | None = None,
     ) -> None:
-        self.client_id = identity.terms.client
+        self.client_id = identity.session_options.client
         self.root = root
         self._timeout = timeout
         self._will = identity.will
-        self._hub = Hub(endpoint, root, identity, self._on_room, knowledge)
-        self._driver = drive(endpoint, self._hub.control, on_turn=self._on_turn, on_error=self._hub.fail)
+        self._dispatcher = Dispatcher(endpoint, root, identity, self._on_room, knowledge)
+        self._driver = drive(
+            endpoint,
+            self._dispatcher.control,
+            on_iteration=self._on_iteration,
+            on_error=self._dispatcher.fail,
+        )
 
     # Change
 
@@ -156,7 +167,7 @@ class Client:
         """
         if not properties.get("qos", 0):
             try:
-                return Receipt(topic, self._hub.publish(topic, payload, properties), 0, None)
+                return Receipt(topic, self._dispatcher.publish(topic, payload, properties), 0, None)
             except Backpressure:
                 pass  # it waits for room
         timeout = self._timeout if timeout is None else timeout
@@ -177,8 +188,8 @@ class Client:
         are published; those behind it may be, at QoS 1 and 2.
         """
         timeout = self._timeout if timeout is None else timeout
-        news = asyncio.Event()
-        batch = Batch(news.set)
+        progress = asyncio.Event()
+        batch = Batch(progress.set)
         topic = ""
         try:
             async with asyncio.timeout(timeout):
@@ -188,12 +199,12 @@ class Client:
                     if batch.error is not None:
                         break
                 while not batch.is_over:
-                    news.clear()
-                    await news.wait()
+                    progress.clear()
+                    await progress.wait()
         except TimeoutError:
             raise failure.publication_timeout(topic, timeout) from None
         finally:
-            self._hub.abandon(*batch.waiting)
+            self._dispatcher.abandon(*batch.waiting)
         if batch.error is not None:
             raise batch.error
 
@@ -207,7 +218,7 @@ class Client:
 
         Nobody waits for it then: if a message of QoS 1 or 2 fails, `failures` tells.
         """
-        return self._hub.publish(topic, payload, properties)
+        return self._dispatcher.publish(topic, payload, properties)
 
     def subscribe(
         self,
@@ -229,13 +240,13 @@ class Client:
             raise InvalidTopic("subscribe: at least one filter is needed")
         options = options_of(delivery)
         timeout = self._timeout if timeout is None else timeout
-        return Subscription(self._hub, self._driver.wake, filters, options, queue, timeout)
+        return Subscription(self._dispatcher, self._driver.wake, filters, options, queue, timeout)
 
     async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
         """Who owns a topic. `trace`: asks every node from the root down. Raises Refused, Unreachable."""
         timeout = self._timeout if timeout is None else timeout
         waiting = Waiting()
-        self._hub.resolve(topic, trace, microseconds(timeout), waiting.set)
+        self._dispatcher.resolve(topic, trace, microseconds(timeout), waiting.set)
         self._driver.wake()
         match await waiting:
             case Resolved(resolution=resolution):
@@ -247,7 +258,7 @@ class Client:
     async def drain(self, timeout: float | None = None) -> bool:
         """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""
         limit = self._timeout if timeout is None else timeout
-        return await asyncio.to_thread(self._hub.endpoint.drain, limit)
+        return await asyncio.to_thread(self._dispatcher.endpoint.drain, limit)
 
     async def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
         """Drains, leaves every owner, and closes the socket. No will is published. Idempotent.
@@ -256,11 +267,11 @@ class Client:
         by then may be lost: `drain` first, for as long as it is worth. A persistent session goes on at the
         owners without a client, unless `end_session`.
         """
-        if self._hub.is_closed:
+        if self._dispatcher.is_closed:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
-        self._hub.close(end_session=end_session)
-        await asyncio.to_thread(self._hub.endpoint.drain, LEAVE_TIMEOUT)
+        self._dispatcher.close(end_session=end_session)
+        await asyncio.to_thread(self._dispatcher.endpoint.drain, LEAVE_TIMEOUT)
         self._stop()
 
     # Read
@@ -268,22 +279,22 @@ class Client:
     @property
     def address(self) -> Address:
         """Where the client's socket is."""
-        return self._hub.endpoint.address
+        return self._dispatcher.endpoint.address
 
     def counters(self) -> dict[str, int]:
         """The native core's counters and gauges by name, and `publish_failed`: messages as in `failures`."""
-        return self._hub.counters()
+        return self._dispatcher.counters()
 
     @property
     def failures(self) -> tuple[Published, ...]:
         """The latest messages of QoS 1 and 2 that failed while nobody waited for them, the oldest first."""
-        return self._hub.failures
+        return self._dispatcher.failures
 
     # Within this module
 
     async def _start(self) -> None:
         waiting = Waiting()
-        self._hub.start(microseconds(self._timeout), waiting.set)
+        self._dispatcher.start(microseconds(self._timeout), waiting.set)
         self._driver.start()
         match await waiting:
             case ResolveFailed() as failed:
@@ -293,7 +304,7 @@ class Client:
 
     async def _register(self, will: Will) -> None:
         waiting = Waiting()
-        self._hub.set_will(will, microseconds(self._timeout), waiting.set)
+        self._dispatcher.set_will(will, microseconds(self._timeout), waiting.set)
         self._driver.wake()
         match await waiting:
             case WillRefused() as refused:
@@ -301,52 +312,54 @@ class Client:
 
     def _stop(self) -> None:
         self._driver.stop()
-        self._hub.endpoint.shutdown()
-        self._hub.end()
+        self._dispatcher.endpoint.shutdown()
+        self._dispatcher.end()
 
-    async def _publish(self, topic: str, payload: bytes | str, said: Properties) -> Receipt:
+    async def _publish(self, topic: str, payload: bytes | str, properties: Properties) -> Receipt:
         waiting = Waiting()
         pause, longest = _ROOM_POLL
         while True:
             try:
-                sequence = self._hub.publish(topic, payload, said, waiting.set)
+                sequence = self._dispatcher.publish(topic, payload, properties, waiting.set)
                 break
             except Backpressure:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, longest)
-        qos = said.get("qos", 0)
+        qos = properties.get("qos", 0)
         if not qos:
             return Receipt(topic, sequence, 0, None)
         try:
-            outcome = await waiting
+            result = await waiting
         finally:
-            self._hub.abandon(sequence)
-        assert isinstance(outcome, Published)
-        error = failure.of_publication(outcome)
+            self._dispatcher.abandon(sequence)
+        assert isinstance(result, Published)
+        error = failure.of_publication(result)
         if error is not None:
             raise error
-        return Receipt(topic, sequence, qos, outcome.reason)
+        return Receipt(topic, sequence, qos, result.reason)
 
-    async def _publish_part(self, part: list[tuple[str, bytes]], said: Properties, batch: Batch) -> None:
+    async def _publish_part(
+        self, part: list[tuple[str, bytes]], properties: Properties, batch: Batch
+    ) -> None:
         pause, longest = _ROOM_POLL
         while part and batch.error is None:
             try:
-                sequences = self._hub.publish_many(part, said, batch.set)
+                sequences = self._dispatcher.publish_many(part, properties, batch.set)
             except Backpressure:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, longest)
                 continue
-            if said.get("qos", 0):
+            if properties.get("qos", 0):
                 batch.waiting.update(sequences)
             del part[: len(sequences)]
         await asyncio.sleep(0)
 
-    def _on_turn(self, now: int) -> bool:
-        more = self._hub.turn(now)
-        if self._hub.has_failed:
+    def _on_iteration(self, now: int) -> bool:
+        more = self._dispatcher.turn(now)
+        if self._dispatcher.has_failed:
             self._stop()
             return False
-        self._driver.watch(not self._hub.is_blocked)
+        self._driver.watch(not self._dispatcher.is_blocked)
         return more
 
     def _on_room(self) -> None:

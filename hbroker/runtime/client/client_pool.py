@@ -1,4 +1,4 @@
-"""Many clients of one network behind one socket, in one event loop: `Fleet`.
+"""Many clients of one network behind one socket, in one event loop: `ClientPool`.
 
     async with fleet("127.0.0.1:7700") as devices:
         lamp = await devices.connect(client_id="lamp")
@@ -6,8 +6,8 @@
 
 `hbroker.connect` gives each client a socket and a thread, which is right for a few. Thousands in one process
 are the members of a native hive (docs/architecture.md, "Many clients behind one socket"): each is a client
-of its own, with a session, links and credit, and to its owners the same as any other. What a `Member` can do
-is what a `Client` can, and the same code does it; what differs is who takes its turns (`seats`).
+of its own, with a session, links and credit, and to its owners the same as any other. What a `PoolClient`
+can do is what a `Client` can, and the same code does it; what differs is who takes its turns (`driver`).
 
 A member costs some 25 KiB. A fleet and its members belong to the event loop in which it was opened.
 """
@@ -21,42 +21,45 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
 
-from hbroker._native import Config, Endpoint, Hive, NativeError
+from hbroker import _native
+from hbroker._native import Config, Endpoint, NativeError
 from hbroker.errors import NotConnected
 from hbroker.properties import Properties
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.owner_cache import Knowledge
-from hbroker.protocol.results import Outcome, Published
-from hbroker.runtime.address import Place, listen_for, place_of, resolve
+from hbroker.protocol.results import Published, Result
+from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
 from hbroker.runtime.client.client import TIMEOUT, Client
-from hbroker.runtime.client.hub import CLOSE_TIMEOUT, LEAVE_TIMEOUT
-from hbroker.runtime.client.identity import Identity, MemberProfile, random_id
-from hbroker.runtime.client.pool_members import Seat, Seats
+from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT, LEAVE_TIMEOUT
+from hbroker.runtime.client.identity import Identity, PoolClientProfile, random_id
+from hbroker.runtime.client.pool_driver import PoolDriver, PoolEndpoint
 
-__all__ = ["Fleet", "Member", "MemberProfile", "fleet"]
+__all__ = ["ClientPool", "PoolClient", "PoolClientProfile", "client_pool"]
 
 _IDLE_POLL_S: Final = (0.005, 0.05)
 
 
-def fleet(root: Place = None, *, listen: Place = None, timeout: float = TIMEOUT) -> Fleet:
+def client_pool(
+    root: AddressLike = None, *, listen: AddressLike = None, timeout: float = TIMEOUT
+) -> ClientPool:
     """A fleet for the network with this root; to be used with `async with`.
 
     Arguments as in `hbroker.connect`. Entering it raises Unreachable where no root answers, OSError where
     the root has no address or the socket cannot be had, ValueError for what is no address.
     """
-    return Fleet(place_of(root), listen, timeout)
+    return ClientPool(parse_place(root), listen, timeout)
 
 
-class Fleet:
-    """Many clients behind one socket. Made by `fleet`."""
+class ClientPool:
+    """Many clients behind one socket. Made by `client_pool`."""
 
-    def __init__(self, root: tuple[str, int], listen: Place, timeout: float) -> None:
+    def __init__(self, root: tuple[str, int], listen: AddressLike, timeout: float) -> None:
         self._place = root
         self._listen = listen
         self._timeout = timeout
         self._root: Address = root
-        self._open_seats: Seats | None = None
-        self._members: set[Member] = set()
+        self._open_driver: PoolDriver | None = None
+        self._members: set[PoolClient] = set()
         self._knowledge = Knowledge.shared()
         """Members have one address: what one of them learns of the nodes, all know."""
 
@@ -65,8 +68,8 @@ class Fleet:
         self._root = await loop.run_in_executor(None, resolve, *self._place)
         listen = listen_for(self._root)
         if self._listen is not None:
-            listen = await loop.run_in_executor(None, resolve, *place_of(self._listen))
-        self._open_seats = Seats(Hive(_config(), listen), loop)
+            listen = await loop.run_in_executor(None, resolve, *parse_place(self._listen))
+        self._open_driver = PoolDriver(_native.ClientPool(_config(), listen), loop)
         try:
             first = self._open(Identity.of())
             await first._start()
@@ -83,7 +86,7 @@ class Fleet:
 
     # Change
 
-    async def connect(self, **profile: Unpack[MemberProfile]) -> Member:
+    async def connect(self, **profile: Unpack[PoolClientProfile]) -> PoolClient:
         """A new client, once its will, if it has one, is kept by its owner. The root is not asked again.
 
         Raises Refused and Unreachable where nobody keeps the will, ValueError for what is wrong, or where a
@@ -100,16 +103,16 @@ class Fleet:
     async def drain(self, timeout: float | None = None) -> bool:
         """As `Client.drain`, of all members."""
         limit = self._timeout if timeout is None else timeout
-        return await asyncio.to_thread(self._seats.hive.drain, limit)
+        return await asyncio.to_thread(self._pool_driver.pool.drain, limit)
 
     async def close(self, timeout: float | None = None, *, end_sessions: bool = False) -> None:
         """Closes every member, as `Client.close` does, and the socket. Idempotent."""
-        if self._open_seats is None:
+        if self._open_driver is None:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
         for member in list(self._members):
-            member._hub.close(end_session=end_sessions)
-        await asyncio.to_thread(self._seats.hive.drain, LEAVE_TIMEOUT)
+            member._dispatcher.close(end_session=end_sessions)
+        await asyncio.to_thread(self._pool_driver.pool.drain, LEAVE_TIMEOUT)
         self._stop()
 
     # Read
@@ -121,65 +124,75 @@ class Fleet:
     @property
     def address(self) -> Address:
         """Where the socket of all is."""
-        return self._seats.hive.address
+        return self._pool_driver.pool.address
 
     def counters(self) -> dict[str, int]:
         """As `Client.counters`, summed over all members, those that are gone too."""
-        return self._seats.hive.counters()
+        return self._pool_driver.pool.counters()
 
     # Within this module
 
     @property
-    def _seats(self) -> Seats:
-        if self._open_seats is None:
+    def _pool_driver(self) -> PoolDriver:
+        if self._open_driver is None:
             raise NotConnected("the fleet is closed")
-        return self._open_seats
+        return self._open_driver
 
-    def _open(self, identity: Identity) -> Member:
-        seats, terms = self._seats, identity.terms
+    def _open(self, identity: Identity) -> PoolClient:
+        driver, session_options = self._pool_driver, identity.session_options
         try:
-            number = seats.hive.open_member(
-                terms.session, persistent=terms.is_persistent, incarnation=random_id()
+            number = driver.pool.open_pool_client(
+                session_options.session, persistent=session_options.is_persistent, incarnation=random_id()
             )
         except NativeError as error:
-            raise ValueError(f"client {terms.client!r}: {error}") from None
-        seat = seats.take(number, acknowledges=not identity.holds)
-        member = Member(self, seat, self._root, identity, self._timeout)
+            raise ValueError(f"client {session_options.client!r}: {error}") from None
+        endpoint = driver.take(number, acknowledges=not identity.holds)
+        member = PoolClient(self, endpoint, self._root, identity, self._timeout)
         self._members.add(member)
         return member
 
     def _stop(self) -> None:
-        seats, self._open_seats = self._open_seats, None
+        driver, self._open_driver = self._open_driver, None
         members = list(self._members)
         self._members.clear()
-        if seats is not None:
-            seats.stop()
+        if driver is not None:
+            driver.stop()
         for member in members:
-            member._hub.end()
+            member._dispatcher.end()
 
 
-class Member(Client):
-    """One client of a fleet. Made by `Fleet.connect`. Like any other `Client`, and cheaper."""
+class PoolClient(Client):
+    """One client of a fleet. Made by `ClientPool.connect`. Like any other `Client`, and cheaper."""
 
-    def __init__(self, fleet: Fleet, seat: Seat, root: Address, identity: Identity, timeout: float) -> None:
-        self._fleet = fleet
-        self._seat = seat
-        super().__init__(root, identity, cast(Endpoint, seat), timeout, seat.run, fleet._knowledge)
+    def __init__(
+        self,
+        client_pool: ClientPool,
+        endpoint: PoolEndpoint,
+        root: Address,
+        identity: Identity,
+        timeout: float,
+    ) -> None:
+        self._pool = client_pool
+        self._pool_endpoint = endpoint
+        super().__init__(
+            root, identity, cast(Endpoint, endpoint), timeout, endpoint.run, client_pool._knowledge
+        )
 
     def publish_then(
         self,
-        told: Callable[[int | None], None],
+        on_result: Callable[[int | None], None],
         topic: str,
         payload: bytes | str = b"",
         **properties: Unpack[Properties],
     ) -> int:
-        """As `try_publish`, at QoS 1 or 2; `told` is called with the `Reason` once it is known what became of
-        the message. None: with the client, before that. For those who wait for thousands of them."""
+        """As `try_publish`, at QoS 1 or 2; `on_result` is called with the `Reason` once it is known what
+        became of the message. None: with the client, before that. For those who wait for thousands of
+        them."""
 
-        def tell(outcome: Outcome | Exception) -> None:
-            told(outcome.reason if isinstance(outcome, Published) else None)
+        def tell(result: Result | Exception) -> None:
+            on_result(result.reason if isinstance(result, Published) else None)
 
-        return self._hub.publish(topic, payload, properties, tell)
+        return self._dispatcher.publish(topic, payload, properties, tell)
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""
@@ -195,17 +208,17 @@ class Member(Client):
 
     async def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
         """As `Client.close`; the fleet's socket stays open."""
-        if self._hub.is_closed:
+        if self._dispatcher.is_closed:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
-        self._hub.close(end_session=end_session)
+        self._dispatcher.close(end_session=end_session)
         self._stop()
 
     def vanish(self) -> None:
         """Ends without a word to the owners, as a device does that loses its power: they notice its silence,
         and publish its will. Whoever waits for something gets NotConnected. Idempotent."""
-        if not self._hub.is_closed:
-            self._hub.vanish()
+        if not self._dispatcher.is_closed:
+            self._dispatcher.vanish()
             self._stop()
 
     async def _begin(self) -> None:
@@ -214,12 +227,14 @@ class Member(Client):
             await self._register(self._will)
 
     def _is_busy(self) -> bool:
-        counters = self._seat.counters()
-        return self._hub.is_owed or any(counters[name] for name in ("inflight", "waiting", "queued_bytes"))
+        counters = self._pool_endpoint.counters()
+        return self._dispatcher.is_owed or any(
+            counters[name] for name in ("inflight", "waiting", "queued_bytes")
+        )
 
     def _stop(self) -> None:
         super()._stop()
-        self._fleet._members.discard(self)
+        self._pool._members.discard(self)
 
 
 def _config() -> Config:

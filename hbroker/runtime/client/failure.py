@@ -16,29 +16,29 @@ from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFaile
 __all__ = ["of_publication", "of_request", "of_root", "of_takeover", "of_will", "publication_timeout"]
 
 
-def of_request(outcome: ResolveFailed | SubscriptionFailed, timeout: float) -> HBrokerError:
+def of_request(result: ResolveFailed | SubscriptionFailed, timeout: float) -> HBrokerError:
     """Why a look-up or a subscription failed."""
-    what = f"topic {outcome.topic!r}" if isinstance(outcome, ResolveFailed) else f"filter {outcome.filter!r}"
-    name = reason_name(outcome.reason)
-    asked = ", ".join(outcome.tried) or "nobody"
-    if outcome.answered:
-        return Refused(f"{what} was refused: {name} (asked: {asked})", outcome.reason)
-    return Unreachable(f"{what}: {name}, no answer within {timeout:g} s from: {asked}", outcome.reason)
+    what = f"topic {result.topic!r}" if isinstance(result, ResolveFailed) else f"filter {result.filter!r}"
+    name = reason_name(result.reason)
+    asked = ", ".join(result.tried) or "nobody"
+    if result.answered:
+        return Refused(f"{what} was refused: {name} (asked: {asked})", result.reason)
+    return Unreachable(f"{what}: {name}, no answer within {timeout:g} s from: {asked}", result.reason)
 
 
-def of_root(outcome: ResolveFailed, timeout: float) -> HBrokerError:
+def of_root(result: ResolveFailed, timeout: float) -> HBrokerError:
     """Why the network could not be reached."""
-    asked = ", ".join(outcome.tried)
-    if outcome.answered:
-        return Refused(f"the root at {asked} refused: {reason_name(outcome.reason)}", outcome.reason)
+    asked = ", ".join(result.tried)
+    if result.answered:
+        return Refused(f"the root at {asked} refused: {reason_name(result.reason)}", result.reason)
     check = "Is a node running there, and does UDP get through in both directions?"
-    return Unreachable(f"no root answers at {asked} within {timeout:g} s. {check}", outcome.reason)
+    return Unreachable(f"no root answers at {asked} within {timeout:g} s. {check}", result.reason)
 
 
-def of_publication(outcome: Published) -> HBrokerError | None:
+def of_publication(result: Published) -> HBrokerError | None:
     """Why a message was not distributed; None: it was."""
-    text = f"message for {outcome.topic!r} failed: {reason_name(outcome.reason)}"
-    match outcome.reason:
+    text = f"message for {result.topic!r} failed: {reason_name(result.reason)}"
+    match result.reason:
         case Reason.REASON_SUCCESS | Reason.REASON_NO_MATCHING_SUBSCRIBERS:
             return None
         case Reason.REASON_TOPIC_NAME_INVALID:
@@ -46,13 +46,13 @@ def of_publication(outcome: Published) -> HBrokerError | None:
         case Reason.REASON_PACKET_TOO_LARGE:
             return PayloadTooLarge(text)
         case Reason.REASON_OWNER_UNREACHABLE:
-            return Unreachable(text, outcome.reason)
-    return Refused(text, outcome.reason)
+            return Unreachable(text, result.reason)
+    return Refused(text, result.reason)
 
 
-def of_will(outcome: WillRefused, timeout: float) -> HBrokerError:
+def of_will(result: WillRefused, timeout: float) -> HBrokerError:
     """Why nobody keeps the client's will."""
-    failed = ResolveFailed(0, outcome.topic, outcome.reason, outcome.answered, outcome.tried)
+    failed = ResolveFailed(0, result.topic, result.reason, result.answered, result.tried)
     return of_request(failed, timeout)
 
 

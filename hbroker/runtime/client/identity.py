@@ -18,10 +18,10 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.sessions import client_will
-from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S, SessionTerms, session_id
+from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S, SessionOptions, session_id
 from hbroker.runtime.client.publication import encoded
 
-__all__ = ["Identity", "MemberProfile", "Profile", "Will", "random_id"]
+__all__ = ["Identity", "PoolClientProfile", "Profile", "Will", "random_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Will:
         return client_will.Will(self.message(), _whole_seconds("delay", self.delay))
 
 
-class MemberProfile(TypedDict, total=False):
+class PoolClientProfile(TypedDict, total=False):
     """What a member of a fleet may be, in the arguments of `Fleet.connect`.
 
     `client_id`: shown to those who operate the network; a random one where it is not given. `session_expiry`:
@@ -91,7 +91,7 @@ class MemberProfile(TypedDict, total=False):
     acknowledge: Literal["received", "handled"]
 
 
-class Profile(MemberProfile, total=False):
+class Profile(PoolClientProfile, total=False):
     """What a client may be, in the arguments of `connect`: all that a member may, and what it takes.
 
     `max_message_bytes`: the largest payload, both ways, 256 MiB at most. `receive_messages`, `receive_bytes`:
@@ -107,7 +107,7 @@ class Profile(MemberProfile, total=False):
 class Identity:
     """One client, as it connects. `will`: None for none. `holds`: it says what it has handled."""
 
-    terms: SessionTerms
+    session_options: SessionOptions
     will: Will | None = None
     holds: bool = False
     max_message_bytes: int = 268_435_456
@@ -133,9 +133,11 @@ class Identity:
         if (expiry_s or key or clean_start) and not client_id:
             raise ValueError("a session that is known in another run needs a client_id")
         name = client_id or f"client-{os.urandom(4).hex()}"
-        terms = SessionTerms(name, 0, expiry_s, clean_start)
-        terms = replace(terms, session=session_id(name, key) if terms.is_named else random_id())
-        return cls(terms, will, acknowledge == "handled", **bounds)
+        session_options = SessionOptions(name, 0, expiry_s, clean_start)
+        session_options = replace(
+            session_options, session=session_id(name, key) if session_options.is_named else random_id()
+        )
+        return cls(session_options, will, acknowledge == "handled", **bounds)
 
 
 def random_id() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 
-from hbroker.protocol.results import Outcome
+from hbroker.protocol.results import Result
 
 __all__ = ["Waiting"]
 
@@ -14,16 +14,16 @@ class Waiting:
     """One outcome, awaited."""
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
-    def set(self, outcome: Outcome | Exception) -> None:
+    def set(self, result: Result | Exception) -> None:
         """The outcome; an exception: there will be none. Only the first counts."""
         if self._future.done():
             return
-        if isinstance(outcome, Exception):
-            self._future.set_exception(outcome)
+        if isinstance(result, Exception):
+            self._future.set_exception(result)
         else:
-            self._future.set_result(outcome)
+            self._future.set_result(result)
 
-    def __await__(self) -> Generator[object, None, Outcome]:
+    def __await__(self) -> Generator[object, None, Result]:
         return self._future.__await__()

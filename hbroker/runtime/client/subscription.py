@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hbroker.protocol.results import Subscribed, SubscriptionFailed
 from hbroker.runtime.client import failure
-from hbroker.runtime.client.hub import Hub, microseconds
+from hbroker.runtime.client.dispatcher import Dispatcher, microseconds
 from hbroker.runtime.client.pending_request import Waiting
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Subscription:
 
     def __init__(
         self,
-        hub: Hub,
+        dispatcher: Dispatcher,
         wake: Callable[[], None],
         filters: tuple[str, ...],
         options: Options,
@@ -39,12 +39,12 @@ class Subscription:
         self.resumed = False
         """Every one of them had it from an earlier run of the client: what came for it meanwhile waits there,
         within its bounds and its expiry (§6.4)."""
-        self._hub = hub
+        self._dispatcher = dispatcher
         self._wake = wake
         self._options = options
         self._timeout = timeout
         self._ready = asyncio.Event()
-        self._inbox = hub.new_inbox(queue, options.qos, self._ready.set)
+        self._inbox = dispatcher.new_inbox(queue, options.qos, self._ready.set)
         self._ids: list[int] = []
 
     def __await__(self) -> Generator[object, None, Subscription]:
@@ -88,11 +88,11 @@ class Subscription:
         None: it does where the session is persistent. Else it is ended at every owner.
         """
         ids, self._ids = self._ids, []
-        if not (ending := self._hub.let_go(self._inbox, ids, keep=keep)):
+        if not (ending := self._dispatcher.let_go(self._inbox, ids, keep=keep)):
             return
         waiting = [Waiting() for _ in ending]
         for subscription, ended in zip(ending, waiting, strict=True):
-            self._hub.unsubscribe(subscription, ended.set)
+            self._dispatcher.unsubscribe(subscription, ended.set)
         self._wake()
         for ended in waiting:
             await ended
@@ -103,13 +103,15 @@ class Subscription:
         return self._inbox.dropped
 
     async def _open(self) -> Subscription:
-        hub = self._hub
+        dispatcher = self._dispatcher
         waiting = []
         try:
             for filter in self.filters:
                 waiting.append(Waiting())
                 patience = microseconds(self._timeout)
-                self._ids.append(hub.subscribe(filter, self._options, self._inbox, patience, waiting[-1].set))
+                self._ids.append(
+                    dispatcher.subscribe(filter, self._options, self._inbox, patience, waiting[-1].set)
+                )
             self._wake()
             owners: set[str] = set()
             self.resumed = True

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["Memory", "Verified"]
+__all__ = ["MemoryBudget", "Verified"]
 
 MOST_REMEMBERED: Final = 100_000
 
@@ -49,12 +49,12 @@ class Verified:
         return blake2b(hash.encode() + b"\0" + password, key=self._key, digest_size=32).digest()
 
 
-class Memory:
+class MemoryBudget:
     """Memory for hashes: who asks first gets it first, so that a large one is not put off for ever."""
 
     def __init__(self, kib: int) -> None:
         self._kib = self._free = kib
-        self._asked: deque[object] = deque()
+        self._queue: deque[object] = deque()
         self._changed = threading.Condition()
 
     @contextmanager
@@ -63,9 +63,9 @@ class Memory:
         kib = min(kib, self._kib)
         ticket = object()
         with self._changed:
-            self._asked.append(ticket)
-            self._changed.wait_for(lambda: self._asked[0] is ticket and self._free >= kib)
-            self._asked.popleft()
+            self._queue.append(ticket)
+            self._changed.wait_for(lambda: self._queue[0] is ticket and self._free >= kib)
+            self._queue.popleft()
             self._free -= kib
             self._changed.notify_all()
         try:
@@ -83,4 +83,4 @@ class Memory:
     @property
     def waiting(self) -> int:
         """How many wait for some."""
-        return len(self._asked)
+        return len(self._queue)

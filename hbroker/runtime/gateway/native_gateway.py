@@ -57,8 +57,10 @@ class NativeShell:
 
     def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
         """See `Shell`."""
-        told = (_EVENTS.get(type(event).__name__, _unknown)(event) for event in self._core.poll_mqtt(limit))
-        return [event for event in told if event is not None]
+        converted = (
+            _EVENTS.get(type(event).__name__, _unknown)(event) for event in self._core.poll_mqtt(limit)
+        )
+        return [event for event in converted if event is not None]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)

@@ -10,13 +10,13 @@ from hbroker.errors import ConfigError
 from hbroker.gateway.access.password_file import MEMORY_KIB, Passwords
 from hbroker.gateway.access.policy import FilePolicy, Policy
 from hbroker.runtime.gateway.files import read_rules, read_users
-from hbroker.runtime.gateway.hashing import Memory, Verified
+from hbroker.runtime.gateway.hashing import MemoryBudget, Verified
 from hbroker.runtime.logs import EventLog
 
 __all__ = ["load_policy"]
 
 _verified = Verified(secrets.token_bytes(32))
-_memory = Memory(MEMORY_KIB)
+_memory = MemoryBudget(MEMORY_KIB)
 
 
 def load_policy(access: AccessSettings, hook: str = "") -> Policy:

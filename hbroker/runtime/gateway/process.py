@@ -24,19 +24,19 @@ from hbroker._native import Config
 from hbroker.config import GatewaySettings, ListenerSettings, format_address
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.access.password_checks import MOST_RUNNING
-from hbroker.gateway.access.policy import Check, Refusal, Verdict
-from hbroker.gateway.admin.events import Connected, Disconnected, Notice, Refused
+from hbroker.gateway.access.policy import Check, Decision, Refusal
+from hbroker.gateway.admin.events import Connected, Disconnected, GatewayEvent, Refused
 from hbroker.gateway.control import Gateway
 from hbroker.gateway.native_api import Shell
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
+from hbroker.runtime.control_loop import clock
 from hbroker.runtime.gateway.native_gateway import NativeShell, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.node.usage import process_usage
 from hbroker.runtime.telemetry import Facts, Recorder
-from hbroker.runtime.turns import clock
 
 __all__ = ["run_gateway"]
 
@@ -125,9 +125,9 @@ class _Process:
         loop.add_signal_handler(signal.SIGHUP, self._read_again)
         self._log.info("started", root=format_address(self._settings.root))
         try:
-            loop.add_reader(self._shell.fileno(), self._turn)
+            loop.add_reader(self._shell.fileno(), self._iterate)
             self._guard(self._control.start, clock())
-            self._turn()
+            self._iterate()
             self._recorder.start(lambda: Facts(address=format_address(self._shell.address)))
             await self._ended.wait()
         finally:
@@ -145,7 +145,7 @@ class _Process:
 
     # Turns
 
-    def _turn(self) -> None:
+    def _iterate(self) -> None:
         """Takes what has come, and does what is due."""
         if self._ended.is_set():
             return
@@ -158,10 +158,10 @@ class _Process:
     def _take(self) -> None:
         now = clock()
         shell, control = self._shell, self._control
-        events = shell.poll_member_events(BATCH)
+        events = shell.poll_pool_events(BATCH)
         for member, event in events:
             self._guard(control.handle_event, now, member, event)
-        messages = shell.poll_member_messages(BATCH)
+        messages = shell.poll_pool_messages(BATCH)
         for member, message in messages:
             self._guard(control.handle_message, now, member, message)
         asked = shell.poll_mqtt(BATCH)
@@ -172,20 +172,22 @@ class _Process:
             self._guard(control.handle_timeout, now)
         while (check := control.poll_check(now)) is not None:
             self._check(*check)
-        while (notice := control.poll_notice()) is not None:
-            self._note(notice)
+        while (gateway_event := control.poll_event()) is not None:
+            self._note(gateway_event)
         self._look(now)
         self._plan(now, at_once=BATCH in (len(events), len(messages), len(asked)))
 
-    def _note(self, notice: Notice) -> None:
-        match notice:
+    def _note(self, gateway_event: GatewayEvent) -> None:
+        match gateway_event:
             case Refused():
-                more = {"more": notice.more} if notice.more else {}
-                self._log.warning("client_refused", **_fields(notice), **more)
+                more = {"more": gateway_event.more} if gateway_event.more else {}
+                self._log.warning("client_refused", **_fields(gateway_event), **more)
             case Connected():
-                self._log.debug("client_connected", **_fields(notice), session_present=notice.is_present)
+                self._log.debug(
+                    "client_connected", **_fields(gateway_event), session_present=gateway_event.is_present
+                )
             case Disconnected():
-                self._log.debug("client_disconnected", **_fields(notice))
+                self._log.debug("client_disconnected", **_fields(gateway_event))
 
     def _plan(self, now: int, *, at_once: bool) -> None:
         if self._timer is not None:
@@ -195,7 +197,7 @@ class _Process:
         if at_once:
             pause = 0.0
         loop = asyncio.get_running_loop()
-        self._timer = None if pause is None else loop.call_later(pause, self._turn)
+        self._timer = None if pause is None else loop.call_later(pause, self._iterate)
 
     def _look(self, now: int) -> None:
         """Whether it has come to something of note."""
@@ -238,14 +240,14 @@ class _Process:
         loop = asyncio.get_running_loop()
 
         def made() -> None:
-            verdict = _verdict(check)
-            loop.call_soon_threadsafe(self._judge, number, verdict)
+            decision = _decision(check)
+            loop.call_soon_threadsafe(self._judge, number, decision)
 
         self._checkers.submit(made)
 
-    def _judge(self, number: int, verdict: Verdict) -> None:
-        self._guard(self._control.handle_verdict, clock(), number, verdict)
-        self._turn()
+    def _judge(self, number: int, decision: Decision) -> None:
+        self._guard(self._control.handle_decision, clock(), number, decision)
+        self._iterate()
 
     def _guard(self, handler: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """One client's trouble is not the others': a defect of this program is logged, and the next event
@@ -264,7 +266,7 @@ class _Process:
         self._is_stopping = True
         self._guard(self._control.stop, clock())
         asyncio.get_running_loop().call_later(STOP_PATIENCE, self._ended.set)
-        self._turn()
+        self._iterate()
 
     def _read_again(self) -> None:
         """SIGHUP."""
@@ -277,7 +279,7 @@ class _Process:
             return
         self._guard(self._control.reload, clock(), policy, replace(settings, listeners=listeners))
         self._log.info("reloaded")
-        self._turn()
+        self._iterate()
 
     def _set_listeners(self, settings: GatewaySettings) -> tuple[ListenerSettings, ...]:
         """What the listeners are from now on. What their URLs say stays as all have been told: with other
@@ -291,7 +293,7 @@ class _Process:
         return listeners
 
 
-def _verdict(check: Check) -> Verdict:
+def _decision(check: Check) -> Decision:
     try:
         return check()
     except Exception:
@@ -332,10 +334,10 @@ _RECEIVE_BYTES: Final = 64 << 20
 """What the members take from one owner without having acknowledged it: it is for many clients."""
 
 
-def _fields(notice: Notice) -> dict[str, object]:
+def _fields(gateway_event: GatewayEvent) -> dict[str, object]:
     """Of a line of the log: what is the same in all."""
-    fields: dict[str, object] = {"client": notice.client, "address": notice.address}
-    match notice:
+    fields: dict[str, object] = {"client": gateway_event.client, "address": gateway_event.address}
+    match gateway_event:
         case Connected(version=version, username=username):
             fields |= {"version": version} | ({} if username is None else {"user": username})
         case Disconnected(cause=cause, reason=reason):

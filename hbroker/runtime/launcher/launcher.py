@@ -31,8 +31,8 @@ from hbroker.runtime.launcher.spawn import (
     Child,
     GatewayBody,
     describe_exit,
-    say_listening,
-    say_ready,
+    report_listening,
+    report_ready,
     spawn,
 )
 from hbroker.runtime.launcher.supervisor import Signal, Start, State, Supervisor
@@ -109,7 +109,7 @@ class Stopped:
     seconds: float
 
 
-Notice: TypeAlias = Ready | Waiting | Ended | Back | Left | StorageFailed | StorageRecovered | Stopped
+LauncherEvent: TypeAlias = Ready | Waiting | Ended | Back | Left | StorageFailed | StorageRecovered | Stopped
 
 
 class Launcher:
@@ -122,14 +122,16 @@ class Launcher:
         file: str,
         directory: RunDirectory,
         body: Body,
-        tell: Callable[[Notice], None],
+        tell: Callable[[LauncherEvent], None],
         gateway: GatewayBody | None = None,
     ) -> None:
         self._topology = topology
         self._file = os.path.abspath(file)
         self._directory = directory
         self._tell = tell
-        self._nodes = {node.name: _Process(node, partial(body, node, say_ready)) for node in topology.nodes}
+        self._nodes = {
+            node.name: _Process(node, partial(body, node, report_ready)) for node in topology.nodes
+        }
         self._gateway = gateway
         for settings in topology.gateways:
             self._nodes[settings.name] = _Process(settings, self._gateway_body(settings))
@@ -148,7 +150,7 @@ class Launcher:
         """When the state may be written: a disk that fails is not tried for every change."""
         self._faults: dict[str, str] = {}
         """What is wrong with the disk, and since when, by the name of who met it."""
-        self._news: deque[Notice] = deque()
+        self._events: deque[LauncherEvent] = deque()
 
     def run(self) -> None:
         """Returns once it was told to stop (SIGINT or SIGTERM) and no process is left. SIGHUP, which a
@@ -162,7 +164,7 @@ class Launcher:
             self._selector.register(wakeup, selectors.EVENT_READ, self._handle_signals)
             try:
                 while not self._supervisor.all_in(State.ENDED):
-                    self._turn()
+                    self._iterate()
             finally:
                 self._kill_all()
                 self._selector.close()
@@ -171,7 +173,7 @@ class Launcher:
         since = self._began if self._stopping_since is None else self._stopping_since
         self._tell(Stopped(time.monotonic() - since))
 
-    def _turn(self) -> None:
+    def _iterate(self) -> None:
         now = time.monotonic()
         self._supervisor.handle_timeout(now)
         self._remind(now)
@@ -236,7 +238,7 @@ class Launcher:
     def _handle_joined(self, now: float, node: _Process) -> None:
         self._supervisor.handle_ready(now, node.settings.name)
         if node.ended is not None:
-            self._news.append(Back(node.settings.name, now - node.ended))
+            self._events.append(Back(node.settings.name, now - node.ended))
             node.ended = None
         self._look_whether_ready(now)
 
@@ -279,11 +281,11 @@ class Launcher:
             return
         if node.ended is None:
             node.ended = now
-        self._news.append(Ended(node.settings.name, how, last_line, pause))
+        self._events.append(Ended(node.settings.name, how, last_line, pause))
 
     def _handle_left(self, now: float, node: _Process) -> None:
         self._supervisor.handle_leave(now, node.settings.name)
-        self._news.append(Left(node.settings.name))
+        self._events.append(Left(node.settings.name))
         self._look_whether_ready(now)
 
     def _look_whether_ready(self, now: float) -> None:
@@ -291,14 +293,14 @@ class Launcher:
             self._remind_at = None
             names = [gateway.name for gateway in self._topology.gateways]
             listeners = {name: self._nodes[name].listeners for name in names}
-            self._news.append(Ready(self._topology, now - self._began, listeners))
+            self._events.append(Ready(self._topology, now - self._began, listeners))
 
     def _remind(self, now: float) -> None:
         if self._remind_at is not None and self._remind_at <= now:
             self._remind_at = now + REMIND_AFTER
             there = (State.SERVING, State.LEFT)
             missing = [name for name in self._nodes if self._supervisor.state(name) not in there]
-            self._news.append(Waiting(tuple(missing), now - self._began))
+            self._events.append(Waiting(tuple(missing), now - self._began))
 
     def _timeout(self) -> float | None:
         due = (self._supervisor.poll_timeout(), self._remind_at, self._write_at or None)
@@ -317,8 +319,8 @@ class Launcher:
     def _publish_state(self) -> None:
         """Writes what runs, and only then tells the news: whoever acts on them finds that state."""
         self._write_state()
-        while self._news:
-            self._tell(self._news.popleft())
+        while self._events:
+            self._tell(self._events.popleft())
 
     def _write_state(self) -> None:
         nodes = tuple(self._node_run(node, self._nodes[node.name]) for node in self._topology.nodes)
@@ -351,10 +353,10 @@ class Launcher:
             return
         if fault:
             self._faults[name] = f"{fault}, since {time.strftime('%H:%M:%S')}"
-            self._news.append(StorageFailed(name, fault))
+            self._events.append(StorageFailed(name, fault))
         else:
             del self._faults[name]
-            self._news.append(StorageRecovered(name))
+            self._events.append(StorageRecovered(name))
         with suppress(OSError):  # There is no other place to tell it.
             self._directory.note_faults(self._faults)
 
@@ -371,7 +373,7 @@ class Launcher:
 
     def _gateway_body(self, settings: GatewaySettings) -> Callable[[], int]:
         assert self._gateway is not None, "a topology with gateways needs what runs them"
-        return partial(self._gateway, settings, say_listening)
+        return partial(self._gateway, settings, report_listening)
 
     def _gateway_run(self, gateway: _Process) -> GatewayRun:
         name = gateway.settings.name

@@ -55,7 +55,7 @@ def key_at(base: Path, root: Address) -> bytes:
     return b""
 
 
-def _is_at(told: str, root: Address) -> bool:
+def _is_at(stored: str, root: Address) -> bool:
     """Whether a root that tells others this address is meant. It is reached at a loopback address, too."""
-    host, port = parse_address(told)
+    host, port = parse_address(stored)
     return port == root[1] and (host == root[0] or root[0].startswith(_LOOPBACK))

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hbroker.runtime.node.state_files import NodeMemory
+from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.record_file import Damage
 from hbroker.subtree import depth, prefixes
 
 __all__ = ["forget_the_dead"]
 
 
-def forget_the_dead(memories: Mapping[str, NodeMemory]) -> list[Damage]:
+def forget_the_dead(memories: Mapping[str, NodeStateFiles]) -> list[Damage]:
     """Takes out of the memories of these nodes, all of which are dead, what orders changed, and what they
     delegated to each other: but for subtrees that hold a part which is, or may be, another node's.
 

@@ -99,22 +99,22 @@ def spawn(body: Callable[[], int], log: int) -> Child:
     return Child(pid, reader)
 
 
-def say_ready(address: Address) -> None:
+def report_ready(address: Address) -> None:
     """In a node's process: it serves."""
     os.write(_READY_DESCRIPTOR, f"{format_address(address)}\n".encode())
 
 
-def say_listening(urls: tuple[str, ...]) -> None:
+def report_listening(urls: tuple[str, ...]) -> None:
     """In a gateway's process: it takes clients."""
     os.write(_READY_DESCRIPTOR, f"{' '.join(urls)}\n".encode())
 
 
-def say_left() -> None:
+def report_left() -> None:
     """In the node's process: it ends because it was ordered to leave, and is not to be started again."""
     os.write(_READY_DESCRIPTOR, f"{LEFT}\n".encode())
 
 
-def say_storage(fault: str) -> None:
+def report_storage(fault: str) -> None:
     """In a node's process: what is wrong with its disk; empty: it takes everything again."""
     os.write(_READY_DESCRIPTOR, f"{STORAGE}{quote(fault)}\n".encode())
 

@@ -26,20 +26,20 @@ from hbroker.protocol.events import (
     ChildJoined,
     LeaseLost,
     NameTaken,
-    Notice,
+    NodeEvent,
     PolicyLowered,
     Refused,
     Unproved,
 )
 from hbroker.protocol.node import Node
 from hbroker.protocol.packets import reason_name
+from hbroker.runtime.control_loop import clock
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.node.state_files import NodeMemory, Recalled
+from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
 from hbroker.runtime.node.usage import process_usage
-from hbroker.runtime.node.writer_threads import StoredNotes
+from hbroker.runtime.node.writer_threads import StateWriter
 from hbroker.runtime.telemetry import Facts, Recorder
-from hbroker.runtime.turns import clock
 from hbroker.subtree import is_within
 
 __all__ = ["core_config", "run_node"]
@@ -103,8 +103,8 @@ class _Process:
     ) -> None:
         incarnation = secrets.randbits(64)
         self._log = EventLog("node")
-        files = None if memory is None else NodeMemory(memory, settings.subtrees)
-        self._storing = None if files is None else StoredNotes(files, self._log, hindered)
+        files = None if memory is None else NodeStateFiles(memory, settings.subtrees)
+        self._storing = None if files is None else StateWriter(files, self._log, hindered)
         recalled = Recalled() if self._storing is None else self._storing.recall()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._configured, self._reload = settings, reload
@@ -119,8 +119,10 @@ class _Process:
             unix_offset_us=self._endpoint.unix_offset_us,
             restored=recalled.delegations,
             remember=(lambda cut, ended: None) if files is None else files.note_delegation,
-            claims=recalled.claims,
-            remember_claims=(lambda subtrees: None) if files is None else files.note_claims,
+            requested_subtrees=recalled.requested_subtrees,
+            remember_requested_subtrees=(lambda subtrees: None)
+            if files is None
+            else files.note_requested_subtrees,
             recalled=recalled.subscriptions,
             note=(lambda subscription, ended: None) if files is None else files.note_subscription,
             away=recalled.away,
@@ -131,7 +133,7 @@ class _Process:
             vitals=process_usage,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)
-        self._driver = Driver(self._endpoint, self._node, on_turn=self._after_turn)
+        self._driver = Driver(self._endpoint, self._node, on_iteration=self._after_iteration)
         self._is_stopping = False
         self._has_failed = False
         self._ended = asyncio.Event()
@@ -167,7 +169,7 @@ class _Process:
         held = (grant.subtree for grant in self._node.jurisdiction.grants if grant.serving)
         return Facts(
             address=format_address(self._settings.address),
-            parent=self._node.claims.parent or None,
+            parent=self._node.requested_subtrees.parent or None,
             subtrees=tuple(sorted(subtree for subtree in held if not is_within(subtree, "$SYS"))),
         )
 
@@ -196,9 +198,9 @@ class _Process:
         else:
             self._log.info("reloaded", changed="nothing")
 
-    def _after_turn(self, now: int) -> bool:
-        while (notice := self._node.poll_notice()) is not None:
-            self._tell(notice)
+    def _after_iteration(self, now: int) -> bool:
+        while (node_event := self._node.poll_event()) is not None:
+            self._tell(node_event)
         if self._ready is not None and self._node.is_serving:
             self._ready(self._settings.address)
             self._ready = None
@@ -215,21 +217,21 @@ class _Process:
             self._ended.set()
         return False
 
-    def _tell(self, notice: Notice) -> None:
-        told = {field.name: getattr(notice, field.name) for field in fields(notice)}
-        if isinstance(notice, Refused):
-            told["reason"] = reason_name(notice.reason)
-        if isinstance(notice, ChildJoined | NameTaken):
-            told["address"] = format_address(notice.address)
-        if isinstance(notice, NameTaken):
-            told["advice"] = "it claims nothing until the other has left: give one of the two another name"
-        if isinstance(notice, Unproved):
-            told["advice"] = "see that both nodes have the network's join key; this one goes on asking"
-        event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(notice).__name__).lower()
-        if isinstance(notice, Refused | Unproved | NameTaken | LeaseLost | PolicyLowered):
-            self._log.warning(event, **told)
+    def _tell(self, node_event: NodeEvent) -> None:
+        entry = {field.name: getattr(node_event, field.name) for field in fields(node_event)}
+        if isinstance(node_event, Refused):
+            entry["reason"] = reason_name(node_event.reason)
+        if isinstance(node_event, ChildJoined | NameTaken):
+            entry["address"] = format_address(node_event.address)
+        if isinstance(node_event, NameTaken):
+            entry["advice"] = "it claims nothing until the other has left: give one of the two another name"
+        if isinstance(node_event, Unproved):
+            entry["advice"] = "see that both nodes have the network's join key; this one goes on asking"
+        event = re.sub(r"(?<!^)(?=[A-Z])", "_", type(node_event).__name__).lower()
+        if isinstance(node_event, Refused | Unproved | NameTaken | LeaseLost | PolicyLowered):
+            self._log.warning(event, **entry)
         else:
-            self._log.info(event, **told)
+            self._log.info(event, **entry)
 
 
 def _token_key(join_key: bytes) -> bytes:

@@ -45,7 +45,7 @@ from hbroker.storage.record_file import Damage, Opened, RecordFile
 from hbroker.storage.record_format import MAGIC
 from hbroker.storage.store import Fault, Store
 
-__all__ = ["NodeMemory", "Recalled", "boot_instant"]
+__all__ = ["NodeStateFiles", "Recalled", "boot_instant"]
 
 DELEGATIONS: Final = 1
 CLAIMS: Final = 2
@@ -62,13 +62,13 @@ _NO_GROUP: Final = 0xFFFF_FFFF
 
 @dataclass(slots=True)
 class Recalled:
-    """What the last run knew. `claims`: None where no order changed any. `away`: the sessions that had no
-    link. `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost. `damage`: what was
-    found wrong; `torn`: how many bytes of each file were cut off, since they were being written when the last
-    run ended."""
+    """What the last run knew. `requested_subtrees`: None where no order changed any. `away`: the sessions
+    that had no link. `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost.
+    `damage`: what was found wrong; `torn`: how many bytes of each file were cut off, since they were being
+    written when the last run ended."""
 
     delegations: list[Delegation] = field(default_factory=list)
-    claims: list[str] | None = None
+    requested_subtrees: list[str] | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
     away: set[int] = field(default_factory=set)
     forgets_delegations: bool = False
@@ -77,7 +77,7 @@ class Recalled:
     torn: dict[Path, int] = field(default_factory=dict)
 
 
-class NodeMemory:
+class NodeStateFiles:
     """The files of one node. `configured`: the subtrees that its settings say. What orders changed counts for
     the settings under which it was changed: settings that are others now are the truth again."""
 
@@ -131,7 +131,7 @@ class NodeMemory:
         """Before a network begins: what orders changed counts no more, nor the delegations that are over.
         Raises OSError."""
         recalled, _ = self._read()
-        if recalled.claims is not None:
+        if recalled.requested_subtrees is not None:
             self._files[CLAIMS].replace([])
         kept = [delegation for delegation in recalled.delegations if not is_over(delegation)]
         if len(kept) < len(recalled.delegations):
@@ -143,9 +143,9 @@ class NodeMemory:
         """A delegation is about to be made or changed, or has ended."""
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
 
-    def note_claims(self, claims: Sequence[str]) -> None:
+    def note_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
         """What is claimed from now on."""
-        value = json.dumps({"configured": self._configured, "claims": list(claims)})
+        value = json.dumps({"configured": self._configured, "claims": list(requested_subtrees)})
         self._put(CLAIMS, _CLAIMS_KEY, value.encode())
 
     def note_subscription(self, subscription: Subscription, ended: bool) -> None:
@@ -264,7 +264,7 @@ class NodeMemory:
         else:
             stored = json.loads(value)
             if stored["configured"] == self._configured:
-                recalled.claims = [str(claim) for claim in stored["claims"]]
+                recalled.requested_subtrees = [str(claim) for claim in stored["claims"]]
 
     def _adopt_legacy(self) -> None:
         """Replaces files of the former formats, if nobody has written the present one yet. One that is

@@ -18,10 +18,10 @@ from threading import Event, Thread
 from typing import Final, TypeVar
 
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.node.state_files import NodeMemory, Recalled
+from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
 from hbroker.storage.store import OVERDUE_S, Fault
 
-__all__ = ["StoredNotes"]
+__all__ = ["StateWriter"]
 
 ALIVE_S: Final = 1.0
 """How often the next run is told that this one lives, and how often a disk that fails is tried again."""
@@ -31,7 +31,7 @@ STOP_PATIENCE_S: Final = 2.0
 T = TypeVar("T")
 
 
-class StoredNotes:
+class StateWriter:
     """The files of one node as its decisions see them (`hbroker.protocol.storage.Storage`).
 
     In a thread `tell()` is called whenever `durable` or `is_failing` has changed, and `hindered(what)` when
@@ -39,7 +39,7 @@ class StoredNotes:
     """
 
     def __init__(
-        self, memory: NodeMemory, log: EventLog, hindered: Callable[[str], None] = lambda fault: None
+        self, memory: NodeStateFiles, log: EventLog, hindered: Callable[[str], None] = lambda fault: None
     ) -> None:
         self._memory = memory
         self._hindered = hindered

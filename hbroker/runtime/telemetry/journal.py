@@ -19,9 +19,9 @@ from hbroker._native import Load
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.telemetry.facts import Facts
+from hbroker.runtime.telemetry.file_archive import FileArchive
+from hbroker.runtime.telemetry.interval import Watch
 from hbroker.runtime.telemetry.rows import Identity, Interval, node_table, topic_table
-from hbroker.runtime.telemetry.shelf import Shelf
-from hbroker.runtime.telemetry.watch import Watch
 
 __all__ = ["Journal"]
 
@@ -38,7 +38,7 @@ class Journal:
         self._settings = settings
         self._watch = watch
         self._log = log
-        self._shelf = Shelf(
+        self._archive = FileArchive(
             Path(settings.directory),
             name,
             keep_bytes=settings.keep_bytes,
@@ -53,14 +53,14 @@ class Journal:
 
     def note(self, facts: Facts, load: Load) -> None:
         """An interval is over, in which this was counted."""
-        lap = self._watch.lap()
-        if self._gathered and _day(lap.at) != _day(self._gathered[0].lap.at):
+        sample = self._watch.sample()
+        if self._gathered and _day(sample.at) != _day(self._gathered[0].sample.at):
             self._write()
         before, self._counted = self._counted, load.counters
         counted = {name: value - before.get(name, 0) for name, value in load.counters.items()}
-        self._gathered.append(Interval(lap, facts, load, counted, self._lost))
+        self._gathered.append(Interval(sample, facts, load, counted, self._lost))
         self._lost = 0
-        if sum(interval.lap.seconds for interval in self._gathered) >= self._settings.file - _SLACK_S:
+        if sum(interval.sample.seconds for interval in self._gathered) >= self._settings.file - _SLACK_S:
             self._write()
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Journal:
 
     def _free_run(self) -> int:
         try:
-            return self._shelf.clear_away(self._watch.began)
+            return self._archive.clear_away(self._watch.began)
         except OSError as error:
             self._tell("telemetry_not_removed", error)
             return self._watch.began
@@ -84,7 +84,7 @@ class Journal:
             self._tell("telemetry_not_written", error)
         self._number += 1
         try:
-            self._shelf.tidy()
+            self._archive.tidy()
         except OSError as error:
             self._tell("telemetry_not_removed", error)
 
@@ -94,8 +94,8 @@ class Journal:
             ("nodes", node_table(self._identity, intervals)),
         ):
             if table.num_rows:
-                day = _day(intervals[0].lap.at)
-                self._shelf.put(kind, day, self._identity.run, self._number, partial(_write_table, table))
+                day = _day(intervals[0].sample.at)
+                self._archive.put(kind, day, self._identity.run, self._number, partial(_write_table, table))
 
     def _tell(self, event: str, error: OSError) -> None:
         """Tells each kind of failure once."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.telemetry.watch import Watch
+from hbroker.runtime.telemetry.interval import Watch
 
 if TYPE_CHECKING:
     from hbroker._native import Load

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from hbroker._native import Load
 from hbroker.runtime.telemetry.facts import Facts
+from hbroker.runtime.telemetry.interval import Sample
 from hbroker.runtime.telemetry.schema import NODES, TOPICS
-from hbroker.runtime.telemetry.watch import Lap
 
 __all__ = ["Identity", "Interval", "node_table", "topic_table"]
 
@@ -35,7 +35,7 @@ class Interval:
     """One interval, and what was in it. `counted`: by how much the core's counters rose. `lost`: intervals
     before it that could not be written."""
 
-    lap: Lap
+    sample: Sample
     facts: Facts
     load: Load
     counted: Mapping[str, int]
@@ -70,7 +70,7 @@ def _topic_batches(identity: Identity, interval: Interval) -> list[pa.RecordBatc
 
 
 def _batch(identity: Identity, interval: Interval, columns: list[pa.Array]) -> pa.RecordBatch:
-    values = (identity.node, identity.role, identity.run, interval.lap.at, interval.lap.seconds)
+    values = (identity.node, identity.role, identity.run, interval.sample.at, interval.sample.seconds)
     count = len(columns[0])
     common = [
         pa.repeat(pa.scalar(value, field.type), count) for field, value in zip(TOPICS, values, strict=False)
@@ -88,13 +88,13 @@ def _node_row(identity: Identity, interval: Interval) -> dict[str, Any]:
         "node": identity.node,
         "role": identity.role,
         "run": identity.run,
-        "at": interval.lap.at,
-        "seconds": interval.lap.seconds,
+        "at": interval.sample.at,
+        "seconds": interval.sample.seconds,
         "address": facts.address,
         "parent": facts.parent,
         "subtrees": list(facts.subtrees),
-        "cpu_s": interval.lap.cpu_s,
-        "rss_bytes": interval.lap.rss_bytes,
+        "cpu_s": interval.sample.cpu_s,
+        "rss_bytes": interval.sample.rss_bytes,
         **{name: load.gauges.get(name, 0) for name in gauges},
         "messages_in": counted.get("messages_in", 0),
         "bytes_in": load.bytes_in,

@@ -61,7 +61,7 @@ def device(
     first_stream: int,
 ) -> Iterator[Event]:
     """A device with these reports, the first of them on the stream `first_stream`."""
-    said = merge(
+    publications = merge(
         *(
             _said(Random(random.getrandbits(64)), report, number, block, clock_s)
             for number, report in enumerate(reports, first_stream)
@@ -69,8 +69,8 @@ def device(
         key=_when,
     )
     if absence is None:
-        return resident(said)
-    return _absent(said, stays(random, absence), absence.is_abrupt)
+        return resident(publications)
+    return _absent(publications, stays(random, absence), absence.is_abrupt)
 
 
 def commanding(random: Random, commands: Sequence[tuple[int, Command]], *, clock_s: float) -> Iterator[Event]:
@@ -96,10 +96,10 @@ def updater(at_s: float, size: int, block: bytes) -> Iterator[Event]:
     return resident(iter([(at_s, Say(0, (block * (size // len(block) + 1))[:size]))]))
 
 
-def resident(said: Iterator[Event]) -> Iterator[Event]:
+def resident(publications: Iterator[Event]) -> Iterator[Event]:
     """One who is there from the beginning."""
     yield 0.0, _COME
-    yield from said
+    yield from publications
 
 
 def _said(random: Random, report: Report, stream: int, block: bytes, clock_s: float) -> Iterator[Event]:
@@ -122,11 +122,13 @@ def _steps(random: Random, streams: Sequence[int], stay_s: float) -> Iterator[Ev
         before = room
 
 
-def _absent(said: Iterator[Event], times: Iterator[tuple[float, float]], is_abrupt: bool) -> Iterator[Event]:
+def _absent(
+    publications: Iterator[Event], times: Iterator[tuple[float, float]], is_abrupt: bool
+) -> Iterator[Event]:
     leave = Leave(is_abrupt)
     since, until = next(times)
     yield since, _COME
-    for at, action in said:
+    for at, action in publications:
         while at >= until:
             yield until, leave
             since, until = next(times)

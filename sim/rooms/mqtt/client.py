@@ -30,9 +30,9 @@ from .packets import (
     subscribe,
 )
 
-__all__ = ["ConnectionFailed", "MqttClient", "Told"]
+__all__ = ["ConnectionFailed", "MqttClient", "OnResult"]
 
-Told: TypeAlias = Callable[[int | None], None]
+OnResult: TypeAlias = Callable[[int | None], None]
 """Told the reason code of the acknowledgement; None: the connection ended before one came."""
 
 _RECEIVE_MAXIMUM: Final = 65_535
@@ -55,7 +55,7 @@ class MqttClient(asyncio.Protocol):
         self._splitter = Splitter()
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._subscribing: dict[int, asyncio.Future[int]] = {}
-        self._in_flight: dict[int, tuple[int, Told]] = {}
+        self._in_flight: dict[int, tuple[int, OnResult]] = {}
         """By packet id: the QoS, and who is told."""
         self._receiving: set[int] = set()
         """Packet ids of QoS 2 messages from the server that wait for its PUBREL (MQTT 5 §4.3.3)."""
@@ -89,14 +89,16 @@ class MqttClient(asyncio.Protocol):
         if reason >= _BAD:
             raise ConnectionFailed(f"subscription to {filter!r} refused: {reason:#04x}")
 
-    def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False, told: Told) -> bool:
-        """Sends a message; at QoS 1 and 2 `told` hears what became of it. False: there is no room now."""
+    def publish(
+        self, topic: str, payload: bytes, qos: int, *, retain: bool = False, on_result: OnResult
+    ) -> bool:
+        """Sends a message; at QoS 1 and 2 `on_result` gets its result. False: there is no room now."""
         if self._transport is None or self._is_full or (qos and len(self._in_flight) >= self._room):
             return False
         packet_id = 0
         if qos:
             packet_id = self._next_id()
-            self._in_flight[packet_id] = qos, told
+            self._in_flight[packet_id] = qos, on_result
             self._idle.clear()
         self._transport.write(publish(topic, payload, qos, retain=retain, packet_id=packet_id))
         return True
@@ -226,8 +228,8 @@ class MqttClient(asyncio.Protocol):
                 granted.set_exception(error)
         in_flight, self._in_flight = self._in_flight, {}
         self._idle.set()
-        for _, told in in_flight.values():
-            told(None)
+        for _, on_result in in_flight.values():
+            on_result(None)
 
     def _ping(self) -> None:
         """Keeps alive; a server that said nothing since the last PINGREQ is gone (MQTT 5 §3.1.2.10)."""

@@ -186,8 +186,8 @@ class Kind:
     def rate(self) -> float:
         """Messages a second of one such device, answers and commands to it counted, births and wills not."""
         reported = sum(report.pattern.rate for report in self.reports)
-        told = sum(2 * command.pattern.rate for command in self.commands)
-        return (reported + told) * (self.absence.share if self.absence else 1.0)
+        on_result = sum(2 * command.pattern.rate for command in self.commands)
+        return (reported + on_result) * (self.absence.share if self.absence else 1.0)
 
     def faster(self, tempo: float) -> Kind:
         """The same, saying all so many times as often."""

@@ -81,10 +81,10 @@ class Front:
 
     def reload(self) -> str:
         """SIGHUP; returns the line of the log that says what came of it."""
-        before = len(self._outcomes())
+        before = len(self._results())
         os.kill(self._process.pid, signal.SIGHUP)
-        until(lambda: len(self._outcomes()) > before, "a word on SIGHUP", PATIENCE)
-        return self._outcomes()[-1]
+        until(lambda: len(self._results()) > before, "a word on SIGHUP", PATIENCE)
+        return self._results()[-1]
 
     def log(self) -> str:
         """What it has logged."""
@@ -129,7 +129,7 @@ class Front:
             assert self._process.stdout is not None
             self._process.stdout.close()
 
-    def _outcomes(self) -> list[str]:
+    def _results(self) -> list[str]:
         return [line for line in self._log.read_text().splitlines() if "reloaded" in line]
 
 

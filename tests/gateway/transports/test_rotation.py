@@ -128,14 +128,14 @@ def test_a_wrong_file_changes_nothing(site: Site) -> None:
     key = Path(site.server.key).read_bytes()
     copy(site.new.server().key, site.server.key)
     site.users.write_text("")
-    outcome = front.reload()
-    assert "not_reloaded" in outcome
-    assert site.server.certificate in outcome
+    result = front.reload()
+    assert "not_reloaded" in result
+    assert site.server.certificate in result
     client = site.admitted(site.old, "still", "ann", "1")
     Path(site.server.key).unlink()
-    outcome = front.reload()
-    assert "not_reloaded" in outcome
-    assert site.server.key in outcome
+    result = front.reload()
+    assert "not_reloaded" in result
+    assert site.server.key in result
     assert is_alive(client)
     Path(site.server.key).write_bytes(key)
     site.users.write_text(f"ann:{hash_password('1')}\n")

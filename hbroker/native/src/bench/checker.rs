@@ -66,7 +66,7 @@ impl Reception {
             return false;
         };
         let left = [gap.start..number, number + 1..gap.end];
-        self.gaps.splice(index..=index, left.into_iter().filter(|part| !part.is_empty()));
+        self.gaps.splice(index..=index, left.into_iter().filter(|role| !role.is_empty()));
         true
     }
 }

@@ -57,7 +57,7 @@ impl Plan {
     }
 
     /// Which of its publisher's topics a message is of, and its number among those of the topic.
-    fn place(&self, number: u64) -> (usize, u64) {
+    fn topic_and_number(&self, number: u64) -> (usize, u64) {
         // Most loads have one, and a division costs as much as the check.
         if self.topics == 1 { (0, number) } else { ((number % self.topics) as usize, number / self.topics) }
     }
@@ -139,18 +139,18 @@ impl Stream {
 
 struct Subscriber {
     first: usize,
-    heard: Vec<Heard>,
+    received: Vec<Received>,
 }
 
 /// What one subscriber has of one publisher.
-struct Heard {
+struct Received {
     /// One more than the highest number that came.
     reached: u64,
     topics: Box<[Reception]>,
 }
 
 /// What is known of a group but for what its subscribers have.
-struct Account {
+struct GroupState {
     counts: Counts,
     times: Times,
     /// When something last came, or the windows were written off.
@@ -164,7 +164,7 @@ pub struct Load {
     plan: Plan,
     streams: Vec<Stream>,
     subscribers: Vec<Subscriber>,
-    accounts: Vec<Account>,
+    group_states: Vec<GroupState>,
     template: Template,
     /// When it began; `None`: it has not, or is over.
     running: Option<Nanos>,
@@ -173,22 +173,23 @@ pub struct Load {
 
 impl Load {
     pub fn new(plan: Plan) -> Self {
-        let heard = || Heard { reached: 0, topics: (0..plan.topics).map(|_| Reception::default()).collect() };
+        let received =
+            || Received { reached: 0, topics: (0..plan.topics).map(|_| Reception::default()).collect() };
         let subscriber = |range: &Range<usize>| Subscriber {
             first: range.start,
-            heard: range.clone().map(|_| heard()).collect(),
+            received: range.clone().map(|_| received()).collect(),
         };
         let streams = streams(&plan);
-        let account = |(group, settings): (usize, &Group)| {
+        let group_state = |(group, settings): (usize, &Group)| {
             let copies: u64 =
                 streams.iter().filter(|one| one.group == group).map(|one| one.subscribers).sum();
             let under_way = settings.window.unwrap_or(0).saturating_mul(copies);
             let patience = STALL.saturating_add(under_way.saturating_mul(COPY));
-            Account { counts: Counts::default(), times: Times::new(), moved: 0, patience }
+            GroupState { counts: Counts::default(), times: Times::new(), moved: 0, patience }
         };
         Self {
             subscribers: plan.subscribers.iter().map(subscriber).collect(),
-            accounts: plan.groups.iter().enumerate().map(account).collect(),
+            group_states: plan.groups.iter().enumerate().map(group_state).collect(),
             streams,
             template: Template::new(plan.payload),
             running: None,
@@ -207,7 +208,7 @@ impl Load {
     pub fn start(&mut self, now: Nanos) {
         self.running = Some(now);
         self.looked = now;
-        self.accounts.iter_mut().for_each(|account| account.moved = now);
+        self.group_states.iter_mut().for_each(|group_state| group_state.moved = now);
     }
 
     /// No publisher may send any more. What is under way still counts when it comes.
@@ -217,7 +218,7 @@ impl Load {
 
     /// Times are counted anew.
     pub fn forget_times(&mut self) {
-        for Account { times, .. } in &mut self.accounts {
+        for GroupState { times, .. } in &mut self.group_states {
             times.latency.reset();
             times.lateness.reset();
         }
@@ -225,7 +226,7 @@ impl Load {
 
     /// Which of its topics a publisher's next message is of.
     pub fn next_topic(&self, stream: usize) -> usize {
-        self.plan.place(self.streams[stream].sent).0
+        self.plan.topic_and_number(self.streams[stream].sent).0
     }
 
     /// The payload of a publisher's next message, which may be sent now.
@@ -237,52 +238,52 @@ impl Load {
     /// That payload is on its way.
     pub fn note_sent(&mut self, stream: usize, now: Nanos) {
         let due = self.due_at(stream);
-        let account = &mut self.accounts[self.streams[stream].group];
+        let group_state = &mut self.group_states[self.streams[stream].group];
         if let Some(due) = due {
-            account.times.lateness.saturating_record(now.saturating_sub(due));
+            group_state.times.lateness.saturating_record(now.saturating_sub(due));
         }
-        account.counts.sent += 1;
+        group_state.counts.sent += 1;
         self.streams[stream].sent += 1;
     }
 
     /// The broker answered so many of a publisher's messages.
     pub fn note_answers(&mut self, stream: usize, count: u64, is_success: bool) {
-        let counts = &mut self.accounts[self.streams[stream].group].counts;
+        let counts = &mut self.group_states[self.streams[stream].group].counts;
         *(if is_success { &mut counts.acknowledged } else { &mut counts.refused }) += count;
     }
 
     /// A subscriber received something.
     pub fn note_received(&mut self, subscriber: usize, payload: &[u8], now: Nanos) {
-        let Subscriber { first, heard } = &mut self.subscribers[subscriber];
-        let account = &mut self.accounts[self.streams[*first].group];
-        account.moved = now;
+        let Subscriber { first, received } = &mut self.subscribers[subscriber];
+        let group_state = &mut self.group_states[self.streams[*first].group];
+        group_state.moved = now;
         let Some(stamp) = self.template.read(payload) else {
-            account.counts.damaged += 1;
+            group_state.counts.damaged += 1;
             return;
         };
         let sent = self.streams.get(stamp.stream).map_or(0, |stream| stream.sent);
-        let heard = heard.get_mut(stamp.stream.wrapping_sub(*first));
-        let Some(heard) = heard.filter(|_| stamp.number < sent) else {
-            account.counts.damaged += 1;
+        let received = received.get_mut(stamp.stream.wrapping_sub(*first));
+        let Some(received) = received.filter(|_| stamp.number < sent) else {
+            group_state.counts.damaged += 1;
             return;
         };
         let stream = &mut self.streams[stamp.stream];
-        let account = &mut self.accounts[stream.group];
-        account.moved = now;
-        let (topic, number) = self.plan.place(stamp.number);
-        match heard.topics[topic].note(number) {
+        let group_state = &mut self.group_states[stream.group];
+        group_state.moved = now;
+        let (topic, number) = self.plan.topic_and_number(stamp.number);
+        match received.topics[topic].note(number) {
             Arrival::InOrder => {}
-            Arrival::Late => account.counts.disordered += 1,
+            Arrival::Late => group_state.counts.disordered += 1,
             Arrival::Again => {
-                account.counts.duplicated += 1;
+                group_state.counts.duplicated += 1;
                 return;
             }
         }
-        let before = heard.reached;
-        heard.reached = before.max(stamp.number + 1);
+        let before = received.reached;
+        received.reached = before.max(stamp.number + 1);
         let most = stream.sent * stream.subscribers;
-        stream.settled = most.min(stream.settled + (heard.reached - before));
-        account.times.latency.saturating_record(now.saturating_sub(stamp.due));
+        stream.settled = most.min(stream.settled + (received.reached - before));
+        group_state.times.latency.saturating_record(now.saturating_sub(stamp.due));
     }
 
     /// Writes off what is under way where nothing has come for long. To be called every 50 ms.
@@ -291,18 +292,18 @@ impl Load {
             return;
         }
         let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
-        for (group, account) in self.accounts.iter_mut().enumerate() {
+        for (group, group_state) in self.group_states.iter_mut().enumerate() {
             if passed > HELD_UP {
-                account.moved += passed;
+                group_state.moved += passed;
             }
-            if now.saturating_sub(account.moved) < account.patience {
+            if now.saturating_sub(group_state.moved) < group_state.patience {
                 continue;
             }
-            account.moved = now;
+            group_state.moved = now;
             let of_group = |stream: &Stream| stream.group == group;
             let mut streams = self.streams.iter().filter(|stream| of_group(stream));
             if streams.all(|stream| stream.pace.is_full(stream.under_way())) {
-                account.counts.stalls += 1;
+                group_state.counts.stalls += 1;
                 let streams = self.streams.iter_mut().filter(|stream| of_group(stream));
                 streams.for_each(|stream| stream.settled = stream.sent * stream.subscribers);
             }
@@ -320,8 +321,8 @@ impl Load {
 
     /// Whether a publisher, or else a subscriber, is of a group that keeps to a rate beside others that do not.
     pub fn is_prompt(&self, stream: Option<usize>, subscriber: Option<usize>) -> bool {
-        let heard = |subscriber: usize| self.subscribers.get(subscriber).map(|one| one.first);
-        let stream = stream.or_else(|| heard(subscriber?)).and_then(|stream| self.streams.get(stream));
+        let received = |subscriber: usize| self.subscribers.get(subscriber).map(|one| one.first);
+        let stream = stream.or_else(|| received(subscriber?)).and_then(|stream| self.streams.get(stream));
         stream.is_some_and(|one| one.pace.is_paced()) && !self.streams.iter().all(|one| one.pace.is_paced())
     }
 
@@ -337,10 +338,12 @@ impl Load {
 
     /// Everything that was counted, now, of each group.
     pub fn counts(&self) -> Vec<Counts> {
-        let mut counts: Vec<_> = self.accounts.iter().map(|account| account.counts.clone()).collect();
-        for Subscriber { first, heard } in &self.subscribers {
-            for (heard, stream) in heard.iter().zip(&self.streams[*first..]) {
-                counts[stream.group].delivered += heard.topics.iter().map(Reception::received).sum::<u64>();
+        let mut counts: Vec<_> =
+            self.group_states.iter().map(|group_state| group_state.counts.clone()).collect();
+        for Subscriber { first, received } in &self.subscribers {
+            for (received, stream) in received.iter().zip(&self.streams[*first..]) {
+                counts[stream.group].delivered +=
+                    received.topics.iter().map(Reception::received).sum::<u64>();
             }
         }
         for stream in &self.streams {
@@ -352,7 +355,7 @@ impl Load {
 
     /// How long messages took, of each group.
     pub fn times(&self) -> impl Iterator<Item = &Times> {
-        self.accounts.iter().map(|account| &account.times)
+        self.group_states.iter().map(|group_state| &group_state.times)
     }
 
     /// When the next message of a publisher is due; `None`: it is not paced, or the load is not running.

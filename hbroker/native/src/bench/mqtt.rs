@@ -2,7 +2,7 @@
 //!
 //! The packet of a message is made once and copied; only its packet id and its payload change.
 
-use super::speech::{Fault, Listener, Speech};
+use crate::bench::protocol::{Fault, Listener, StreamProtocol};
 
 /// The largest payload of a load, and room for what stands before it.
 const MOST_PACKET: usize = 65 << 20;
@@ -169,7 +169,7 @@ impl Mqtt {
     }
 }
 
-impl Speech for Mqtt {
+impl StreamProtocol for Mqtt {
     fn greet(&mut self, out: &mut Vec<u8>) {
         let mut connect: Vec<u8> = text("MQTT").collect();
         // Clean, and no keep-alive: a subscriber at QoS 0 has nothing to say.
@@ -244,7 +244,7 @@ impl PacketIds {
         }
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
-            let (word, bit) = place(self.last);
+            let (word, bit) = bit_of(self.last);
             if self.used[word] & bit == 0 {
                 self.used[word] |= bit;
                 self.open += 1;
@@ -254,7 +254,7 @@ impl PacketIds {
     }
 
     fn free(&mut self, id: u16) -> Result<(), Fault> {
-        let (word, bit) = place(id);
+        let (word, bit) = bit_of(id);
         if self.used[word] & bit == 0 {
             return Err(Fault::new("an answer to no message"));
         }
@@ -264,7 +264,7 @@ impl PacketIds {
     }
 }
 
-fn place(id: u16) -> (usize, u64) {
+fn bit_of(id: u16) -> (usize, u64) {
     (usize::from(id >> 6), 1 << (id & 63))
 }
 

@@ -2,7 +2,7 @@
 
 use std::str;
 
-use super::speech::{Fault, Listener, Speech};
+use crate::bench::protocol::{Fault, Listener, StreamProtocol};
 
 /// No line of a server is longer (its documented limit is 4,096; INFO of a large cluster may be longer).
 const MOST_LINE: usize = 65_536;
@@ -29,7 +29,7 @@ impl Nats {
     }
 }
 
-impl Speech for Nats {
+impl StreamProtocol for Nats {
     fn greet(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(HELLO);
         if let Some(subject) = &self.subscribe {

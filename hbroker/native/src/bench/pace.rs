@@ -11,12 +11,12 @@ const FLOCK: u64 = 128;
 pub struct Pace {
     /// Messages that may be under way; `None`: any number.
     window: Option<u64>,
-    tact: Option<Tact>,
+    schedule: Option<Schedule>,
 }
 
 /// Messages are due at equal distances, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Tact {
+struct Schedule {
     first: f64,
     distance: f64,
 }
@@ -24,18 +24,18 @@ struct Tact {
 impl Pace {
     /// Of the publisher at this position of its group, whose messages are due in turn.
     pub fn of(group: &Group, position: usize) -> Self {
-        let tact = |rate| Tact {
+        let schedule = |rate| Schedule {
             first: position as f64 * 1e9 / rate,
             distance: group.publishers as f64 * 1e9 / rate,
         };
-        Self { window: group.window, tact: group.rate.map(tact) }
+        Self { window: group.window, schedule: group.rate.map(schedule) }
     }
 
     /// How many messages it may send now, of which it sent so many, and has so many under way.
     pub fn allows(&self, now: Nanos, sent: u64, under_way: u64) -> u64 {
         let room = self.room(under_way);
-        match self.tact {
-            Some(tact) => room.min(tact.due_until(now).saturating_sub(sent)),
+        match self.schedule {
+            Some(schedule) => room.min(schedule.due_until(now).saturating_sub(sent)),
             None if room >= self.flock() => room,
             None => 0,
         }
@@ -43,12 +43,12 @@ impl Pace {
 
     /// Its messages are due at certain times.
     pub fn is_paced(&self) -> bool {
-        self.tact.is_some()
+        self.schedule.is_some()
     }
 
     /// When this message is due; `None`: as soon as the window allows.
     pub fn due(&self, number: u64) -> Option<Nanos> {
-        self.tact.map(|tact| (tact.first + number as f64 * tact.distance) as Nanos)
+        self.schedule.map(|schedule| (schedule.first + number as f64 * schedule.distance) as Nanos)
     }
 
     /// It waits for what is under way.
@@ -66,7 +66,7 @@ impl Pace {
     }
 }
 
-impl Tact {
+impl Schedule {
     fn due_until(&self, now: Nanos) -> u64 {
         let passed = now as f64 - self.first;
         if passed < 0.0 { 0 } else { (passed / self.distance) as u64 + 1 }

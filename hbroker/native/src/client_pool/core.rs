@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::client_pool::messages::MessageSink;
-use crate::client_pool::{Common, Hive, Identity};
+use crate::client_pool::{ClientPool, Identity, PoolShared};
 use crate::config::Config;
 use crate::endpoint::Endpoint;
 use crate::endpoint::worker::Worker;
 use crate::engine::subscriber::unacknowledged::MessageId;
 use crate::engine::transport::event::Event;
 use crate::engine::{Engine, Shared};
-use crate::link_id::MemberId;
+use crate::link_id::PoolClientId;
 use crate::wire::{self, PacketView};
 
 /// The hives of all workers of one address.
-pub struct HiveCore {
-    endpoint: Endpoint<Hive>,
-    common: Arc<Common>,
+pub struct ClientPoolCore {
+    endpoint: Endpoint<ClientPool>,
+    common: Arc<PoolShared>,
 }
 
-impl HiveCore {
+impl ClientPoolCore {
     /// A hive with its first member, whose settings `config` has. `sink`: where the messages of a worker's members go.
     ///
     /// # Errors
@@ -34,13 +34,13 @@ impl HiveCore {
         workers: u8,
         mut sink: impl FnMut(u8) -> Box<dyn MessageSink>,
     ) -> io::Result<Self> {
-        let common = Arc::new(Common::new(config, workers));
-        let hive = |worker| Hive::new(worker, Arc::clone(&common), sink(worker));
-        let mut hives: Vec<Hive> = (0..workers).map(hive).collect();
-        if let Some(first) = hives.first_mut() {
-            first.open_member(common.config.clone());
+        let common = Arc::new(PoolShared::new(config, workers));
+        let client_pool = |worker| ClientPool::new(worker, Arc::clone(&common), sink(worker));
+        let mut client_pools: Vec<ClientPool> = (0..workers).map(client_pool).collect();
+        if let Some(first) = client_pools.first_mut() {
+            first.open_pool_client(common.config.clone());
         }
-        Ok(Self { endpoint: Endpoint::new(hives, listen)?, common })
+        Ok(Self { endpoint: Endpoint::new(client_pools, listen)?, common })
     }
 
     /// As `on_threads` for one worker, which the caller drives, step by step, and drops before the core is.
@@ -51,40 +51,40 @@ impl HiveCore {
         config: Config,
         listen: SocketAddr,
         sink: Box<dyn MessageSink>,
-    ) -> io::Result<(Self, Worker<Hive>)> {
-        let common = Arc::new(Common::new(config, 1));
-        let mut hive = Hive::new(0, Arc::clone(&common), sink);
-        hive.open_member(common.config.clone());
-        let (endpoint, worker) = Endpoint::without_thread(hive, listen)?;
+    ) -> io::Result<(Self, Worker<ClientPool>)> {
+        let common = Arc::new(PoolShared::new(config, 1));
+        let mut client_pool = ClientPool::new(0, Arc::clone(&common), sink);
+        client_pool.open_pool_client(common.config.clone());
+        let (endpoint, worker) = Endpoint::without_thread(client_pool, listen)?;
         Ok((Self { endpoint, common }, worker))
     }
 
     /// The threads and sockets.
-    pub fn endpoint(&self) -> &Endpoint<Hive> {
+    pub fn endpoint(&self) -> &Endpoint<ClientPool> {
         &self.endpoint
     }
 
     /// Adds a member; `None`: another one has its session.
-    pub fn open_member(&self, identity: Identity) -> Option<MemberId> {
+    pub fn open_pool_client(&self, identity: Identity) -> Option<PoolClientId> {
         let config = identity.config(&self.common.config);
         let known = self.common.homes.worker_of(identity.session);
         // Random, or a hash: members spread evenly.
         let home = known.unwrap_or((identity.session % u64::from(self.common.workers)) as u8);
-        self.endpoint.with_machine(usize::from(home), |hive, _| hive.open_member(config))
+        self.endpoint.with_machine(usize::from(home), |client_pool, _| client_pool.open_pool_client(config))
     }
 
     /// Closes a member: it tells nothing any more, and is gone once what it was to send is acknowledged, soon in any case.
-    pub fn close_member(&self, id: MemberId) {
-        self.at(id, |hive, now| hive.close_member(now, id));
+    pub fn close_pool_client(&self, id: PoolClientId) {
+        self.at(id, |client_pool, now| client_pool.close_pool_client(now, id));
     }
 
     /// Acts on a member's engine. Where there is no such member, on one that nobody sees.
-    pub fn on_member<R>(&self, id: MemberId, act: impl FnOnce(&mut Engine, Micros) -> R) -> R {
+    pub fn on_pool_client<R>(&self, id: PoolClientId, act: impl FnOnce(&mut Engine, Micros) -> R) -> R {
         // A link or a member may be made up by the caller; there is always a worker 0.
         let worker = if usize::from(id.worker()) < self.endpoint.workers() { id.worker() } else { 0 };
-        self.endpoint.with_machine(usize::from(worker), |hive, now| {
-            if hive.is_open(id)
-                && let Some(engine) = hive.engine(id)
+        self.endpoint.with_machine(usize::from(worker), |client_pool, now| {
+            if client_pool.is_open(id)
+                && let Some(engine) = client_pool.engine(id)
             {
                 return act(engine, now);
             }
@@ -94,9 +94,9 @@ impl HiveCore {
     }
 
     /// Sends one datagram outside of any session for a member, which gets the answers.
-    pub fn send_to(&self, id: MemberId, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
+    pub fn send_to(&self, id: PoolClientId, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
         let request = PacketView::from_raw(packet).ok().and_then(|view| wire::request_of(&view));
-        self.on_member(id, |engine, now| {
+        self.on_pool_client(id, |engine, now| {
             if let Some(request) = request {
                 self.common.inquiries.lock().note(now, request, id, address);
             }
@@ -105,11 +105,13 @@ impl HiveCore {
     }
 
     /// The next events, and whose each is.
-    pub fn take_events(&self, limit: usize) -> Vec<(MemberId, Event)> {
+    pub fn take_events(&self, limit: usize) -> Vec<(PoolClientId, Event)> {
         let mut taken = Vec::new();
         for worker in 0..self.endpoint.workers() {
             let left = limit - taken.len();
-            taken.extend(self.endpoint.with_machine(worker, |hive, now| hive.take_events(now, left)));
+            taken.extend(
+                self.endpoint.with_machine(worker, |client_pool, now| client_pool.take_events(now, left)),
+            );
         }
         taken
     }
@@ -120,16 +122,16 @@ impl HiveCore {
     }
 
     /// The application has handled these messages of these members.
-    pub fn handled(&self, messages: &[(MemberId, MessageId)]) {
-        let mut of_worker: BTreeMap<u8, BTreeMap<MemberId, Vec<MessageId>>> = BTreeMap::new();
+    pub fn handled(&self, messages: &[(PoolClientId, MessageId)]) {
+        let mut of_worker: BTreeMap<u8, BTreeMap<PoolClientId, Vec<MessageId>>> = BTreeMap::new();
         for (id, message) in messages {
             of_worker.entry(id.worker()).or_default().entry(*id).or_default().push(*message);
         }
-        for of_member in of_worker.values() {
-            let Some((&any, _)) = of_member.first_key_value() else { continue };
-            self.at(any, |hive, _| {
-                for (id, messages) in of_member {
-                    hive.engine(*id).into_iter().for_each(|engine| engine.handled(messages));
+        for of_pool_client in of_worker.values() {
+            let Some((&any, _)) = of_pool_client.first_key_value() else { continue };
+            self.at(any, |client_pool, _| {
+                for (id, messages) in of_pool_client {
+                    client_pool.engine(*id).into_iter().for_each(|engine| engine.handled(messages));
                 }
             });
         }
@@ -140,7 +142,7 @@ impl HiveCore {
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         let mut add = |name: &str, value: u64| *sums.entry(name.to_owned()).or_default() += value;
         for worker in 0..self.endpoint.workers() {
-            self.endpoint.with_machine(worker, |hive, _| hive.counters(&mut add));
+            self.endpoint.with_machine(worker, |client_pool, _| client_pool.counters(&mut add));
         }
         for (name, value) in self.endpoint.counters() {
             add(name, value);
@@ -154,7 +156,7 @@ impl HiveCore {
     }
 
     /// Calls with the hive of a member's worker; `None`: there is no such worker.
-    fn at<R>(&self, id: MemberId, act: impl FnOnce(&mut Hive, Micros) -> R) -> Option<R> {
+    fn at<R>(&self, id: PoolClientId, act: impl FnOnce(&mut ClientPool, Micros) -> R) -> Option<R> {
         let worker = usize::from(id.worker());
         (worker < self.endpoint.workers()).then(|| self.endpoint.with_machine(worker, act))
     }

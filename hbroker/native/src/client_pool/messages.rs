@@ -10,15 +10,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::endpoint::worker::Errand;
-use crate::engine::subscriber::batch::Letter;
+use crate::endpoint::worker::TurnHook;
+use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::transport::event::Message;
-use crate::link_id::MemberId;
+use crate::link_id::PoolClientId;
 
 /// Takes members' messages.
 pub trait MessageSink: Send + 'static {
     /// Takes messages of one member, in their order.
-    fn take(&mut self, now: Micros, member: MemberId, letters: Vec<Letter>);
+    fn take(&mut self, now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>);
     /// The turn is over: what was gathered is to go on its way.
     fn flush(&mut self, _now: Micros) {}
     /// What became of a message of `QoS` 1 or 2 that the first member published (`reason`: a `Reason` of the wire protocol). False: it is
@@ -35,17 +35,17 @@ pub trait MessageSink: Send + 'static {
         false
     }
     /// What follows from what it took, once the hive is free again.
-    fn errand(&self) -> Option<Arc<dyn Errand>> {
+    fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
         None
     }
 }
 
 /// A queue, bounded in bytes, from which another thread reads. Clones are the same queue.
 #[derive(Clone)]
-pub struct Mailbox(Arc<Mutex<Letters>>);
+pub struct Mailbox(Arc<Mutex<MailboxState>>);
 
-struct Letters {
-    queue: VecDeque<(MemberId, Message)>,
+struct MailboxState {
+    queue: VecDeque<(PoolClientId, Message)>,
     bytes: usize,
     limit: usize,
 }
@@ -53,30 +53,31 @@ struct Letters {
 impl Mailbox {
     /// Empty; full at `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Mutex::new(Letters { queue: VecDeque::new(), bytes: 0, limit })))
+        Self(Arc::new(Mutex::new(MailboxState { queue: VecDeque::new(), bytes: 0, limit })))
     }
 
     /// The next messages. The hive is to be told.
-    pub fn read(&self, limit: usize) -> Vec<(MemberId, Message)> {
-        let mut letters = self.0.lock();
-        let count = letters.queue.len().min(limit);
-        let read: Vec<_> = letters.queue.drain(..count).collect();
-        letters.bytes -= read.iter().map(|(_, message)| message.bytes()).sum::<usize>();
+    pub fn read(&self, limit: usize) -> Vec<(PoolClientId, Message)> {
+        let mut items = self.0.lock();
+        let count = items.queue.len().min(limit);
+        let read: Vec<_> = items.queue.drain(..count).collect();
+        items.bytes -= read.iter().map(|(_, message)| message.bytes()).sum::<usize>();
         read
     }
 }
 
 impl MessageSink for Mailbox {
-    fn take(&mut self, _now: Micros, member: MemberId, letters: Vec<Letter>) {
+    fn take(&mut self, _now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>) {
         let mut own = self.0.lock();
-        own.bytes += letters.iter().map(Letter::bytes).sum::<usize>();
-        own.queue
-            .extend(letters.into_iter().flat_map(Letter::into_messages).map(|message| (member, message)));
+        own.bytes += items.iter().map(InboxItem::bytes).sum::<usize>();
+        own.queue.extend(
+            items.into_iter().flat_map(InboxItem::into_messages).map(|message| (pool_client, message)),
+        );
     }
 
     fn is_full(&self) -> bool {
-        let letters = self.0.lock();
-        letters.bytes >= letters.limit
+        let items = self.0.lock();
+        items.bytes >= items.limit
     }
 
     fn has_output(&self) -> bool {

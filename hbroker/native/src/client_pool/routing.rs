@@ -6,16 +6,16 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::Micros;
-use crate::client_pool::Hive;
+use crate::client_pool::ClientPool;
 use crate::engine::metrics::counters::Drop;
-use crate::link_id::MemberId;
+use crate::link_id::PoolClientId;
 use crate::wire::{self, Body, DatagramView, Malformed};
 
 /// A datagram that another worker received.
 #[derive(Clone, Debug)]
 pub struct Forwarded {
     /// Whom it is for; `None`: whoever has its session.
-    member: Option<MemberId>,
+    pool_client: Option<PoolClientId>,
     source: SocketAddr,
     datagram: Bytes,
 }
@@ -23,16 +23,16 @@ pub struct Forwarded {
 /// Where a datagram is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Home {
-    Member(MemberId),
+    PoolClient(PoolClientId),
     /// A worker that has the session.
     Worker(u8),
 }
 
-impl Hive {
+impl ClientPool {
     /// Takes a datagram in. Whatever it holds, it reaches its members, or is dropped and counted.
     pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        let mut view = DatagramView::unread(datagram, self.rooms.take());
-        match view.read(&mut self.rooms.mask) {
+        let mut view = DatagramView::unread(datagram, self.view_buffers.take());
+        match view.read(&mut self.view_buffers.mask) {
             Err(Malformed) => self.counters.drop(Drop::Malformed),
             Ok(()) if view.header.session == 0 => self.take_outside(now, source, &view, datagram),
             Ok(()) => match self.home_of(view.header.session) {
@@ -40,7 +40,7 @@ impl Hive {
                 None => self.counters.drop(Drop::UnknownSession),
             },
         }
-        self.rooms.put_back(view.into_room());
+        self.view_buffers.put_back(view.into_buffer());
     }
 
     /// §4.1, §6.1: passes answers to those that they are for.
@@ -49,11 +49,11 @@ impl Hive {
         for packet in view.packets().iter() {
             if matches!(packet.body, Body::Challenge { .. }) {
                 let challenged = self.common.inquiries.lock().take_challenged(source);
-                homes.extend(challenged.into_iter().map(Home::Member));
+                homes.extend(challenged.into_iter().map(Home::PoolClient));
             } else if let Some(session) = wire::session_of(&packet) {
                 homes.extend(self.home_of(session));
             } else if let Some(request) = wire::request_of(&packet) {
-                homes.extend(self.common.inquiries.lock().asker(request).map(Home::Member));
+                homes.extend(self.common.inquiries.lock().requester(request).map(Home::PoolClient));
             }
         }
         if homes.is_empty() {
@@ -68,7 +68,7 @@ impl Hive {
 
     fn home_of(&self, session: u64) -> Option<Home> {
         if let Some(id) = self.by_session.get(&session) {
-            return Some(Home::Member(*id));
+            return Some(Home::PoolClient(*id));
         }
         let worker = self.common.homes.worker_of(session)?;
         (worker != self.worker).then_some(Home::Worker(worker))
@@ -82,15 +82,15 @@ impl Hive {
         view: &DatagramView<'_>,
         datagram: &[u8],
     ) {
-        let (worker, member) = match home {
-            Home::Member(id) => (id.worker(), Some(id)),
+        let (worker, pool_client) = match home {
+            Home::PoolClient(id) => (id.worker(), Some(id)),
             Home::Worker(worker) => (worker, None),
         };
         if worker != self.worker {
             let datagram = Bytes::copy_from_slice(datagram);
-            return self.handoffs.push_back((worker, Forwarded { member, source, datagram }));
+            return self.handoffs.push_back((worker, Forwarded { pool_client, source, datagram }));
         }
-        match member.and_then(|id| self.engine(id)) {
+        match pool_client.and_then(|id| self.engine(id)) {
             Some(engine) => engine.handle_view(now, source, view, datagram),
             None => self.counters.drop(Drop::UnknownSession),
         }
@@ -98,9 +98,9 @@ impl Hive {
 
     /// Takes in what another worker received.
     pub(super) fn take_forwarded(&mut self, now: Micros, forwarded: Forwarded) {
-        let Forwarded { member, source, datagram } = forwarded;
-        match (member, DatagramView::parse(&datagram)) {
-            (Some(id), Ok(view)) => self.pass(now, Home::Member(id), source, &view, &datagram),
+        let Forwarded { pool_client, source, datagram } = forwarded;
+        match (pool_client, DatagramView::parse(&datagram)) {
+            (Some(id), Ok(view)) => self.pass(now, Home::PoolClient(id), source, &view, &datagram),
             _ => self.take_datagram(now, source, &datagram),
         }
     }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::Core;
 use crate::config::Config;
-use crate::engine::metrics::counters::{Counters, Tally};
+use crate::engine::metrics::counters::{Counters, EngineCounters};
 use crate::engine::metrics::load::Weight;
 use crate::load::{Report, Taker, latency};
 
@@ -26,7 +26,8 @@ impl Core {
         });
         let mut report = Report::of(load);
         drop(taker);
-        Tally { counters, ..Tally::default() }.each(|name, value| report.count(name, value));
+        EngineCounters { counters, ..EngineCounters::default() }
+            .each(|name, value| report.count(name, value));
         self.endpoint()
             .into_iter()
             .flat_map(|endpoint| endpoint.counters())

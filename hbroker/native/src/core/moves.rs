@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Core;
 use crate::engine::handover::copied::Step;
-use crate::engine::handover::held_queues::{Held, add_queued};
+use crate::engine::handover::held_queues::{HeldQueues, add_queued};
 use crate::engine::handover::moving::Moving;
 use crate::topic::Region;
 use crate::wire::Transfers;
@@ -34,7 +34,7 @@ pub struct Moves {
 
 enum Move {
     Copying(Copying),
-    Held(Held),
+    HeldQueues(HeldQueues),
 }
 
 /// An export that is being copied.
@@ -42,7 +42,7 @@ struct Copying {
     subtree: Box<str>,
     less: Vec<String>,
     /// What was held before, and moves along, first; and where the next step goes on with it.
-    before: Held,
+    before: HeldQueues,
     at: (usize, usize),
     worker: u8,
     /// Bytes copied in this round, in all, and at most.
@@ -115,7 +115,7 @@ impl Core {
         if copying.before.is_empty() {
             return 0;
         }
-        moves.all.insert(id, Move::Held(copying.before));
+        moves.all.insert(id, Move::HeldQueues(copying.before));
         id
     }
 
@@ -146,7 +146,7 @@ impl Core {
         held.seen.extend(seen);
         held.seen.iter().for_each(|record| out.add_seen(record));
         held.add(queues);
-        moves.all.insert(id, Move::Held(held));
+        moves.all.insert(id, Move::HeldQueues(held));
         out.into_all()
     }
 
@@ -155,7 +155,7 @@ impl Core {
         let mut moves = self.shared.moves.lock();
         moves.last += 1;
         let id = moves.last;
-        moves.all.insert(id, Move::Held(Held::default()));
+        moves.all.insert(id, Move::HeldQueues(HeldQueues::default()));
         id
     }
 
@@ -163,7 +163,7 @@ impl Core {
     pub fn take_records(&self, id: u64, transfer: &[u8]) -> usize {
         let mut moves = self.shared.moves.lock();
         let most = moves.most;
-        let Some(Move::Held(held)) = moves.all.get_mut(&id) else {
+        let Some(Move::HeldQueues(held)) = moves.all.get_mut(&id) else {
             return 0;
         };
         let (refused, invalid) = held.take(transfer, most);
@@ -220,9 +220,9 @@ impl Moves {
     }
 
     /// Takes out what is held under a number. Its queues get new names, for their sessions may have others by now.
-    fn take_held(&mut self, id: u64) -> Held {
+    fn take_held(&mut self, id: u64) -> HeldQueues {
         match self.all.remove(&id) {
-            Some(Move::Held(mut held)) => {
+            Some(Move::HeldQueues(mut held)) => {
                 held.rename(|| {
                     self.last_queue += 1;
                     HELD_QUEUES | self.last_queue
@@ -231,9 +231,9 @@ impl Moves {
             }
             Some(other) => {
                 self.all.insert(id, other);
-                Held::default()
+                HeldQueues::default()
             }
-            None => Held::default(),
+            None => HeldQueues::default(),
         }
     }
 }
@@ -257,7 +257,7 @@ const HELD_STEP: usize = 64;
 
 fn add_step(out: &mut Transfers, step: Step) {
     step.gone.iter().for_each(|gone| out.add_gone(gone));
-    for (queue, session, parcel) in &step.copies {
-        add_queued(out, (*queue, *session), parcel);
+    for (queue, session, queued_message) in &step.copies {
+        add_queued(out, (*queue, *session), queued_message);
     }
 }

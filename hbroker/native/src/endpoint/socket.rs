@@ -220,9 +220,9 @@ fn forbid_fragmentation(_: &Builder, _: SocketAddr) -> io::Result<()> {
 fn enlarge_buffers(socket: &Builder, bytes: usize) {
     #[cfg(target_os = "linux")]
     {
-        let wish = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wish).is_ok()
-            && set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, wish).is_ok()
+        let requested = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, requested).is_ok()
+            && set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, requested).is_ok()
         {
             return;
         }

@@ -22,7 +22,7 @@ fn shutdown_ends_the_threads_and_frees_the_port() {
         let to = client.local_addr().unwrap();
         endpoint.with_machine(0, |machine, _| machine.outgoing.push_back((to, vec![1])));
         endpoint.shutdown();
-        assert!(endpoint.fleet.wait_ended(Instant::now()));
+        assert!(endpoint.endpoint_state.wait_ended(Instant::now()));
         assert!(client.recv(&mut [0; 8]).is_ok(), "what was queued has left");
         UdpSocket::bind(endpoint.address()).expect("the port is free");
         endpoint.shutdown();
@@ -96,7 +96,7 @@ fn a_worker_that_panics_is_reported_and_the_other_goes_on() {
         while client.recv(&mut buffer).unwrap() != 5 {}
     }
     endpoint.shutdown();
-    assert!(endpoint.fleet.wait_ended(Instant::now()));
+    assert!(endpoint.endpoint_state.wait_ended(Instant::now()));
 }
 
 #[test]

@@ -14,11 +14,11 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use crate::Micros;
-use crate::endpoint::mailbox::Station;
 use crate::endpoint::moderation::Moderation;
 use crate::endpoint::socket::{self, Arrivals, Intake, Interest, Sleeper, Socket};
-use crate::endpoint::sockets::Fleet;
+use crate::endpoint::state::EndpointState;
 use crate::endpoint::traffic;
+use crate::endpoint::worker_handle::WorkerHandle;
 use crate::sink::DatagramSink;
 
 /// Handoffs that a worker takes in under one hold of the lock.
@@ -53,13 +53,13 @@ pub trait Machine: Send + 'static {
     /// Nothing is queued and nothing unacknowledged.
     fn is_drained(&self) -> bool;
     /// What is to be done after each turn, once the machine is free again. It is asked for once.
-    fn errand(&self) -> Option<Arc<dyn Errand>> {
+    fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
         None
     }
 }
 
 /// What follows from a machine's turns elsewhere.
-pub trait Errand: Send + Sync {
+pub trait TurnHook: Send + Sync {
     /// Called without a lock. `is_worker`: by the worker's own thread, which has time for it; a caller's has not.
     fn run(&self, is_worker: bool);
 }
@@ -67,10 +67,10 @@ pub trait Errand: Send + Sync {
 /// The thread's side of a worker.
 pub struct Worker<M: Machine> {
     index: usize,
-    station: Arc<Station<M>>,
-    peers: Vec<Arc<Station<M>>>,
+    worker_handle: Arc<WorkerHandle<M>>,
+    peers: Vec<Arc<WorkerHandle<M>>>,
     socket: Arc<Socket>,
-    mail: Receiver<M::Handoff>,
+    inbox: Receiver<M::Handoff>,
     /// A handoff whose mailbox is full. Until it is delivered the worker takes in no more datagrams.
     stalled: Option<(u8, M::Handoff)>,
     blocked: bool,
@@ -80,83 +80,92 @@ pub struct Worker<M: Machine> {
 /// What a worker's thread drives next.
 struct Turn {
     /// There is more to do at once.
-    again: bool,
+    has_more: bool,
 }
 
 /// How a step of a worker ended that has no thread of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// There is, or may be, more to do at once.
-    pub again: bool,
+    pub has_more: bool,
     /// When the next step is due, from now on, whatever comes in.
     pub due: Option<Duration>,
 }
 
 impl<M: Machine> Worker<M> {
     /// `index`: its number among its peers, which are told by [`Worker::introduce`].
-    pub fn new(index: usize, machine: M, socket: Socket, fleet: Arc<Fleet>) -> io::Result<Self> {
+    pub fn new(
+        index: usize,
+        machine: M,
+        socket: Socket,
+        endpoint_state: Arc<EndpointState>,
+    ) -> io::Result<Self> {
         let socket = Arc::new(socket);
-        let (station, mail) = Station::new(machine, Arc::clone(&socket), fleet)?;
-        let station = Arc::new(station);
+        let (worker_handle, inbox) = WorkerHandle::new(machine, Arc::clone(&socket), endpoint_state)?;
+        let worker_handle = Arc::new(worker_handle);
         let moderation = Moderation::default();
         Ok(Self {
             index,
-            station,
+            worker_handle,
             peers: Vec::new(),
             socket,
-            mail,
+            inbox,
             stalled: None,
             blocked: false,
             moderation,
         })
     }
 
-    pub fn station(&self) -> Arc<Station<M>> {
-        Arc::clone(&self.station)
+    pub fn worker_handle(&self) -> Arc<WorkerHandle<M>> {
+        Arc::clone(&self.worker_handle)
     }
 
     /// All workers of the endpoint, itself included, by number.
-    pub fn introduce(&mut self, peers: &[Arc<Station<M>>]) {
+    pub fn introduce(&mut self, peers: &[Arc<WorkerHandle<M>>]) {
         self.peers = peers.to_vec();
     }
 
     /// Works until it is told to stop, or the socket dies.
     pub fn run(self) {
-        let mut farewell =
-            Farewell { index: self.index, station: self.station(), fault: Some("panicked".to_owned()) };
+        let mut exit = WorkerExit {
+            index: self.index,
+            worker_handle: self.worker_handle(),
+            fault: Some("panicked".to_owned()),
+        };
         // Dropped before the farewell, also by a panic: who hears of a fault finds the socket closed, and its peers with the others.
         let mut worker = self;
-        farewell.fault = worker.work().err().map(|error| error.to_string());
+        exit.fault = worker.work().err().map(|error| error.to_string());
     }
 
     /// One batch and what follows from it, for a caller who drives many workers. It sleeps when no step leaves more to do, and
     /// comes back when the socket or the bell is readable, or a step is due. `arrivals`: what its workers share.
     pub fn step(&mut self, arrivals: &mut Arrivals) -> io::Result<Step> {
-        let waker = &self.station.waker;
+        let waker = &self.worker_handle.waker;
         waker.end_sleep(!waker.is_sleeping());
-        let Intake { may_wait, .. } = self.socket.receive(arrivals, &self.station.counters)?;
-        let Turn { again } = self.turn(arrivals)?;
+        let Intake { may_wait, .. } = self.socket.receive(arrivals, &self.worker_handle.counters)?;
+        let Turn { has_more } = self.turn(arrivals)?;
         // To others it sleeps between steps: who has work for it rings.
-        let notified = !self.station.waker.begin_sleep();
-        let deadline = self.station.waker.deadline();
-        let due = (deadline != Micros::MAX)
-            .then(|| Duration::from_micros(deadline.saturating_sub(self.station.fleet.clock.now())));
-        Ok(Step { again: may_wait || again || notified || self.blocked, due })
+        let notified = !self.worker_handle.waker.begin_sleep();
+        let deadline = self.worker_handle.waker.deadline();
+        let due = (deadline != Micros::MAX).then(|| {
+            Duration::from_micros(deadline.saturating_sub(self.worker_handle.endpoint_state.clock.now()))
+        });
+        Ok(Step { has_more: may_wait || has_more || notified || self.blocked, due })
     }
 
     /// What is readable when a step is due: the socket, and the bell.
     pub fn descriptors(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
-        (self.socket.as_fd(), self.station.waker.as_fd())
+        (self.socket.as_fd(), self.worker_handle.waker.as_fd())
     }
 
     fn work(&mut self) -> io::Result<()> {
         let (mut arrivals, mut sleeper) = (Arrivals::new(), Sleeper::new()?);
         let mut due = true;
-        while !self.station.fleet.stop.load(Ordering::Acquire) {
+        while !self.worker_handle.endpoint_state.stop.load(Ordering::Acquire) {
             let Intake { datagrams, may_wait } = self.receive(&mut arrivals)?;
             self.moderation.took(arrivals.bytes());
             if datagrams > 0 || may_wait || due {
-                due = self.turn(&mut arrivals)?.again;
+                due = self.turn(&mut arrivals)?.has_more;
                 if due || may_wait || datagrams > FEW || self.moderation.is_much() {
                     continue;
                 }
@@ -171,52 +180,52 @@ impl<M: Machine> Worker<M> {
         if self.stalled.is_some() {
             return Ok(Intake::default());
         }
-        self.socket.receive_fairly(arrivals, &self.station.counters)
+        self.socket.receive_fairly(arrivals, &self.worker_handle.counters)
     }
 
     /// Works through what came in, under the lock, and sends what follows from it, mostly without.
     fn turn(&mut self, arrivals: &mut Arrivals) -> io::Result<Turn> {
-        let station = Arc::clone(&self.station);
-        let now = station.fleet.clock.now();
-        let mut seat = station.seat.lock();
+        let worker_handle = Arc::clone(&self.worker_handle);
+        let now = worker_handle.endpoint_state.clock.now();
+        let mut locked = worker_handle.locked.lock();
         for (source, datagram) in arrivals.datagrams() {
-            seat.machine.handle_datagram(now, source, datagram);
+            locked.machine.handle_datagram(now, source, datagram);
         }
         arrivals.clear();
-        let more_mail = self.take_mail(&mut seat.machine, now);
-        if seat.machine.poll_timeout().is_some_and(|due| due <= now) {
-            seat.machine.handle_timeout(now);
+        let more_handoffs = self.take_handoffs(&mut locked.machine, now);
+        if locked.machine.poll_timeout().is_some_and(|due| due <= now) {
+            locked.machine.handle_timeout(now);
         }
-        seat.machine.end_turn(now);
-        let wake = self.post_handoffs(&mut seat.machine);
-        station.show_output(&mut seat);
-        let mut outlet = station.outlet.lock();
-        if outlet.flush(&station.counters)? {
-            seat.machine.poll_transmit(now, &mut outlet.egress);
-            seat.machine.note_departure(|| station.fleet.clock.now());
-            station.show_output(&mut seat); // What could not be sent is told.
+        locked.machine.end_turn(now);
+        let wake = self.post_handoffs(&mut locked.machine);
+        worker_handle.show_output(&mut locked);
+        let mut send_side = worker_handle.send_side.lock();
+        if send_side.flush(&worker_handle.counters)? {
+            locked.machine.poll_transmit(now, &mut send_side.egress);
+            locked.machine.note_departure(|| worker_handle.endpoint_state.clock.now());
+            worker_handle.show_output(&mut locked); // What could not be sent is told.
         }
-        let more_datagrams = outlet.egress.is_full();
-        station.waker.set_deadline(seat.machine.poll_timeout());
-        station.turned.notify_all();
-        drop(seat);
-        self.blocked = !outlet.flush(&station.counters)?;
-        drop(outlet);
+        let more_datagrams = send_side.egress.is_full();
+        worker_handle.waker.set_deadline(locked.machine.poll_timeout());
+        worker_handle.turned.notify_all();
+        drop(locked);
+        self.blocked = !send_side.flush(&worker_handle.counters)?;
+        drop(send_side);
         for worker in wake {
             self.peers[usize::from(worker)].wake();
         }
-        station.run_errand(true);
-        Ok(Turn { again: more_mail || (more_datagrams && !self.blocked) })
+        worker_handle.run_turn_hook(true);
+        Ok(Turn { has_more: more_handoffs || (more_datagrams && !self.blocked) })
     }
 
     /// Takes in handoffs from other workers; true: there may be more.
-    fn take_mail(&mut self, machine: &mut M, now: Micros) -> bool {
+    fn take_handoffs(&mut self, machine: &mut M, now: Micros) -> bool {
         let mut taken = 0;
-        for handoff in self.mail.try_iter().take(HANDOFFS_PER_TURN) {
+        for handoff in self.inbox.try_iter().take(HANDOFFS_PER_TURN) {
             machine.handle_handoff(now, handoff);
             taken += 1;
         }
-        if taken > 0 && self.station.starved.swap(false, Ordering::SeqCst) {
+        if taken > 0 && self.worker_handle.starved.swap(false, Ordering::SeqCst) {
             self.peers.iter().for_each(|peer| peer.wake());
         }
         taken == HANDOFFS_PER_TURN
@@ -243,13 +252,13 @@ impl<M: Machine> Worker<M> {
     }
 
     fn sleep(&mut self, sleeper: &mut Sleeper) -> io::Result<()> {
-        let waker = &self.station.waker;
+        let waker = &self.worker_handle.waker;
         if !waker.begin_sleep() {
             return Ok(());
         }
-        let (now, due) = (self.station.fleet.clock.now(), waker.deadline());
+        let (now, due) = (self.worker_handle.endpoint_state.clock.now(), waker.deadline());
         let hold_off = self.moderation.hold_off();
-        traffic::add(&self.station.counters.hold_offs, usize::from(hold_off.is_some()));
+        traffic::add(&self.worker_handle.counters.hold_offs, usize::from(hold_off.is_some()));
         let listens = self.stalled.is_none() && hold_off.is_none();
         let interest = Interest { readable: listens, writable: self.blocked };
         let rung = match hold_off {
@@ -265,18 +274,18 @@ impl<M: Machine> Worker<M> {
 }
 
 /// Sees to it that a worker's end is known, also where it ends by a panic.
-struct Farewell<M: Machine> {
+struct WorkerExit<M: Machine> {
     index: usize,
-    station: Arc<Station<M>>,
+    worker_handle: Arc<WorkerHandle<M>>,
     fault: Option<String>,
 }
 
-impl<M: Machine> Drop for Farewell<M> {
+impl<M: Machine> Drop for WorkerExit<M> {
     fn drop(&mut self) {
-        self.station.close();
+        self.worker_handle.close();
         if let Some(fault) = self.fault.take() {
-            self.station.fleet.fail(format!("worker {}: {fault}", self.index));
+            self.worker_handle.endpoint_state.fail(format!("worker {}: {fault}", self.index));
         }
-        self.station.fleet.end_one();
+        self.worker_handle.endpoint_state.end_one();
     }
 }

@@ -1,31 +1,32 @@
 //! Whole engines over a faulty network, in virtual time: what §7 promises must hold whatever the network does.
 
 mod adoption;
-mod again;
-mod apart;
 mod barrier;
+mod batches;
 mod copies;
 mod copying;
 mod credit;
 mod deliveries;
 mod delivery;
+mod deltas;
 mod early;
 mod flow;
 mod for_many;
-mod gathered;
 mod groups;
 mod handover;
 mod hostile;
+mod idle;
 mod large;
 mod load;
 pub mod network;
+mod pending_batches;
 mod publisher_ids;
 mod redirect;
 mod replays;
-mod rest;
 mod retained;
-mod run;
 mod sessions;
 mod speed;
+mod stalls;
+mod two_workers;
 mod unclaimed;
 mod workers;

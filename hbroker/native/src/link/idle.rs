@@ -2,7 +2,7 @@
 //!
 //! An owner has links by the ten thousand, and most of them only say every few seconds that they are still there. A link that is awake
 //! takes 1.4 KB, and its queues nearly as much again. At rest all that is left of it are numbers, times, and what was learned of the path;
-//! of these, [`AtRest::wake`] makes the same link again. Nothing of it can be told from outside.
+//! of these, [`IdleLink::wake`] makes the same link again. Nothing of it can be told from outside.
 //!
 //! The answer to a PING may be on its way meanwhile. So a link is awake only while a batch of datagrams is worked through, and of
 //! links whose peers all say at once that they are there no more are awake than a batch has datagrams.
@@ -13,32 +13,32 @@ use smallvec::SmallVec;
 
 use super::{Link, LinkConfig, PROBES_BEFORE_TIMEOUT, Role};
 use crate::Micros;
-use crate::link::incarnation::Lineage;
-use crate::link::keep_alive::Quiet;
+use crate::link::incarnation::Incarnations;
+use crate::link::keep_alive::KeepAliveTimer;
 use crate::link::loss_recovery::congestion::Cubic;
-use crate::link::loss_recovery::recovery::{Landed, Recovery};
+use crate::link::loss_recovery::recovery::{IdleRecovery, Recovery};
 use crate::link::mtu::PathMtu;
-use crate::link::receive::acks::{Acks, Heard};
-use crate::link::receive::arrivals::Arrivals;
+use crate::link::receive::acks::{Acks, IdleAcks};
 use crate::link::receive::delivery::Deliveries;
 use crate::link::receive::pubacks::Pubacks;
+use crate::link::receive::reorder_buffer::ReorderBuffer;
 use crate::link::send::budget::Budget;
 use crate::link::send::contents::Contents;
 use crate::link::send::outbox::Outbox;
 
 /// What is left of an acceptor's end while it rests.
 #[derive(Debug)]
-pub struct AtRest {
+pub struct IdleLink {
     peer: SocketAddr,
     incarnation: u64,
     peer_incarnation: u64,
     role: Role,
     is_answered: bool,
-    heard: Heard,
+    idle_acks: IdleAcks,
     /// The last reliable packets, in and out.
     arrived: u64,
     delivered: u64,
-    landed: Landed,
+    idle_recovery: IdleRecovery,
     budget: Budget,
     /// When a datagram was last received, and when either end last said something.
     last: (Micros, Micros),
@@ -55,7 +55,7 @@ struct Path {
 impl Link {
     /// What is left of it at rest. None: something is under way, or it would wake by itself to keep the link alive. What it counted is
     /// not in it.
-    pub fn at_rest(&self) -> Option<AtRest> {
+    pub fn idle_state(&self) -> Option<IdleLink> {
         let is_over = self.config.role != Role::Initiator
             && self.is_established
             && !self.is_mismatched
@@ -68,30 +68,30 @@ impl Link {
         if !is_over {
             return None;
         }
-        let landed =
-            self.recovery.at_rest(|sent| sent.carried.is_empty().then_some(sent.acknowledged_through))?;
-        let heard = self.acks.at_rest()?;
-        let (arrived, delivered) = (self.arrivals.at_rest()?, self.deliveries.at_rest()?);
+        let idle_recovery =
+            self.recovery.idle_state(|sent| sent.carried.is_empty().then_some(sent.acknowledged_through))?;
+        let idle_acks = self.acks.idle_state()?;
+        let (arrived, delivered) = (self.arrivals.idle_state()?, self.deliveries.idle_state()?);
         let is_known = !self.mtu.is_new() || !self.recovery.congestion().is_new();
         let path = || Path { congestion: self.recovery.congestion().clone(), mtu: self.mtu.clone() };
-        Some(AtRest {
+        Some(IdleLink {
             peer: self.peer,
             incarnation: self.config.incarnation,
-            peer_incarnation: self.lineage.peer()?,
+            peer_incarnation: self.incarnations.peer()?,
             role: self.config.role,
             is_answered: self.is_answered,
-            heard,
+            idle_acks,
             arrived,
             delivered,
-            landed,
+            idle_recovery,
             budget: self.budget,
-            last: self.quiet.at_rest()?,
+            last: self.keep_alive_timer.idle_state()?,
             path: is_known.then(|| Box::new(path())),
         })
     }
 }
 
-impl AtRest {
+impl IdleLink {
     /// The link that it was. `config`: what all links of this end have in common.
     pub fn wake(&mut self, session: u64, config: &LinkConfig) -> Link {
         let (incarnation, role) = (self.incarnation, self.role);
@@ -113,20 +113,24 @@ impl AtRest {
             is_answered: self.is_answered,
             is_mismatched: false,
             awaits_answer: false,
-            lineage: Lineage::of(self.peer_incarnation),
-            acks: Acks::from_rest(self.heard),
-            arrivals: Arrivals::after(self.arrived),
+            incarnations: Incarnations::of(self.peer_incarnation),
+            acks: Acks::from_idle_state(self.idle_acks),
+            arrivals: ReorderBuffer::after(self.arrived),
             outbox: Outbox::default(),
             deliveries: Deliveries::after(self.delivered),
             pubacks: Pubacks::new(),
-            recovery: Recovery::from_rest(&self.landed, congestion, mtu.size(), longest, |through| {
-                Contents { acknowledged_through: through, carried: SmallVec::new() }
-            }),
+            recovery: Recovery::from_idle_state(
+                &self.idle_recovery,
+                congestion,
+                mtu.size(),
+                longest,
+                |through| Contents { acknowledged_through: through, carried: SmallVec::new() },
+            ),
             budget: self.budget,
             mtu,
             probes: 0,
             resume_at: None,
-            quiet: Quiet::from_rest(&config, self.last),
+            keep_alive_timer: KeepAliveTimer::from_idle_state(&config, self.last),
             body_field: Vec::new(),
             config,
         }
@@ -151,6 +155,6 @@ impl AtRest {
     pub fn deadline(&self, config: &LinkConfig) -> Micros {
         let longest = config.idle_timeout / PROBES_BEFORE_TIMEOUT;
         let over = self.last.0 + config.idle_timeout;
-        self.landed.deadline(longest, config.idle_timeout).map_or(over, |deadline| deadline.min(over))
+        self.idle_recovery.deadline(longest, config.idle_timeout).map_or(over, |deadline| deadline.min(over))
     }
 }

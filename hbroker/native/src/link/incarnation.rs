@@ -11,12 +11,12 @@ const LINKS_OF_A_RUN: u64 = 1 << 32;
 
 /// The peer's incarnation in a link, and in the one before.
 #[derive(Debug)]
-pub struct Lineage {
+pub struct Incarnations {
     peer: Option<u64>,
     past: Option<u64>,
 }
 
-impl Lineage {
+impl Incarnations {
     /// `past`: the peer's incarnation in the link with it before this one: what comes under it is late.
     pub fn new(past: Option<u64>) -> Self {
         Self { peer: None, past }
@@ -70,24 +70,24 @@ mod tests {
     #[test]
     fn an_earlier_link_of_the_run_is_past_and_any_other_a_restart() {
         for run in [1 << 40, u64::MAX - 5] {
-            let mut lineage = Lineage::new(None);
-            assert_eq!((lineage.peer(), lineage.is_continued_by(run)), (None, false));
-            assert_eq!((lineage.check(run), lineage.peer()), (None, Some(run)));
-            assert_eq!(lineage.check(run), None);
-            assert_eq!(lineage.check(run.wrapping_sub(1)), Some(Arrival::Past));
-            assert_eq!(lineage.check(run.wrapping_add(9)), Some(Arrival::Restarted));
-            assert_eq!(lineage.check(run.wrapping_sub(LINKS_OF_A_RUN)), Some(Arrival::Restarted));
-            assert_eq!(lineage.peer(), Some(run), "what is refused changes nothing");
-            assert!(lineage.is_continued_by(run.wrapping_add(9)) && !lineage.is_continued_by(run));
-            assert!(!lineage.is_continued_by(run.wrapping_add(LINKS_OF_A_RUN)));
+            let mut incarnations = Incarnations::new(None);
+            assert_eq!((incarnations.peer(), incarnations.is_continued_by(run)), (None, false));
+            assert_eq!((incarnations.check(run), incarnations.peer()), (None, Some(run)));
+            assert_eq!(incarnations.check(run), None);
+            assert_eq!(incarnations.check(run.wrapping_sub(1)), Some(Arrival::Past));
+            assert_eq!(incarnations.check(run.wrapping_add(9)), Some(Arrival::Restarted));
+            assert_eq!(incarnations.check(run.wrapping_sub(LINKS_OF_A_RUN)), Some(Arrival::Restarted));
+            assert_eq!(incarnations.peer(), Some(run), "what is refused changes nothing");
+            assert!(incarnations.is_continued_by(run.wrapping_add(9)) && !incarnations.is_continued_by(run));
+            assert!(!incarnations.is_continued_by(run.wrapping_add(LINKS_OF_A_RUN)));
         }
     }
 
     #[test]
     fn what_comes_late_from_the_link_before_does_not_begin_this_one() {
-        let mut lineage = Lineage::new(Some(7));
-        assert_eq!([6, 7].map(|late| lineage.check(late)), [Some(Arrival::Past); 2]);
-        assert_eq!((lineage.check(8), lineage.peer()), (None, Some(8)));
-        assert_eq!(Lineage::new(Some(7)).check(7 + LINKS_OF_A_RUN), None, "another run");
+        let mut incarnations = Incarnations::new(Some(7));
+        assert_eq!([6, 7].map(|late| incarnations.check(late)), [Some(Arrival::Past); 2]);
+        assert_eq!((incarnations.check(8), incarnations.peer()), (None, Some(8)));
+        assert_eq!(Incarnations::new(Some(7)).check(7 + LINKS_OF_A_RUN), None, "another run");
     }
 }

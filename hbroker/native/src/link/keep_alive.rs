@@ -5,7 +5,7 @@ use crate::Micros;
 
 /// When something last passed over a link.
 #[derive(Debug)]
-pub struct Quiet {
+pub struct KeepAliveTimer {
     role: Role,
     keep_alive: Micros,
     idle_timeout: Micros,
@@ -15,7 +15,7 @@ pub struct Quiet {
     is_over: bool,
 }
 
-impl Quiet {
+impl KeepAliveTimer {
     pub fn new(config: &LinkConfig, now: Micros) -> Self {
         Self {
             role: config.role,
@@ -27,13 +27,13 @@ impl Quiet {
         }
     }
 
-    /// As it was when `at_rest` was asked.
-    pub fn from_rest(config: &LinkConfig, (last_received, last_active): (Micros, Micros)) -> Self {
+    /// As it was when `idle_state` was asked.
+    pub fn from_idle_state(config: &LinkConfig, (last_received, last_active): (Micros, Micros)) -> Self {
         Self { last_received, last_active, ..Self::new(config, last_received) }
     }
 
     /// When a datagram was last received, and when either end last said something; None: the link has ended.
-    pub fn at_rest(&self) -> Option<(Micros, Micros)> {
+    pub fn idle_state(&self) -> Option<(Micros, Micros)> {
         (!self.is_over).then_some((self.last_received, self.last_active))
     }
 
@@ -94,7 +94,7 @@ mod tests {
     const KEEP_ALIVE: Micros = 5;
     const IDLE: Micros = 20;
 
-    fn quiet(role: Role) -> Quiet {
+    fn keep_alive_timer(role: Role) -> KeepAliveTimer {
         let config = LinkConfig {
             session: 1,
             incarnation: 1,
@@ -106,32 +106,38 @@ mod tests {
             idle_timeout: IDLE,
             role,
         };
-        Quiet::new(&config, 100)
+        KeepAliveTimer::new(&config, 100)
     }
 
     #[test]
     fn an_initiator_sends_ping_and_ends_only_when_nothing_is_acknowledged() {
-        let mut quiet = quiet(Role::Initiator);
-        assert!(!quiet.is_ping_due(104) && quiet.is_ping_due(105));
-        quiet.on_active(103);
-        assert!(!quiet.is_ping_due(107) && quiet.is_ping_due(108));
-        assert!(!quiet.handle_timeout(1_000, None));
-        assert_eq!(quiet.deadline(Some(80)), Some(80 + IDLE));
-        assert!(!quiet.handle_timeout(80 + IDLE - 1, Some(80)) && quiet.handle_timeout(80 + IDLE, Some(80)));
-        assert!(quiet.is_over());
+        let mut keep_alive_timer = keep_alive_timer(Role::Initiator);
+        assert!(!keep_alive_timer.is_ping_due(104) && keep_alive_timer.is_ping_due(105));
+        keep_alive_timer.on_active(103);
+        assert!(!keep_alive_timer.is_ping_due(107) && keep_alive_timer.is_ping_due(108));
+        assert!(!keep_alive_timer.handle_timeout(1_000, None));
+        assert_eq!(keep_alive_timer.deadline(Some(80)), Some(80 + IDLE));
+        assert!(
+            !keep_alive_timer.handle_timeout(80 + IDLE - 1, Some(80))
+                && keep_alive_timer.handle_timeout(80 + IDLE, Some(80))
+        );
+        assert!(keep_alive_timer.is_over());
     }
 
     #[test]
     fn an_acceptor_ends_when_it_hears_nothing_whatever_it_sends() {
         for role in [Role::Acceptor, Role::Adopter] {
-            let mut quiet = quiet(role);
-            quiet.on_received(110);
-            quiet.on_active(125);
-            assert!(!quiet.is_ping_due(1_000));
-            assert_eq!(quiet.deadline(None), Some(110 + IDLE));
-            assert!(!quiet.handle_timeout(110 + IDLE - 1, None) && quiet.handle_timeout(110 + IDLE, None));
-            quiet.on_received(131);
-            assert!(quiet.handle_timeout(132, None), "what ended stays so");
+            let mut keep_alive_timer = keep_alive_timer(role);
+            keep_alive_timer.on_received(110);
+            keep_alive_timer.on_active(125);
+            assert!(!keep_alive_timer.is_ping_due(1_000));
+            assert_eq!(keep_alive_timer.deadline(None), Some(110 + IDLE));
+            assert!(
+                !keep_alive_timer.handle_timeout(110 + IDLE - 1, None)
+                    && keep_alive_timer.handle_timeout(110 + IDLE, None)
+            );
+            keep_alive_timer.on_received(131);
+            assert!(keep_alive_timer.handle_timeout(132, None), "what ended stays so");
         }
     }
 }

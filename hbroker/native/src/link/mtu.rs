@@ -41,7 +41,7 @@ pub struct PathMtu {
     is_trying: bool,
     /// Full datagrams arrive: larger ones would be of use.
     is_wanted: bool,
-    rest_until: Micros,
+    paused_until: Micros,
     suspicions: u32,
 }
 
@@ -55,7 +55,7 @@ impl PathMtu {
             tries: 0,
             is_trying: false,
             is_wanted: false,
-            rest_until: 0,
+            paused_until: 0,
             suspicions: 0,
         }
     }
@@ -72,7 +72,7 @@ impl PathMtu {
 
     /// The size of the probe that is due.
     pub fn due(&self, now: Micros) -> Option<usize> {
-        let is_due = self.is_wanted && !self.is_trying && now >= self.rest_until;
+        let is_due = self.is_wanted && !self.is_trying && now >= self.paused_until;
         is_due.then(|| self.candidate()).flatten()
     }
 
@@ -132,7 +132,7 @@ impl PathMtu {
     }
 
     fn fall_back(&mut self, now: Micros) -> bool {
-        *self = Self { rest_until: now + CALM_AFTER_BLACK_HOLE, ..Self::new(self.most) };
+        *self = Self { paused_until: now + CALM_AFTER_BLACK_HOLE, ..Self::new(self.most) };
         true
     }
 
@@ -153,7 +153,7 @@ impl PathMtu {
         if self.candidate().is_none() {
             self.refused = self.most + 1;
             self.is_wanted = false;
-            self.rest_until = now + RAISE_AFTER;
+            self.paused_until = now + RAISE_AFTER;
         }
     }
 }

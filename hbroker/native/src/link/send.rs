@@ -2,7 +2,7 @@
 
 pub mod budget;
 pub mod contents;
+pub mod datagram_builder;
 pub mod flight;
 pub mod outbox;
 pub mod pacer;
-pub mod packet_builder;

@@ -1,7 +1,7 @@
 //! Two ends of a link in virtual time, over a pipe that loses, delays, reorders and duplicates from a seed.
 
+mod idle;
 mod pipe;
-mod rest;
 mod throughput;
 
 use std::collections::HashMap;
@@ -70,9 +70,9 @@ fn all_is_delivered_once_and_in_order_whatever_the_faults() {
         let mut pair = Pair::new(seed, faults);
         queue(&mut pair, 0, 150, 0);
         queue(&mut pair, 1, 100, 1_000);
-        pair.run_until_quiet(600 * SECOND);
+        pair.run_until_idle(600 * SECOND);
         queue(&mut pair, 0, 50, 2_000);
-        pair.run_until_quiet(1_200 * SECOND);
+        pair.run_until_idle(1_200 * SECOND);
         assert_delivered(&pair, seed);
     }
 }
@@ -83,7 +83,7 @@ fn a_path_without_faults_repeats_nothing() {
         let mut pair = Pair::new(seed, Faults { delay: 5_000, ..Faults::default() });
         queue(&mut pair, 0, 400, 0);
         queue(&mut pair, 1, 10, 1_000);
-        pair.run_until_quiet(60 * SECOND);
+        pair.run_until_idle(60 * SECOND);
         assert_delivered(&pair, seed);
         for link in &pair.links {
             let stats = link.stats();
@@ -94,13 +94,13 @@ fn a_path_without_faults_repeats_nothing() {
 }
 
 #[test]
-fn quiet_ends_stay_quiet_but_for_the_keep_alive() {
+fn idle_ends_send_nothing_but_the_keep_alive() {
     let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
     queue(&mut pair, 0, 20, 0);
-    pair.run_until_quiet(10 * SECOND);
+    pair.run_until_idle(10 * SECOND);
     let (start, before) = (pair.now, pair.datagrams);
     pair.run_until(start + 60 * SECOND);
-    assert!(pair.links.iter().all(|link| !link.quiet.is_over()));
+    assert!(pair.links.iter().all(|link| !link.keep_alive_timer.is_over()));
     let per_ping = (pair.datagrams - before) as f64 / 30.0;
     assert!((2.0..=3.0).contains(&per_ping), "PING, PONG and their acknowledgements: {per_ping}");
 }
@@ -114,7 +114,7 @@ fn a_loss_holds_back_its_own_chain_only() {
     for id in 1..=8 {
         pair.queue_reliable(0, Chain::Topic(id % 2 + 1), id, 1_000);
     }
-    pair.run_until_quiet(10 * SECOND);
+    pair.run_until_idle(10 * SECOND);
     let (one, two): (Vec<u64>, Vec<u64>) = pair.received[1].iter().partition(|&&id| id == 0 || id % 2 == 0);
     assert_eq!((one, two), (vec![0, 2, 4, 6, 8], vec![1, 3, 5, 7]));
     let lost = pair.received[1].iter().position(|&id| id == 0).unwrap();
@@ -128,12 +128,12 @@ fn the_token_is_sent_until_the_first_acknowledgement() {
     assert!(!pair.links[0].is_established() && pair.links[1].is_established());
     pair.queue_reliable(0, Chain::Control, 0, 10);
     pair.lose_next = 1;
-    pair.run_until_quiet(10 * SECOND);
+    pair.run_until_idle(10 * SECOND);
     assert!(pair.links[0].is_established());
     let with_token = pair.tokens_seen;
     assert!(with_token >= 1);
     pair.queue_reliable(0, Chain::Control, 1, 10);
-    pair.run_until_quiet(20 * SECOND);
+    pair.run_until_idle(20 * SECOND);
     assert_eq!(pair.tokens_seen, with_token);
 }
 
@@ -157,13 +157,13 @@ fn an_adopted_link_sends_one_small_datagram_until_its_address_is_proved() {
     pair.links[0].begun_by_peer();
     assert!(!pair.links[1].is_established());
     pair.queue_reliable(1, Chain::Control, 0, 10);
-    let sizes = pipe::sealed(&mut pair.links[1], 0);
+    let sizes = pipe::built(&mut pair.links[1], 0);
     assert!(matches!(sizes[..], [1..=60]), "{sizes:?}");
     while let Some(at) = pair.links[1].poll_timeout() {
         pair.links[1].handle_timeout(at);
-        assert!(pipe::sealed(&mut pair.links[1], at).is_empty(), "at {at}");
+        assert!(pipe::built(&mut pair.links[1], at).is_empty(), "at {at}");
     }
-    assert!(pair.links[1].quiet.is_over(), "nobody answered");
+    assert!(pair.links[1].keep_alive_timer.is_over(), "nobody answered");
 
     pair.links[1] = Link::new(config(1, Role::Adopter), pair.links[0].peer(), Vec::new(), 0);
     pair.links[1].peer = pipe::address(0);
@@ -171,11 +171,11 @@ fn an_adopted_link_sends_one_small_datagram_until_its_address_is_proved() {
     pair.run_until(10_000);
     assert!(pair.received[0].is_empty());
     pair.links[1].prove();
-    pair.run_until_quiet(10 * SECOND);
+    pair.run_until_idle(10 * SECOND);
     assert!(pair.links[1].is_established());
     assert_eq!(pair.received[0], [0]);
     pair.run_until(pair.now + 60 * SECOND);
-    assert!(!pair.links[1].quiet.is_over(), "the initiator keeps it alive");
+    assert!(!pair.links[1].keep_alive_timer.is_over(), "the initiator keeps it alive");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_dead_peer_is_noticed_at_both_ends_after_the_idle_timeout() {
     for has_something_to_send in [false, true] {
         let mut pair = Pair::new(1, Faults { delay: 1_000, ..Faults::default() });
         queue(&mut pair, 0, 5, 0);
-        pair.run_until_quiet(10 * SECOND);
+        pair.run_until_idle(10 * SECOND);
         let start = pair.now;
         pair.faults.loss = 1.0;
         if has_something_to_send {
@@ -191,9 +191,11 @@ fn a_dead_peer_is_noticed_at_both_ends_after_the_idle_timeout() {
             queue(&mut pair, 1, 5, 200);
         }
         pair.run_until(start + 14 * SECOND);
-        assert!(pair.links.iter().all(|link| !link.quiet.is_over()));
+        assert!(pair.links.iter().all(|link| !link.keep_alive_timer.is_over()));
         pair.run_until(start + 18 * SECOND);
-        assert!(pair.links.iter().all(|link| link.quiet.is_over() && link.poll_timeout().is_none()));
+        assert!(
+            pair.links.iter().all(|link| link.keep_alive_timer.is_over() && link.poll_timeout().is_none())
+        );
     }
 }
 
@@ -248,7 +250,7 @@ fn what_the_receiver_cannot_keep_comes_again() {
     assert!(pair.received[1].iter().all(|&id| id >= 1_000_000));
     assert!(!pair.links[0].is_drained());
     pair.inbox_is_full = false;
-    pair.run_until_quiet(20 * SECOND);
+    pair.run_until_idle(20 * SECOND);
     assert_eq!(pair.received[1].iter().filter(|&&id| id < 1_000_000).count(), 10);
 }
 
@@ -260,7 +262,7 @@ fn what_was_lost_waits_for_credit_and_nothing_else_does() {
     (0..8).for_each(|id| pair.queue_reliable(0, Chain::Topic(id), id, 1_000));
     pair.run_until(3 * SECOND);
     assert_eq!(pair.received[1], [1, 2, 3, 4, 5, 6, 7]);
-    pair.run_until_quiet(5 * SECOND);
+    pair.run_until_idle(5 * SECOND);
     assert_eq!((pair.received[1].last(), pair.links[0].stats().retransmits), (Some(&0), 1));
 }
 
@@ -271,7 +273,7 @@ fn a_refusal_arrives_whatever_is_lost() {
         let mut refusal = Vec::new();
         wire::put_puback_field(&mut refusal, [(7, 7)], 9, "a/topic", None);
         pair.links[1].refuse(refusal.into()).unwrap();
-        pair.run_until_quiet(60 * SECOND);
+        pair.run_until_idle(60 * SECOND);
         assert!(pair.refused[0].contains(&7), "seed {seed}");
     }
 }
@@ -299,7 +301,7 @@ fn a_large_packet_leaves_alone() {
     pair.queue_reliable(0, Chain::Control, 0, 10);
     pair.queue_reliable(0, Chain::Control, 1, 40_000);
     pair.queue_reliable(0, Chain::Control, 2, 10);
-    pair.run_until_quiet(10 * SECOND);
+    pair.run_until_idle(10 * SECOND);
     assert_eq!(pair.received[1], [0, 1, 2]);
     assert_eq!(pair.links[0].recovery.next_number() - 1, 3);
 }
@@ -317,7 +319,7 @@ fn a_full_body_fits_a_bundle_beside_the_largest_header() {
     let full = Bytes::from(vec![0; 1_200 - DATAGRAM_OVERHEAD]);
     link.queue_reliable(Chain::Topic(1), full.clone(), None).unwrap();
     link.queue_reliable(Chain::Topic(1), full, Some(MeantFor::Listener(u64::MAX))).unwrap();
-    let sizes = pipe::sealed(&mut link, SECOND);
+    let sizes = pipe::built(&mut link, SECOND);
     assert_eq!(sizes.len(), 2);
     assert!(sizes.iter().all(|size| (1_100..=1_200).contains(size)), "{sizes:?}");
     assert_eq!(link.recovery.next_number() - 1, 2);

@@ -69,7 +69,7 @@ impl Rate {
             // Of those that are due the last leaves a whole round less what follows it.
             self.left = if count < first { first - count } else { every - (count - first) % every };
         }
-        (first..=count).step_by(every.max(1) as usize).filter(move |_| every > 0).map(|place| place - 1)
+        (first..=count).step_by(every.max(1) as usize).filter(move |_| every > 0).map(|position| position - 1)
     }
 
     pub fn every(&self) -> u32 {
@@ -109,7 +109,7 @@ impl Latency {
         }
         let due = self.rate.due_among(count);
         self.begun += due.clone().count() as u64;
-        due.map(move |place| (place, Arc::new(Sample::new(now))))
+        due.map(move |position| (position, Arc::new(Sample::new(now))))
     }
 
     /// Times half as many from now on, and keeps half of what was counted. What is under way counts as if it were of those to come.
@@ -189,7 +189,7 @@ mod tests {
         for every in [0, 1, 2, 3, 7, 64] {
             let (mut one, mut many, mut number) = (Rate::new(every), Rate::new(every), 0);
             for count in [1, 1, 2, 5, 63, 64, 65, 1, 7, 200] {
-                let due: Vec<u32> = many.due_among(count).map(|place| number + place).collect();
+                let due: Vec<u32> = many.due_among(count).map(|position| number + position).collect();
                 let each = (number..number + count).filter(|_| one.due_among(1).next().is_some());
                 assert_eq!(due, each.collect::<Vec<_>>(), "one of {every}");
                 number += count;

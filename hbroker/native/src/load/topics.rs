@@ -16,7 +16,7 @@ use rustc_hash::FxHasher;
 pub const MOST_TOPICS: usize = 10_000;
 pub const MOST_NAME_BYTES: usize = 4 << 20;
 /// Places of the table: so few are taken that a search ends soon.
-const PLACES: usize = 32_768;
+const BUCKETS: usize = 32_768;
 const MOST_STEPS: usize = 16;
 /// Bytes of a name that are in its row.
 const HEAD: usize = 32;
@@ -45,7 +45,7 @@ pub struct Mark {
 pub struct Topics {
     /// From 1.
     interval: u32,
-    places: Box<[u16]>,
+    buckets: Box<[u16]>,
     /// By slot; the first is the rest's, which has no name.
     rows: Vec<Row>,
     /// By slot, up to the last that has any: so where no message is large this is empty, and rows stay as small as they are.
@@ -74,8 +74,8 @@ struct Row {
 /// Of what a row counts, the parts of large messages that are not the first of theirs.
 #[derive(Clone, Copy, Default)]
 struct Later {
-    parts_in: u32,
-    parts_out: u32,
+    fragments_in: u32,
+    fragments_out: u32,
 }
 
 /// A table as columns, one row for each topic. Numbers are in the order of [`Traffic`]'s fields.
@@ -92,7 +92,7 @@ impl Topics {
     pub fn new() -> Self {
         Self {
             interval: 1,
-            places: vec![REST; PLACES].into(),
+            buckets: vec![REST; BUCKETS].into(),
             rows: vec![Row::default()],
             later: Vec::new(),
             names: String::new(),
@@ -126,12 +126,12 @@ impl Topics {
 
     /// Says of a message that was counted as taken over that it is a later part of a large one.
     pub fn note_later_in(&mut self, mark: Mark) {
-        self.later_of(mark.slot).parts_in += 1;
+        self.later_of(mark.slot).fragments_in += 1;
     }
 
     /// Says of copies that were counted that they are later parts of a large message.
     pub fn note_later_out(&mut self, mark: Mark, copies: u32) {
-        self.later_of(mark.slot).parts_out += copies;
+        self.later_of(mark.slot).fragments_out += copies;
     }
 
     /// An empty table becomes that of the interval after this one's.
@@ -141,7 +141,7 @@ impl Topics {
     }
 
     pub fn clear(&mut self) {
-        self.places.fill(REST);
+        self.buckets.fill(REST);
         self.rows.clear();
         self.rows.push(Row::default());
         self.later.clear();
@@ -154,10 +154,10 @@ impl Topics {
         for (slot, row) in (0..).zip(&other.rows) {
             let own = if slot == REST { REST } else { self.mark(other.name(slot)).slot };
             self.rows[usize::from(own)].add(row);
-            if let Some(&Later { parts_in, parts_out }) = other.later.get(usize::from(slot)) {
+            if let Some(&Later { fragments_in, fragments_out }) = other.later.get(usize::from(slot)) {
                 let later = self.later_of(own);
-                later.parts_in += parts_in;
-                later.parts_out += parts_out;
+                later.fragments_in += fragments_in;
+                later.fragments_out += fragments_out;
             }
         }
     }
@@ -211,10 +211,10 @@ impl Topics {
     fn slot(&mut self, topic: &str) -> u16 {
         let mut hasher = FxHasher::default();
         hasher.write(topic.as_bytes());
-        let first = hasher.finish() as usize % PLACES;
-        for place in (first..first + MOST_STEPS).map(|place| place % PLACES) {
-            match self.places[place] {
-                REST => return self.take(place, topic),
+        let first = hasher.finish() as usize % BUCKETS;
+        for bucket in (first..first + MOST_STEPS).map(|bucket| bucket % BUCKETS) {
+            match self.buckets[bucket] {
+                REST => return self.take(bucket, topic),
                 slot if self.is_named(slot, topic) => return slot,
                 _ => {}
             }
@@ -223,7 +223,7 @@ impl Topics {
     }
 
     /// Gives a topic a slot, at a place that is free.
-    fn take(&mut self, place: usize, topic: &str) -> u16 {
+    fn take(&mut self, bucket: usize, topic: &str) -> u16 {
         if self.rows.len() > MOST_TOPICS || self.names.len() + topic.len() > MOST_NAME_BYTES {
             return REST;
         }
@@ -235,7 +235,7 @@ impl Topics {
         head[..begin.len()].copy_from_slice(begin);
         self.rows.push(row);
         self.names.push_str(topic);
-        self.places[place] = slot;
+        self.buckets[bucket] = slot;
         slot
     }
 
@@ -260,8 +260,8 @@ impl Row {
             bytes_in: self.bytes_in,
             messages_out: self.messages_out.into(),
             bytes_out: self.bytes_out,
-            whole_in: self.messages_in.saturating_sub(later.parts_in).into(),
-            whole_out: self.messages_out.saturating_sub(later.parts_out).into(),
+            whole_in: self.messages_in.saturating_sub(later.fragments_in).into(),
+            whole_out: self.messages_out.saturating_sub(later.fragments_out).into(),
         }
     }
 

@@ -6,14 +6,14 @@ use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::command::Traffic;
 use crate::mqtt::connection::Connection;
-use crate::mqtt::distribution::network::{Network, Outgoing, Visit};
+use crate::mqtt::distribution::network::{Guard, Network, Outgoing};
 use crate::mqtt::event::{Closed, Event, Taken, Upper};
 use crate::mqtt::worker_event::SessionHandle;
 use crate::prefix::Prefix;
-use crate::shares::Held;
+use crate::shares::Share;
 
 /// Questions to Python that a client may have open; then it is not read until one is answered.
-const MOST_ASKED: u16 = 16;
+const MOST_OPEN_REQUESTS: u16 = 16;
 
 /// When a message that the network had no room for is offered again.
 const FIRST_RETRY: Micros = 2_000;
@@ -28,7 +28,7 @@ pub struct Client {
     /// Who it is, once it is accepted.
     pub name: Option<Box<Name>>,
     /// Questions that Python has not answered.
-    pub asked: u16,
+    pub open_requests: u16,
     /// The network had no room for its message: when to offer it again, and how often it was offered.
     pub retry: Option<Micros>,
     pub refusals: u8,
@@ -37,7 +37,7 @@ pub struct Client {
     pub version: Option<Version>,
     pub traffic: Traffic,
     /// What it holds of a packet that is not whole.
-    pub unfinished: Held<Prefix>,
+    pub unfinished: Share<Prefix>,
     /// How it ended.
     pub closed: Option<Closed>,
 }
@@ -65,13 +65,13 @@ impl Client {
             connection,
             session: 0,
             name: None,
-            asked: 0,
+            open_requests: 0,
             retry: None,
             refusals: 0,
             marks: Marks::default(),
             version: None,
             traffic: Traffic::default(),
-            unfinished: Held::default(),
+            unfinished: Share::default(),
             closed: None,
         }
     }
@@ -84,7 +84,7 @@ impl Client {
 
     /// Whether bytes of it are to wait.
     pub fn is_held(&self) -> bool {
-        self.asked >= MOST_ASKED || self.retry.is_some() || !self.connection.wants_bytes()
+        self.open_requests >= MOST_OPEN_REQUESTS || self.retry.is_some() || !self.connection.wants_bytes()
     }
 
     /// When it is to be looked at.
@@ -97,7 +97,7 @@ impl Client {
 /// What one turn says to the network and asks of Python; what is above a connection, while it is called.
 pub struct Above<'t, N: Network> {
     network: &'t N,
-    visit: Option<N::Visit<'t>>,
+    guard: Option<N::Guard<'t>>,
     /// (sequence number, session, key) of what the network took, and is to answer.
     pub published: Vec<(u64, SessionHandle, Key)>,
     pub events: Vec<Event>,
@@ -113,7 +113,7 @@ impl<'t, N: Network> Above<'t, N> {
     pub fn new(network: &'t N) -> Self {
         Self {
             network,
-            visit: None,
+            guard: None,
             published: Vec::new(),
             events: Vec::new(),
             session: 0,
@@ -124,8 +124,8 @@ impl<'t, N: Network> Above<'t, N> {
     }
 
     /// The network, entered at most once in a turn.
-    pub fn visit(&mut self) -> &mut N::Visit<'t> {
-        self.visit.get_or_insert_with(|| self.network.enter())
+    pub fn guard(&mut self) -> &mut N::Guard<'t> {
+        self.guard.get_or_insert_with(|| self.network.enter())
     }
 }
 
@@ -133,7 +133,7 @@ impl<N: Network> Upper for Above<'_, N> {
     fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken {
         let Marks { origin, ack_queued } = self.marks;
         let message = Outgoing { publish, origin, ack_queued };
-        match self.visit().publish(&message) {
+        match self.guard().publish(&message) {
             Ok(Some(sequence)) => {
                 self.taken = true;
                 if let Some(key) = key {

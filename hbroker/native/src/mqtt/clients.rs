@@ -10,16 +10,16 @@ use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 use crate::Micros;
-use crate::mqtt::Turn as Hand;
+use crate::mqtt::Turn as ConnectionTurn;
 use crate::mqtt::client::{Above, Client};
-use crate::mqtt::client_counters::Slate;
-use crate::mqtt::codec::packets::{Connect, Farewell};
+use crate::mqtt::codec::packets::{CloseReason, Connect};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::Command;
 use crate::mqtt::connection::Connection;
 use crate::mqtt::counters::Counters;
+use crate::mqtt::dispatcher::Dispatcher;
 use crate::mqtt::distribution::encoder::Encoder;
-use crate::mqtt::distribution::network::{Network, Visit};
+use crate::mqtt::distribution::network::{Guard, Network};
 use crate::mqtt::event::{Cause, Closed, Event};
 use crate::mqtt::io::admission::Admission;
 use crate::mqtt::io::connection::Connection as Stream;
@@ -27,9 +27,9 @@ use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::output::Output;
 use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
-use crate::mqtt::mailbox::Office;
+use crate::mqtt::metrics::WorkerMetrics;
 use crate::mqtt::session::Session;
-use crate::mqtt::worker_event::{Arrival, News, SessionHandle};
+use crate::mqtt::worker_event::{Arrival, SessionHandle, WorkerEvent};
 
 mod commands;
 
@@ -44,15 +44,15 @@ const MOST_UNREAD: usize = 1_024;
 pub struct Clients<N: Network> {
     worker: u8,
     network: Arc<N>,
-    office: Arc<Office>,
+    dispatcher: Arc<Dispatcher>,
     encoder: Encoder,
     counters: Counters,
     /// Sessions whose connections have ended, until everything that was on its way to them is there.
     leaving: FxHashMap<ConnectionId, Leaving>,
     /// When parked sessions are to be looked at; the first worker does it.
     parked_due: Micros,
-    news: Vec<News>,
-    slate: Option<Arc<Mutex<Slate>>>,
+    worker_events: Vec<WorkerEvent>,
+    worker_metrics: Option<Arc<Mutex<WorkerMetrics>>>,
 }
 
 struct Leaving {
@@ -62,18 +62,23 @@ struct Leaving {
 }
 
 impl<N: Network> Clients<N> {
-    /// `slate`: where it is written what passed; `None`: nobody asks.
-    pub fn new(worker: u8, network: Arc<N>, office: Arc<Office>, slate: Option<Arc<Mutex<Slate>>>) -> Self {
+    /// `worker_metrics`: where it is written what passed; `None`: nobody asks.
+    pub fn new(
+        worker: u8,
+        network: Arc<N>,
+        dispatcher: Arc<Dispatcher>,
+        worker_metrics: Option<Arc<Mutex<WorkerMetrics>>>,
+    ) -> Self {
         Self {
             worker,
             network,
-            office,
+            dispatcher,
             encoder: Encoder::default(),
             counters: Counters::default(),
             leaving: HashMap::default(),
             parked_due: Micros::MAX,
-            news: Vec::new(),
-            slate,
+            worker_events: Vec::new(),
+            worker_metrics,
         }
     }
 }
@@ -87,19 +92,19 @@ impl<N: Network> Protocol for Clients<N> {
         ClientTurn {
             worker: self.worker,
             now,
-            office: &self.office,
+            dispatcher: &self.dispatcher,
             encoder: &mut self.encoder,
             counters: &mut self.counters,
             leaving: &mut self.leaving,
             parked_due: &mut self.parked_due,
-            news: &mut self.news,
+            worker_events: &mut self.worker_events,
             above: Above::new(&*self.network),
-            slate: self.slate.as_ref().map(|slate| slate.lock()),
+            worker_metrics: self.worker_metrics.as_ref().map(|worker_metrics| worker_metrics.lock()),
         }
     }
 
     fn takes_connections(&self) -> bool {
-        self.office.news.waiting() < MOST_UNREAD
+        self.dispatcher.worker_events.waiting() < MOST_UNREAD
     }
 
     fn poll_timeout(&self) -> Option<Micros> {
@@ -111,20 +116,20 @@ impl<N: Network> Protocol for Clients<N> {
 pub struct ClientTurn<'t, N: Network> {
     worker: u8,
     now: Micros,
-    office: &'t Office,
+    dispatcher: &'t Dispatcher,
     encoder: &'t mut Encoder,
     counters: &'t mut Counters,
     leaving: &'t mut FxHashMap<ConnectionId, Leaving>,
     parked_due: &'t mut Micros,
-    news: &'t mut Vec<News>,
+    worker_events: &'t mut Vec<WorkerEvent>,
     above: Above<'t, N>,
     /// Whoever takes what passed waits for the turn's end.
-    slate: Option<MutexGuard<'t, Slate>>,
+    worker_metrics: Option<MutexGuard<'t, WorkerMetrics>>,
 }
 
 impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
     fn open(&mut self, _: ConnectionId, listener: u32) -> Opening<Client> {
-        let client = Client::new(Connection::new(self.now, &self.office.settings_of(listener)));
+        let client = Client::new(Connection::new(self.now, &self.dispatcher.settings_of(listener)));
         let deadline = client.deadline();
         let read_limit = client.connection.read_limit();
         Opening { conversation: client, deadline, read_limit }
@@ -134,7 +139,7 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
         if let Some((_, client)) = connections.get(id) {
             client.traffic.bytes_in += bytes.len() as u64;
         }
-        self.with(connections, id, |connection, hand, above, _| connection.handle_bytes(hand, bytes, above));
+        self.with(connections, id, |connection, turn, above, _| connection.handle_bytes(turn, bytes, above));
     }
 
     fn handle_command(&mut self, connections: &mut Connections<Client>, command: Command) {
@@ -150,18 +155,18 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
         if offer {
             client.retry = None;
         }
-        self.with(connections, id, |connection, hand, above, _| {
+        self.with(connections, id, |connection, turn, above, _| {
             if offer {
-                connection.resume(hand, above);
+                connection.resume(turn, above);
             }
             if connection.poll_timeout() <= now {
-                connection.handle_timeout(hand, above);
+                connection.handle_timeout(turn, above);
             }
         });
     }
 
     fn handle_drained(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
-        self.with(connections, id, |connection, hand, _, _| connection.flush(hand));
+        self.with(connections, id, |connection, turn, _, _| connection.flush(turn));
     }
 
     fn handle_close(&mut self, _: &mut Connections<Client>, id: ConnectionId, mut client: Client, _: Ending) {
@@ -175,23 +180,24 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
     }
 
     fn end(mut self, _: &mut Connections<Client>) {
-        let tickets = self.office.releases.take();
+        let tickets = self.dispatcher.releases.take();
         if !tickets.is_empty() {
-            self.above.visit().handled(&tickets);
+            self.above.guard().handled(&tickets);
         }
         // Before the network is left: from then on it answers.
         if !self.above.published.is_empty() {
-            self.office.expect_answers(self.above.published.drain(..));
+            self.dispatcher.expect_answers(self.above.published.drain(..));
         }
         drop(self.above);
-        if let Some(slate) = &mut self.slate {
-            slate.counters = *self.counters;
+        if let Some(worker_metrics) = &mut self.worker_metrics {
+            worker_metrics.counters = *self.counters;
         }
         self.encoder.clear();
         if self.worker == 0 {
-            *self.parked_due = self.office.keep_house(self.now, *self.parked_due, self.news);
+            *self.parked_due =
+                self.dispatcher.run_housekeeping(self.now, *self.parked_due, self.worker_events);
         }
-        self.office.news.push(self.news);
+        self.dispatcher.worker_events.push(self.worker_events);
     }
 }
 
@@ -201,7 +207,7 @@ impl<N: Network> ClientTurn<'_, N> {
         &mut self,
         connections: &mut Connections<Client>,
         id: ConnectionId,
-        act: impl FnOnce(&mut Connection, &mut Hand<'_>, &mut Above<'_, N>, &mut Encoder),
+        act: impl FnOnce(&mut Connection, &mut ConnectionTurn<'_>, &mut Above<'_, N>, &mut Encoder),
     ) {
         let now = self.now;
         let Some((client, output)) = connections.write(id) else {
@@ -210,8 +216,8 @@ impl<N: Network> ClientTurn<'_, N> {
         (self.above.session, self.above.marks) = (client.session, client.marks);
         let (above, encoder, counters) = (&mut self.above, &mut *self.encoder, &mut *self.counters);
         let before = *counters;
-        let load = self.slate.as_mut().map(|slate| &mut *slate.load);
-        act(&mut client.connection, &mut Hand { now, out: output, counters, load }, above, encoder);
+        let load = self.worker_metrics.as_mut().map(|worker_metrics| &mut *worker_metrics.load);
+        act(&mut client.connection, &mut ConnectionTurn { now, out: output, counters, load }, above, encoder);
         client.traffic.add(&before, counters);
         if std::mem::take(&mut above.taken) {
             client.refusals = 0;
@@ -232,12 +238,12 @@ impl<N: Network> ClientTurn<'_, N> {
         let Some((connection, client)) = connections.get(id) else {
             return;
         };
-        let (source, held) = (connection.source().ip(), client.connection.held_bytes());
+        let (source, held) = (connection.source().ip(), client.connection.buffered_bytes());
         let waits = !client.connection.wants_bytes();
-        if !self.office.unfinished.set(&mut client.unfinished, source, held, waits) {
+        if !self.dispatcher.unfinished.set(&mut client.unfinished, source, held, waits) {
             self.counters.unfinished_full += 1;
-            return self.with(connections, id, |connection, hand, above, _| {
-                connection.disconnect(hand, &Reason::QUOTA_EXCEEDED.into(), above);
+            return self.with(connections, id, |connection, turn, above, _| {
+                connection.disconnect(turn, &Reason::QUOTA_EXCEEDED.into(), above);
             });
         }
         if client.connection.is_closed() {
@@ -257,58 +263,59 @@ impl<N: Network> ClientTurn<'_, N> {
         let Some((connection, client)) = connections.get(id) else {
             return;
         };
-        let news = match event {
+        let worker_events = match event {
             Event::Connect(connect) => {
-                let Some(farewell) = self.judge(connection, &connect) else {
+                let Some(close_reason) = self.judge(connection, &connect) else {
                     client.version = Some(connect.version);
-                    client.asked += 1;
+                    client.open_requests += 1;
                     let arrival = Arrival {
                         listener: connection.listener(),
                         source: connection.source(),
                         identity: connection.identity(),
                         connect: *connect,
                     };
-                    return self.news.push(News::Connect(id, Box::new(arrival)));
+                    return self.worker_events.push(WorkerEvent::Connect(id, Box::new(arrival)));
                 };
-                return self.with(connections, id, |connection, hand, above, _| {
-                    connection.refuse(hand, &farewell, above);
+                return self.with(connections, id, |connection, turn, above, _| {
+                    connection.refuse(turn, &close_reason, above);
                 });
             }
-            Event::Subscribe(subscribe) => News::Subscribe(id, subscribe),
-            Event::Unsubscribe(unsubscribe) => News::Unsubscribe(id, unsubscribe),
-            Event::Auth(auth) => News::Auth(id, auth),
+            Event::Subscribe(subscribe) => WorkerEvent::Subscribe(id, subscribe),
+            Event::Unsubscribe(unsubscribe) => WorkerEvent::Unsubscribe(id, unsubscribe),
+            Event::Auth(auth) => WorkerEvent::Auth(id, auth),
             // Told when everything that was on its way to its session is there.
             Event::Closed(closed) => {
                 client.closed = Some(closed);
                 return;
             }
         };
-        client.asked += 1;
-        self.news.push(news);
+        client.open_requests += 1;
+        self.worker_events.push(worker_events);
     }
 
     /// Why a client is refused without asking Python; `None`: it is asked.
-    fn judge(&self, connection: &Stream, connect: &Connect) -> Option<Farewell> {
+    fn judge(&self, connection: &Stream, connect: &Connect) -> Option<CloseReason> {
         match connection.admission() {
             Admission::Full | Admission::HostFull => Some(Reason::QUOTA_EXCEEDED.into()),
             Admission::TooFast => Some(Reason::CONNECTION_RATE_EXCEEDED.into()),
             Admission::Welcome if connection.identity().is_some() => None,
-            Admission::Welcome => self.office.refuse_guess(self.now, connection.source().ip(), connect),
+            Admission::Welcome => self.dispatcher.refuse_guess(self.now, connection.source().ip(), connect),
         }
     }
 
     /// A connection has ended: its session is to be parked, and Python told.
     fn conclude(&mut self, id: ConnectionId, mut client: Client) {
         let closed = client.closed.take().unwrap_or(LOST);
-        self.office.unfinished.free(std::mem::take(&mut client.unfinished));
+        self.dispatcher.unfinished.free(std::mem::take(&mut client.unfinished));
         let mut nowhere = Output::default();
-        let mut hand = Hand { now: self.now, out: &mut nowhere, counters: self.counters, load: None };
-        match client.connection.take_session(&mut hand) {
+        let mut turn =
+            ConnectionTurn { now: self.now, out: &mut nowhere, counters: self.counters, load: None };
+        match client.connection.take_session(&mut turn) {
             Some(session) if client.session > 0 => {
                 self.leaving.insert(id, Leaving { handle: client.session, session, closed });
-                self.office.leave(client.session, id);
+                self.dispatcher.leave(client.session, id);
             }
-            _ if client.version.is_some() => self.news.push(News::Closed(id, 0, closed)),
+            _ if client.version.is_some() => self.worker_events.push(WorkerEvent::Closed(id, 0, closed)),
             _ => {}
         }
     }

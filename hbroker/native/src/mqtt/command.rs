@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use crate::mqtt::access::rules::AccessList;
-use crate::mqtt::codec::packets::{Accept, Auth, Farewell, Version};
+use crate::mqtt::codec::packets::{Accept, Auth, CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::Counters;
-use crate::mqtt::distribution::fanout::Parcel;
+use crate::mqtt::distribution::fanout::SessionItem;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::session::Load;
 use crate::mqtt::settings::SessionSettings;
@@ -16,15 +16,15 @@ use crate::mqtt::worker_event::SessionHandle;
 
 pub enum Command {
     Accept(ConnectionId, Box<Admitted>),
-    Refuse(ConnectionId, Box<Farewell>),
+    Refuse(ConnectionId, Box<CloseReason>),
     Challenge(ConnectionId, Box<Auth>),
     Suback(ConnectionId, u16, Vec<Reason>, String),
     Unsuback(ConnectionId, u16, Vec<Reason>, String),
-    Disconnect(ConnectionId, Box<Farewell>),
+    Disconnect(ConnectionId, Box<CloseReason>),
     /// For every connection.
-    DisconnectAll(Box<Farewell>),
+    DisconnectAll(Box<CloseReason>),
     /// What the network brought in one of its turns, and what that counts for.
-    Deliver(Vec<Parcel>, usize),
+    Deliver(Vec<SessionItem>, usize),
     /// All that was posted for a session before its connection ended has been worked through.
     Park(ConnectionId),
     /// The client has a subscription without its own messages: those are marked from now on.

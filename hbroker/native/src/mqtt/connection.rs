@@ -21,13 +21,15 @@ use std::sync::Arc;
 use crate::Micros;
 use crate::mqtt::aliases;
 use crate::mqtt::codec::acks;
-use crate::mqtt::codec::answers::{Manner, put_auth, put_disconnect, put_refusal, put_suback, put_unsuback};
+use crate::mqtt::codec::answers::{
+    ResponseOptions, put_auth, put_disconnect, put_refusal, put_suback, put_unsuback,
+};
 use crate::mqtt::codec::frame::kind;
-use crate::mqtt::codec::packets::{Auth, Farewell, Version};
+use crate::mqtt::codec::packets::{Auth, CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
-use crate::mqtt::distribution::message::Terms;
+use crate::mqtt::distribution::message::DeliveryOptions;
 use crate::mqtt::event::{Cause, Closed, Event, Upper};
 use crate::mqtt::session::{Channel, Delivery, NEVER, Session};
 use crate::mqtt::settings::ListenerSettings;
@@ -42,7 +44,7 @@ pub struct Connection {
     rest: Vec<u8>,
     paused: Option<Pause>,
     /// When the client was last heard; before it is accepted, when the connection began.
-    heard: Micros,
+    last_received: Micros,
     /// How long it may be silent; `NEVER`: any time.
     patience: Micros,
     client: Client,
@@ -91,7 +93,7 @@ impl Connection {
             state: State::ExpectConnect,
             rest: Vec::new(),
             paused: None,
-            heard: now,
+            last_received: now,
             patience: settings.handshake_time,
             client: Client { wants_text: true, ..Client::default() },
             aliases: aliases::Incoming::default(),
@@ -112,7 +114,7 @@ impl Connection {
         if self.silence_ends() <= turn.now {
             // MQTT 5 §3.1.2.10. Before CONNECT there is nobody to tell.
             if self.state == State::Open {
-                put_disconnect(turn.out, self.manner(), &Reason::KEEP_ALIVE_TIMEOUT.into());
+                put_disconnect(turn.out, self.response_options(), &Reason::KEEP_ALIVE_TIMEOUT.into());
             }
             return self.close(Cause::Silent, Reason::KEEP_ALIVE_TIMEOUT, None, upper);
         }
@@ -152,7 +154,7 @@ impl Connection {
     }
 
     /// Bytes that were read and not handled.
-    pub fn held_bytes(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         self.rest.len()
     }
 
@@ -170,11 +172,11 @@ impl Connection {
     #[must_use]
     pub fn challenge(&mut self, turn: &mut Turn<'_>, auth: &Auth) -> bool {
         if self.state == State::Deciding {
-            self.heard = turn.now;
+            self.last_received = turn.now;
             self.patience = self.settings.handshake_time;
         }
         turn.counters.packets_out += 1;
-        self.state != State::Closed && put_auth(turn.out, self.manner(), auth)
+        self.state != State::Closed && put_auth(turn.out, self.response_options(), auth)
     }
 
     /// SUBACK: a reason for each filter. What causes messages (MQTT 5 §3.8.4) comes after it.
@@ -188,7 +190,7 @@ impl Connection {
     ) {
         if self.state == State::Open {
             turn.counters.packets_out += 1;
-            let was_put = put_suback(turn.out, self.manner(), packet_id, reasons, text);
+            let was_put = put_suback(turn.out, self.response_options(), packet_id, reasons, text);
             self.close_unless(was_put, turn, upper);
         }
     }
@@ -204,21 +206,21 @@ impl Connection {
     ) {
         if self.state == State::Open {
             turn.counters.packets_out += 1;
-            let was_put = put_unsuback(turn.out, self.manner(), packet_id, reasons, text);
+            let was_put = put_unsuback(turn.out, self.response_options(), packet_id, reasons, text);
             self.close_unless(was_put, turn, upper);
         }
     }
 
     /// Ends the connection: DISCONNECT, where the version has it for servers, and close. One that is not accepted yet is refused.
-    pub fn disconnect(&mut self, turn: &mut Turn<'_>, farewell: &Farewell, upper: &mut impl Upper) {
+    pub fn disconnect(&mut self, turn: &mut Turn<'_>, close_reason: &CloseReason, upper: &mut impl Upper) {
         match self.state {
             State::Closed => {}
-            State::ExpectConnect => self.close(Cause::Server, farewell.reason, None, upper),
-            State::Deciding => self.refuse(turn, farewell, upper),
+            State::ExpectConnect => self.close(Cause::Server, close_reason.reason, None, upper),
+            State::Deciding => self.refuse(turn, close_reason, upper),
             State::Open => {
                 turn.counters.packets_out += 1;
-                put_disconnect(turn.out, self.manner(), farewell);
-                self.close(Cause::Server, farewell.reason, None, upper);
+                put_disconnect(turn.out, self.response_options(), close_reason);
+                self.close(Cause::Server, close_reason.reason, None, upper);
             }
         }
     }
@@ -236,7 +238,7 @@ impl Connection {
             session.answer(key, reason);
             return self.close(Cause::Server, reason, None, upper);
         }
-        session.answer(key, told(self.channel.version, reason));
+        session.answer(key, reason_for(self.channel.version, reason));
         self.put_due(turn);
         if self.paused == Some(Pause::Window) {
             self.go_on(turn, upper);
@@ -271,22 +273,22 @@ impl Connection {
     }
 
     /// Messages of `QoS` 0 for the client that came together.
-    pub fn deliver_series(
+    pub fn deliver_batch(
         &mut self,
         turn: &mut Turn<'_>,
-        series: &Arc<Series>,
-        terms: &Terms,
+        batch: &Arc<MessageBatch>,
+        delivery_options: &DeliveryOptions,
         encoder: &mut Encoder,
         upper: &mut impl Upper,
     ) {
         if self.state == State::Open
             && let Some(session) = &mut self.session
-            && session.deliver_series_over(turn, &mut self.channel, series, terms, encoder)
+            && session.deliver_batch_over(turn, &mut self.channel, batch, delivery_options, encoder)
         {
             return;
         }
-        for message in series.messages() {
-            let delivery = Delivery { message, terms: terms.clone(), claim: None };
+        for message in batch.messages() {
+            let delivery = Delivery { message, delivery_options: delivery_options.clone(), ack_guard: None };
             self.deliver(turn, delivery, encoder, upper);
         }
     }
@@ -310,8 +312,8 @@ impl Connection {
         Some(session)
     }
 
-    fn manner(&self) -> Manner {
-        Manner {
+    fn response_options(&self) -> ResponseOptions {
+        ResponseOptions {
             version: self.channel.version,
             maximum_packet: self.channel.maximum_packet,
             wants_text: self.client.wants_text,
@@ -326,7 +328,7 @@ impl Connection {
             State::Open => self.paused.is_none(),
             State::Closed => false,
         };
-        if counts { self.heard.saturating_add(self.patience) } else { NEVER }
+        if counts { self.last_received.saturating_add(self.patience) } else { NEVER }
     }
 
     fn put_due(&mut self, turn: &mut Turn<'_>) {
@@ -349,9 +351,9 @@ impl Connection {
     fn fail(&mut self, turn: &mut Turn<'_>, reason: Reason, upper: &mut impl Upper) {
         turn.counters.errors += 1;
         match self.state {
-            State::Open => put_disconnect(turn.out, self.manner(), &reason.into()),
+            State::Open => put_disconnect(turn.out, self.response_options(), &reason.into()),
             // MQTT 5 §3.14: no DISCONNECT before CONNACK.
-            State::Deciding => put_refusal(turn.out, self.manner(), &reason.into()),
+            State::Deciding => put_refusal(turn.out, self.response_options(), &reason.into()),
             State::ExpectConnect | State::Closed => {}
         }
         self.close(Cause::Error, reason, None, upper);
@@ -367,7 +369,7 @@ impl Connection {
 }
 
 /// What a client is told. Before MQTT 5 it cannot be told of a failure, and what would fail again is acknowledged (MQTT 3.1.1 §3.3.5).
-fn told(version: Version, reason: Reason) -> Reason {
+fn reason_for(version: Version, reason: Reason) -> Reason {
     match version {
         Version::V5 if acks::is_allowed(kind::PUBACK, reason) => reason,
         Version::V5 => Reason::UNSPECIFIED,

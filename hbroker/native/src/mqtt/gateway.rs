@@ -15,31 +15,31 @@ use bytes::Bytes;
 use siphasher::sip::SipHasher24;
 
 use crate::Micros;
-use crate::client_pool::core::HiveCore;
+use crate::client_pool::core::ClientPoolCore;
 use crate::client_pool::messages::Mailbox;
 use crate::config::Config;
 use crate::load::Report;
 use crate::mqtt::access::attempts::Attempts;
 use crate::mqtt::access::rules::{AccessList, Rule};
-use crate::mqtt::client_counters::Slates;
 use crate::mqtt::clients::Clients;
-use crate::mqtt::codec::packets::{Auth, Farewell};
+use crate::mqtt::codec::packets::{Auth, CloseReason};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus};
 use crate::mqtt::counters::Drop as Loss;
+use crate::mqtt::dispatcher::Dispatcher;
 use crate::mqtt::distribution::bridge::Sorter;
 use crate::mqtt::distribution::fanout::{Incoming, Options};
 use crate::mqtt::distribution::message::Message;
-use crate::mqtt::distribution::network::{Network, Visit};
+use crate::mqtt::distribution::network::{Guard, Network};
 use crate::mqtt::io::Server;
-use crate::mqtt::io::commands::Post;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::listener::Settings;
-use crate::mqtt::mailbox::Office;
+use crate::mqtt::io::worker_handle::CommandSender;
+use crate::mqtt::metrics::GatewayMetrics;
 use crate::mqtt::session::{Session, SessionState};
 use crate::mqtt::settings::{ListenerSettings, SessionSettings};
 use crate::mqtt::unfinished::Unfinished;
-use crate::mqtt::worker_event::{News, SessionHandle};
+use crate::mqtt::worker_event::{SessionHandle, WorkerEvent};
 use crate::wire::PublishView;
 
 /// How long who asks waits for each worker. None blocks, so this is for one that has ended.
@@ -47,11 +47,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The native half of a gateway.
 pub struct Gateway {
-    hive: Arc<HiveCore>,
-    office: Arc<Office>,
-    server: Server<Clients<HiveCore>>,
+    client_pool: Arc<ClientPoolCore>,
+    dispatcher: Arc<Dispatcher>,
+    server: Server<Clients<ClientPoolCore>>,
     seed: u64,
-    slates: Option<Slates>,
+    gateway_metrics: Option<GatewayMetrics>,
 }
 
 impl Gateway {
@@ -68,27 +68,32 @@ impl Gateway {
         unfinished: usize,
     ) -> io::Result<Self> {
         let seed = config.seed;
-        let office = Arc::new(Office::new(Unfinished::new(unfinished, seed)));
+        let dispatcher = Arc::new(Dispatcher::new(Unfinished::new(unfinished, seed)));
         let (publisher, telemetry) = (config.publisher(), config.telemetry);
-        let sorter = |_| Box::new(Sorter::new(Arc::clone(&office), own.clone(), publisher)) as _;
-        let hive = Arc::new(HiveCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
-        let fleet = hive.endpoint().fleet();
-        let mut slates = telemetry.then(Slates::new);
+        let sorter = |_| Box::new(Sorter::new(Arc::clone(&dispatcher), own.clone(), publisher)) as _;
+        let client_pool =
+            Arc::new(ClientPoolCore::on_threads(Config { hold: true, ..config }, listen, 1, sorter)?);
+        let endpoint_state = client_pool.endpoint().endpoint_state();
+        let mut gateway_metrics = telemetry.then(GatewayMetrics::new);
         let clients = |worker| {
-            let slate = slates.as_mut().map(Slates::add);
-            Clients::new(worker, Arc::clone(&hive), Arc::clone(&office), slate)
+            let worker_metrics = gateway_metrics.as_mut().map(GatewayMetrics::add);
+            Clients::new(worker, Arc::clone(&client_pool), Arc::clone(&dispatcher), worker_metrics)
         };
-        let server = Server::start(workers, fleet.clock, clients)?;
-        office.introduce(
-            fleet,
-            server.desks().iter().map(|desk| Arc::clone(desk) as Arc<dyn Post<Command>>).collect(),
+        let server = Server::start(workers, endpoint_state.clock, clients)?;
+        dispatcher.introduce(
+            endpoint_state,
+            server
+                .worker_handles()
+                .iter()
+                .map(|worker_handle| Arc::clone(worker_handle) as Arc<dyn CommandSender<Command>>)
+                .collect(),
         );
-        Ok(Self { hive, office, server, seed, slates })
+        Ok(Self { client_pool, dispatcher, server, seed, gateway_metrics })
     }
 
     /// The members' side.
-    pub fn hive(&self) -> &Arc<HiveCore> {
-        &self.hive
+    pub fn client_pool(&self) -> &Arc<ClientPoolCore> {
+        &self.client_pool
     }
 
     /// Takes clients in at an address (port 0: any free one); where it is now. `number`: what connections are said to come by.
@@ -102,7 +107,7 @@ impl Gateway {
         io: Settings,
         mqtt: ListenerSettings,
     ) -> io::Result<SocketAddr> {
-        self.office.set_settings(number, mqtt);
+        self.dispatcher.set_settings(number, mqtt);
         Ok(self.server.listen(number, address, io)?.address)
     }
 
@@ -111,7 +116,7 @@ impl Gateway {
         let Some(listener) = self.server.listener(number) else {
             return false;
         };
-        self.office.set_settings(number, mqtt);
+        self.dispatcher.set_settings(number, mqtt);
         listener.set(io);
         true
     }
@@ -124,36 +129,36 @@ impl Gateway {
     // Connections
 
     /// What there is to decide on.
-    pub fn take_news(&self, limit: usize) -> Vec<News> {
-        self.office.news.take(limit)
+    pub fn take_worker_events(&self, limit: usize) -> Vec<WorkerEvent> {
+        self.dispatcher.worker_events.take(limit)
     }
 
     /// Says yes to CONNECT. `access`: the number of an access list; `None`: everything is allowed.
     pub fn accept(&self, connection: ConnectionId, mut admitted: Admitted, access: Option<u32>) {
-        admitted.access = access.and_then(|number| Some((number, self.office.access(number)?)));
+        admitted.access = access.and_then(|number| Some((number, self.dispatcher.access(number)?)));
         self.post(connection, Command::Accept(connection, Box::new(admitted)));
     }
 
-    pub fn refuse(&self, connection: ConnectionId, farewell: Farewell) {
-        self.post(connection, Command::Refuse(connection, Box::new(farewell)));
+    pub fn refuse(&self, connection: ConnectionId, close_reason: CloseReason) {
+        self.post(connection, Command::Refuse(connection, Box::new(close_reason)));
     }
 
     pub fn challenge(&self, connection: ConnectionId, auth: Auth) {
         self.post(connection, Command::Challenge(connection, Box::new(auth)));
     }
 
-    pub fn disconnect(&self, connection: ConnectionId, farewell: Farewell) {
-        self.post(connection, Command::Disconnect(connection, Box::new(farewell)));
+    pub fn disconnect(&self, connection: ConnectionId, close_reason: CloseReason) {
+        self.post(connection, Command::Disconnect(connection, Box::new(close_reason)));
     }
 
     /// Every connection.
-    pub fn disconnect_all(&self, farewell: &Farewell) {
-        self.office.post_all(|| Command::DisconnectAll(Box::new(farewell.clone())));
+    pub fn disconnect_all(&self, close_reason: &CloseReason) {
+        self.dispatcher.post_all(|| Command::DisconnectAll(Box::new(close_reason.clone())));
     }
 
     /// SUBACK, and then what waited for it.
     pub fn suback(&self, connection: ConnectionId, packet: u16, reasons: Vec<Reason>, text: String) {
-        self.office.suback(self.now(), connection, packet, reasons, text);
+        self.dispatcher.suback(self.now(), connection, packet, reasons, text);
     }
 
     pub fn unsuback(&self, connection: ConnectionId, packet: u16, reasons: Vec<Reason>, text: String) {
@@ -164,16 +169,16 @@ impl Gateway {
 
     /// A session without a connection. What comes for it waits.
     pub fn open_session(&self, state: SessionState) -> SessionHandle {
-        self.office.open_session(self.now(), Session::import(SessionSettings::default(), state))
+        self.dispatcher.open_session(self.now(), Session::import(SessionSettings::default(), state))
     }
 
     /// Ends a session that has no connection; `None`: there is no such session. Its listeners end too. `is_over`: nobody goes on with it.
     pub fn export_session(&self, session: SessionHandle, is_over: bool) -> Option<SessionState> {
-        let state = self.office.export(session, is_over)?;
+        let state = self.dispatcher.export(session, is_over)?;
         // Before its member can say anything else: what owners hear of behind the session's end goes to others.
-        let tickets = self.office.releases.take();
+        let tickets = self.dispatcher.releases.take();
         if !tickets.is_empty() {
-            self.hive.enter().handled(&tickets);
+            self.client_pool.enter().handled(&tickets);
         }
         Some(state)
     }
@@ -186,11 +191,11 @@ impl Gateway {
         options: Options,
         hold: Option<u16>,
     ) {
-        self.office.attach(listener, session, options, hold);
+        self.dispatcher.attach(listener, session, options, hold);
     }
 
     pub fn detach_listener(&self, listener: u64) {
-        self.office.detach(listener);
+        self.dispatcher.detach(listener);
     }
 
     /// Gives one listener a message of the gateway's own, as if its owner had sent it.
@@ -199,19 +204,19 @@ impl Gateway {
         (view.topic, view.qos) = (topic, qos);
         let message = Message::from_network(&view, Arc::from(view.topic), payload);
         let incoming = Incoming { ticket: None, message, retained, origin: 0, listeners: &[listener] };
-        self.office.round(self.now()).message(incoming);
+        self.dispatcher.round(self.now()).message(incoming);
     }
 
     // Policy
 
     /// Makes an access list, or replaces it, at once for all who have it.
     pub fn install_access(&self, number: u32, rules: Vec<Rule>) {
-        self.office.set_access(number, AccessList::new(rules, self.seed));
+        self.dispatcher.set_access(number, AccessList::new(rules, self.seed));
     }
 
     /// Holds a client to another list; false: there is no such list.
     pub fn assign_access(&self, connection: ConnectionId, number: u32) -> bool {
-        let Some(list) = self.office.access(number) else {
+        let Some(list) = self.dispatcher.access(number) else {
             return false;
         };
         self.post(connection, Command::Assign(connection, number, list));
@@ -219,13 +224,13 @@ impl Gateway {
     }
 
     pub fn forget_access(&self, number: u32) {
-        self.office.forget_access(number);
+        self.dispatcher.forget_access(number);
     }
 
     /// Has CONNECTs refused that these refuse, unasked; `None`: none. Their clock is the machine's own count.
     pub fn refuse_guesses(&self, attempts: Option<Arc<Attempts>>) {
-        let ahead = self.hive.endpoint().fleet().clock.unix_offset();
-        self.office.set_attempts(attempts.map(|attempts| (attempts, ahead)));
+        let ahead = self.client_pool.endpoint().endpoint_state().clock.unix_offset();
+        self.dispatcher.set_attempts(attempts.map(|attempts| (attempts, ahead)));
     }
 
     // How things are
@@ -246,7 +251,7 @@ impl Gateway {
             *sums.entry(name.to_owned()).or_default() += value;
         };
         let mut dropped = 0;
-        let parked = self.office.count(&mut add);
+        let parked = self.dispatcher.count(&mut add);
         for counters in self.ask(Command::Count).into_iter().chain([parked]) {
             counters.each(&mut add);
             dropped += Loss::ALL.iter().map(|why| counters.drops[*why as usize]).sum::<u64>();
@@ -255,7 +260,7 @@ impl Gateway {
             add(name, value);
         }
         add("dropped", dropped);
-        add("unfinished_bytes", self.office.unfinished.bytes() as u64);
+        add("unfinished_bytes", self.dispatcher.unfinished.bytes() as u64);
         let (accepted, closed) = (sums.get("accepted").copied(), sums.get("closed").copied());
         let connections = accepted.unwrap_or(0).saturating_sub(closed.unwrap_or(0));
         sums.insert("connections".to_owned(), connections);
@@ -264,8 +269,8 @@ impl Gateway {
 
     /// Ends the interval of what is counted by topic; `None`: nothing is. In each worker all that is said is of the same moment.
     pub fn take_load(&self) -> Option<Report> {
-        let mut report = self.slates.as_ref()?.take(&self.office);
-        for (name, value) in self.hive.endpoint().counters() {
+        let mut report = self.gateway_metrics.as_ref()?.take(&self.dispatcher);
+        for (name, value) in self.client_pool.endpoint().counters() {
             let name = name.strip_prefix("socket.").unwrap_or(name);
             report.count(name, value);
         }
@@ -278,27 +283,27 @@ impl Gateway {
 
     /// Why a thread ended by itself, if one has.
     pub fn fault(&self) -> Option<String> {
-        self.hive.endpoint().fault().or_else(|| self.server.fault())
+        self.client_pool.endpoint().fault().or_else(|| self.server.fault())
     }
 
     /// Takes nobody in, gives those who are being told their end `grace` to hear it, and stops the threads. Idempotent.
     pub fn shutdown(&self, grace: Duration) {
         self.server.shutdown(grace);
-        self.hive.endpoint().shutdown();
+        self.client_pool.endpoint().shutdown();
     }
 
     fn post(&self, connection: ConnectionId, command: Command) {
-        self.office.post(connection.worker(), command);
+        self.dispatcher.post(connection.worker(), command);
     }
 
     fn now(&self) -> Micros {
-        self.hive.endpoint().fleet().clock.now()
+        self.client_pool.endpoint().endpoint_state().clock.now()
     }
 
     /// Asks every worker; what came within patience.
     fn ask<T>(&self, make: impl Fn(SyncSender<T>) -> Command) -> Vec<T> {
         let (sender, receiver): (_, Receiver<T>) = sync_channel(self.server.workers());
-        self.office.post_all(|| make(sender.clone()));
+        self.dispatcher.post_all(|| make(sender.clone()));
         drop(sender);
         std::iter::from_fn(|| receiver.recv_timeout(PATIENCE).ok()).collect()
     }

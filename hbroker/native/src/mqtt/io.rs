@@ -2,7 +2,7 @@
 //!
 //! A [`Server`] has N [`worker`]s, each a thread with its own poll and its own socket for each [`listener`] (`SO_REUSEPORT`), so that a
 //! connection belongs to one worker from accept to close. A worker is its thread's for as long as that is up; while it sleeps another may
-//! stand in for it at its [`desk`]. What runs on the connections is a [`protocol`]. Between the socket and the protocol lies a [`transport`], sans-IO: PROXY header, TLS, WebSocket, in any stack, or none.
+//! stand in for it at its [`worker_handle`]. What runs on the connections is a [`protocol`]. Between the socket and the protocol lies a [`transport`], sans-IO: PROXY header, TLS, WebSocket, in any stack, or none.
 //!
 //! An idle connection costs its entry and no buffer: reading goes through one buffer for each worker, and an [`output`] that is
 //! empty holds nothing. A client that does not read stalls alone: from its bound on its connection is not read either, and the
@@ -10,7 +10,6 @@
 
 pub mod admission;
 mod arrivals;
-pub mod commands;
 pub mod connection;
 pub mod connections;
 pub mod counters;
@@ -25,6 +24,7 @@ pub mod tls;
 pub mod transport;
 mod websocket;
 pub mod worker;
+pub mod worker_handle;
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,10 +36,10 @@ use parking_lot::Mutex;
 
 use crate::Micros;
 use crate::endpoint::clock::Clock;
-use crate::mqtt::io::commands::Desk;
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::Protocol;
-use crate::mqtt::io::worker::Order;
+use crate::mqtt::io::worker::WorkerCommand;
+use crate::mqtt::io::worker_handle::WorkerHandle;
 
 /// More than any machine has processors for, and what a connection's id has room for.
 pub const MOST_WORKERS: usize = 128;
@@ -47,7 +47,7 @@ pub const MOST_WORKERS: usize = 128;
 /// Threads that run a protocol on connections, until it is shut down or dropped.
 pub struct Server<P: Protocol> {
     clock: Clock,
-    desks: Vec<Arc<Desk<P>>>,
+    worker_handles: Vec<Arc<WorkerHandle<P>>>,
     listeners: Mutex<Vec<Arc<Listener>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     fault: Arc<Mutex<Option<String>>>,
@@ -60,26 +60,26 @@ impl<P: Protocol> Server<P> {
     /// The system gives no poll, or no thread.
     pub fn start(workers: usize, clock: Clock, mut make: impl FnMut(u8) -> P) -> io::Result<Self> {
         let fault = Arc::new(Mutex::new(None));
-        let (mut desks, mut threads) = (Vec::new(), Vec::new());
+        let (mut worker_handles, mut threads) = (Vec::new(), Vec::new());
         for index in 0..workers.clamp(1, MOST_WORKERS) {
             let number = u8::try_from(index).unwrap_or(u8::MAX);
-            let (desk, poll) = Desk::new(number, make(number), clock)?;
-            let desk = Arc::new(desk);
-            desks.push(Arc::clone(&desk));
-            let farewell = Farewell { worker: number, fault: Arc::clone(&fault), clean: false };
-            let run = move || farewell.say(desk.run(poll));
+            let (worker_handle, poll) = WorkerHandle::new(number, make(number), clock)?;
+            let worker_handle = Arc::new(worker_handle);
+            worker_handles.push(Arc::clone(&worker_handle));
+            let exit = WorkerExit { worker: number, fault: Arc::clone(&fault), clean: false };
+            let run = move || exit.say(worker_handle.run(poll));
             threads.push(thread::Builder::new().name(format!("hbroker-mqtt-{index}")).spawn(run)?);
         }
-        Ok(Self { clock, desks, listeners: Mutex::default(), threads: Mutex::new(threads), fault })
+        Ok(Self { clock, worker_handles, listeners: Mutex::default(), threads: Mutex::new(threads), fault })
     }
 
     pub fn workers(&self) -> usize {
-        self.desks.len()
+        self.worker_handles.len()
     }
 
     /// The workers, by number.
-    pub fn desks(&self) -> &[Arc<Desk<P>>] {
-        &self.desks
+    pub fn worker_handles(&self) -> &[Arc<WorkerHandle<P>>] {
+        &self.worker_handles
     }
 
     /// Takes connections in at an address (port 0: any free one). `number`: the listener's name.
@@ -94,8 +94,8 @@ impl<P: Protocol> Server<P> {
         let (listener, sockets) = listener::open(number, address, settings, self.workers())?;
         let listener = Arc::new(listener);
         listeners.push(Arc::clone(&listener));
-        for (desk, socket) in self.desks.iter().zip(sockets) {
-            desk.order(Order::OpenDoor(Arc::clone(&listener), socket));
+        for (worker_handle, socket) in self.worker_handles.iter().zip(sockets) {
+            worker_handle.order(WorkerCommand::OpenListener(Arc::clone(&listener), socket));
         }
         Ok(listener)
     }
@@ -108,15 +108,15 @@ impl<P: Protocol> Server<P> {
     /// Takes no more connections in there. Those that are in stay.
     pub fn close_listener(&self, number: u32) {
         self.listeners.lock().retain(|listener| listener.number != number);
-        for desk in &self.desks {
-            desk.order(Order::CloseDoor(number));
+        for worker_handle in &self.worker_handles {
+            worker_handle.order(WorkerCommand::CloseListener(number));
         }
     }
 
     /// The counters of all workers together, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums: Vec<(&'static str, u64)> = Vec::new();
-        for values in self.desks.iter().map(|desk| desk.counters.snapshot()) {
+        for values in self.worker_handles.iter().map(|worker_handle| worker_handle.counters.snapshot()) {
             if sums.is_empty() {
                 sums.extend(values);
             } else {
@@ -135,8 +135,8 @@ impl<P: Protocol> Server<P> {
     pub fn shutdown(&self, grace: Duration) {
         let grace = Micros::try_from(grace.as_micros()).unwrap_or(Micros::MAX);
         let at = self.clock.now().saturating_add(grace);
-        for desk in &self.desks {
-            desk.order(Order::Stop(at));
+        for worker_handle in &self.worker_handles {
+            worker_handle.order(WorkerCommand::Stop(at));
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A panic has been reported as a fault.
@@ -152,13 +152,13 @@ impl<P: Protocol> Drop for Server<P> {
 }
 
 /// Reports a worker's end, also that by a panic.
-struct Farewell {
+struct WorkerExit {
     worker: u8,
     fault: Arc<Mutex<Option<String>>>,
     clean: bool,
 }
 
-impl Farewell {
+impl WorkerExit {
     fn say(mut self, ended: io::Result<()>) {
         self.clean = true;
         if let Err(error) = ended {
@@ -171,7 +171,7 @@ impl Farewell {
     }
 }
 
-impl Drop for Farewell {
+impl Drop for WorkerExit {
     fn drop(&mut self) {
         if !self.clean {
             self.report("a panic");

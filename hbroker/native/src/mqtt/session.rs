@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::mqtt::access::rules::Access;
-use crate::mqtt::claim::Claim;
+use crate::mqtt::ack_guard::AckGuard;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::{Counters, Drop};
-use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
-use crate::mqtt::distribution::message::{Message, Terms};
+use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::settings::SessionSettings;
 use crate::mqtt::{Key, Turn};
 
@@ -31,15 +31,15 @@ use incoming::Incoming;
 pub use inherited::NO_MESSAGE;
 use outgoing::Outgoing;
 pub use outgoing::SentState;
-use queue::Parcel;
+use queue::QueuedMessage;
 
 /// A message for one client.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub message: Arc<Message>,
-    pub terms: Terms,
+    pub delivery_options: DeliveryOptions,
     /// None: nobody waits for its acknowledgement.
-    pub claim: Option<Claim>,
+    pub ack_guard: Option<AckGuard>,
 }
 
 /// What another gateway needs to resume a session: packet ids, without messages. They keep their ids when the network brings them again.
@@ -110,14 +110,14 @@ impl Session {
     /// A message for a client that is away. False: its queue overflowed, and by its policy the session is to end.
     #[must_use]
     pub fn deliver(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> bool {
-        let Some(parcel) = self.admit(now, delivery, counters) else {
+        let Some(queued_message) = self.admit(now, delivery, counters) else {
             return true;
         };
-        if parcel.terms.qos == 0 {
+        if queued_message.delivery_options.qos == 0 {
             counters.drop(Drop::Away);
             return true;
         }
-        self.outgoing.deliver(parcel, &self.settings, counters)
+        self.outgoing.deliver(queued_message, &self.settings, counters)
     }
 
     /// The network's answer to a PUBLISH of a connection that is gone.
@@ -136,8 +136,8 @@ impl Session {
     }
 
     /// Its shares in answers to messages that are to come again. `is_over`: to others, for it ends.
-    pub fn claims(&self, is_over: bool) -> impl Iterator<Item = &Claim> {
-        self.outgoing.claims(is_over)
+    pub fn ack_guards(&self, is_over: bool) -> impl Iterator<Item = &AckGuard> {
+        self.outgoing.ack_guards(is_over)
     }
 
     /// The session is over: what it held is dropped, and counted.
@@ -165,31 +165,31 @@ impl Session {
         delivery: Delivery,
         encoder: &mut Encoder,
     ) -> bool {
-        let Some(parcel) = self.admit(turn.now, delivery, turn.counters) else {
+        let Some(queued_message) = self.admit(turn.now, delivery, turn.counters) else {
             return true;
         };
-        let (qos, id) = (parcel.terms.qos, parcel.message.id);
+        let (qos, id) = (queued_message.delivery_options.qos, queued_message.message.id);
         if self.outgoing.is_free(qos, id, channel, turn, &self.settings) {
-            self.outgoing.send(turn, channel, parcel, Some(encoder));
+            self.outgoing.send(turn, channel, queued_message, Some(encoder));
             return true;
         }
-        let is_kept = self.outgoing.deliver(parcel, &self.settings, turn.counters);
+        let is_kept = self.outgoing.deliver(queued_message, &self.settings, turn.counters);
         self.outgoing.flush(turn, channel, &self.settings);
         is_kept
     }
 
     /// Messages of `QoS` 0 that came together, for a client that is connected. False: not all of them can go at once, and none has gone.
     #[must_use]
-    pub(super) fn deliver_series_over(
+    pub(super) fn deliver_batch_over(
         &mut self,
         turn: &mut Turn<'_>,
         channel: &mut Channel,
-        series: &Arc<Series>,
-        terms: &Terms,
+        batch: &Arc<MessageBatch>,
+        delivery_options: &DeliveryOptions,
         encoder: &mut Encoder,
     ) -> bool {
-        self.access.may_read(series.topic())
-            && self.outgoing.send_series(turn, channel, series, terms, encoder)
+        self.access.may_read(batch.topic())
+            && self.outgoing.send_batch(turn, channel, batch, delivery_options, encoder)
     }
 
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel) {
@@ -228,14 +228,14 @@ impl Session {
     }
 
     /// The message at the QoS that it goes at; None: the client may not read it. At QoS 0 nobody waits for an answer.
-    fn admit(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> Option<Parcel> {
-        let Delivery { message, mut terms, claim } = delivery;
+    fn admit(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> Option<QueuedMessage> {
+        let Delivery { message, mut delivery_options, ack_guard } = delivery;
         if !self.access.may_read(&message.topic) {
             counters.drop(Drop::Denied);
             return None;
         }
-        terms.qos = terms.qos.min(message.qos);
-        let claim = claim.filter(|_| terms.qos > 0);
-        Some(Parcel { message, terms, claim, since: now })
+        delivery_options.qos = delivery_options.qos.min(message.qos);
+        let ack_guard = ack_guard.filter(|_| delivery_options.qos > 0);
+        Some(QueuedMessage { message, delivery_options, ack_guard, since: now })
     }
 }

@@ -10,9 +10,9 @@ use std::net::IpAddr;
 
 use parking_lot::Mutex;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::prefix::Prefix;
-use crate::shares::{Held, Shares};
+use crate::shares::{Share, Shares};
 
 /// It is counted in steps. A connection costs more than one of them beside.
 const STEP: usize = 4_096;
@@ -25,28 +25,28 @@ pub struct Unfinished {
 impl Unfinished {
     /// `most`: bytes together. `seed`: random and secret.
     pub fn new(most: usize, seed: u64) -> Self {
-        Self { shares: Mutex::new(Shares::new(most, Keyed::new(seed))) }
+        Self { shares: Mutex::new(Shares::new(most, KeyedHash::new(seed))) }
     }
 
     /// A connection of a client there holds so many bytes now. `waits`: it is not read. False: there is no room for them.
     #[must_use]
-    pub fn set(&self, place: &mut Held<Prefix>, client: IpAddr, bytes: usize, waits: bool) -> bool {
+    pub fn set(&self, share: &mut Share<Prefix>, client: IpAddr, bytes: usize, waits: bool) -> bool {
         let bytes = bytes / STEP * STEP;
-        if bytes == place.bytes() {
+        if bytes == share.bytes() {
             return true;
         }
         let (mut shares, host) = (self.shares.lock(), client.into());
-        let fits = waits || bytes < place.bytes() || shares.fits_in(place, host, bytes - place.bytes());
+        let fits = waits || bytes < share.bytes() || shares.fits_in(share, host, bytes - share.bytes());
         if fits {
-            shares.set(place, host, bytes);
+            shares.set(share, host, bytes);
         }
         fits
     }
 
     /// A connection has ended.
-    pub fn free(&self, place: Held<Prefix>) {
-        if place.bytes() > 0 {
-            self.shares.lock().free(place);
+    pub fn free(&self, share: Share<Prefix>) {
+        if share.bytes() > 0 {
+            self.shares.lock().free(share);
         }
     }
 
@@ -66,16 +66,16 @@ mod tests {
     fn one_address_leaves_as_much_as_it_has_to_others() {
         let unfinished = Unfinished::new(MOST, 1);
         let [one, other] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
-        let mut places: Vec<Held<Prefix>> = (0..10).map(|_| Held::default()).collect();
+        let mut allotted: Vec<Share<Prefix>> = (0..10).map(|_| Share::default()).collect();
         let mut held = 0;
         for bytes in (STEP..=MOST).step_by(STEP) {
-            held += places
+            held += allotted
                 .iter_mut()
-                .map(|place| usize::from(!unfinished.set(place, one, bytes, false)))
+                .map(|share| usize::from(!unfinished.set(share, one, bytes, false)))
                 .sum::<usize>();
         }
         assert!(held > 0 && unfinished.bytes() == MOST / 2, "{}", unfinished.bytes());
-        let mut late = Held::default();
+        let mut late = Share::default();
         assert!(
             unfinished.set(&mut late, other, MOST / 4, false)
                 && !unfinished.set(&mut late, other, MOST / 2, false)
@@ -83,7 +83,7 @@ mod tests {
         assert!(unfinished.set(&mut late, other, MOST / 2, true), "it waits");
         assert!(unfinished.set(&mut late, other, STEP - 1, false), "it was whole, and the next has begun");
         assert_eq!((late.bytes(), unfinished.bytes()), (0, MOST / 2));
-        places.into_iter().for_each(|place| unfinished.free(place));
+        allotted.into_iter().for_each(|share| unfinished.free(share));
         assert_eq!(unfinished.bytes(), 0);
     }
 
@@ -91,8 +91,8 @@ mod tests {
     fn the_largest_packet_comes_where_twice_as_much_is_free() {
         let largest = 268_435_460;
         let unfinished = Unfinished::new(512 << 20, 1);
-        let (mut place, client) = (Held::default(), IpAddr::from([192, 0, 2, 1]));
-        assert!((0..largest).step_by(10_000).all(|bytes| unfinished.set(&mut place, client, bytes, false)));
-        assert!(unfinished.set(&mut place, client, largest - 1, false));
+        let (mut share, client) = (Share::default(), IpAddr::from([192, 0, 2, 1]));
+        assert!((0..largest).step_by(10_000).all(|bytes| unfinished.set(&mut share, client, bytes, false)));
+        assert!(unfinished.set(&mut share, client, largest - 1, false));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::endpoint::sockets::Fleet;
+use crate::endpoint::state::EndpointState;
 use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
 use crate::mqtt::event::Closed;
 use crate::mqtt::io::connections::ConnectionId;
@@ -16,7 +16,7 @@ pub type SessionHandle = u64;
 
 /// Something to decide on, or to know.
 #[derive(Clone, Debug)]
-pub enum News {
+pub enum WorkerEvent {
     /// To be answered with `accept`, `refuse` or `challenge`.
     Connect(ConnectionId, Box<Arrival>),
     /// To be answered with `suback`.
@@ -43,34 +43,34 @@ pub struct Arrival {
 /// The queue to Python. What is in it is bounded by its senders: each connection has a few questions open at most, and new ones are not
 /// accepted while there is much.
 #[derive(Default)]
-pub struct NewsQueue {
-    queue: Mutex<Vec<News>>,
+pub struct WorkerEventQueue {
+    queue: Mutex<Vec<WorkerEvent>>,
     /// Whose reader is told.
-    fleet: OnceLock<Arc<Fleet>>,
+    endpoint_state: OnceLock<Arc<EndpointState>>,
 }
 
-impl NewsQueue {
+impl WorkerEventQueue {
     /// Tells this reader from now on. It is told once.
-    pub fn introduce(&self, fleet: Arc<Fleet>) {
+    pub fn introduce(&self, endpoint_state: Arc<EndpointState>) {
         let queue = self.queue.lock();
         if !queue.is_empty() {
-            fleet.output.light();
+            endpoint_state.output.light();
         }
-        let _ = self.fleet.set(fleet);
+        let _ = self.endpoint_state.set(endpoint_state);
     }
 
-    /// Takes all of `news` over.
-    pub fn push(&self, news: &mut Vec<News>) {
-        if news.is_empty() {
+    /// Takes all of `worker_events` over.
+    pub fn push(&self, worker_events: &mut Vec<WorkerEvent>) {
+        if worker_events.is_empty() {
             return;
         }
         let mut queue = self.queue.lock();
         if queue.is_empty()
-            && let Some(fleet) = self.fleet.get()
+            && let Some(endpoint_state) = self.endpoint_state.get()
         {
-            fleet.output.light();
+            endpoint_state.output.light();
         }
-        queue.append(news);
+        queue.append(worker_events);
     }
 
     /// How much waits.
@@ -78,7 +78,7 @@ impl NewsQueue {
         self.queue.lock().len()
     }
 
-    pub fn take(&self, limit: usize) -> Vec<News> {
+    pub fn take(&self, limit: usize) -> Vec<WorkerEvent> {
         let mut queue = self.queue.lock();
         if queue.is_empty() {
             return Vec::new();
@@ -86,9 +86,9 @@ impl NewsQueue {
         let rest = if queue.len() > limit { queue.split_off(limit) } else { Vec::new() };
         let taken = std::mem::replace(&mut *queue, rest);
         if queue.is_empty()
-            && let Some(fleet) = self.fleet.get()
+            && let Some(endpoint_state) = self.endpoint_state.get()
         {
-            fleet.output.extinguish();
+            endpoint_state.output.extinguish();
         }
         taken
     }
@@ -102,19 +102,20 @@ mod tests {
 
     #[test]
     fn the_reader_is_told_as_long_as_there_is_something() {
-        let fleet = Arc::new(Fleet::new().unwrap());
-        let queue = NewsQueue::default();
-        let told = || fleet.output.wait_until(Instant::now());
-        queue.introduce(Arc::clone(&fleet));
+        let endpoint_state = Arc::new(EndpointState::new().unwrap());
+        let queue = WorkerEventQueue::default();
+        let is_signalled = || endpoint_state.output.wait_until(Instant::now());
+        queue.introduce(Arc::clone(&endpoint_state));
         queue.push(&mut vec![]);
-        assert!(!told() && queue.take(9).is_empty());
-        queue.push(&mut (1..=5).map(News::Overflow).collect());
-        queue.push(&mut vec![News::Overflow(6)]);
-        assert!(told());
+        assert!(!is_signalled() && queue.take(9).is_empty());
+        queue.push(&mut (1..=5).map(WorkerEvent::Overflow).collect());
+        queue.push(&mut vec![WorkerEvent::Overflow(6)]);
+        assert!(is_signalled());
         assert_eq!(queue.take(4).len(), 4);
-        assert!(told());
-        let rest: Vec<_> = queue.take(4).into_iter().map(|news| format!("{news:?}")).collect();
+        assert!(is_signalled());
+        let rest: Vec<_> =
+            queue.take(4).into_iter().map(|worker_events| format!("{worker_events:?}")).collect();
         assert_eq!(rest, ["Overflow(5)", "Overflow(6)"]);
-        assert!(!told());
+        assert!(!is_signalled());
     }
 }

@@ -1,4 +1,4 @@
-//! `LoadGenerator`, `LoadMember` and `LoadHive`: a native load (`crate::bench`), and its clients' controls.
+//! `LoadGenerator`, `LoadClient` and `LoadClientPool`: a native load (`crate::bench`), and its clients' controls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use pyo3::prelude::*;
 
 use super::config::Config;
 use super::core::Core;
-use super::hive::Hive;
 use super::{Address, NativeError, address_in, address_out, duration};
-use crate::bench::io::crew::Generator;
-use crate::bench::io::crowd::{Crowd, Roll};
-use crate::bench::io::member::{LoadEndpoint, Seat, time_look_ups};
-use crate::bench::io::port::Part;
+use crate::bench::io::client::{ClientPort, LoadEndpoint, time_look_ups};
+use crate::bench::io::driver::Generator;
+use crate::bench::io::pool::{PoolPort, SubscriberMap};
+use crate::bench::io::port::LoadRole;
 use crate::bench::io::tcp::Connection;
 use crate::bench::io::tls::Trust;
 use crate::bench::load::{Counts, Group, Plan, Times};
 use crate::bench::mqtt::{Mqtt, Version};
 use crate::bench::nats::Nats;
-use crate::bench::speech::Speech;
+use crate::bench::protocol::StreamProtocol;
 use crate::client_pool::messages::Mailbox;
-use crate::link_id::MemberId;
+use crate::link_id::PoolClientId;
+use crate::python::client_pool::ClientPool;
 
 /// The largest payload of a load.
 const MOST_PAYLOAD: usize = 16 << 20;
@@ -99,7 +99,7 @@ impl LoadGenerator {
     }
 
     #[pyo3(signature = (config, listen, *, topics = vec![], publishes = None, subscribes = None))]
-    fn add_member(
+    fn add_client(
         &self,
         py: Python<'_>,
         config: &Config,
@@ -107,32 +107,41 @@ impl LoadGenerator {
         topics: Vec<String>,
         publishes: Option<usize>,
         subscribes: Option<usize>,
-    ) -> PyResult<Py<LoadMember>> {
+    ) -> PyResult<Py<LoadClient>> {
         if config.0.node {
             return Err(NativeError::new_err("a load has clients for members"));
         }
-        let part = self.part(publishes, subscribes, &topics)?;
+        let role = self.role(publishes, subscribes, &topics)?;
         let listen = address_in(&listen)?;
         let shared = self.generator.shared.clone();
-        let (seat, core, endpoint) =
-            Seat::open(config.0.clone(), listen, shared, part, topics).map_err(PyOSError::new_err)?;
-        self.generator.add(Box::new(seat));
+        let (slot, core, endpoint) =
+            ClientPort::open(config.0.clone(), listen, shared, role, topics).map_err(PyOSError::new_err)?;
+        self.generator.add(Box::new(slot));
         let core = Core { core };
-        Py::new(py, PyClassInitializer::from(core).add_subclass(LoadMember(endpoint)))
+        Py::new(py, PyClassInitializer::from(core).add_subclass(LoadClient(endpoint)))
     }
 
-    fn add_hive(&self, py: Python<'_>, config: &Config, listen: Address) -> PyResult<Py<LoadHive>> {
+    fn add_client_pool(
+        &self,
+        py: Python<'_>,
+        config: &Config,
+        listen: Address,
+    ) -> PyResult<Py<LoadClientPool>> {
         if config.0.node {
             return Err(NativeError::new_err("a load has clients for members"));
         }
         let shared = self.generator.shared.clone();
-        let (crowd, core, roll) =
-            Crowd::open(config.0.clone(), address_in(&listen)?, shared).map_err(PyOSError::new_err)?;
+        let (crowd, core, subscriber_map) =
+            PoolPort::open(config.0.clone(), address_in(&listen)?, shared).map_err(PyOSError::new_err)?;
         self.generator.add(Box::new(crowd));
         // Messages go to the load, and never there.
-        let hive = Hive { core, mailbox: Mailbox::new(0) };
+        let client_pool = ClientPool { core, mailbox: Mailbox::new(0) };
         let subscribers = self.generator.shared.load.lock().plan().subscribers.len();
-        Py::new(py, PyClassInitializer::from(hive).add_subclass(LoadHive { roll, subscribers }))
+        Py::new(
+            py,
+            PyClassInitializer::from(client_pool)
+                .add_subclass(LoadClientPool { subscriber_map, subscribers }),
+        )
     }
 
     #[pyo3(signature = (protocol, address, *, name, topics = vec![], filter = None, publishes = None, subscribes = None, timeout_s = 10.0))]
@@ -149,7 +158,7 @@ impl LoadGenerator {
         subscribes: Option<usize>,
         timeout_s: f64,
     ) -> PyResult<()> {
-        let part = self.part(publishes, subscribes, &topics)?;
+        let role = self.role(publishes, subscribes, &topics)?;
         let address = address_in(&address)?;
         let timeout = duration(timeout_s)?;
         if topics.iter().chain(&filter).chain([&name]).any(|text| text.len() > usize::from(u16::MAX)) {
@@ -159,9 +168,9 @@ impl LoadGenerator {
         let filter = filter.as_deref();
         let mqtt = |version| Mqtt::new(version, qos, name, &topics, filter);
         py.detach(|| match protocol {
-            "mqtt" => self.open(address, mqtt(Version::V311), part, timeout),
-            "mqtt5" => self.open(address, mqtt(Version::V5), part, timeout),
-            "nats" => self.open(address, Nats::new(&topics, filter), part, timeout),
+            "mqtt" => self.open(address, mqtt(Version::V311), role, timeout),
+            "mqtt5" => self.open(address, mqtt(Version::V5), role, timeout),
+            "nats" => self.open(address, Nats::new(&topics, filter), role, timeout),
             _ => Err(NativeError::new_err(format!("{protocol:?} is no protocol of a load"))),
         })
     }
@@ -199,7 +208,12 @@ impl LoadGenerator {
 }
 
 impl LoadGenerator {
-    fn part(&self, publishes: Option<usize>, subscribes: Option<usize>, topics: &[String]) -> PyResult<Part> {
+    fn role(
+        &self,
+        publishes: Option<usize>,
+        subscribes: Option<usize>,
+        topics: &[String],
+    ) -> PyResult<LoadRole> {
         let load = self.generator.shared.load.lock();
         let plan = load.plan();
         if publishes.is_some_and(|number| number >= plan.publishers() || topics.len() as u64 != plan.topics)
@@ -207,27 +221,27 @@ impl LoadGenerator {
         {
             return Err(NativeError::new_err("the load has no such publisher or subscriber"));
         }
-        Ok(Part { publishes, subscribes })
+        Ok(LoadRole { publishes, subscribes })
     }
 
     fn open(
         &self,
         address: std::net::SocketAddr,
-        speech: impl Speech,
-        part: Part,
+        speech: impl StreamProtocol,
+        role: LoadRole,
         timeout: Duration,
     ) -> PyResult<()> {
-        let connection = Connection::open(address, self.trust.as_ref(), speech, part, timeout);
+        let connection = Connection::open(address, self.trust.as_ref(), speech, role, timeout);
         self.generator.add(Box::new(connection.map_err(PyOSError::new_err)?));
         Ok(())
     }
 }
 
 #[pyclass(module = "hbroker._native", extends = Core, frozen)]
-pub struct LoadMember(Arc<LoadEndpoint>);
+pub struct LoadClient(Arc<LoadEndpoint>);
 
 #[pymethods]
-impl LoadMember {
+impl LoadClient {
     #[getter]
     fn address(&self) -> Address {
         address_out(self.0.address())
@@ -248,19 +262,19 @@ impl LoadMember {
     }
 }
 
-#[pyclass(module = "hbroker._native", extends = Hive, frozen)]
-pub struct LoadHive {
-    roll: Roll,
+#[pyclass(module = "hbroker._native", extends = ClientPool, frozen)]
+pub struct LoadClientPool {
+    subscriber_map: SubscriberMap,
     subscribers: usize,
 }
 
 #[pymethods]
-impl LoadHive {
+impl LoadClientPool {
     fn enter(&self, member: u64, subscriber: usize) -> PyResult<()> {
         if subscriber >= self.subscribers {
             return Err(NativeError::new_err("the load has no such subscriber"));
         }
-        self.roll.enter(MemberId(member), subscriber);
+        self.subscriber_map.enter(PoolClientId(member), subscriber);
         Ok(())
     }
 }

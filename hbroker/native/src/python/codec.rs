@@ -107,10 +107,10 @@ fn header_values<'py>(py: Python<'py>, header: &Header<'_>) -> PyResult<Bound<'p
 fn packet_values<'py>(py: Python<'py>, packet: &PacketView<'_>) -> PyResult<Bound<'py, PyAny>> {
     let (kind, content) = match packet.body {
         Body::None => ("", object(py, py.None())?),
-        Body::Publish(message) if message.is_again() => {
+        Body::Publish(message) if message.is_delta() => {
             ("again", object(py, PyBytes::new(py, message.payload))?)
         }
-        Body::Again(payload) => ("again", object(py, PyBytes::new(py, payload))?),
+        Body::Delta(payload) => ("again", object(py, PyBytes::new(py, payload))?),
         Body::Publish(message) => ("publish", publish_values(py, &message)?),
         Body::PubAck(puback) => ("puback", puback_values(py, &puback)?),
         Body::Ping { sent_at_us } => ("ping", object(py, sent_at_us)?),
@@ -190,7 +190,7 @@ fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResu
     match kind {
         "" => {}
         "publish" => put_publish(out, content.extract()?),
-        "again" => wire::put_again_field(out, content.extract()?),
+        "again" => wire::put_delta_field(out, content.extract()?),
         "puback" => put_puback(out, content.extract()?),
         "ping" => wire::put_ping_field(out, content.extract()?),
         "pong" => wire::put_pong_field(out, content.extract()?),

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict};
 use super::events::event_out;
 use super::load::{Load, load_out};
 use super::messages::Message;
-use super::publishing::{self, Said};
+use super::publishing::{self, PublishProperties};
 use super::sessions::SessionStatus;
 use super::{Address, CutTuple, NativeError, address_in, address_out, cut_in};
 use crate::Micros;
@@ -333,7 +333,7 @@ impl Core {
         retain: bool,
         properties: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<u64>> {
-        publishing::publish(py, &self.core, topic, payload, &Said::of(qos, retain, properties)?)
+        publishing::publish(py, &self.core, topic, payload, &PublishProperties::of(qos, retain, properties)?)
     }
 
     #[pyo3(signature = (messages, qos = 0, retain = false, **properties))]
@@ -345,7 +345,7 @@ impl Core {
         retain: bool,
         properties: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Vec<u64>> {
-        publishing::publish_many(py, &self.core, messages, &Said::of(qos, retain, properties)?)
+        publishing::publish_many(py, &self.core, messages, &PublishProperties::of(qos, retain, properties)?)
     }
 
     #[pyo3(signature = (subscription, filter, qos, retain_as_published = false, group = ""))]

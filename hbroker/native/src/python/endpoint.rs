@@ -38,7 +38,7 @@ impl Endpoint {
 
     #[getter]
     fn unix_offset_us(self_: PyRef<'_, Self>) -> u64 {
-        endpoint(&self_).fleet().clock.unix_offset()
+        endpoint(&self_).endpoint_state().clock.unix_offset()
     }
 
     fn fileno(self_: PyRef<'_, Self>) -> i32 {

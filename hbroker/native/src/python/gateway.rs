@@ -1,10 +1,10 @@
-//! `Gateway`: an MQTT server in front of a hive. Its members' verbs are those of the base class `Hive`.
+//! `Gateway`: an MQTT server in front of a hive. Its members' verbs are those of the base class `ClientPool`.
 
 mod attempts;
 mod events;
+mod settings;
 mod state;
 mod status;
-mod terms;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ pub use self::events::{
 };
 pub use self::state::{InFlight, SessionState};
 pub use self::status::ConnectionStatus;
-pub use self::terms::ListenerSettings;
+pub use crate::python::gateway::settings::ListenerSettings;
 
-use self::events::news_out;
+use self::events::worker_event_out;
 use self::state::{SessionStateIn, state_out};
-use self::terms::{Accept, ListenOptions, Rule, rules_in};
 use super::config::Config;
-use super::hive::Hive;
 use super::load::{Load, load_out};
 use super::{Address, NativeError, address_in, address_out, duration};
 use crate::client_pool::messages::Mailbox;
-use crate::mqtt::codec::packets::{Auth, Farewell};
+use crate::mqtt::codec::packets::{Auth, CloseReason};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::gateway;
 use crate::mqtt::io::MOST_WORKERS;
 use crate::mqtt::io::connections::ConnectionId;
+use crate::python::client_pool::ClientPool;
+use crate::python::gateway::settings::{Accept, ListenOptions, Rule, rules_in};
 
-#[pyclass(module = "hbroker._native", extends = Hive, frozen)]
+#[pyclass(module = "hbroker._native", extends = ClientPool, frozen)]
 pub struct Gateway {
     gateway: gateway::Gateway,
 }
@@ -64,8 +64,8 @@ impl Gateway {
             if workers > 0 { workers } else { thread::available_parallelism().map_or(1, usize::from) };
         let start = || gateway::Gateway::start(config, listen, workers, &mailbox, unfinished_bytes);
         let gateway = py.detach(start).map_err(PyOSError::new_err)?;
-        let hive = Hive { core: Arc::clone(gateway.hive()), mailbox };
-        Ok(PyClassInitializer::from(hive).add_subclass(Self { gateway }))
+        let client_pool = ClientPool { core: Arc::clone(gateway.client_pool()), mailbox };
+        Ok(PyClassInitializer::from(client_pool).add_subclass(Self { gateway }))
     }
 
     // Listeners
@@ -99,8 +99,8 @@ impl Gateway {
 
     #[pyo3(signature = (limit = 1024))]
     fn poll_mqtt(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
-        let news = py.detach(|| self.gateway.take_news(limit));
-        news.into_iter().map(|news| news_out(py, news)).collect()
+        let worker_events = py.detach(|| self.gateway.take_worker_events(limit));
+        worker_events.into_iter().map(|worker_events| worker_event_out(py, worker_events)).collect()
     }
 
     fn accept(&self, py: Python<'_>, connection: u64, accept: Accept) {
@@ -117,8 +117,8 @@ impl Gateway {
         text: &str,
         server_reference: Option<String>,
     ) {
-        let farewell = farewell(code, text, server_reference);
-        py.detach(|| self.gateway.refuse(ConnectionId(connection), farewell));
+        let close_reason = close_reason(code, text, server_reference);
+        py.detach(|| self.gateway.refuse(ConnectionId(connection), close_reason));
     }
 
     fn auth(&self, py: Python<'_>, connection: u64, reason: u8, method: String, data: Vec<u8>) {
@@ -141,14 +141,14 @@ impl Gateway {
         text: &str,
         server_reference: Option<String>,
     ) {
-        let farewell = farewell(code, text, server_reference);
-        py.detach(|| self.gateway.disconnect(ConnectionId(connection), farewell));
+        let close_reason = close_reason(code, text, server_reference);
+        py.detach(|| self.gateway.disconnect(ConnectionId(connection), close_reason));
     }
 
     #[pyo3(signature = (code, *, text = "", server_reference = None))]
     fn disconnect_all(&self, py: Python<'_>, code: u8, text: &str, server_reference: Option<String>) {
-        let farewell = farewell(code, text, server_reference);
-        py.detach(|| self.gateway.disconnect_all(&farewell));
+        let close_reason = close_reason(code, text, server_reference);
+        py.detach(|| self.gateway.disconnect_all(&close_reason));
     }
 
     #[pyo3(signature = (connection, packet_id, codes, text = ""))]
@@ -259,8 +259,8 @@ impl Gateway {
     }
 }
 
-fn farewell(code: u8, text: &str, server_reference: Option<String>) -> Farewell {
-    Farewell {
+fn close_reason(code: u8, text: &str, server_reference: Option<String>) -> CloseReason {
+    CloseReason {
         reason: Reason(code),
         text: text.to_owned(),
         server_reference: server_reference.unwrap_or_default(),

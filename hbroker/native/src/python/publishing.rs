@@ -13,7 +13,7 @@ use crate::wire::PublishOut;
 
 /// What is said of messages besides topic and payload: `CoreProperties` of `hbroker/properties.py`, QoS and the retain flag.
 #[derive(Default)]
-pub struct Said {
+pub struct PublishProperties {
     qos: u8,
     retain: bool,
     published_at_us: u64,
@@ -26,28 +26,28 @@ pub struct Said {
     user_properties: Vec<(String, String)>,
 }
 
-impl Said {
+impl PublishProperties {
     /// # Errors
     /// There is no such property, or it cannot have this value.
     pub fn of(qos: u8, retain: bool, properties: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let mut said = Self { qos, retain, ..Self::default() };
+        let mut publish_properties = Self { qos, retain, ..Self::default() };
         for (name, value) in properties.into_iter().flatten() {
             let name = name.cast::<PyString>()?;
             match name.to_str()? {
-                "published_at_us" => said.published_at_us = value.extract()?,
-                "expiry_s" => said.expiry_s = value.extract()?,
-                "ack_queued" => said.ack_queued = value.extract()?,
-                "content_type" => said.content_type = Some(value.extract()?),
-                "payload_format" => said.payload_format = value.extract()?,
-                "response_topic" => said.response_topic = Some(value.extract()?),
-                "correlation_data" => said.correlation_data = value.extract()?,
-                "user_properties" => said.user_properties = value.extract()?,
+                "published_at_us" => publish_properties.published_at_us = value.extract()?,
+                "expiry_s" => publish_properties.expiry_s = value.extract()?,
+                "ack_queued" => publish_properties.ack_queued = value.extract()?,
+                "content_type" => publish_properties.content_type = Some(value.extract()?),
+                "payload_format" => publish_properties.payload_format = value.extract()?,
+                "response_topic" => publish_properties.response_topic = Some(value.extract()?),
+                "correlation_data" => publish_properties.correlation_data = value.extract()?,
+                "user_properties" => publish_properties.user_properties = value.extract()?,
                 unknown => {
                     return Err(PyTypeError::new_err(format!("a message has no property {unknown:?}")));
                 }
             }
         }
-        Ok(said)
+        Ok(publish_properties)
     }
 
     #[inline]
@@ -76,9 +76,9 @@ pub fn publish(
     core: &Core,
     topic: &str,
     payload: Bound<'_, PyBytes>,
-    said: &Said,
+    publish_properties: &PublishProperties,
 ) -> PyResult<Option<u64>> {
-    let message = said.message(topic, payload.as_bytes());
+    let message = publish_properties.message(topic, payload.as_bytes());
     // Of a large payload nothing is copied: the object is kept until its last part is made.
     let mut shared = Some(PyBackedBytes::from(payload.clone()));
     let mut share = || Bytes::from_owner(shared.take().expect("it is shared once"));
@@ -91,7 +91,7 @@ pub fn publish_many(
     py: Python<'_>,
     core: &Core,
     messages: Vec<(PyBackedStr, Bound<'_, PyBytes>)>,
-    said: &Said,
+    publish_properties: &PublishProperties,
 ) -> PyResult<Vec<u64>> {
     let messages = messages.into_iter().map(|(topic, payload)| {
         (topic, PyBackedBytes::from(payload.clone()), Some(PyBackedBytes::from(payload)))
@@ -102,7 +102,7 @@ pub fn publish_many(
     let ended = py.detach(|| {
         core.on(0, |engine, now| {
             for (topic, payload, shared) in &mut messages {
-                let message = said.message(topic, payload);
+                let message = publish_properties.message(topic, payload);
                 let share = || Bytes::from_owner(shared.take().expect("it is shared once"));
                 match engine.publish(now, &message, share) {
                     Ok(Some(sequence)) => sequences.push(sequence),

@@ -45,15 +45,15 @@ pub fn encode_queued<'py>(py: Python<'py>, values: Queued<'py>) -> Bound<'py, Py
 /// The values of a serialised `GoneRecord`; None where it is malformed.
 #[pyfunction]
 pub fn decode_gone(record: &[u8]) -> Option<Gone> {
-    let GoneRecord { queue, below, runs, launched } = GoneRecord::parse(record).ok()?;
-    Some((queue, below, runs, launched))
+    let GoneRecord { queue, below, ranges, launched } = GoneRecord::parse(record).ok()?;
+    Some((queue, below, ranges, launched))
 }
 
 /// The `GoneRecord` with these values; the runs must ascend.
 #[pyfunction]
 pub fn encode_gone(py: Python<'_>, values: Gone) -> Bound<'_, PyBytes> {
-    let (queue, below, runs, launched) = values;
-    PyBytes::new(py, &wire::gone_record(&GoneRecord { queue, below, runs, launched }))
+    let (queue, below, ranges, launched) = values;
+    PyBytes::new(py, &wire::gone_record(&GoneRecord { queue, below, ranges, launched }))
 }
 
 /// The values of a serialised `SeenRecord`; None where it is malformed.

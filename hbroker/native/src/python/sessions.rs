@@ -31,17 +31,17 @@ impl SessionStatus {
 
 impl From<Status> for SessionStatus {
     fn from(status: Status) -> Self {
-        let Status { session, is_connected, is_stalled, accounts, queued, queued_bytes } = status;
+        let Status { session, is_connected, is_stalled, session_counters, queued, queued_bytes } = status;
         Self {
             session,
             connected: is_connected,
             stalled: is_stalled,
-            accepted: accounts.accepted,
-            delivered: accounts.delivered,
-            expired: accounts.expired,
+            accepted: session_counters.accepted,
+            delivered: session_counters.delivered,
+            expired: session_counters.expired,
             queued,
             queued_bytes,
-            dropped: accounts.dropped().collect(),
+            dropped: session_counters.dropped().collect(),
         }
     }
 }

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxHasher;
 use siphasher::sip::SipHasher24;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::match_set::Subscriber;
@@ -54,15 +54,15 @@ pub fn shared_id(group: &str, filter: &str) -> u64 {
 }
 
 impl Group<'_> {
-    /// The member that gets a message, whose id is (publisher, sequence number of its first part). `standing`: the session id of a
+    /// The member that gets a message, whose id is (publisher, sequence number of its first part). `load_of`: the session id of a
     /// member, and how fit it is; `None` where it is gone. `None`: no member is left.
     pub fn choose(
         &self,
         message: (u64, u64),
-        standing: impl Fn(&Subscriber) -> Option<(u64, Fitness)>,
+        load_of: impl Fn(&Subscriber) -> Option<(u64, Fitness)>,
     ) -> Option<Subscriber> {
         let rated = self.members.iter().filter_map(|member| {
-            let (session, fitness) = standing(member)?;
+            let (session, fitness) = load_of(member)?;
             Some(((fitness, weight(message, session), session), *member))
         });
         rated.max_by_key(|(rating, _)| *rating).map(|(_, member)| member)
@@ -146,7 +146,7 @@ impl GroupList {
 /// What subscriptions have in common, each stored once, under a number: the names of groups that have members, or the ids of shared
 /// subscriptions.
 pub struct Numbered<T> {
-    numbers: HashMap<T, u32, Keyed>,
+    numbers: HashMap<T, u32, KeyedHash>,
     /// Each with how many use it.
     values: Arena<(T, u32)>,
 }
@@ -154,7 +154,7 @@ pub struct Numbered<T> {
 impl<T: Clone + Default + Eq + Hash> Numbered<T> {
     /// Nothing. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { numbers: HashMap::with_hasher(Keyed::new(seed)), values: Arena::default() }
+        Self { numbers: HashMap::with_hasher(KeyedHash::new(seed)), values: Arena::default() }
     }
 
     /// The number of what somebody uses; `None`: nobody does.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use hashbrown::HashMap;
 
 use crate::Micros;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::topic;
 use crate::wire::CutView;
 
@@ -66,7 +66,7 @@ pub enum Decision<'a> {
 
 /// The grants and cuts of one node.
 pub struct Jurisdiction {
-    entries: HashMap<Box<str>, Entry, Keyed>,
+    entries: HashMap<Box<str>, Entry, KeyedHash>,
     /// How many entries have so many levels.
     at_depth: Vec<usize>,
 }
@@ -81,7 +81,7 @@ struct Entry {
 impl Jurisdiction {
     /// Owns nothing. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { entries: HashMap::with_hasher(Keyed::new(seed)), at_depth: Vec::new() }
+        Self { entries: HashMap::with_hasher(KeyedHash::new(seed)), at_depth: Vec::new() }
     }
 
     /// Owns this subtree from now on, and before the end of its lease. False: it holds it under a higher epoch; nothing is

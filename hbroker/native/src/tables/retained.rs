@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use self::cleared::Cleared;
+use self::freeing::Dismantled;
 pub use self::freeing::Freed;
-use self::freeing::Torn;
 use self::seek::Step;
-pub use self::seek::{Wanted, runs};
+pub use self::seek::{Wanted, ranges};
 use self::tree::{Detached, Tree};
 use crate::Micros;
 use crate::topic::Region;
@@ -37,12 +37,12 @@ const STEPS_EACH: usize = 8;
 const STEPS: usize = 64;
 /// What one call of [`RetainedStore::read`] looks at, in nodes of the tree, and gives, in parts and bytes. (One part may be larger.)
 const MOST_LOOKS: usize = 512;
-const MOST_PARTS: usize = 128;
+const MOST_FRAGMENTS: usize = 128;
 const MOST_BYTES: usize = 64 << 10;
 
 /// A PUBLISH with `retain`, or one part of it, as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct RetainedPart<'a> {
+pub struct RetainedFragment<'a> {
     /// The topic of the message.
     pub topic: &'a str,
     /// The field `publish` of the Packet: the bytes to keep.
@@ -76,12 +76,12 @@ pub enum Offer {
 
 /// Where somebody is who reads a part at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Cursor {
     /// The next topic, or one before it.
     pub topic: Box<str>,
     /// The message of this topic of which parts were read, and how many.
     pub serial: u64,
-    pub parts: u32,
+    pub fragments: u32,
 }
 
 /// What was read.
@@ -89,7 +89,7 @@ pub struct Place {
 pub struct Batch {
     pub pieces: Vec<Piece>,
     /// Where to go on; `None`: that was all.
-    pub rest: Option<Place>,
+    pub rest: Option<Cursor>,
     bytes: usize,
 }
 
@@ -118,7 +118,7 @@ pub struct RetainedStore {
     cleared: Cleared,
     /// What is kept no more, and waits to be freed: runs of topics, and large messages.
     detached: Detached<Kept>,
-    torn: Vec<Torn>,
+    dismantled: Vec<Dismantled>,
     freed: Freed,
     /// Steps of tidying so far.
     steps: usize,
@@ -132,10 +132,10 @@ struct Kept {
     /// Which of all that was ever kept.
     serial: u64,
     cost: usize,
-    parts: Parts,
+    fragments: Fragments,
 }
 
-enum Parts {
+enum Fragments {
     One(Bytes),
     Many(BTreeMap<u32, Bytes>),
 }
@@ -147,7 +147,7 @@ struct Waiting {
     /// Of part 0.
     sequence: u64,
     count: u32,
-    parts: BTreeMap<u32, Bytes>,
+    fragments: BTreeMap<u32, Bytes>,
     cost: usize,
 }
 
@@ -165,7 +165,7 @@ impl RetainedStore {
             waiting: Vec::new(),
             cleared: Cleared::default(),
             detached: Detached::default(),
-            torn: Vec::new(),
+            dismantled: Vec::new(),
             freed: Freed::default(),
             steps: 0,
         }
@@ -179,31 +179,33 @@ impl RetainedStore {
     // Change
 
     /// Takes a message that was published with `retain`.
-    pub fn offer(&mut self, part: RetainedPart<'_>) -> Offer {
+    pub fn offer(&mut self, fragment: RetainedFragment<'_>) -> Offer {
         drop(self.take_freed());
         self.tidy_by(STEPS_EACH);
         self.steps += self.cleared.expire(self.now, STEPS_EACH);
-        let (index, count) = part.fragment.unwrap_or((0, 1));
-        let sequence = part.sequence.wrapping_sub(u64::from(index));
-        if index >= count || self.is_stale(&part, sequence) {
+        let (index, count) = fragment.fragment.unwrap_or((0, 1));
+        let sequence = fragment.sequence.wrapping_sub(u64::from(index));
+        if index >= count || self.is_stale(&fragment, sequence) {
             return Offer::Ignored;
         }
         if count > 1 {
-            return self.offer_part(&part, sequence, index, count);
+            return self.offer_fragment(&fragment, sequence, index, count);
         }
         // A later one goes on: what comes here may have been overtaken by its first parts.
-        self.drop_waiting(|waiting| waiting.is_of(part.topic, part.publisher) && waiting.sequence < sequence);
-        if part.payload_is_empty {
-            self.remove(part.topic);
-            self.steps += self.cleared.note(part.topic, part.publisher, sequence, part.expires);
+        self.drop_waiting(|waiting| {
+            waiting.is_of(fragment.topic, fragment.publisher) && waiting.sequence < sequence
+        });
+        if fragment.payload_is_empty {
+            self.remove(fragment.topic);
+            self.steps += self.cleared.note(fragment.topic, fragment.publisher, sequence, fragment.expires);
             return Offer::Cleared;
         }
-        self.offer_whole(&part)
+        self.offer_whole(&fragment)
     }
 
     /// Drops the messages from one topic on up to another, and not with it; `None`: up to the end.
-    pub fn drop_run(&mut self, from: &str, to: Option<&str>) {
-        self.kept.take_run(from, to, &mut self.detached);
+    pub fn drop_range(&mut self, from: &str, to: Option<&str>) {
+        self.kept.take_range(from, to, &mut self.detached);
     }
 
     /// Drops the unfinished messages of a region.
@@ -219,20 +221,20 @@ impl RetainedStore {
     // Read
 
     /// Reads some of what is wanted and was kept under a serial number up to `newest`, in the order of topics, from a place on.
-    pub fn read(&self, wanted: Wanted<'_>, newest: u64, from: &Place) -> Batch {
+    pub fn read(&self, wanted: Wanted<'_>, newest: u64, from: &Cursor) -> Batch {
         let mut batch = Batch::default();
         let most = self.kept.looks() + MOST_LOOKS;
         let mut walk = self.kept.walk(&from.topic);
         while let Some((topic, kept)) = walk.next() {
             if batch.is_full() || self.kept.looks() > most {
-                batch.rest = Some(Place { topic: topic.into(), ..Place::default() });
+                batch.rest = Some(Cursor { topic: topic.into(), ..Cursor::default() });
                 break;
             }
             match wanted.step(topic) {
                 Step::Found if kept.serial <= newest && kept.expires > self.now => {
-                    let first = if kept.serial == from.serial { from.parts } else { 0 };
-                    if let Some(parts) = batch.take(kept, first) {
-                        batch.rest = Some(Place { topic: topic.into(), serial: kept.serial, parts });
+                    let first = if kept.serial == from.serial { from.fragments } else { 0 };
+                    if let Some(fragments) = batch.take(kept, first) {
+                        batch.rest = Some(Cursor { topic: topic.into(), serial: kept.serial, fragments });
                         break;
                     }
                 }
@@ -257,7 +259,7 @@ impl RetainedStore {
 
     /// Whether something waits to be freed.
     pub fn is_untidy(&self) -> bool {
-        !self.torn.is_empty() || !self.detached.is_empty() || self.next_expired().is_some()
+        !self.dismantled.is_empty() || !self.detached.is_empty() || self.next_expired().is_some()
     }
 
     /// What matches a filter: the topic, and the fields of its parts end to end.
@@ -266,8 +268,8 @@ impl RetainedStore {
         let wanted = Wanted::Filter(filter);
         let (mut found, mut next): (Vec<(String, Vec<u8>)>, _) = (Vec::new(), Some(wanted.first()));
         let mut last = 0;
-        while let Some(place) = next {
-            let batch = self.read(wanted, u64::MAX, &place);
+        while let Some(cursor) = next {
+            let batch = self.read(wanted, u64::MAX, &cursor);
             for piece in batch.pieces {
                 if piece.serial != last {
                     let is_it = |kept: &Kept| kept.serial == piece.serial;
@@ -296,10 +298,10 @@ impl RetainedStore {
 
     // Keep
 
-    fn is_stale(&self, part: &RetainedPart<'_>, sequence: u64) -> bool {
-        let kept = self.kept.get(part.topic).filter(|kept| kept.expires > self.now);
-        kept.is_some_and(|kept| kept.publisher == part.publisher && sequence <= kept.sequence)
-            || self.cleared.is_after(self.now, part.topic, part.publisher, sequence)
+    fn is_stale(&self, fragment: &RetainedFragment<'_>, sequence: u64) -> bool {
+        let kept = self.kept.get(fragment.topic).filter(|kept| kept.expires > self.now);
+        kept.is_some_and(|kept| kept.publisher == fragment.publisher && sequence <= kept.sequence)
+            || self.cleared.is_after(self.now, fragment.topic, fragment.publisher, sequence)
     }
 
     /// Makes this its topic's message. There is no room: gives it back.
@@ -331,60 +333,72 @@ impl RetainedStore {
         }
     }
 
-    fn offer_whole(&mut self, part: &RetainedPart<'_>) -> Offer {
-        let kept =
-            Kept::new(part, part.sequence, Parts::One(Bytes::copy_from_slice(part.field)), part.cost());
-        self.keep(part.topic, kept).map_or(Offer::Refused, |()| Offer::Kept)
+    fn offer_whole(&mut self, fragment: &RetainedFragment<'_>) -> Offer {
+        let kept = Kept::new(
+            fragment,
+            fragment.sequence,
+            Fragments::One(Bytes::copy_from_slice(fragment.field)),
+            fragment.cost(),
+        );
+        self.keep(fragment.topic, kept).map_or(Offer::Refused, |()| Offer::Kept)
     }
 
-    fn offer_part(&mut self, part: &RetainedPart<'_>, sequence: u64, index: u32, count: u32) -> Offer {
-        let is_it =
-            |waiting: &Waiting| waiting.is_of(part.topic, part.publisher) && waiting.sequence == sequence;
+    fn offer_fragment(
+        &mut self,
+        fragment: &RetainedFragment<'_>,
+        sequence: u64,
+        index: u32,
+        count: u32,
+    ) -> Offer {
+        let is_it = |waiting: &Waiting| {
+            waiting.is_of(fragment.topic, fragment.publisher) && waiting.sequence == sequence
+        };
         let known = self.waiting.iter().position(is_it).map(|at| self.waiting.remove(at));
         let is_known = known.is_some();
-        let mut waiting = known.unwrap_or_else(|| Waiting::new(part, sequence, count));
-        if waiting.count != count || waiting.parts.contains_key(&index) {
+        let mut waiting = known.unwrap_or_else(|| Waiting::new(fragment, sequence, count));
+        if waiting.count != count || waiting.fragments.contains_key(&index) {
             self.waiting.push(waiting);
             return Offer::Ignored;
         }
-        if waiting.parts.len() + 1 == waiting.count as usize {
-            return self.complete(part, waiting, index);
+        if waiting.fragments.len() + 1 == waiting.count as usize {
+            return self.complete(fragment, waiting, index);
         }
-        let added = part.cost() + if is_known { 0 } else { waiting.cost };
+        let added = fragment.cost() + if is_known { 0 } else { waiting.cost };
         if self.waiting.len() >= MAX_WAITING {
             self.tear_first_waiting();
         }
         if !self.make_room(added, 0) {
-            self.torn.extend(Some(waiting).filter(|_| is_known).map(Torn::from));
+            self.dismantled.extend(Some(waiting).filter(|_| is_known).map(Dismantled::from));
             return Offer::Refused;
         }
         self.bytes += added;
-        waiting.cost += part.cost();
-        waiting.parts.insert(index, Bytes::copy_from_slice(part.field));
+        waiting.cost += fragment.cost();
+        waiting.fragments.insert(index, Bytes::copy_from_slice(fragment.field));
         self.waiting.push(waiting);
         Offer::Incomplete
     }
 
     /// Its last part has come.
-    fn complete(&mut self, part: &RetainedPart<'_>, waiting: Waiting, index: u32) -> Offer {
-        let Waiting { topic, publisher, sequence, count, mut parts, cost } = waiting;
+    fn complete(&mut self, fragment: &RetainedFragment<'_>, waiting: Waiting, index: u32) -> Offer {
+        let Waiting { topic, publisher, sequence, count, mut fragments, cost } = waiting;
         self.bytes -= cost;
-        let cost_of_parts = cost - cost_of(&topic) + part.cost();
-        parts.insert(index, Bytes::copy_from_slice(part.field));
-        let Err(kept) = self.keep(&topic, Kept::new(part, sequence, Parts::Many(parts), cost_of_parts))
+        let cost_of_fragments = cost - cost_of(&topic) + fragment.cost();
+        fragments.insert(index, Bytes::copy_from_slice(fragment.field));
+        let Err(kept) =
+            self.keep(&topic, Kept::new(fragment, sequence, Fragments::Many(fragments), cost_of_fragments))
         else {
             return Offer::Kept;
         };
-        if let Parts::Many(mut parts) = kept.parts {
-            parts.remove(&index);
+        if let Fragments::Many(mut fragments) = kept.fragments {
+            fragments.remove(&index);
             self.bytes += cost;
-            self.torn.push(Waiting { topic, publisher, sequence, count, parts, cost }.into());
+            self.dismantled.push(Waiting { topic, publisher, sequence, count, fragments, cost }.into());
         }
         Offer::Refused
     }
 }
 
-impl RetainedPart<'_> {
+impl RetainedFragment<'_> {
     /// Of the part alone.
     fn cost(&self) -> usize {
         self.field.len() + OVERHEAD
@@ -393,15 +407,15 @@ impl RetainedPart<'_> {
 
 impl Batch {
     fn is_full(&self) -> bool {
-        self.pieces.len() >= MOST_PARTS || self.bytes >= MOST_BYTES
+        self.pieces.len() >= MOST_FRAGMENTS || self.bytes >= MOST_BYTES
     }
 
     /// Takes a message from a part on; how many of its parts were read, where that is not all.
     fn take(&mut self, kept: &Kept, first: u32) -> Option<u32> {
-        match &kept.parts {
-            Parts::One(field) => self.add(kept.serial, 0, field),
-            Parts::Many(parts) => {
-                for (&index, field) in parts.range(first..) {
+        match &kept.fragments {
+            Fragments::One(field) => self.add(kept.serial, 0, field),
+            Fragments::Many(fragments) => {
+                for (&index, field) in fragments.range(first..) {
                     if index > first && self.is_full() {
                         return Some(index);
                     }
@@ -420,17 +434,29 @@ impl Batch {
 
 impl Kept {
     /// Not counted yet.
-    fn new(part: &RetainedPart<'_>, sequence: u64, parts: Parts, cost_of_parts: usize) -> Self {
-        let &RetainedPart { topic, expires, publisher, .. } = part;
-        let cost = cost_of_topic(topic, expires) + cost_of_parts;
-        Self { expires, publisher, sequence, serial: 0, cost, parts }
+    fn new(
+        fragment: &RetainedFragment<'_>,
+        sequence: u64,
+        fragments: Fragments,
+        cost_of_fragments: usize,
+    ) -> Self {
+        let &RetainedFragment { topic, expires, publisher, .. } = fragment;
+        let cost = cost_of_topic(topic, expires) + cost_of_fragments;
+        Self { expires, publisher, sequence, serial: 0, cost, fragments }
     }
 }
 
 impl Waiting {
-    fn new(part: &RetainedPart<'_>, sequence: u64, count: u32) -> Self {
-        let &RetainedPart { topic, publisher, .. } = part;
-        Self { topic: topic.into(), publisher, sequence, count, parts: BTreeMap::new(), cost: cost_of(topic) }
+    fn new(fragment: &RetainedFragment<'_>, sequence: u64, count: u32) -> Self {
+        let &RetainedFragment { topic, publisher, .. } = fragment;
+        Self {
+            topic: topic.into(),
+            publisher,
+            sequence,
+            count,
+            fragments: BTreeMap::new(),
+            cost: cost_of(topic),
+        }
     }
 
     fn is_of(&self, topic: &str, publisher: u64) -> bool {

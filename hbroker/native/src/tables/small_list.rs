@@ -6,44 +6,44 @@
 use crate::tables::arena::Arena;
 
 /// The elements of the lists that have had more than one.
-pub type Crowds<T> = Arena<Vec<T>>;
+pub type ListArena<T> = Arena<Vec<T>>;
 
-/// A list in the custody of its `Crowds`, which must be the same at every call.
+/// A list in the custody of its `ListArena`, which must be the same at every call.
 #[derive(Default)]
-pub enum Few<T> {
+pub enum SmallList<T> {
     /// Empty.
     #[default]
     None,
     /// One element.
     One(T),
     /// A list in the arena.
-    Crowd(u32),
+    Many(u32),
 }
 
-impl<T: Copy> Few<T> {
+impl<T: Copy> SmallList<T> {
     /// Appends an element.
-    pub fn push(&mut self, value: T, crowds: &mut Crowds<T>) {
+    pub fn push(&mut self, value: T, list_arena: &mut ListArena<T>) {
         match *self {
-            Few::None => *self = Few::One(value),
-            Few::One(first) => *self = Few::Crowd(crowds.insert(vec![first, value])),
-            Few::Crowd(crowd) => crowds[crowd].push(value),
+            SmallList::None => *self = SmallList::One(value),
+            SmallList::One(first) => *self = SmallList::Many(list_arena.insert(vec![first, value])),
+            SmallList::Many(crowd) => list_arena[crowd].push(value),
         }
     }
 
     /// Takes an element out, if there is one at this index; the last takes its place.
-    pub fn swap_remove(&mut self, index: u32, crowds: &mut Crowds<T>) -> Option<T> {
+    pub fn swap_remove(&mut self, index: u32, list_arena: &mut ListArena<T>) -> Option<T> {
         let index = index as usize;
         match *self {
-            Few::One(value) if index == 0 => {
-                *self = Few::None;
+            SmallList::One(value) if index == 0 => {
+                *self = SmallList::None;
                 Some(value)
             }
-            Few::Crowd(crowd) if index < crowds[crowd].len() => {
-                let list = &mut crowds[crowd];
+            SmallList::Many(crowd) if index < list_arena[crowd].len() => {
+                let list = &mut list_arena[crowd];
                 let value = list.swap_remove(index);
                 if list.is_empty() {
-                    crowds.take(crowd);
-                    *self = Few::None;
+                    list_arena.take(crowd);
+                    *self = SmallList::None;
                 } else if list.len() < list.capacity() / 8 {
                     list.shrink_to(2 * list.len());
                 }
@@ -54,20 +54,20 @@ impl<T: Copy> Few<T> {
     }
 
     /// The elements.
-    pub fn as_slice<'a>(&'a self, crowds: &'a Crowds<T>) -> &'a [T] {
+    pub fn as_slice<'a>(&'a self, list_arena: &'a ListArena<T>) -> &'a [T] {
         match self {
-            Few::None => &[],
-            Few::One(value) => std::slice::from_ref(value),
-            Few::Crowd(crowd) => &crowds[*crowd],
+            SmallList::None => &[],
+            SmallList::One(value) => std::slice::from_ref(value),
+            SmallList::Many(crowd) => &list_arena[*crowd],
         }
     }
 
     /// The elements, to change.
-    pub fn as_mut_slice<'a>(&'a mut self, crowds: &'a mut Crowds<T>) -> &'a mut [T] {
+    pub fn as_mut_slice<'a>(&'a mut self, list_arena: &'a mut ListArena<T>) -> &'a mut [T] {
         match self {
-            Few::None => &mut [],
-            Few::One(value) => std::slice::from_mut(value),
-            Few::Crowd(crowd) => &mut crowds[*crowd],
+            SmallList::None => &mut [],
+            SmallList::One(value) => std::slice::from_mut(value),
+            SmallList::Many(crowd) => &mut list_arena[*crowd],
         }
     }
 }

@@ -24,13 +24,13 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::groups::{Numbered, OWN, shared_id};
 pub use crate::tables::match_set::{MatchSet, Overflow, Subscriber};
 use crate::tables::slot_index::SlotIndex;
-use crate::tables::small_list::{Crowds, Few};
+use crate::tables::small_list::{ListArena, SmallList};
 use crate::tables::trie::plain::PlainFilters;
 
 /// Above the first levels of all filters of the trie.
@@ -44,12 +44,12 @@ const FEW_SLOTS: usize = 8_192;
 pub struct SubscriptionTrie {
     seed: u64,
     plain: PlainFilters,
-    keyed: Keyed,
+    hasher: KeyedHash,
     nodes: Arena<Node>,
     /// The named children of all nodes.
     children: SlotIndex,
-    crowds: Crowds<Subscription>,
-    session_crowds: Crowds<Filter>,
+    list_arena: ListArena<Subscription>,
+    session_lists: ListArena<Filter>,
     sessions: Arena<Session>,
     session_slots: HashTable<u32>,
     groups: Numbered<Arc<str>>,
@@ -66,7 +66,7 @@ struct Node {
     plus: u32,
     hash: u32,
     children: u32,
-    subscriptions: Few<Subscription>,
+    subscriptions: SmallList<Subscription>,
     name: SmallVec<[u8; 16]>,
 }
 
@@ -96,19 +96,19 @@ struct Session {
     id: SessionKey,
     /// The group's number, or `OWN`.
     group: u32,
-    filters: Few<Filter>,
+    filters: SmallList<Filter>,
 }
 
 #[derive(Clone, Copy)]
 struct Filter {
-    place: Place,
+    location: FilterLocation,
     /// Where among the filter's subscriptions this one is.
     position: u32,
 }
 
 /// Where a filter is, with all its subscriptions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FilterLocation {
     /// A number among those without wildcards.
     Plain(u32),
     /// A node of the trie.
@@ -124,11 +124,11 @@ impl SubscriptionTrie {
         Self {
             seed,
             plain: PlainFilters::new(seed),
-            keyed: Keyed::new(seed),
+            hasher: KeyedHash::new(seed),
             nodes,
             children: SlotIndex::default(),
-            crowds: Arena::default(),
-            session_crowds: Arena::default(),
+            list_arena: Arena::default(),
+            session_lists: Arena::default(),
             sessions: Arena::default(),
             session_slots: HashTable::new(),
             groups: Numbered::new(seed),
@@ -143,13 +143,13 @@ impl SubscriptionTrie {
     pub fn insert(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
         let Subscriber { session, qos, no_local, retain_as_published, overflow } = subscriber;
         let options = Options { qos, no_local, retain_as_published, overflow };
-        let (place, session) = (self.make(filter), self.make_session(session, group));
-        if let Some(position) = self.position(place, session) {
-            self.subscriptions_mut(place)[position as usize].options = options;
+        let (location, session) = (self.make(filter), self.make_session(session, group));
+        if let Some(position) = self.position(location, session) {
+            self.subscriptions_mut(location)[position as usize].options = options;
             return true;
         }
         let shared = if group.is_empty() { OWN } else { self.shared_ids.acquire(shared_id(group, filter)) };
-        self.attach(place, session, options, shared);
+        self.attach(location, session, options, shared);
         false
     }
 
@@ -158,13 +158,13 @@ impl SubscriptionTrie {
         let found = || {
             let group = if group.is_empty() { OWN } else { self.groups.number(group)? };
             let session = self.find_session(session, group)?;
-            let place = self.find(filter)?;
-            Some((place, self.position(place, session)?))
+            let location = self.find(filter)?;
+            Some((location, self.position(location, session)?))
         };
-        let Some((place, position)) = found() else {
+        let Some((location, position)) = found() else {
             return false;
         };
-        self.detach(place, position);
+        self.detach(location, position);
         self.give_back();
         true
     }
@@ -174,8 +174,8 @@ impl SubscriptionTrie {
         let before = self.len;
         for slot in self.slots_of(session) {
             for remaining in (0..self.filters(slot).len()).rev() {
-                let Filter { place, position } = self.filters(slot)[remaining];
-                self.detach(place, position);
+                let Filter { location, position } = self.filters(slot)[remaining];
+                self.detach(location, position);
             }
         }
         self.give_back();
@@ -226,7 +226,7 @@ impl SubscriptionTrie {
                     next.push(plus);
                 }
                 if children > 0 {
-                    let level_hash = *level_hash.get_or_insert_with(|| self.keyed.hash_bytes(level));
+                    let level_hash = *level_hash.get_or_insert_with(|| self.hasher.hash_bytes(level));
                     next.extend(self.child(node, level_hash, level));
                 }
             }
@@ -250,9 +250,11 @@ impl SubscriptionTrie {
     }
 
     /// Collects the subscriptions to one filter.
-    fn collect(&self, subscriptions: &Few<Subscription>, found: &mut MatchSet) {
+    fn collect(&self, subscriptions: &SmallList<Subscription>, found: &mut MatchSet) {
         found.begin_filter();
-        for &Subscription { id, session: slot, options, shared, .. } in subscriptions.as_slice(&self.crowds) {
+        for &Subscription { id, session: slot, options, shared, .. } in
+            subscriptions.as_slice(&self.list_arena)
+        {
             let Options { qos, no_local, retain_as_published, overflow } = options;
             let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
             if shared != OWN {
@@ -285,11 +287,11 @@ impl SubscriptionTrie {
         for &slot in &self.session_slots {
             let Session { id, group, .. } = self.sessions[slot];
             let group = if group == OWN { "" } else { self.groups.value(group) };
-            for &Filter { place, position } in self.filters(slot) {
-                let Subscription { options, .. } = self.subscriptions(place)[position as usize];
+            for &Filter { location, position } in self.filters(slot) {
+                let Subscription { options, .. } = self.subscriptions(location)[position as usize];
                 let Options { qos, no_local, retain_as_published, overflow } = options;
                 let subscriber = Subscriber { session: id, qos, no_local, retain_as_published, overflow };
-                visit(&self.text(place), group, subscriber);
+                visit(&self.text(location), group, subscriber);
             }
         }
     }

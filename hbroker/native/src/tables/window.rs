@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 
 use crate::Micros;
 use crate::broken::Defect;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 
 /// The newest numbers of a publisher that are remembered where there are no gaps between them; where there are, as many words.
 pub const SPAN: usize = 1 << 20;
@@ -32,7 +32,7 @@ const WORD_BITS: u64 = u64::BITS as u64;
 /// Words of bits kept for each publisher on average, where all that may be remembered are.
 const MEAN_WORDS: usize = 16;
 /// The newest words that are told of a publisher: at least as many messages as it may have unanswered (§7.7).
-const TOLD_WORDS: usize = 4_096;
+const REPORTED_WORDS: usize = 4_096;
 
 /// What is known of one publisher's numbers, as it moves to another node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct DuplicateWindow {
     max_words: usize,
     /// Words of all publishers.
     words: usize,
-    slots: HashMap<u64, usize, Keyed>,
+    slots: HashMap<u64, usize, KeyedHash>,
     windows: Vec<Window>,
     /// The clock's hand: the window to look at next for one to forget.
     hand: usize,
@@ -78,7 +78,7 @@ impl DuplicateWindow {
             max_publishers: max_publishers.max(1),
             max_words: span.div_ceil(WORD_BITS as usize) + 1,
             words: 0,
-            slots: HashMap::with_hasher(Keyed::new(seed)),
+            slots: HashMap::with_hasher(KeyedHash::new(seed)),
             windows: Vec::new(),
             hand: 0,
         }
@@ -109,7 +109,8 @@ impl DuplicateWindow {
     /// What is known of the publishers heard of from `since` on, less these `open` ids (publisher, sequence number): their messages
     /// are to be taken for new.
     pub fn export(&self, since: Micros, open: impl IntoIterator<Item = (u64, u64)>) -> Vec<Seen> {
-        let mut open_of: HashMap<u64, BTreeMap<u64, u64>, Keyed> = HashMap::with_hasher(*self.slots.hasher());
+        let mut open_of: HashMap<u64, BTreeMap<u64, u64>, KeyedHash> =
+            HashMap::with_hasher(*self.slots.hasher());
         for (publisher, sequence) in open {
             *open_of.entry(publisher).or_default().entry(sequence / WORD_BITS).or_default() |= bit(sequence);
         }
@@ -260,12 +261,12 @@ impl Window {
     /// All that can be told, less what is open, by words of bits.
     fn export(&self, open: &BTreeMap<u64, u64>) -> Seen {
         let floor = open.keys().next().map_or(self.complete, |&word| word.min(self.complete));
-        let told = (floor..self.complete).map(|word| (word, u64::MAX));
-        let told = told.rev().take(TOLD_WORDS).collect::<Vec<_>>().into_iter().rev();
-        let known = told.chain(self.words.iter().map(|(&word, &bits)| (word, bits)));
+        let reported = (floor..self.complete).map(|word| (word, u64::MAX));
+        let reported = reported.rev().take(REPORTED_WORDS).collect::<Vec<_>>().into_iter().rev();
+        let known = reported.chain(self.words.iter().map(|(&word, &bits)| (word, bits)));
         let closed = |(word, bits)| (word, bits & !open.get(&word).copied().unwrap_or(0));
         let mut words: Vec<_> = known.map(closed).filter(|&(_, bits)| bits != 0).collect();
-        words.drain(..words.len().saturating_sub(TOLD_WORDS));
+        words.drain(..words.len().saturating_sub(REPORTED_WORDS));
         Seen { publisher: self.publisher, floor, words }
     }
 

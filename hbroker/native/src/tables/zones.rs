@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use hashbrown::HashMap;
 
 use crate::Micros;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::tables::jurisdiction::Cut;
 use crate::topic;
 
@@ -27,7 +27,7 @@ pub enum Lookup {
 /// A bounded cache of zones.
 pub struct Zones {
     max_entries: usize,
-    entries: HashMap<Box<str>, Entry, Keyed>,
+    entries: HashMap<Box<str>, Entry, KeyedHash>,
     deepest: usize,
     /// Rises with every change.
     version: u64,
@@ -54,7 +54,7 @@ impl Zones {
     pub fn new(max_entries: usize, seed: u64) -> Self {
         Self {
             max_entries: max_entries.max(1),
-            entries: HashMap::with_hasher(Keyed::new(seed)),
+            entries: HashMap::with_hasher(KeyedHash::new(seed)),
             deepest: 0,
             version: 0,
         }

@@ -82,9 +82,9 @@ impl<'a> PubAckView<'a> {
     pub fn referral(&self) -> Option<CutView<'a>> {
         let mut referral = None;
         for content in self.contents().flat_map(|content| occurrences(content, pub_ack::REFERRAL)) {
-            referral.get_or_insert_with(CutParts::default).merge(content).ok()?;
+            referral.get_or_insert_with(CutFields::default).merge(content).ok()?;
         }
-        referral.map(CutParts::view)
+        referral.map(CutFields::view)
     }
 
     fn contents(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
@@ -121,7 +121,7 @@ pub struct CutView<'a> {
 
 /// A `Cut` while its fields are read.
 #[derive(Default)]
-struct CutParts<'a> {
+struct CutFields<'a> {
     subtree: &'a str,
     node: &'a str,
     ip: &'a [u8],
@@ -129,7 +129,7 @@ struct CutParts<'a> {
     epoch: u64,
 }
 
-impl<'a> CutParts<'a> {
+impl<'a> CutFields<'a> {
     fn merge(&mut self, content: &'a [u8]) -> Result<(), Malformed> {
         let mut message = Reader::new(content, MAX_DEPTH);
         while let Some(tag) = message.tag()? {

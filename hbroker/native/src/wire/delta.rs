@@ -1,4 +1,4 @@
-//! How a message is written that is like the one before it: what `shape` is to reading.
+//! How a message is written that is like the one before it: what `layout` is to reading.
 //!
 //! What a sensor publishes differs from its last message in the payload, the sequence number and the time. All else stands ready.
 
@@ -12,7 +12,7 @@ const ORIGIN_BYTES: usize = 2 + size_of::<u64>();
 
 /// A packet with one message, from which the next one is made.
 #[derive(Debug, Default)]
-pub struct Stencil {
+pub struct Delta {
     packet: Vec<u8>,
     /// Where the message begins: its field `publish`.
     field: usize,
@@ -26,7 +26,7 @@ pub struct Stencil {
     origin: u64,
 }
 
-impl Stencil {
+impl Delta {
     /// The whole field `packets` of a datagram, as at `QoS` 0: without a delivery number.
     pub fn packet(&self) -> &[u8] {
         &self.packet
@@ -57,7 +57,7 @@ impl Stencil {
     }
 
     /// Whether the next message, of the same publisher on the same topic, need only be said to be like the last one (§2.4).
-    pub fn is_again(&self, message: &PublishOut<'_>, sequence: u64) -> bool {
+    pub fn is_delta(&self, message: &PublishOut<'_>, sequence: u64) -> bool {
         let is_short = self.packet.len() - self.field - self.payload.len() <= MOST_SAID;
         let is_next = is_short && message.published_at_us == self.last_at_us && sequence == self.last + 1;
         is_next
@@ -95,8 +95,8 @@ impl Stencil {
 }
 
 /// Writes a number over one that is as long.
-fn write_varint(place: &mut [u8], mut number: u64) {
-    let [bytes @ .., last] = place else {
+fn write_varint(position: &mut [u8], mut number: u64) {
+    let [bytes @ .., last] = position else {
         return;
     };
     for byte in bytes {
@@ -143,7 +143,7 @@ mod tests {
         let mut repeated = 0;
         for seed in 0..300 {
             let mut random = SmallRng::seed_from_u64(seed);
-            let mut stencil = Stencil::default();
+            let mut delta = Delta::default();
             let (publisher, mut sequence) = (random.random_range(0..3), random.random_range(1..20_000));
             let mut published_at_us = random.random_range(0..3) * (1 << 20);
             for _ in 0..300 {
@@ -169,18 +169,18 @@ mod tests {
                     origin: origin + u64::from(rare(&mut random)),
                     ..PublishOut::default()
                 };
-                if stencil.repeat(&message, sequence) {
+                if delta.repeat(&message, sequence) {
                     repeated += 1;
                 } else {
                     let mut field = Vec::new();
                     put_publish_field(&mut field, &message);
-                    stencil.cut(&message, &field);
+                    delta.cut(&message, &field);
                 }
                 let expected = fresh(&message);
-                assert_eq!(stencil.packet(), expected, "seed {seed}");
-                assert!(expected.ends_with(stencil.field()));
-                assert!(PacketView::from_raw(stencil.field()).is_ok_and(|packet| match packet.body {
-                    Body::Publish(publish) => publish.only_field() == stencil.field(),
+                assert_eq!(delta.packet(), expected, "seed {seed}");
+                assert!(expected.ends_with(delta.field()));
+                assert!(PacketView::from_raw(delta.field()).is_ok_and(|packet| match packet.body {
+                    Body::Publish(publish) => publish.only_field() == delta.field(),
                     _ => false,
                 }));
             }

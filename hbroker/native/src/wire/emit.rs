@@ -87,26 +87,26 @@ pub fn put_packet(
 
 /// The field `packets` of a message like the one before it (§2.4).
 #[inline]
-pub fn put_again(out: &mut Vec<u8>, payload: &[u8]) {
+pub fn put_delta(out: &mut Vec<u8>, payload: &[u8]) {
     out.reserve(2 * (1 + MOST_VARINT) + payload.len());
     put_varint(out, datagram::PACKETS.into());
-    put_varint(out, again_content(payload.len()) as u64);
-    put_again_field(out, payload);
+    put_varint(out, delta_content(payload.len()) as u64);
+    put_delta_field(out, payload);
 }
 
 /// The field `again` of a packet.
-pub fn put_again_field(out: &mut Vec<u8>, payload: &[u8]) {
+pub fn put_delta_field(out: &mut Vec<u8>, payload: &[u8]) {
     put_bytes(out, packet::AGAIN, payload);
 }
 
 /// How many bytes that is, with a payload of so many.
-pub fn again_len(payload: usize) -> usize {
-    let content = again_content(payload);
+pub fn delta_len(payload: usize) -> usize {
+    let content = delta_content(payload);
     1 + varint_len(content as u64) + content
 }
 
 /// Bytes of that packet itself.
-pub(super) fn again_content(payload: usize) -> usize {
+pub(super) fn delta_content(payload: usize) -> usize {
     1 + varint_len(payload as u64) + payload
 }
 
@@ -245,8 +245,8 @@ pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
         put_number(out, publish::RETAIN, message.retain.into());
         put_number(out, publish::PUBLISHED_AT_US, message.published_at_us);
         put_present(out, publish::EXPIRY_S, message.expiry_s.map(u64::from));
-        if let Some(part) = &message.fragment {
-            put_fragment(out, part);
+        if let Some(fragment) = &message.fragment {
+            put_fragment(out, fragment);
         }
         if message.ack_queued {
             put_enum(out, publish::ACK_MODE, ACK_MODE_QUEUED);
@@ -266,11 +266,17 @@ pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
 }
 
 /// The field `publish` of one part of a message. `common`: a serialised `Publish` with all that the parts share.
-pub fn put_part_field(out: &mut Vec<u8>, common: &[u8], payload: &[u8], sequence: u64, part: &FragmentView) {
+pub fn put_fragment_field(
+    out: &mut Vec<u8>,
+    common: &[u8],
+    payload: &[u8],
+    sequence: u64,
+    fragment: &FragmentView,
+) {
     put_message(out, packet::PUBLISH, |out| {
         out.extend_from_slice(common);
         put_number(out, publish::SEQUENCE, sequence);
-        put_fragment(out, part);
+        put_fragment(out, fragment);
         put_bytes(out, publish::PAYLOAD, payload);
     });
 }
@@ -355,11 +361,11 @@ fn put_ack(out: &mut Vec<u8>, ack: &AckOut<'_>) {
     });
 }
 
-fn put_fragment(out: &mut Vec<u8>, part: &FragmentView) {
+fn put_fragment(out: &mut Vec<u8>, fragment: &FragmentView) {
     put_message(out, publish::FRAGMENT, |out| {
-        put_number(out, fragment::INDEX, part.index.into());
-        put_number(out, fragment::COUNT, part.count.into());
-        put_number(out, fragment::TOTAL, part.total);
+        put_number(out, fragment::INDEX, fragment.index.into());
+        put_number(out, fragment::COUNT, fragment.count.into());
+        put_number(out, fragment::TOTAL, fragment.total);
     });
 }
 

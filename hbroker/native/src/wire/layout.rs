@@ -10,7 +10,7 @@ use super::reader::leading_varint;
 
 /// The places of what may differ. Of a field that occurs several times it is the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Shape {
+pub struct Layout {
     pub delivery: Span,
     pub after: Span,
     pub payload: Span,
@@ -37,7 +37,7 @@ pub struct Mask {
     /// A payload that is passed over: a short one is compared faster than it is left out.
     passed: Range<usize>,
     /// What it was cut for: the shape, and the lengths of the field and of its packet.
-    shape: Shape,
+    layout: Layout,
     lengths: (usize, usize),
 }
 
@@ -46,10 +46,10 @@ impl Span {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// Where `part` stands in the bytes that it is a part of.
-    pub fn of(part: &[u8], whole: &[u8]) -> Self {
-        let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        Self::new(start, start.wrapping_add(part.len()))
+    /// Where `fragment` stands in the bytes that it is a part of.
+    pub fn of(fragment: &[u8], whole: &[u8]) -> Self {
+        let start = (fragment.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        Self::new(start, start.wrapping_add(fragment.len()))
     }
 
     pub fn range(self) -> Range<usize> {
@@ -73,30 +73,30 @@ impl Span {
 
 impl Mask {
     /// Cuts it for a field of so many bytes, and the packet of this shape that it ends with.
-    pub fn cut(&mut self, shape: &Shape, field: usize, packet: usize) {
-        if (self.shape, self.lengths) == (*shape, (field, packet)) {
+    pub fn cut(&mut self, layout: &Layout, field: usize, packet: usize) {
+        if (self.layout, self.lengths) == (*layout, (field, packet)) {
             return;
         }
-        (self.shape, self.lengths) = (*shape, (field, packet));
-        let place = |span: Span| {
+        (self.layout, self.lengths) = (*layout, (field, packet));
+        let position = |span: Span| {
             let Range { start, end } = span.range();
             (!span.is_nowhere()).then_some(field - packet + start..field - packet + end)
         };
         self.bits.clear();
         self.bits.resize(field, u8::MAX);
-        for number in [shape.delivery, shape.after, shape.sequence, shape.published_at_us] {
-            if let Some(place) = place(number) {
-                self.bits[place].fill(0x80);
+        for number in [layout.delivery, layout.after, layout.sequence, layout.published_at_us] {
+            if let Some(position) = position(number) {
+                self.bits[position].fill(0x80);
             }
         }
-        let payload = place(shape.payload).unwrap_or(field..field);
+        let payload = position(layout.payload).unwrap_or(field..field);
         self.bits[payload.clone()].fill(0);
         self.passed = if payload.len() > SHORT { payload } else { field..field };
     }
 
     /// Whether `other`, which is as long as the field that it was cut for, differs from that one in nothing that matters.
     #[inline]
-    pub fn finds_alike(&self, field: &[u8], other: &[u8]) -> bool {
+    pub fn finds_equal(&self, field: &[u8], other: &[u8]) -> bool {
         let Range { start, end } = self.passed;
         if start == end {
             return is_same(field, other, &self.bits);

@@ -1,21 +1,21 @@
 //! A datagram's packets, in order; those that are alike are told together.
 //!
-//! A publisher under load fills its datagrams with messages that differ in their numbers and payloads alone ([`Shape`]). There is one view for
+//! A publisher under load fills its datagrams with messages that differ in their numbers and payloads alone ([`Layout`]). There is one view for
 //! all of them, and the others are made from it when somebody asks for one; who passes them on asks for their bytes only.
 
 use std::borrow::Cow;
 
 use super::Malformed;
-use super::emit::again_content;
+use super::emit::delta_content;
 use super::reader::Reader;
 use super::view::{Body, PacketView};
-use crate::wire::layout::{Mask, Shape, Span};
+use crate::wire::layout::{Layout, Mask, Span};
 
 /// One packet; or several messages of one shape, one behind the other. If they have delivery numbers, these follow one another.
 #[derive(Debug)]
-pub struct Alike<'a> {
+pub struct PacketGroup<'a> {
     first: PacketView<'a>,
-    shape: Shape,
+    layout: Layout,
     /// Their fields, tags and lengths included.
     bytes: &'a [u8],
     count: usize,
@@ -25,7 +25,7 @@ pub struct Alike<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Packets<'a, 'b> {
     datagram: &'a [u8],
-    alike: &'b [Alike<'a>],
+    grouped: &'b [PacketGroup<'a>],
     /// How many of the first of those are not meant.
     passed: usize,
     len: usize,
@@ -34,30 +34,30 @@ pub struct Packets<'a, 'b> {
 /// Some of the packets that are alike, one behind the other: at least one.
 #[derive(Debug, Clone, Copy)]
 pub struct Section<'a, 'b> {
-    alike: &'b Alike<'a>,
+    grouped: &'b PacketGroup<'a>,
     start: usize,
     len: usize,
 }
 
-impl<'a> Alike<'a> {
+impl<'a> PacketGroup<'a> {
     /// A packet and its field, of which nothing was read.
     pub(super) fn unread(raw: &'a [u8], field: &'a [u8]) -> Self {
-        Self { first: PacketView::empty(raw), shape: Shape::default(), bytes: field, count: 1 }
+        Self { first: PacketView::empty(raw), layout: Layout::default(), bytes: field, count: 1 }
     }
 
     /// Takes in what the first one, of which `message` are the bytes, holds.
     pub(super) fn read(&mut self, message: Reader<'a>) -> Result<(), Malformed> {
-        self.first.read(message, &mut self.shape)
+        self.first.read(message, &mut self.layout)
     }
 
     /// Where it is a message like the one `before`, it becomes that.
     #[inline]
     pub(super) fn follow(&mut self, before: Option<&Self>) {
-        let Body::Again(payload) = self.first.body else {
+        let Body::Delta(payload) = self.first.body else {
             return;
         };
         let PacketView { raw, delivery, after, .. } = self.first;
-        let is_all = raw.len() == again_content(payload.len());
+        let is_all = raw.len() == delta_content(payload.len());
         if is_all
             && (delivery, after, self.first.meant_for()) == (0, 0, None)
             && let Some(before) = before
@@ -71,25 +71,26 @@ impl<'a> Alike<'a> {
     #[inline]
     pub(super) fn extend(&mut self, bytes: &'a [u8], mask: &mut Mask) -> usize {
         let field = self.bytes;
-        if self.is_again() {
-            let (length, head) = (field.len(), field.len() - self.shape.payload.range().len());
+        if self.is_delta() {
+            let (length, head) = (field.len(), field.len() - self.layout.payload.range().len());
             let others = bytes[length..].chunks_exact(length);
-            self.count += others.take_while(|other| begin_alike(field, other, head)).count();
+            self.count += others.take_while(|other| begin_equal(field, other, head)).count();
             self.bytes = &bytes[..self.count * length];
             return self.bytes.len() - length;
         }
         let PacketView { delivery, raw, body, .. } = &self.first;
         let (length, head) = (field.len(), field.len() - raw.len());
         let is_next = bytes.get(length..length + head).is_some_and(|other| *other == field[..head]);
-        let is_numbered = !self.shape.delivery.is_nowhere();
+        let is_numbered = !self.layout.delivery.is_nowhere();
         if !is_next || !matches!(body, Body::Publish(_)) || (is_numbered && *delivery == 0) {
             return 0;
         }
-        mask.cut(&self.shape, length, raw.len());
+        mask.cut(&self.layout, length, raw.len());
         let others = bytes[length..].chunks_exact(length).zip(1..);
-        let like = others.take_while(|(other, place)| {
-            let number = || self.shape.delivery.number_in(&other[head..]);
-            mask.finds_alike(field, other) && (!is_numbered || delivery.checked_add(*place) == Some(number()))
+        let like = others.take_while(|(other, position)| {
+            let number = || self.layout.delivery.number_in(&other[head..]);
+            mask.finds_equal(field, other)
+                && (!is_numbered || delivery.checked_add(*position) == Some(number()))
         });
         self.count += like.count();
         self.bytes = &bytes[..self.count * length];
@@ -101,8 +102,8 @@ impl<'a> Alike<'a> {
     }
 
     /// They are messages like the one before them (§2.4).
-    fn is_again(&self) -> bool {
-        matches!(&self.first.body, Body::Publish(publish) if publish.is_again())
+    fn is_delta(&self) -> bool {
+        matches!(&self.first.body, Body::Publish(publish) if publish.is_delta())
     }
 
     /// Bytes of each field.
@@ -111,31 +112,31 @@ impl<'a> Alike<'a> {
     }
 
     /// The packet at a place.
-    fn raw(&self, place: usize) -> &'a [u8] {
-        let end = (place + 1) * self.length();
+    fn raw(&self, position: usize) -> &'a [u8] {
+        let end = (position + 1) * self.length();
         &self.bytes[end - self.first.raw.len()..end]
     }
 
     /// The packet at a place.
-    fn packet(&self, place: usize) -> PacketView<'a> {
-        let Self { first, shape, .. } = self;
+    fn packet(&self, position: usize) -> PacketView<'a> {
+        let Self { first, layout, .. } = self;
         let Body::Publish(publish) = &first.body else {
             return *first;
         };
-        let raw = self.raw(place);
-        if publish.is_again() {
-            let body = Body::Publish(publish.again(place as u64, &raw[shape.payload.range()], raw));
+        let raw = self.raw(position);
+        if publish.is_delta() {
+            let body = Body::Publish(publish.again(position as u64, &raw[layout.payload.range()], raw));
             return PacketView { body, raw, ..*first };
         }
-        let delivery = if first.delivery > 0 { first.delivery + place as u64 } else { 0 };
-        let body = Body::Publish(publish.like(shape, first.raw, raw));
-        PacketView { delivery, after: shape.after.number_in(raw), body, raw, ..*first }
+        let delivery = if first.delivery > 0 { first.delivery + position as u64 } else { 0 };
+        let body = Body::Publish(publish.like(layout, first.raw, raw));
+        PacketView { delivery, after: layout.after.number_in(raw), body, raw, ..*first }
     }
 }
 
 /// Whether the first so many bytes of two pieces of one length are the same. Most often they are few.
 #[inline]
-fn begin_alike(one: &[u8], other: &[u8], bytes: usize) -> bool {
+fn begin_equal(one: &[u8], other: &[u8], bytes: usize) -> bool {
     match (one.first_chunk(), other.first_chunk()) {
         (Some(one), Some(other)) if (1..=size_of::<u64>()).contains(&bytes) => {
             let differ = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
@@ -146,8 +147,8 @@ fn begin_alike(one: &[u8], other: &[u8], bytes: usize) -> bool {
 }
 
 impl<'a, 'b> Packets<'a, 'b> {
-    pub(super) fn new(datagram: &'a [u8], alike: &'b [Alike<'a>], len: usize) -> Self {
-        Self { datagram, alike, passed: 0, len }
+    pub(super) fn new(datagram: &'a [u8], grouped: &'b [PacketGroup<'a>], len: usize) -> Self {
+        Self { datagram, grouped, passed: 0, len }
     }
 
     pub fn len(&self) -> usize {
@@ -167,11 +168,11 @@ impl<'a, 'b> Packets<'a, 'b> {
     pub fn skip(mut self, count: usize) -> Self {
         self.len = self.len.saturating_sub(count);
         self.passed += count;
-        while let [first, others @ ..] = self.alike
+        while let [first, others @ ..] = self.grouped
             && self.passed >= first.count
         {
             self.passed -= first.count;
-            self.alike = others;
+            self.grouped = others;
         }
         self
     }
@@ -179,8 +180,8 @@ impl<'a, 'b> Packets<'a, 'b> {
     /// All of them, those together that are alike.
     pub fn sections(self) -> impl Iterator<Item = Section<'a, 'b>> + Clone {
         let (mut start, mut left) = (self.passed, self.len);
-        self.alike.iter().map_while(move |alike| {
-            let section = Section { alike, start, len: left.min(alike.count - start) };
+        self.grouped.iter().map_while(move |grouped| {
+            let section = Section { grouped, start, len: left.min(grouped.count - start) };
             (start, left) = (0, left - section.len);
             (section.len > 0).then_some(section)
         })
@@ -193,11 +194,11 @@ impl<'a, 'b> Packets<'a, 'b> {
     /// Handles each.
     pub fn for_each(self, mut handle: impl FnMut(&PacketView<'a>)) {
         for section in self.sections() {
-            for place in section.start..section.start + section.len {
-                if place == 0 {
-                    handle(&section.alike.first);
+            for position in section.start..section.start + section.len {
+                if position == 0 {
+                    handle(&section.grouped.first);
                 } else {
-                    handle(&section.alike.packet(place));
+                    handle(&section.grouped.packet(position));
                 }
             }
         }
@@ -224,69 +225,70 @@ impl<'a, 'b> Section<'a, 'b> {
     /// The first one.
     pub fn first(&self) -> Cow<'b, PacketView<'a>> {
         if self.start == 0 {
-            Cow::Borrowed(&self.alike.first)
+            Cow::Borrowed(&self.grouped.first)
         } else {
-            Cow::Owned(self.alike.packet(self.start))
+            Cow::Owned(self.grouped.packet(self.start))
         }
     }
 
     /// What they are about: each message as this one, but for its numbers and its payload, which is as long.
     pub fn body(&self) -> &'b Body<'a> {
-        &self.alike.first.body
+        &self.grouped.first.body
     }
 
     /// They are unreliable, and hold one message each and nothing else.
     pub fn is_bare(&self) -> bool {
-        self.alike.first.is_bare()
+        self.grouped.first.is_bare()
     }
 
     /// They have delivery numbers.
     pub fn is_reliable(&self) -> bool {
-        self.alike.first.delivery > 0
+        self.grouped.first.delivery > 0
     }
 
     /// Bytes of each one's field in the datagram.
     pub fn length(&self) -> usize {
-        self.alike.length()
+        self.grouped.length()
     }
 
     /// Their publisher's number of each.
     pub fn sequences(self) -> impl Iterator<Item = u64> + use<'a, 'b> {
-        self.places().map(move |place| self.alike.shape.sequence.number_in(self.alike.raw(place)))
+        self.positions()
+            .map(move |position| self.grouped.layout.sequence.number_in(self.grouped.raw(position)))
     }
 
     /// They are messages like the one before them (§2.4).
-    pub fn is_again(&self) -> bool {
-        self.alike.is_again()
+    pub fn is_delta(&self) -> bool {
+        self.grouped.is_delta()
     }
 
     /// Of each message the field `publish`, of which there is one, and the payload. Of one that is like the one before it, its packet is all there
     /// is.
     pub fn messages(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
-        let Alike { first, shape, .. } = self.alike;
+        let PacketGroup { first, layout, .. } = self.grouped;
         let field = match &first.body {
-            Body::Publish(publish) if publish.is_again() => 0..first.raw.len(),
+            Body::Publish(publish) if publish.is_delta() => 0..first.raw.len(),
             Body::Publish(publish) => Span::of(publish.only_field(), first.raw).range(),
             _ => 0..0,
         };
-        let payload = shape.payload.range();
-        self.places().map(move |place| {
-            let raw = self.alike.raw(place);
+        let payload = layout.payload.range();
+        self.positions().map(move |position| {
+            let raw = self.grouped.raw(position);
             (&raw[field.clone()], &raw[payload.clone()])
         })
     }
 
     fn packets(self) -> impl Iterator<Item = PacketView<'a>> + use<'a, 'b> {
-        self.places().map(move |place| self.alike.packet(place))
+        self.positions().map(move |position| self.grouped.packet(position))
     }
 
-    fn places(self) -> std::ops::Range<usize> {
+    fn positions(self) -> std::ops::Range<usize> {
         self.start..self.start + self.len
     }
 
     /// Their fields.
     fn bytes(self) -> &'a [u8] {
         let length = self.length();
-        &self.alike.bytes[self.start * length..(self.start + self.len) * length]
+        &self.grouped.bytes[self.start * length..(self.start + self.len) * length]
     }
 }

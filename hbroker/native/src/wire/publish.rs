@@ -12,7 +12,7 @@ use super::emit::{PublishOut, put_publish_field};
 use super::reader::{Reader, occurrences};
 use crate::Micros;
 use crate::schema::{fragment, packet, publish, user_property};
-use crate::wire::layout::{Shape, Span};
+use crate::wire::layout::{Layout, Span};
 
 /// `AckMode::ACK_MODE_QUEUED`.
 pub(super) const ACK_MODE_QUEUED: i32 = 1;
@@ -46,7 +46,7 @@ pub struct PublishView<'a> {
     /// There is more than one.
     split: bool,
     /// It came as a message like the one before it: `fields` is that packet.
-    is_again: bool,
+    is_delta: bool,
 }
 
 /// Which part of a large message (§7.5). Nothing here was checked: `index` may not lie below
@@ -63,7 +63,7 @@ impl<'a> PublishView<'a> {
     /// The field `publish`, tag and length included, to be copied into the packet that relays it
     /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here; or did not say all of it again (§2.4).
     pub fn field(&self) -> Cow<'a, [u8]> {
-        if self.is_again {
+        if self.is_delta {
             let mut whole = Vec::with_capacity(self.payload.len() + MOST_SAID);
             put_publish_field(&mut whole, &self.said_whole());
             return Cow::Owned(whole);
@@ -80,7 +80,7 @@ impl<'a> PublishView<'a> {
 
     /// The same of a message that [`Self::is_simple`].
     pub fn only_field(&self) -> &'a [u8] {
-        debug_assert!(!self.split && !self.is_again);
+        debug_assert!(!self.split && !self.is_delta);
         self.fields
     }
 
@@ -90,8 +90,8 @@ impl<'a> PublishView<'a> {
     }
 
     /// It came as a message like the one before it (§2.4).
-    pub fn is_again(&self) -> bool {
-        self.is_again
+    pub fn is_delta(&self) -> bool {
+        self.is_delta
     }
 
     /// Others may be said to be like it (§2.4).
@@ -102,9 +102,9 @@ impl<'a> PublishView<'a> {
 
     /// The message that comes so many after this one, which is its model, and has this payload. `packet`: what it came as.
     #[inline]
-    pub(super) fn again(&self, place: u64, payload: &'a [u8], packet: &'a [u8]) -> Self {
-        let sequence = self.sequence.wrapping_add(place);
-        Self { payload, sequence, fields: packet, is_again: true, ..*self }
+    pub(super) fn again(&self, position: u64, payload: &'a [u8], packet: &'a [u8]) -> Self {
+        let sequence = self.sequence.wrapping_add(position);
+        Self { payload, sequence, fields: packet, is_delta: true, ..*self }
     }
 
     /// A model, or one like it, as it is sent whole.
@@ -144,21 +144,21 @@ impl<'a> PublishView<'a> {
         &mut self,
         mut message: Reader<'a>,
         packet: &[u8],
-        shape: &mut Shape,
+        layout: &mut Layout,
     ) -> Result<(), Malformed> {
         while let Some(tag) = message.tag()? {
             match tag {
                 publish::TOPIC => self.topic = message.text()?,
                 publish::PAYLOAD => {
                     self.payload = message.bytes()?;
-                    shape.payload = Span::of(self.payload, packet);
+                    layout.payload = Span::of(self.payload, packet);
                 }
                 publish::PUBLISHER => self.publisher = message.fixed64()?,
-                publish::SEQUENCE => self.sequence = message.varint_at(packet, &mut shape.sequence)?,
+                publish::SEQUENCE => self.sequence = message.varint_at(packet, &mut layout.sequence)?,
                 publish::QOS => self.qos = u8::try_from(message.open_enum()?).unwrap_or(u8::MAX),
                 publish::RETAIN => self.retain = message.boolean()?,
                 publish::PUBLISHED_AT_US => {
-                    self.published_at_us = message.varint_at(packet, &mut shape.published_at_us)?;
+                    self.published_at_us = message.varint_at(packet, &mut layout.published_at_us)?;
                 }
                 publish::EXPIRY_S => self.expiry_s = Some(message.varint32()?),
                 publish::FRAGMENT => self.fragment.get_or_insert_default().merge(message.message()?)?,
@@ -179,11 +179,11 @@ impl<'a> PublishView<'a> {
 
     /// The message of another packet of the shape of this one's, `packet`.
     #[inline]
-    pub(super) fn like(&self, shape: &Shape, packet: &[u8], other: &'a [u8]) -> Self {
+    pub(super) fn like(&self, layout: &Layout, packet: &[u8], other: &'a [u8]) -> Self {
         Self {
-            payload: &other[shape.payload.range()],
-            sequence: shape.sequence.number_in(other),
-            published_at_us: shape.published_at_us.number_in(other),
+            payload: &other[layout.payload.range()],
+            sequence: layout.sequence.number_in(other),
+            published_at_us: layout.published_at_us.number_in(other),
             fields: &other[Span::of(self.fields, packet).range()],
             ..*self
         }

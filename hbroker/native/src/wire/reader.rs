@@ -79,10 +79,10 @@ impl<'a> Reader<'a> {
 
     /// A varint whose place in `whole`, of which these bytes are a part, is noted.
     #[inline]
-    pub fn varint_at(&mut self, whole: &[u8], place: &mut Span) -> Result<u64, Malformed> {
+    pub fn varint_at(&mut self, whole: &[u8], position: &mut Span) -> Result<u64, Malformed> {
         let before = self.rest;
         let value = self.varint()?;
-        *place = Span::of(&before[..before.len() - self.rest.len()], whole);
+        *position = Span::of(&before[..before.len() - self.rest.len()], whole);
         Ok(value)
     }
 

@@ -81,7 +81,7 @@ pub struct GoneRecord {
     /// All below this number are gone.
     pub below: u64,
     /// Further ones: the first and the last of each run, ascending.
-    pub runs: Vec<(u64, u64)>,
+    pub ranges: Vec<(u64, u64)>,
     /// Those left below this number were given to the session's link.
     pub launched: u64,
 }
@@ -111,7 +111,7 @@ impl GoneRecord {
             let count = values.next().filter(|&count| count > 0).ok_or(Malformed)?;
             let first = end.checked_add(step).ok_or(Malformed)?;
             end = first.checked_add(count).ok_or(Malformed)?;
-            record.runs.push((first, end - 1));
+            record.ranges.push((first, end - 1));
         }
         Ok(record)
     }
@@ -124,7 +124,7 @@ pub fn gone_record(record: &GoneRecord) -> Vec<u8> {
     put_number(&mut out, gone_record::BELOW, record.below);
     put_message_unless_empty(&mut out, gone_record::RUNS, |out| {
         let mut end = record.below;
-        for &(first, last) in &record.runs {
+        for &(first, last) in &record.ranges {
             put_varint(out, first.saturating_sub(end));
             put_varint(out, last - first.max(end) + 1);
             end = last + 1;
@@ -175,13 +175,13 @@ impl Transfers {
 
     pub fn add_gone(&mut self, record: &GoneRecord) {
         // So many runs, of two numbers each, fit a packet. What is told twice does no harm.
-        let parts = record.runs.chunks(CHUNK / 2 / MOST_VARINT);
-        let mut is_told = false;
-        for runs in parts {
-            is_told = true;
-            self.add(transfer::GONE, &gone_record(&GoneRecord { runs: runs.to_vec(), ..*record }));
+        let parts = record.ranges.chunks(CHUNK / 2 / MOST_VARINT);
+        let mut has_records = false;
+        for ranges in parts {
+            has_records = true;
+            self.add(transfer::GONE, &gone_record(&GoneRecord { ranges: ranges.to_vec(), ..*record }));
         }
-        if !is_told {
+        if !has_records {
             self.add(transfer::GONE, &gone_record(record));
         }
     }

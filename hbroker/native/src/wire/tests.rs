@@ -58,7 +58,7 @@ fn bits_of(value: u64) -> usize {
 #[test]
 fn a_packet_is_read_as_if_it_stood_alone_whatever_the_one_before_it_was_like() {
     let mut rng = SmallRng::seed_from_u64(2);
-    let (mut alike, mut sequence, mut delivery) = (0, 0, 0);
+    let (mut grouped, mut sequence, mut delivery) = (0, 0, 0);
     for _ in 0..3_000 {
         let mut datagram = Vec::new();
         let is_reliable = u64::from(rng.random_bool(0.6));
@@ -92,9 +92,9 @@ fn a_packet_is_read_as_if_it_stood_alone_whatever_the_one_before_it_was_like() {
             assert_eq!(format!("{packet:?}"), format!("{single:?}"), "{datagram:x?}");
         }
         assert_eq!(view.packets().iter().count(), view.packets().len());
-        alike += view.packets().sections().map(|section| section.len() - 1).sum::<usize>();
+        grouped += view.packets().sections().map(|section| section.len() - 1).sum::<usize>();
     }
-    assert!(alike > 300, "{alike} were read by their shape");
+    assert!(grouped > 300, "{grouped} were read by their shape");
 }
 
 #[test]
@@ -185,8 +185,8 @@ fn nothing_is_copied() {
     let packet = view.packets().iter().next().unwrap();
     let publish = publish(&packet);
     let Cow::Borrowed(field) = publish.field() else { panic!("copied") };
-    for part in [field, publish.payload, publish.topic.as_bytes()] {
-        assert!(datagram.as_ptr_range().contains(&part.as_ptr()));
+    for fragment in [field, publish.payload, publish.topic.as_bytes()] {
+        assert!(datagram.as_ptr_range().contains(&fragment.as_ptr()));
     }
     assert_eq!(field, publish_field(&PublishOut { sequence: 70_001, ..MESSAGE }));
 }
@@ -357,7 +357,7 @@ const MODEL: PublishOut<'_> =
     PublishOut { topic: "home/kitchen/oven", payload: b"215", sequence: 126, qos: 0, origin: 9, ..MESSAGE };
 
 #[test]
-fn messages_like_the_one_before_are_what_they_would_be_said_whole() {
+fn delta_messages_are_what_they_would_be_as_whole_ones() {
     let payloads: Vec<Vec<u8>> = [3_usize, 3, 3, 200, 0, 0, 70].iter().map(|&size| vec![5; size]).collect();
     let (mut short, mut whole) = (Vec::new(), Vec::new());
     for second in [0, 1] {
@@ -366,8 +366,8 @@ fn messages_like_the_one_before_are_what_they_would_be_said_whole() {
         put_packet(&mut whole, 0, 0, None, &publish_field(&model));
         for (sequence, payload) in (127..).zip(&payloads) {
             let before = short.len();
-            put_again(&mut short, payload);
-            assert_eq!(short.len() - before, again_len(payload.len()));
+            put_delta(&mut short, payload);
+            assert_eq!(short.len() - before, delta_len(payload.len()));
             put_packet(&mut whole, 0, 0, None, &publish_field(&PublishOut { payload, sequence, ..model }));
         }
     }
@@ -382,7 +382,7 @@ fn messages_like_the_one_before_are_what_they_would_be_said_whole() {
         assert_eq!(told(short), told(whole));
     }
     let lengths: Vec<_> =
-        short.packets().sections().map(|section| (section.len(), section.is_again())).collect();
+        short.packets().sections().map(|section| (section.len(), section.is_delta())).collect();
     let once = [(1, false), (3, true), (1, true), (2, true), (1, true)];
     assert_eq!(lengths, [once, once].concat());
     assert!(short.packets().encoded().is_some());
@@ -395,12 +395,12 @@ fn what_is_like_no_message_is_none() {
         datagram.extend_from_slice(between);
         let (delivery, after, meant_for, body) = again;
         put_packet(&mut datagram, delivery, after, meant_for, body);
-        put_again(&mut datagram, b"1");
+        put_delta(&mut datagram, b"1");
         let view = DatagramView::parse(&datagram).unwrap();
         let kind = |packet: PacketView<'_>| match packet.body {
-            Body::Publish(publish) if publish.is_again() => 'm',
+            Body::Publish(publish) if publish.is_delta() => 'm',
             Body::Publish(_) => 'p',
-            Body::Again(_) => 'a',
+            Body::Delta(_) => 'a',
             _ => '-',
         };
         view.packets().iter().map(kind).collect::<String>()
@@ -456,7 +456,7 @@ fn what_is_like_no_message_is_none() {
 fn a_number_that_has_no_next_one_does_no_harm() {
     let mut datagram = Vec::new();
     put_packet(&mut datagram, 0, 0, None, &publish_field(&PublishOut { sequence: u64::MAX, ..MODEL }));
-    (0..3).for_each(|_| put_again(&mut datagram, b"x"));
+    (0..3).for_each(|_| put_delta(&mut datagram, b"x"));
     let view = DatagramView::parse(&datagram).unwrap();
     let sequences: Vec<_> = view.packets().iter().map(|packet| publish(&packet).sequence).collect();
     assert_eq!(sequences, [u64::MAX, 0, 1, 2]);

@@ -7,31 +7,31 @@ use super::acks::{AckView, PubAckView};
 use super::check::check;
 use super::emit::put_packet;
 use super::meant_for::MeantFor;
-use super::packets::{Alike, Packets};
+use super::packets::{PacketGroup, Packets};
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
-use crate::wire::layout::{Mask, Shape, Span};
+use crate::wire::layout::{Layout, Mask, Span};
 
 /// A datagram that is valid as a whole.
 #[derive(Debug)]
 pub struct DatagramView<'a> {
     pub header: Header<'a>,
     bytes: &'a [u8],
-    packets: Vec<Alike<'a>>,
+    packets: Vec<PacketGroup<'a>>,
     count: usize,
 }
 
 /// Memory for the views of a datagram's packets.
 #[derive(Debug, Default)]
-pub struct Room(Vec<Alike<'static>>);
+pub struct ViewBuffer(Vec<PacketGroup<'static>>);
 
 /// What serves to read one datagram after the other.
 ///
 /// Two rooms take turns: what was put back just now is on its way to the cache, and who took it at once would wait for that.
 #[derive(Debug, Default)]
-pub struct Rooms {
-    rooms: [Room; 2],
+pub struct ViewBuffers {
+    view_buffers: [ViewBuffer; 2],
     next: usize,
     pub mask: Mask,
 }
@@ -76,7 +76,7 @@ pub enum Body<'a> {
     None,
     Publish(PublishView<'a>),
     /// One more message like that of the packet before, with this payload; but there is none that it could be like (§2.4).
-    Again(&'a [u8]),
+    Delta(&'a [u8]),
     PubAck(PubAckView<'a>),
     Ping {
         sent_at_us: u64,
@@ -124,15 +124,15 @@ pub enum Kind {
     Authenticated,
 }
 
-impl Rooms {
-    pub fn take(&mut self) -> Room {
+impl ViewBuffers {
+    pub fn take(&mut self) -> ViewBuffer {
         self.next ^= 1;
-        std::mem::take(&mut self.rooms[self.next])
+        std::mem::take(&mut self.view_buffers[self.next])
     }
 
     /// Puts back what was taken last.
-    pub fn put_back(&mut self, room: Room) {
-        self.rooms[self.next] = room;
+    pub fn put_back(&mut self, room: ViewBuffer) {
+        self.view_buffers[self.next] = room;
     }
 }
 
@@ -140,13 +140,13 @@ impl<'a> DatagramView<'a> {
     /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
     /// so no accessor of the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut view = Self::unread(bytes, Room::default());
+        let mut view = Self::unread(bytes, ViewBuffer::default());
         view.read(&mut Mask::default()).map(|()| view)
     }
 
     /// A datagram of which nothing was read, and memory for its view.
     #[inline]
-    pub fn unread(bytes: &'a [u8], Room(packets): Room) -> Self {
+    pub fn unread(bytes: &'a [u8], ViewBuffer(packets): ViewBuffer) -> Self {
         Self { header: Header::default(), bytes, packets, count: 0 }
     }
 
@@ -163,12 +163,12 @@ impl<'a> DatagramView<'a> {
                     let message = reader.message()?;
                     let field = &bytes[start..bytes.len() - reader.left()];
                     // Read in its place: a view is too large to be moved for each packet.
-                    self.packets.push(Alike::unread(message.rest(), field));
-                    if let Some((alike, others)) = self.packets.split_last_mut() {
-                        alike.read(message)?;
-                        alike.follow(others.last());
-                        reader.pass(alike.extend(&bytes[start..], mask));
-                        self.count += alike.len();
+                    self.packets.push(PacketGroup::unread(message.rest(), field));
+                    if let Some((grouped, others)) = self.packets.split_last_mut() {
+                        grouped.read(message)?;
+                        grouped.follow(others.last());
+                        reader.pass(grouped.extend(&bytes[start..], mask));
+                        self.count += grouped.len();
                     }
                 }
                 Some(datagram::HEADER) => {
@@ -184,12 +184,12 @@ impl<'a> DatagramView<'a> {
     }
 
     /// The memory for the next one.
-    pub fn into_room(self) -> Room {
+    pub fn into_buffer(self) -> ViewBuffer {
         let mut packets = self.packets;
         packets.clear();
         packets.shrink_to(MOST_ROOM);
         // Nothing is left to be turned, but the memory, which stays where it is.
-        Room(packets.into_iter().map(|_| Alike::unread(&[], &[])).collect())
+        ViewBuffer(packets.into_iter().map(|_| PacketGroup::unread(&[], &[])).collect())
     }
 
     pub fn packets(&self) -> Packets<'a, '_> {
@@ -243,7 +243,7 @@ impl<'a> PacketView<'a> {
     /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
     pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self::empty(raw);
-        view.read(Reader::new(raw, MAX_DEPTH - 1), &mut Shape::default())?;
+        view.read(Reader::new(raw, MAX_DEPTH - 1), &mut Layout::default())?;
         Ok(view)
     }
 
@@ -252,7 +252,7 @@ impl<'a> PacketView<'a> {
     }
 
     /// Takes in what a packet, of which `message` are the bytes, holds, and notes its shape.
-    pub(super) fn read(&mut self, mut message: Reader<'a>, shape: &mut Shape) -> Result<(), Malformed> {
+    pub(super) fn read(&mut self, mut message: Reader<'a>, layout: &mut Layout) -> Result<(), Malformed> {
         let raw = self.raw;
         // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
         // of the one before.
@@ -263,24 +263,24 @@ impl<'a> PacketView<'a> {
                 return Ok(());
             };
             match tag {
-                packet::DELIVERY => self.delivery = message.varint_at(raw, &mut shape.delivery)?,
-                packet::AFTER => self.after = message.varint_at(raw, &mut shape.after)?,
+                packet::DELIVERY => self.delivery = message.varint_at(raw, &mut layout.delivery)?,
+                packet::AFTER => self.after = message.varint_at(raw, &mut layout.after)?,
                 packet::RETAINED_FOR => self.retained_for = Some(message.varint()?),
                 packet::SHARED_FOR => self.shared_for = message.fixed64()?,
                 packet::AGAIN => {
                     let payload = message.bytes()?;
-                    shape.payload = Span::of(payload, raw);
-                    self.body = Body::Again(payload);
+                    layout.payload = Span::of(payload, raw);
+                    self.body = Body::Delta(payload);
                 }
                 packet::PUBLISH => {
                     if !matches!(self.body, Body::Publish(_)) {
                         self.body = Body::Publish(PublishView::default());
-                        let Shape { delivery, after, .. } = *shape;
-                        *shape = Shape { delivery, after, ..Shape::default() };
+                        let Layout { delivery, after, .. } = *layout;
+                        *layout = Layout { delivery, after, ..Layout::default() };
                         start = field;
                     }
                     if let Body::Publish(publish) = &mut self.body {
-                        publish.merge(message.message()?, raw, shape)?;
+                        publish.merge(message.message()?, raw, layout)?;
                         publish.add_field(&raw[start..raw.len() - message.left()]);
                     }
                 }
@@ -330,22 +330,22 @@ impl<'a> Body<'a> {
 }
 
 /// The field `publish` of a message that comes so many after the one of which this is that field, and is like it (§2.4) but for its payload.
-pub fn field_like(model: &[u8], place: u64, payload: &[u8]) -> Vec<u8> {
+pub fn field_like(model: &[u8], position: u64, payload: &[u8]) -> Vec<u8> {
     let model = PacketView::from_raw(model).ok();
     let field =
-        model.as_ref().and_then(PacketView::model).map(|model| model.again(place, payload, &[]).field());
+        model.as_ref().and_then(PacketView::model).map(|model| model.again(position, payload, &[]).field());
     field.map_or_else(Vec::new, Cow::into_owned)
 }
 
-/// Says a message whole that is like another (§2.4). `model`: the field `packets` of one that was said whole; `place`: how many messages after
+/// Says a message whole that is like another (§2.4). `model`: the field `packets` of one that was said whole; `position`: how many messages after
 /// that one; `again`: its own field. False: they are not that.
-pub fn put_whole(out: &mut Vec<u8>, model: &[u8], place: u64, again: &[u8]) -> bool {
+pub fn put_whole(out: &mut Vec<u8>, model: &[u8], position: u64, again: &[u8]) -> bool {
     let packet = |field| {
         let mut reader = Reader::new(field, MAX_DEPTH);
         let is_packet = reader.tag() == Ok(Some(datagram::PACKETS));
         is_packet.then(|| PacketView::from_raw(reader.bytes().ok()?).ok()).flatten()
     };
-    let (Some(model), Some(PacketView { body: Body::Again(payload), raw, .. })) =
+    let (Some(model), Some(PacketView { body: Body::Delta(payload), raw, .. })) =
         (packet(model), packet(again))
     else {
         return false;
@@ -353,7 +353,7 @@ pub fn put_whole(out: &mut Vec<u8>, model: &[u8], place: u64, again: &[u8]) -> b
     let Some(publish) = model.model() else {
         return false;
     };
-    put_packet(out, 0, 0, None, &publish.again(place, payload, raw).field());
+    put_packet(out, 0, 0, None, &publish.again(position, payload, raw).field());
     true
 }
 

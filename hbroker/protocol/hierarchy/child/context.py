@@ -8,20 +8,20 @@ from random import Random
 
 from hbroker.config import NodeSettings
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Ledger
-from hbroker.protocol.handover.recovery import Gathering
+from hbroker.protocol.events import Diagnostics
+from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.hierarchy.jurisdiction import Jurisdiction
-from hbroker.protocol.hierarchy.parent.delegations import Custody
-from hbroker.protocol.hierarchy.parent.parent import Delegating
+from hbroker.protocol.hierarchy.parent.delegations import Delegations
+from hbroker.protocol.hierarchy.parent.parent import ParentRole
 from hbroker.protocol.packets import Address
 from hbroker.protocol.storage import AfterSync
-from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
+from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 
-__all__ = ["Means"]
+__all__ = ["UplinkContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class UplinkContext:
     """What all claims of one node work with.
 
     `root`: where to join. `address`, `incarnation`: this node's. `hang_up(link)`: closes a link to a parent
@@ -34,11 +34,11 @@ class Means:
     incarnation: int
     core: NodeCore
     jurisdiction: Jurisdiction
-    subscribing: Subscribing
-    gathering: Gathering
-    custody: Custody
-    delegating: Delegating
-    ledger: Ledger
+    owner_subscriptions: OwnerSubscriptions
+    gathering: Recovery
+    delegations: Delegations
+    parent_role: ParentRole
+    diagnostics: Diagnostics
     after_sync: AfterSync
     random: Random
     hang_up: Callable[[int], None]

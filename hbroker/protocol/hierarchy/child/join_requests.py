@@ -12,21 +12,21 @@ from hbroker.protocol import timers
 from hbroker.protocol.hierarchy.join_proofs import join_credential
 from hbroker.protocol.packets import Address, address_of, pack
 
-__all__ = ["Joins", "Sent"]
+__all__ = ["JoinRequests", "PendingJoin"]
 
 MOST_WAITING: Final = timers.LEASE_RENEWALS
 """Of how many an answer is known. One that comes later than so many newer JOINs is of no use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class PendingJoin:
     """A JOIN without an answer: when it was sent, and over which nonce of the node that was asked."""
 
     at: int
     nonce: int
 
 
-class Joins:
+class JoinRequests:
     """`address`, `incarnation`: the claiming node's."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Joins:
         self._address = address
         self._incarnation = incarnation
         self._random = random
-        self._sent: dict[int, Sent] = {}
+        self._sent: dict[int, PendingJoin] = {}
         """Those without an answer, by request."""
 
     def make(self, now: int, epoch: int, *, fenced: bool, nonce: int = 0, leaving: bool = False) -> bytes:
@@ -47,7 +47,7 @@ class Joins:
         if len(self._sent) > MOST_WAITING:
             del self._sent[next(iter(self._sent))]
         request = self._random.getrandbits(64)
-        self._sent[request] = Sent(now, nonce)
+        self._sent[request] = PendingJoin(now, nonce)
         serve = self._settings.policy is LeasePolicy.SERVE
         join = pb.Join(
             request=request,
@@ -69,7 +69,7 @@ class Joins:
         """Whether this is a JOIN of these without an answer."""
         return request in self._sent
 
-    def answered(self, request: int) -> Sent | None:
+    def answered(self, request: int) -> PendingJoin | None:
         """The JOIN that this answers: another answer counts no more. None: none of these, or one that was
         answered."""
         return self._sent.pop(request, None)

@@ -9,7 +9,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol.hierarchy.child.lease import Lease
 from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
 
-__all__ = ["Renewal", "Tenure"]
+__all__ = ["LeaseHolder", "Renewal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Renewal:
     """`fence` is in force, and was not before."""
 
 
-class Tenure:
+class LeaseHolder:
     """One claim's."""
 
     def __init__(self, subtree: str, jurisdiction: Jurisdiction) -> None:

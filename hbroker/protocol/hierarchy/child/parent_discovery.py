@@ -11,25 +11,27 @@ from __future__ import annotations
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.hierarchy.child.context import Means
-from hbroker.protocol.hierarchy.child.join_requests import Joins
-from hbroker.protocol.hierarchy.child.lease_holder import Tenure
+from hbroker.protocol.hierarchy.child.context import UplinkContext
+from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
+from hbroker.protocol.hierarchy.child.lease_holder import LeaseHolder
 from hbroker.protocol.hierarchy.join_proofs import invitation_credential, is_proof
 from hbroker.protocol.packets import REQUEST_PADDING
 
-__all__ = ["Asking"]
+__all__ = ["ParentDiscovery"]
 
 MOST_CHALLENGES: Final = 3
 """Challenges that are obeyed in one try (§9)."""
 
 
-class Asking:
-    """One claim's. `joins`: what it sends; `tenure`: what it holds meanwhile."""
+class ParentDiscovery:
+    """One claim's. `join_requests`: what it sends; `lease_holder`: what it holds meanwhile."""
 
-    def __init__(self, means: Means, joins: Joins, tenure: Tenure) -> None:
-        self._means = means
-        self._joins = joins
-        self._tenure = tenure
+    def __init__(
+        self, context: UplinkContext, join_requests: JoinRequests, lease_holder: LeaseHolder
+    ) -> None:
+        self._context = context
+        self._join_requests = join_requests
+        self._lease_holder = lease_holder
         self.token = b""
         """Proves this node's address to whoever gave it, or to all nodes with the same key (§4.2)."""
         self._nonce = 0
@@ -49,7 +51,7 @@ class Asking:
 
     def obey(self, now: int, token: bytes) -> None:
         """The root wants proof of this address: the request goes again, with it."""
-        if self._joins.are_waiting and token != self.token and self._challenges < MOST_CHALLENGES:
+        if self._join_requests.are_waiting and token != self.token and self._challenges < MOST_CHALLENGES:
             self._challenges += 1
             self.token = token
             self._send(now)
@@ -68,9 +70,11 @@ class Asking:
 
     def is_proved(self, ack: pb.JoinAck) -> bool:
         """§5.5: whether an answer from outside of sessions comes from a node with the network's join key."""
-        key = self._means.settings.join_key
+        key = self._context.settings.join_key
         return not key or is_proof(invitation_credential(key, ack), ack.credential)
 
     def _send(self, now: int) -> None:
-        packet = self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced, nonce=self._nonce)
-        self._means.core.send_to(self._means.root, packet, self.token, REQUEST_PADDING)
+        packet = self._join_requests.make(
+            now, self._lease_holder.epoch, fenced=self._lease_holder.fenced, nonce=self._nonce
+        )
+        self._context.core.send_to(self._context.root, packet, self.token, REQUEST_PADDING)

@@ -10,30 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from hbroker.protocol.hierarchy.child.context import Means
+from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkState
 from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
 
-__all__ = ["Claims"]
+__all__ = ["RequestedSubtrees"]
 
 
-class Claims:
+class RequestedSubtrees:
     """All claims of one node; the root has none. `remembered`: what an earlier run was told last; None: what
     the settings say."""
 
     def __init__(
         self,
-        means: Means,
+        context: UplinkContext,
         remembered: Sequence[str] | None = None,
-        remember: Callable[[Sequence[str]], None] = lambda claims: None,
+        remember: Callable[[Sequence[str]], None] = lambda requested_subtrees: None,
     ) -> None:
-        self._means = means
+        self._context = context
         self._remember = remember
-        settings = means.settings
+        settings = context.settings
         own = f"{STATUS_ROOT}/{settings.name}"
         wanted = settings.subtrees if remembered is None else remembered
         subtrees = () if settings.is_root else (*wanted, own)
-        self._uplinks = {subtree: Uplink(subtree, means) for subtree in subtrees}
+        self._uplinks = {subtree: Uplink(subtree, context) for subtree in subtrees}
         self._own: Final = own
         self._is_named = settings.is_root
         """This node has held its own part of `$SYS`: no other has its name."""
@@ -58,12 +58,12 @@ class Claims:
         elif own.state is UplinkState.STOPPED and own.refused is not None:
             self._is_named = True
             for uplink in others:
-                uplink.turn_away(now, own.refused)
+                uplink.refuse_for_good(now, own.refused)
 
     def claim(self, now: int, subtree: str) -> None:
         """Claims one more, from now on."""
         if subtree not in self._uplinks:
-            self._uplinks = {subtree: Uplink(subtree, self._means), **self._uplinks}
+            self._uplinks = {subtree: Uplink(subtree, self._context), **self._uplinks}
             self._remember(self.subtrees)
             if self._is_named:
                 self._uplinks[subtree].start(now)
@@ -76,8 +76,8 @@ class Claims:
     def forget(self, subtree: str) -> None:
         """Takes out one that has stopped."""
         if self._uplinks.pop(subtree, None) is not None:
-            self._means.delegating.open(subtree)
-            self._means.jurisdiction.give_up(subtree)
+            self._context.parent_role.open(subtree)
+            self._context.jurisdiction.give_up(subtree)
             self._remember(self.subtrees)
 
     def merge(self, now: int) -> None:
@@ -105,7 +105,7 @@ class Claims:
     def main(self) -> str | None:
         """What this node is there for: what its settings say, or, since that was handed back, what it claims
         instead. Empty: the root's; None: nothing."""
-        settings = self._means.settings
+        settings = self._context.settings
         if settings.is_root or settings.subtree in self._uplinks:
             return settings.subtree
         return next(iter(self.subtrees), None)

@@ -3,7 +3,7 @@
 It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When
 the link is lost it serves on while the lease lasts and asks again, the parent first and then the root,
 because the parent may have gone for good. A parent that is no longer one names the new one (§5.4). What it
-asks is in `joining`, how it asks the root in `asking`, what it holds in `tenure`.
+asks is in `join_requests`, how it finds its parent in `parent_discovery`, what it holds in `lease_holder`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.events import Joined, LeaseLost, Left, NameTaken, PolicyLowered, Refused, Unproved
-from hbroker.protocol.handover.handover import Giving, GivingState, Taking, TakingState
-from hbroker.protocol.handover.transfer import Inheritance
-from hbroker.protocol.hierarchy.child.context import Means
-from hbroker.protocol.hierarchy.child.join_requests import Joins
-from hbroker.protocol.hierarchy.child.lease_holder import Tenure
-from hbroker.protocol.hierarchy.child.parent_discovery import Asking
+from hbroker.protocol.handover.handover import HandoverSource, HandoverTarget, SourceState, TargetState
+from hbroker.protocol.handover.transfer import ReceivedState
+from hbroker.protocol.hierarchy.child.context import UplinkContext
+from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
+from hbroker.protocol.hierarchy.child.lease_holder import LeaseHolder
+from hbroker.protocol.hierarchy.child.parent_discovery import ParentDiscovery
 from hbroker.protocol.hierarchy.child.uplink_states import UPLINK, UplinkEvent, UplinkState
 from hbroker.protocol.hierarchy.jurisdiction import Grant
 from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
@@ -46,33 +46,35 @@ FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PR
 class Uplink:
     """One subtree's claim."""
 
-    def __init__(self, subtree: str, means: Means) -> None:
+    def __init__(self, subtree: str, context: UplinkContext) -> None:
         self.subtree: Final = subtree
-        self._means = means
-        self._settings = means.settings
-        self._core = means.core
-        self._jurisdiction = means.jurisdiction
-        self._subscribing = means.subscribing
-        self._ledger = means.ledger
+        self._context = context
+        self._settings = context.settings
+        self._core = context.core
+        self._jurisdiction = context.jurisdiction
+        self._owner_subscriptions = context.owner_subscriptions
+        self._diagnostics = context.diagnostics
         self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
         self._parent: Address | None = None
         self._parent_name = ""
         self._link: int | None = None
         self._former: int | None = None
         """The link to the parent before, until the new one grants."""
-        self._tenure = Tenure(subtree, means.jurisdiction)
-        self._joins = Joins(subtree, means.settings, means.address, means.incarnation, means.random)
-        self._asking = Asking(means, self._joins, self._tenure)
+        self._lease_holder = LeaseHolder(subtree, context.jurisdiction)
+        self._join_requests = JoinRequests(
+            subtree, context.settings, context.address, context.incarnation, context.random
+        )
+        self._parent_discovery = ParentDiscovery(context, self._join_requests, self._lease_holder)
         self._attempt = 0
         self._retry_at: int | None = None
         self._renew_at: int | None = None
         """When to renew while the subtree is handed back: it may take longer than a lease (§5.4)."""
-        self._taking: Taking | None = None
-        self._taken: Taking | None = None
+        self._handover_target: HandoverTarget | None = None
+        self._taken: HandoverTarget | None = None
         """What was taken over, and waits for the disk before the parent is told (§5.10)."""
         self._done_waits = False
         """`AfterSync` has taken that."""
-        self._giving: Giving | None = None
+        self._handover_source: HandoverSource | None = None
         self._hands_back = False
         """An order wants it back with its parent."""
         self._exported = 0
@@ -88,9 +90,9 @@ class Uplink:
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """The root wants proof of this address: the request goes again, with it."""
-        asks = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
-        if source == self._means.root and asks:
-            self._asking.obey(now, challenge.token)
+        is_asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
+        if source == self._context.root and is_asking:
+            self._parent_discovery.obey(now, challenge.token)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
         """Whether it answers a JOIN of this machine.
@@ -100,12 +102,12 @@ class Uplink:
         """
         if not ack.request and ack.reason == Reason.REASON_HANDOVER:
             return self._is_from_parent(link, ack) and self._follow(now, ack)
-        if not self._joins.is_open(ack.request) or ack.subtree != self.subtree:
+        if not self._join_requests.is_open(ack.request) or ack.subtree != self.subtree:
             return False
-        if link is None and not self._asking.is_proved(ack):
+        if link is None and not self._parent_discovery.is_proved(ack):
             self._doubt(now)
             return True
-        sent = self._joins.answered(ack.request)
+        sent = self._join_requests.answered(ack.request)
         assert sent is not None
         if link is None and self._settings.join_key and ack.nonce not in (0, sent.nonce):
             self._prove(now, ack.nonce)
@@ -119,14 +121,14 @@ class Uplink:
 
     def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
         """Whether it was due: the parent's part of a handover, in either direction."""
-        if link != self._link or transfer.epoch != self._tenure.epoch:
+        if link != self._link or transfer.epoch != self._lease_holder.epoch:
             return False
-        if self._taking is not None:
-            return self._take(now, self._taking, transfer)
-        if self._giving is not None:
-            return self._give(now, self._giving, transfer)
+        if self._handover_target is not None:
+            return self._take(now, self._handover_target, transfer)
+        if self._handover_source is not None:
+            return self._give(now, self._handover_source, transfer)
         if self._machine.state is UplinkState.SERVING and transfer.phase == pb.TRANSFER_PHASE_RECORDS:
-            self._take_strays(transfer)
+            self._take_misdirected(transfer)
             return True
         return False
 
@@ -135,9 +137,9 @@ class Uplink:
         if link != self._link:
             return
         self._link = None
-        self._joins.forget()
-        if self._hands_back and self._giving is not None:
-            self._handing_back_failed(now, self._giving)
+        self._join_requests.forget()
+        if self._hands_back and self._handover_source is not None:
+            self._handing_back_failed(now, self._handover_source)
         elif self._machine.accepts(UplinkEvent.LINK_LOST):
             was = self._machine.state
             state = self._machine.handle(UplinkEvent.LINK_LOST)
@@ -145,25 +147,25 @@ class Uplink:
                 self._attempt = 0
             self._settle(now, state)
             if is_refused and self._retry_at is not None:
-                self._ledger.note(Refused(self.subtree, Reason.REASON_QUOTA_EXCEEDED, "", final=False))
+                self._diagnostics.note(Refused(self.subtree, Reason.REASON_QUOTA_EXCEEDED, "", final=False))
                 self._attempt = max(self._attempt, REFUSED_WAIT)
-                self._again_after(now, timers.retry_after(self._attempt, self._means.random))
+                self._again_after(now, timers.retry_after(self._attempt, self._context.random))
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving first, then whatever else is due."""
-        if self._tenure.is_over(now) and self._hands_back and self._giving is not None:
-            self._handing_back_failed(now, self._giving)
-        elif self._tenure.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
+        if self._lease_holder.is_over(now) and self._hands_back and self._handover_source is not None:
+            self._handing_back_failed(now, self._handover_source)
+        elif self._lease_holder.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
-        if self._giving is not None:
-            self._giving.handle_timeout(now)
+        if self._handover_source is not None:
+            self._handover_source.handle_timeout(now)
         if self._renew_at is not None and now >= self._renew_at:
             self._renew_leaving(now)
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             self._retry(now)
 
-    def turn_away(self, now: int, refused: pb.JoinAck) -> None:
+    def refuse_for_good(self, now: int, refused: pb.JoinAck) -> None:
         """The node was refused for good before this claim was made."""
         self._refused(now, refused)
 
@@ -187,7 +189,7 @@ class Uplink:
     def _leave(self, now: int) -> None:
         if not self._machine.accepts(UplinkEvent.LEAVE):
             return
-        self._means.delegating.close(self.subtree)
+        self._context.parent_role.close(self.subtree)
         state = self._machine.handle(UplinkEvent.LEAVE)
         link = self._link
         if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
@@ -195,11 +197,18 @@ class Uplink:
             return
         if self._taken is not None:  # Who hands back need not remember what it has.
             self._say_done(self._taken)
-        self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._tenure.epoch)))
-        custody = self._means.custody
-        leavers = custody.leavers(self.subtree)
-        self._giving = Giving(self._core, custody.estate, self.subtree, self._tenure.epoch, link, leavers)
-        self._giving.begin(now)
+        self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._lease_holder.epoch)))
+        delegations = self._context.delegations
+        returning_children = delegations.returning_children(self.subtree)
+        self._handover_source = HandoverSource(
+            self._core,
+            delegations.subtree_state,
+            self.subtree,
+            self._lease_holder.epoch,
+            link,
+            returning_children,
+        )
+        self._handover_source.begin(now)
         self._retry_at = now + LEAVE_WAIT
         self._renew_at = now + timers.LEASE // timers.LEASE_RENEWALS
 
@@ -210,18 +219,18 @@ class Uplink:
             return
         self._machine.handle(UplinkEvent.COVERED)
         self._jurisdiction.merge(self.subtree)
-        self._means.custody.outdo(self._tenure.epoch)
+        self._context.delegations.outdo(self._lease_holder.epoch)
         links = self._link, self._former
         self._stop()
         for link in links:
             if link is not None:
-                self._means.hang_up(link)
+                self._context.hang_up(link)
         self._again_after(now, COVERED_WAIT)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: a handover under way hears of it."""
-        if self._giving is not None:
-            self._giving.follow(subscription, ended)
+        if self._handover_source is not None:
+            self._handover_source.follow(subscription, ended)
 
     # Read
 
@@ -250,29 +259,31 @@ class Uplink:
         return self._parent_name
 
     def poll_timeout(self) -> int | None:
-        giving = None if self._giving is None else self._giving.poll_timeout()
-        return earliest(self._tenure.until, self._retry_at, self._renew_at, giving)
+        handover_source = None if self._handover_source is None else self._handover_source.poll_timeout()
+        return earliest(self._lease_holder.until, self._retry_at, self._renew_at, handover_source)
 
     # Asking
 
     def _ask_root(self, now: int) -> None:
-        self._asking.begin(now)
-        self._again_after(now, timers.retry_after(self._attempt, self._means.random, timers.SEARCH_MOST))
+        self._parent_discovery.begin(now)
+        self._again_after(now, timers.retry_after(self._attempt, self._context.random, timers.SEARCH_MOST))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
-        self._link = self._core.connect(parent, self._asking.token)
+        self._link = self._core.connect(parent, self._parent_discovery.token)
         self._core.send(self._link, self._join(now))
         self._again_after(now, GRANT_WAIT)
 
     def _join(self, now: int) -> bytes:
-        return self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced)
+        return self._join_requests.make(now, self._lease_holder.epoch, fenced=self._lease_holder.fenced)
 
     def _renew_leaving(self, now: int) -> None:
-        giving, link = self._giving, self._link
+        handover_source, link = self._handover_source, self._link
         self._renew_at = None
-        if giving is None or giving.has_stopped or link is None:
+        if handover_source is None or handover_source.has_stopped or link is None:
             return
-        join = self._joins.make(now, self._tenure.epoch, fenced=self._tenure.fenced, leaving=True)
+        join = self._join_requests.make(
+            now, self._lease_holder.epoch, fenced=self._lease_holder.fenced, leaving=True
+        )
         self._core.send(link, join)
         self._renew_at = now + timers.LEASE // timers.LEASE_RENEWALS
 
@@ -299,10 +310,12 @@ class Uplink:
             case UplinkState.AWAIT_RENEWAL:
                 self._machine.handle(UplinkEvent.TIMED_OUT)
                 self._rejoin(now)
-            case UplinkState.AWAIT_TAKE_BACK if self._giving and now < self._giving.moved_at + LEAVE_WAIT:
-                self._retry_at = self._giving.moved_at + LEAVE_WAIT
-            case UplinkState.AWAIT_TAKE_BACK if self._hands_back and self._giving:
-                self._handing_back_failed(now, self._giving)
+            case UplinkState.AWAIT_TAKE_BACK if (
+                self._handover_source and now < self._handover_source.moved_at + LEAVE_WAIT
+            ):
+                self._retry_at = self._handover_source.moved_at + LEAVE_WAIT
+            case UplinkState.AWAIT_TAKE_BACK if self._hands_back and self._handover_source:
+                self._handing_back_failed(now, self._handover_source)
             case UplinkState.AWAIT_TAKE_BACK:
                 self._settle(now, self._machine.handle(UplinkEvent.TIMED_OUT))
 
@@ -321,47 +334,49 @@ class Uplink:
         """An answer that proves no key, or another. Anybody may have sent it: it ends nothing and begins
         nothing, and the answer that proves the key counts still. But the key of either node may be missing
         or wrong: who holds nothing yet says so, and takes its time until the next try."""
-        self._ledger.drop("unauthenticated")
-        if self._machine.state is UplinkState.AWAIT_INVITATION and self._asking.doubt():
-            self._ledger.note(Unproved(self.subtree))
+        self._diagnostics.drop("unauthenticated")
+        if self._machine.state is UplinkState.AWAIT_INVITATION and self._parent_discovery.doubt():
+            self._diagnostics.note(Unproved(self.subtree))
             self._attempt = max(self._attempt, REFUSED_WAIT)
-            self._again_after(now, timers.retry_after(self._attempt, self._means.random))
+            self._again_after(now, timers.retry_after(self._attempt, self._context.random))
 
     def _prove(self, now: int, nonce: int) -> None:
         """The root wants the key proved over this nonce: the JOIN goes again, with that."""
-        if self._asking.learn(nonce):
+        if self._parent_discovery.learn(nonce):
             self._ask_root(now)
 
     def _invited(self, now: int, ack: pb.JoinAck) -> None:
         parent = address_from(ack.address)
         if parent is None or not self._machine.accepts(UplinkEvent.INVITED):
-            self._ledger.drop("unexpected_packet")
+            self._diagnostics.drop("unexpected_packet")
             return
         self._machine.handle(UplinkEvent.INVITED)
-        self._parent, self._asking.token = parent, ack.token
-        self._joins.forget()
+        self._parent, self._parent_discovery.token = parent, ack.token
+        self._join_requests.forget()
         self._ask_parent(now, parent)
 
     def _granted(self, now: int, sent_at: int, link: int, ack: pb.JoinAck) -> None:
         if self._machine.accepts(UplinkEvent.GRANTED):
             self._machine.handle(UplinkEvent.GRANTED)
-            self._tenure.epoch = ack.epoch
-            self._taking = Taking(self._core, self._means.custody.estate, self.subtree, ack.epoch, link)
-        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._tenure.epoch:
+            self._lease_holder.epoch = ack.epoch
+            self._handover_target = HandoverTarget(
+                self._core, self._context.delegations.subtree_state, self.subtree, ack.epoch, link
+            )
+        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._lease_holder.epoch:
             self._machine.handle(UplinkEvent.RENEWED)
             if not self._done_waits:
                 self._say_done_once_on_disk()
         else:
-            self._ledger.drop("unexpected_packet")
+            self._diagnostics.drop("unexpected_packet")
             return
         self._attempt = 0
-        self._parent_name, self._asking.token = ack.node, ack.token
+        self._parent_name, self._parent_discovery.token = ack.node, ack.token
         self._leave_former(link)
-        renewal = self._tenure.renew(sent_at, ack)
+        renewal = self._lease_holder.renew(sent_at, ack)
         if renewal.is_fenced_now and self._settings.policy is LeasePolicy.SERVE:
-            self._ledger.note(PolicyLowered(self.subtree, self._parent_name))
-        if self._giving is not None:
-            self._hold(serving=not self._giving.has_stopped)
+            self._diagnostics.note(PolicyLowered(self.subtree, self._parent_name))
+        if self._handover_source is not None:
+            self._hold(serving=not self._handover_source.has_stopped)
             return
         self._hold(serving=self._machine.state is UplinkState.SERVING)
         self._again_after(now, 0 if renewal.is_news else ack.lease_ms * 1000 // timers.LEASE_RENEWALS)
@@ -376,19 +391,19 @@ class Uplink:
         self._note_refusal(before, ack, is_final)
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
             self._link = None
-            self._joins.forget()
+            self._join_requests.forget()
             if self._hands_back and not temporary:  # There is nothing to hand back.
                 self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
                 return
-            event = UplinkEvent.TURNED_AWAY if is_final else UplinkEvent.REFUSED
+            event = UplinkEvent.FINALLY_REFUSED if is_final else UplinkEvent.REFUSED
             self._machine.handle(event)
             self._attempt = max(self._attempt, 0 if temporary else REFUSED_WAIT)
-            wait = timers.retry_after(self._attempt, self._means.random)
+            wait = timers.retry_after(self._attempt, self._context.random)
             self._retry_at = None if is_final else now + wait
         elif ack.reason == Reason.REASON_OUTSIDE_JURISDICTION and self._follow(now, ack):
             pass
         elif temporary or self._seeks_another(ack.reason):
-            self._again_after(now, timers.retry_after(self._attempt, self._means.random))
+            self._again_after(now, timers.retry_after(self._attempt, self._context.random))
         elif self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
 
@@ -396,19 +411,19 @@ class Uplink:
         holder = cut_from(ack.holder)
         is_name = self.subtree == f"{STATUS_ROOT}/{self._settings.name}"
         if not is_name or holder is None or ack.reason != Reason.REASON_OVERLAP:
-            self._ledger.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
+            self._diagnostics.note(Refused(self.subtree, ack.reason, ack.holder.node, is_final))
         elif before is None or before.holder.address != ack.holder.address:
-            self._ledger.note(NameTaken(self.subtree, self._settings.name, holder[2]))
+            self._diagnostics.note(NameTaken(self.subtree, self._settings.name, holder[2]))
 
     def _follow(self, now: int, ack: pb.JoinAck) -> bool:
         """Renews with the node that the parent names as the parent from now on (§5.4)."""
         holder = cut_from(ack.holder)
-        if holder is None or holder[2] == self._means.address or not self._machine.accepts(_REPARENTED):
+        if holder is None or holder[2] == self._context.address or not self._machine.accepts(_REPARENTED):
             return False
         self._machine.handle(_REPARENTED)
-        self._former, self._attempt, self._asking.token = self._link, 0, b""
+        self._former, self._attempt, self._parent_discovery.token = self._link, 0, b""
         self._parent = holder[2]
-        self._joins.forget()
+        self._join_requests.forget()
         self._ask_parent(now, self._parent)
         return True
 
@@ -418,7 +433,7 @@ class Uplink:
     def _leave_former(self, link: int) -> None:
         former, self._former = self._former, None
         if former is not None and former != link:
-            self._means.hang_up(former)
+            self._context.hang_up(former)
 
     def _is_passing(self, ack: pb.JoinAck) -> bool:
         return ack.reason in PASSING_REASONS
@@ -430,71 +445,71 @@ class Uplink:
 
     # Handover
 
-    def _take(self, now: int, taking: Taking, transfer: pb.Transfer) -> bool:
-        state = taking.handle(transfer)
-        if state is TakingState.AWAIT_COMMIT and transfer.last:
-            self._means.custody.forget_ended(self.subtree, taking.inheritance)
-        elif state is TakingState.COMPLETE:
-            self._taking = None
+    def _take(self, now: int, handover_target: HandoverTarget, transfer: pb.Transfer) -> bool:
+        state = handover_target.handle(transfer)
+        if state is TargetState.AWAIT_COMMIT and transfer.last:
+            self._context.delegations.forget_ended(self.subtree, handover_target.received)
+        elif state is TargetState.COMPLETE:
+            self._handover_target = None
             self._machine.handle(UplinkEvent.HANDED_OVER)
-            self._take_in_again(taking.inheritance)
-            self._means.custody.estate.take_over(now, self.subtree, taking.inheritance)
-            if taking.inheritance.refused:
-                self._ledger.drop("too_many_records", taking.inheritance.refused)
-            self._means.gathering.handle_return(now, self.subtree)
+            self._take_in_again(handover_target.received)
+            self._context.delegations.subtree_state.take_over(now, self.subtree, handover_target.received)
+            if handover_target.received.refused:
+                self._diagnostics.drop("too_many_records", handover_target.received.refused)
+            self._context.gathering.handle_return(now, self.subtree)
             self.refused = None
             self._hold(serving=True)
-            self._taken = taking
+            self._taken = handover_target
             self._say_done_once_on_disk()
             # What touches only those came along with the rest.
             if self._jurisdiction.cuts_below(self.subtree):
-                self._means.custody.sweep()
-            self._ledger.note(Joined(self.subtree, self._parent_name, self._tenure.epoch))
+                self._context.delegations.sweep()
+            self._diagnostics.note(Joined(self.subtree, self._parent_name, self._lease_holder.epoch))
             if self._hands_back:
                 self._leave(now)
         return state is not None
 
     def _say_done_once_on_disk(self) -> None:
         """Where too much waits for the disk, this is tried again with the next renewal."""
-        taking = self._taken
-        if taking is not None:
-            self._done_waits = self._means.after_sync.do(partial(self._say_done, taking))
+        handover_target = self._taken
+        if handover_target is not None:
+            self._done_waits = self._context.after_sync.do(partial(self._say_done, handover_target))
 
-    def _say_done(self, taking: Taking) -> None:
+    def _say_done(self, handover_target: HandoverTarget) -> None:
         """The parent is told once, and no more where another handover has begun."""
-        if self._taken is taking:
+        if self._taken is handover_target:
             self._taken = None
-            taking.done()
+            handover_target.done()
 
-    def _take_in_again(self, inheritance: Inheritance) -> None:
+    def _take_in_again(self, received: ReceivedState) -> None:
         """What left with a handing back that failed is here again, where nobody has served the subtree since
         (§5.4, old cuts). Else the parent has it, or had it."""
         exported, self._exported = self._exported, 0
-        if exported and self.subtree in inheritance.cuts:
-            inheritance.held.insert(0, exported)
+        if exported and self.subtree in received.cuts:
+            received.held.insert(0, exported)
         elif exported:
             self._core.drop_held(exported)
 
-    def _take_strays(self, transfer: pb.Transfer) -> None:
+    def _take_misdirected(self, transfer: pb.Transfer) -> None:
         """A restarted parent took these in before it knew of this node (§5.1)."""
         found = map(subscription_from, transfer.subscriptions)
-        self._subscribing.take_strays([s for s in found if s is not None])
+        self._owner_subscriptions.take_misdirected([s for s in found if s is not None])
         self._core.take_retained(list(transfer.retained))
 
-    def _give(self, now: int, giving: Giving, transfer: pb.Transfer) -> bool:
-        state = giving.handle(now, transfer)
-        if state is GivingState.DRAINING:
+    def _give(self, now: int, handover_source: HandoverSource, transfer: pb.Transfer) -> bool:
+        state = handover_source.handle(now, transfer)
+        if state is SourceState.DRAINING:
             self._hold(serving=False)
-            giving.handle_timeout(now)
-        elif state is GivingState.COMPLETE:
+            handover_source.handle_timeout(now)
+        elif state is SourceState.COMPLETE:
             self._machine.handle(UplinkEvent.TAKEN_BACK)
-            self._ledger.note(Left(self.subtree))
+            self._diagnostics.note(Left(self.subtree))
             parent = self._parent_cut
             self._jurisdiction.drop(self.subtree, parent)
             if parent is not None:
-                self._means.custody.release_below(self.subtree, parent)
-                self._subscribing.moved(_after(parent), with_sessions=True)
-                self._means.custody.estate.moved(self.subtree)
+                self._context.delegations.release_below(self.subtree, parent)
+                self._owner_subscriptions.moved(_after(parent), with_sessions=True)
+                self._context.delegations.subtree_state.moved(self.subtree)
             self._stop()
         return state is not None
 
@@ -503,20 +518,20 @@ class Uplink:
         """The parent, as whoever holds this subtree after this node."""
         if self._parent is None:
             return None
-        return self.subtree, self._parent_name, self._parent, self._tenure.epoch
+        return self.subtree, self._parent_name, self._parent, self._lease_holder.epoch
 
     def _hold(self, *, serving: bool) -> None:
-        self._tenure.hold(self._link, serving=serving)
+        self._lease_holder.hold(self._link, serving=serving)
 
     # Endings
 
-    def _handing_back_failed(self, now: int, giving: Giving) -> None:
+    def _handing_back_failed(self, now: int, handover_source: HandoverSource) -> None:
         """The parent is silent. Before COMMIT it cannot serve: this node serves on, and tries again. After
         that nobody knows whether it does: this node asks for the subtree, and hands back what it gets."""
-        self._giving = self._renew_at = None
-        exported = giving.abandon()
-        if not giving.has_committed and not self._tenure.is_over(now):
-            self._means.delegating.open(self.subtree)
+        self._handover_source = self._renew_at = None
+        exported = handover_source.abandon()
+        if not handover_source.has_committed and not self._lease_holder.is_over(now):
+            self._context.parent_role.open(self.subtree)
             self._enter(now, self._machine.handle(UplinkEvent.NOT_TAKEN))
             return
         self._keep(exported)
@@ -532,53 +547,53 @@ class Uplink:
 
     def _lose(self, now: int, state: UplinkState) -> None:
         """It serves no more, though nobody has taken the subtree over."""
-        self._ledger.note(LeaseLost(self.subtree))
-        missed = list(self._subscribing.connected_touching(self.subtree))
-        self._means.gathering.handle_loss(now, missed)
+        self._diagnostics.note(LeaseLost(self.subtree))
+        missed = list(self._owner_subscriptions.connected_touching(self.subtree))
+        self._context.gathering.handle_loss(now, missed)
         self._enter(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:
         """As `_enter`; where it stops without its parent, it tells."""
         grant = self._jurisdiction.grant_of(self.subtree)
         if state is UplinkState.STOPPED and grant is not None and grant.serving:
-            self._ledger.note(LeaseLost(self.subtree))
+            self._diagnostics.note(LeaseLost(self.subtree))
         self._enter(now, state)
 
     def _enter(self, now: int, state: UplinkState) -> None:
         """Enters a state that a failure led to."""
         if state is UplinkState.AWAIT_RENEWAL:
             self._hold(serving=True)
-            self._again_after(now, timers.retry_after(0, self._means.random))
+            self._again_after(now, timers.retry_after(0, self._context.random))
             return
         self._stop()
         if state is UplinkState.AWAIT_INVITATION:
-            self._again_after(now, timers.retry_after(self._attempt, self._means.random))
+            self._again_after(now, timers.retry_after(self._attempt, self._context.random))
 
     def _stop(self) -> None:
-        has_served = self._taking is None
-        if self._taking is not None:
-            self._taking.abandon()
-        if self._giving is not None:
-            self._core.drop_held(self._giving.abandon())
-        self._taking = self._taken = self._giving = None
+        has_served = self._handover_target is None
+        if self._handover_target is not None:
+            self._handover_target.abandon()
+        if self._handover_source is not None:
+            self._core.drop_held(self._handover_source.abandon())
+        self._handover_target = self._taken = self._handover_source = None
         self._retry_at = self._renew_at = None
         self._link = self._former = None
-        self._joins.forget()
-        lost, until = self._parent_cut, self._tenure.until
-        if self._tenure.end():
+        self._join_requests.forget()
+        lost, until = self._parent_cut, self._lease_holder.until
+        if self._lease_holder.end():
             if has_served:
-                self._means.custody.lapse(self.subtree, until)
+                self._context.delegations.end_lease(self.subtree, until)
             else:
-                self._means.custody.sweep()
+                self._context.delegations.sweep()
             if lost is not None:
-                self._subscribing.moved(_after(lost))
+                self._owner_subscriptions.moved(_after(lost))
 
     def _hang_up(self) -> None:
         """The parent has not granted. Where it has not even proved who it is, the next try begins anew."""
         link, self._link = self._link, None
-        self._joins.forget()
+        self._join_requests.forget()
         if link is not None and self._settings.join_key:
-            self._means.hang_up(link)
+            self._context.hang_up(link)
 
 
 def _after(cut: Cut) -> Cut:

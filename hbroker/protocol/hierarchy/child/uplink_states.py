@@ -31,7 +31,7 @@ class UplinkEvent(Enum):
     """The lease ran out, or the parent refused to renew it."""
     TIMED_OUT = auto()
     REFUSED = auto()
-    TURNED_AWAY = auto()
+    FINALLY_REFUSED = auto()
     """Refused for good."""
     COVERED = auto()
     """The node has come to serve what is around the subtree: it owns this as a part of that (§5.1)."""
@@ -47,13 +47,13 @@ UPLINK: Final = {
     (UplinkState.AWAIT_INVITATION, UplinkEvent.INVITED): UplinkState.AWAIT_GRANT,
     (UplinkState.AWAIT_INVITATION, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_INVITATION, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_INVITATION, UplinkEvent.TURNED_AWAY): UplinkState.STOPPED,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.FINALLY_REFUSED): UplinkState.STOPPED,
     (UplinkState.AWAIT_INVITATION, UplinkEvent.LEAVE): UplinkState.STOPPED,
     (UplinkState.AWAIT_GRANT, UplinkEvent.GRANTED): UplinkState.AWAIT_HANDOVER,
     (UplinkState.AWAIT_GRANT, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_GRANT, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
     (UplinkState.AWAIT_GRANT, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
-    (UplinkState.AWAIT_GRANT, UplinkEvent.TURNED_AWAY): UplinkState.STOPPED,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.FINALLY_REFUSED): UplinkState.STOPPED,
     (UplinkState.AWAIT_GRANT, UplinkEvent.LEAVE): UplinkState.STOPPED,
     (UplinkState.AWAIT_HANDOVER, UplinkEvent.HANDED_OVER): UplinkState.SERVING,
     (UplinkState.AWAIT_HANDOVER, UplinkEvent.RENEWED): UplinkState.AWAIT_HANDOVER,

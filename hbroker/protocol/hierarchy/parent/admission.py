@@ -18,7 +18,7 @@ __all__ = [
     "Admitted",
     "Applicant",
     "Below",
-    "Turned",
+    "JoinRefused",
     "applicant_from",
     "judge",
 ]
@@ -63,14 +63,14 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class JoinRefused:
     """Refused, for `reason` (a `Reason`)."""
 
     reason: pb.Reason
     holder: Delegation | None = None
 
 
-Verdict: TypeAlias = Admitted | Below | Turned
+JoinDecision: TypeAlias = Admitted | Below | JoinRefused
 
 
 def applicant_from(join: pb.Join) -> Applicant | None:
@@ -86,40 +86,40 @@ def applicant_from(join: pb.Join) -> Applicant | None:
     )
 
 
-def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]) -> Verdict:
+def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]) -> JoinDecision:
     """Who decides about a JOIN, and how this node does. `pending`: delegations whose handover has begun."""
     subtree = applicant.subtree
     if is_within(subtree, "$SYS") and subtree != f"{STATUS_ROOT}/{applicant.node}":
-        return Turned(Reason.REASON_NOT_AUTHORIZED)
+        return JoinRefused(Reason.REASON_NOT_AUTHORIZED)
     decider = jurisdiction.lookup(subtree)
     if decider is None:
         starting = not jurisdiction.grants
-        return Turned(Reason.REASON_NOT_SERVING if starting else Reason.REASON_OUTSIDE_JURISDICTION)
+        return JoinRefused(Reason.REASON_NOT_SERVING if starting else Reason.REASON_OUTSIDE_JURISDICTION)
     if isinstance(decider, Delegation):
         return _by_delegation(applicant, jurisdiction, decider)
     if decider.subtree == subtree:
-        return Turned(Reason.REASON_OVERLAP)
+        return JoinRefused(Reason.REASON_OVERLAP)
     for other in pending:  # Soon its holder decides, or it goes along.
         overlaps = is_within(other.subtree, subtree) or is_within(subtree, other.subtree)
         if overlaps and not applicant.is_holder(other):
-            return Turned(Reason.REASON_HANDOVER, other)
-    return Admitted(decider) if decider.serving else Turned(Reason.REASON_NOT_SERVING)
+            return JoinRefused(Reason.REASON_HANDOVER, other)
+    return Admitted(decider) if decider.serving else JoinRefused(Reason.REASON_NOT_SERVING)
 
 
-def _by_delegation(applicant: Applicant, jurisdiction: Jurisdiction, decider: Delegation) -> Verdict:
+def _by_delegation(applicant: Applicant, jurisdiction: Jurisdiction, decider: Delegation) -> JoinDecision:
     if decider.subtree != applicant.subtree:
         return Below(decider)
     parent = jurisdiction.entrusted_to(decider)
     if parent is not None:
         return Below(parent)
     if not applicant.is_holder(decider):
-        return Turned(Reason.REASON_OVERLAP, decider)
+        return JoinRefused(Reason.REASON_OVERLAP, decider)
     return _by_enclosing(applicant, jurisdiction)
 
 
-def _by_enclosing(applicant: Applicant, jurisdiction: Jurisdiction) -> Verdict:
+def _by_enclosing(applicant: Applicant, jurisdiction: Jurisdiction) -> JoinDecision:
     """For a subtree that is delegated already, the grant that it was cut out of."""
     grant = jurisdiction.enclosing(applicant.subtree)
     if grant is None:
-        return Turned(Reason.REASON_OUTSIDE_JURISDICTION)
-    return Admitted(grant) if grant.serving else Turned(Reason.REASON_NOT_SERVING)
+        return JoinRefused(Reason.REASON_OUTSIDE_JURISDICTION)
+    return Admitted(grant) if grant.serving else JoinRefused(Reason.REASON_NOT_SERVING)

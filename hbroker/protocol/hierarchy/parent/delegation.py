@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from hbroker.protocol.handover.handover import Giving, Shipment, Taking
+from hbroker.protocol.handover.handover import HandoverSource, HandoverTarget, TransferSender
 from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timer_queue import earliest
@@ -65,9 +65,9 @@ class Child:
 
     delegation: Delegation
     machine: Machine[DelegationState, DelegationEvent]
-    giving: Giving | None = None
-    taking: Taking | None = None
-    strays: Shipment | None = None
+    handover_source: HandoverSource | None = None
+    handover_target: HandoverTarget | None = None
+    misdirected: TransferSender | None = None
     """What was taken in by mistake for a child that was not known."""
     is_first: bool = True
     """Nobody but this node served its subtree before."""
@@ -81,19 +81,21 @@ class Child:
 
     def handle_timeout(self, now: int) -> None:
         """Goes on with what is on its way to the child."""
-        for given in (self.giving, self.strays):
+        for given in (self.handover_source, self.misdirected):
             if given is not None:
                 given.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
-        return earliest(*(given.poll_timeout() for given in (self.giving, self.strays) if given is not None))
+        return earliest(
+            *(given.poll_timeout() for given in (self.handover_source, self.misdirected) if given is not None)
+        )
 
     def abandon(self) -> None:
         """Ends the handover under way. What waited below, and went along with the right to serve, is kept."""
-        if self.giving is not None:
-            self.exported = self.giving.abandon()
-        self.giving = self.strays = None
-        if self.taking is not None:
-            self.taking.abandon()
-            self.taking = None
+        if self.handover_source is not None:
+            self.exported = self.handover_source.abandon()
+        self.handover_source = self.misdirected = None
+        if self.handover_target is not None:
+            self.handover_target.abandon()
+            self.handover_target = None

@@ -19,28 +19,35 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import ChildAway, ChildJoined, ChildLeft, Ledger, TookBack
-from hbroker.protocol.handover.handover import Giving, GivingState, Leavers, Shipment, Taking, TakingState
-from hbroker.protocol.handover.recovery import Gathering
-from hbroker.protocol.handover.subtree_state import Estate
-from hbroker.protocol.handover.transfer import Inheritance, Keeper, parcels
+from hbroker.protocol.events import ChildAway, ChildJoined, ChildLeft, Diagnostics, TookBack
+from hbroker.protocol.handover.handover import (
+    HandoverSource,
+    HandoverTarget,
+    ReturningChildren,
+    SourceState,
+    TargetState,
+    TransferSender,
+)
+from hbroker.protocol.handover.recovery import Recovery
+from hbroker.protocol.handover.subtree_state import SubtreeState
+from hbroker.protocol.handover.transfer import Keeper, ReceivedState, transfer_packets
 from hbroker.protocol.hierarchy.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, Child, DelegationEvent, DelegationState
 from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscriptions.owner.store import Subscription
-from hbroker.protocol.subscriptions.owner.subscriptions import Subscribing
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.subtree import is_within
 
-__all__ = ["Custody"]
+__all__ = ["Delegations"]
 
 MOST_FENCED: Final = 10_000
 """Subtrees taken back whose epoch is remembered."""
 
 
-class Custody:
+class Delegations:
     """Every subtree delegated by this node. `own`: name, address and incarnation. `children` by subtree."""
 
     def __init__(
@@ -48,20 +55,22 @@ class Custody:
         own: tuple[str, Address, int],
         core: NodeCore,
         jurisdiction: Jurisdiction,
-        subscribing: Subscribing,
-        gathering: Gathering,
-        ledger: Ledger,
+        owner_subscriptions: OwnerSubscriptions,
+        gathering: Recovery,
+        diagnostics: Diagnostics,
         after_sync: AfterSync,
         keepers: Sequence[Keeper] = (),
     ) -> None:
         self._own = own[:2]
         self._core = core
         self._jurisdiction = jurisdiction
-        self._subscribing = subscribing
-        self._gathering = gathering
-        self._ledger = ledger
+        self._owner_subscriptions = owner_subscriptions
+        self._recovery = gathering
+        self._diagnostics = diagnostics
         self._after_sync = after_sync
-        self._estate = Estate(own, core, jurisdiction, subscribing, gathering, self.inherit, keepers)
+        self._subtree_state = SubtreeState(
+            own, core, jurisdiction, owner_subscriptions, gathering, self.inherit, keepers
+        )
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}
         # Of thousands of children few are on the move, and every request of every child asks for those.
@@ -69,9 +78,9 @@ class Custody:
         """Those whose handover has begun, and has not committed."""
         self._given: dict[str, Child] = {}
         self._leaving: dict[str, Child] = {}
-        self._ends: Agenda[str] = Agenda()
+        self._ends: TimerQueue[str] = TimerQueue()
         """When to take each subtree back."""
-        self._turns: Agenda[str] = Agenda()
+        self._transfer_timers: TimerQueue[str] = TimerQueue()
         """When to go on with what is on its way to each child."""
         self._fenced: dict[str, int] = {}
         self.highest_epoch = 0
@@ -107,14 +116,14 @@ class Custody:
             self._enter(child)
             self._cut(child)
 
-    def forget_ended(self, subtree: str, inheritance: Inheritance) -> None:
+    def forget_ended(self, subtree: str, received: ReceivedState) -> None:
         """This node is given a subtree by its parent. What it had delegated out of it before has ended where
         the parent has served it since (§5.4): to hold it any longer would be in the way of what comes. What
         it delegated out of a smaller one below, which another parent granted, is not this one's affair."""
         for delegation in self._jurisdiction.cuts_below(subtree):
             grant = self._jurisdiction.enclosing(delegation.subtree)
             is_of_it = grant is not None and grant.subtree == subtree
-            if is_of_it and not inheritance.stands(delegation):
+            if is_of_it and not received.stands(delegation):
                 child = self.children[delegation.subtree]
                 self._abandon(child)
                 child.machine.handle(DelegationEvent.EXPIRED)
@@ -140,10 +149,10 @@ class Custody:
         assert delegation.link is not None
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             child.is_first = False
-            self._subscribing.interrupt(delegation.subtree)
+            self._owner_subscriptions.interrupt(delegation.subtree)
             self._cut(child)  # A restart: nobody serves it now, the cut only changes.
-        child.giving = self._give(child, delegation.link)
-        child.giving.begin(now)
+        child.handover_source = self._give(child, delegation.link)
+        child.handover_source.begin(now)
         self._plan(child)
 
     def adopt(self, now: int, child: Child) -> None:
@@ -153,13 +162,13 @@ class Custody:
         self._cut(child)
         less = self._jurisdiction.held_below(delegation.subtree)
         retained = self._core.retained(delegation.subtree, less)
-        records = [*self._estate.slow(delegation.subtree), *retained]
-        child.strays = Shipment(self._core, delegation.subtree, delegation.epoch, delegation.link)
-        child.strays.add(parcels(records))
-        child.strays.handle_timeout(now)
+        records = [*self._subtree_state.slow(delegation.subtree), *retained]
+        child.misdirected = TransferSender(self._core, delegation.subtree, delegation.epoch, delegation.link)
+        child.misdirected.add(transfer_packets(records))
+        child.misdirected.handle_timeout(now)
         self._plan(child)
         # The child tells those whom it is sent: in vain over a link of an earlier run of theirs.
-        self._subscribing.moved(delegation.as_cut())
+        self._owner_subscriptions.moved(delegation.as_cut())
         self._core.drop_retained(delegation.subtree, less)
         child.machine.handle(DelegationEvent.ADOPTED)
         self._joined(child)
@@ -181,40 +190,49 @@ class Custody:
         child = self.children.get(transfer.subtree)
         expected = False
         if child is not None and child.delegation.link == link:
-            if child.giving is not None:
-                expected = self._handle_given(now, child, child.giving, transfer)
-            elif child.taking is not None:
-                expected = self._handle_taken(now, child, child.taking, transfer)
+            if child.handover_source is not None:
+                expected = self._handle_given(now, child, child.handover_source, transfer)
+            elif child.handover_target is not None:
+                expected = self._handle_taken(now, child, child.handover_target, transfer)
         if not expected:
-            self._ledger.drop("unexpected_packet")
+            self._diagnostics.drop("unexpected_packet")
 
     def handle_leave(self, link: int, leave: pb.Leave) -> None:
         """A child begins to hand a subtree back."""
         child = self.children.get(leave.subtree)
         known = child is not None and (child.delegation.link, child.delegation.epoch) == (link, leave.epoch)
         is_ours = child is not None and self._jurisdiction.entrusted_to(child.delegation) is None
-        if child is not None and known and child.giving is not None and child.giving.has_committed:
+        if (
+            child is not None
+            and known
+            and child.handover_source is not None
+            and child.handover_source.has_committed
+        ):
             # It has taken the subtree over: who hands back owns. Its DONE waits for its disk.
             self._abandon(child)
             self._arrived(child)
         if child is None or not known or not is_ours or not child.machine.accepts(DelegationEvent.LEAVE):
-            self._ledger.drop("unexpected_packet")
+            self._diagnostics.drop("unexpected_packet")
             return
         child.machine.handle(DelegationEvent.LEAVE)
-        child.taking = Taking(self._core, self._estate, leave.subtree, leave.epoch, link)
+        child.handover_target = HandoverTarget(
+            self._core, self._subtree_state, leave.subtree, leave.epoch, link
+        )
         self._plan(child)
 
     def handle_link_down(self, link: int) -> None:
         """The lease goes on without the link; a handover does not."""
         for child in list(self._by_link.get(link, {}).values()):
             self._set_link(child, None)
-            had_a_chance = child.giving is None or child.giving.has_committed or not child.is_first
+            had_a_chance = (
+                child.handover_source is None or child.handover_source.has_committed or not child.is_first
+            )
             self._abandon(child)
             if self.is_cut(child) and not had_a_chance:
                 self._jurisdiction.take_back(child.delegation.subtree)
             if self.is_cut(child):
                 child.machine.handle(DelegationEvent.LINK_LOST)
-                self._ledger.note(ChildAway(child.delegation.subtree, child.delegation.node))
+                self._diagnostics.note(ChildAway(child.delegation.subtree, child.delegation.node))
             else:
                 self._cancel(child)
 
@@ -238,7 +256,7 @@ class Custody:
             child.machine.handle(DelegationEvent.ENTRUSTED)
             self._jurisdiction.take_back(delegation.subtree)
             if delegation.link is not None and not is_parents:
-                self._tell_parent(delegation.link, delegation.subtree, parent)
+                self._send_parent(delegation.link, delegation.subtree, parent)
 
     def outdo(self, epoch: int) -> None:
         """What this node delegates from now on is above an epoch that another granted it."""
@@ -248,39 +266,39 @@ class Custody:
         """Takes back what outlived its lease, and goes on with what is being handed over."""
         for subtree in self._ends.due(now):
             self._expire(now, self.children[subtree])
-        for subtree in list(self._turns.due(now)):
+        for subtree in list(self._transfer_timers.due(now)):
             child = self.children.get(subtree)
             if child is None:  # An earlier one's turn ended it.
                 continue
             child.handle_timeout(now)
             self._plan(child)
-            if child.giving is not None and child.giving.is_held_up(now):
+            if child.handover_source is not None and child.handover_source.is_held_up(now):
                 self._call_off(child)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription changed: the handovers under way hear of it."""
         for child in list(self._given.values()):
-            if child.giving is not None:
-                child.giving.follow(subscription, ended)
+            if child.handover_source is not None:
+                child.handover_source.follow(subscription, ended)
                 self._plan(child)
 
-    def lapse(self, subtree: str, until: int | None) -> None:
+    def end_lease(self, subtree: str, until: int | None) -> None:
         """The lease of a subtree has ended, at this time at the latest: drops what nobody can miss, and keeps
         the rest (§5.6)."""
-        self._estate.lapse(subtree, until, list(self._given))
+        self._subtree_state.end_lease(subtree, until, list(self._given))
 
     def sweep(self) -> None:
         """A grant is gone without a handover: drops what concerns nothing that is left or being given."""
-        self._estate.sweep(list(self._given))
+        self._subtree_state.sweep(list(self._given))
 
     # Read
 
     def poll_timeout(self) -> int | None:
-        return earliest(self._ends.next(), self._turns.next())
+        return earliest(self._ends.next(), self._transfer_timers.next())
 
     @property
-    def estate(self) -> Estate:
-        return self._estate
+    def subtree_state(self) -> SubtreeState:
+        return self._subtree_state
 
     @property
     def pending(self) -> Sequence[Delegation]:
@@ -295,9 +313,9 @@ class Custody:
         """Whether its subtree is delegated: the handover has come so far that this node serves it no more."""
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
 
-    def leavers(self, subtree: str) -> Leavers:
+    def returning_children(self, subtree: str) -> ReturningChildren:
         """The children that hand back just now, below a subtree that is given."""
-        return _Leavers(self, subtree)
+        return _ReturningChildren(self, subtree)
 
     def leaving_below(self, subtree: str) -> list[Child]:
         return [c for s, c in self._leaving.items() if s != subtree and is_within(s, subtree)]
@@ -309,27 +327,29 @@ class Custody:
 
     # Handing over
 
-    def _give(self, child: Child, link: int) -> Giving:
+    def _give(self, child: Child, link: int) -> HandoverSource:
         delegation = child.delegation
-        return Giving(
+        return HandoverSource(
             self._core,
-            self._estate,
+            self._subtree_state,
             delegation.subtree,
             delegation.epoch,
             link,
-            self.leavers(delegation.subtree),
+            self.returning_children(delegation.subtree),
             child.exported,
             is_heirs=not child.is_first,
             is_noted=lambda: self._is_noted(child),
         )
 
-    def _handle_given(self, now: int, child: Child, giving: Giving, transfer: pb.Transfer) -> bool:
-        state = giving.handle(now, transfer)
-        if state is GivingState.DRAINING:
+    def _handle_given(
+        self, now: int, child: Child, handover_source: HandoverSource, transfer: pb.Transfer
+    ) -> bool:
+        state = handover_source.handle(now, transfer)
+        if state is SourceState.DRAINING:
             self._outlast(child)
             self._cut(child)
-            giving.handle_timeout(now)
-        elif state is GivingState.COMPLETE:
+            handover_source.handle_timeout(now)
+        elif state is SourceState.COMPLETE:
             self._abandon(child)
             self._arrived(child)
         self._plan(child)
@@ -361,13 +381,13 @@ class Custody:
         self._drop_exported(child)
         child.machine.handle(DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
-        self._subscribing.moved(delegation.as_cut(), with_sessions=True)
-        self._estate.moved(delegation.subtree)
+        self._owner_subscriptions.moved(delegation.as_cut(), with_sessions=True)
+        self._subtree_state.moved(delegation.subtree)
         self._joined(child)
 
-    def _tell_parent(self, link: int, subtree: str, parent: Cut) -> None:
-        told = pb.JoinAck(reason=Reason.REASON_HANDOVER, subtree=subtree, holder=cut_of(parent))
-        self._core.send(link, pack(told))
+    def _send_parent(self, link: int, subtree: str, parent: Cut) -> None:
+        ack = pb.JoinAck(reason=Reason.REASON_HANDOVER, subtree=subtree, holder=cut_of(parent))
+        self._core.send(link, pack(ack))
 
     def _cut(self, child: Child) -> None:
         self._jurisdiction.delegate(child.delegation)
@@ -378,27 +398,31 @@ class Custody:
 
     # Taking back
 
-    def _handle_taken(self, now: int, child: Child, taking: Taking, transfer: pb.Transfer) -> bool:
-        state = taking.handle(transfer)
-        if state is TakingState.AWAIT_COMMIT and child.delegation.policy is LeasePolicy.SERVE:
+    def _handle_taken(
+        self, now: int, child: Child, handover_target: HandoverTarget, transfer: pb.Transfer
+    ) -> bool:
+        state = handover_target.handle(transfer)
+        if state is TargetState.AWAIT_COMMIT and child.delegation.policy is LeasePolicy.SERVE:
             # It will not go on by itself: it leaves. What lies below it may.
             child.delegation.policy = LeasePolicy.FENCE
-            child.below = [d for d in taking.inheritance.delegations(transfer.subtree) if d.policy is _SERVE]
+            child.below = [
+                d for d in handover_target.received.delegations(transfer.subtree) if d.policy is _SERVE
+            ]
             self._schedule(child)
-        elif state is TakingState.COMPLETE:
-            child.taking = None
+        elif state is TargetState.COMPLETE:
+            child.handover_target = None
             self._plan(child)
             child.machine.handle(DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
-            self._estate.take_over(now, subtree, taking.inheritance)
-            if taking.inheritance.refused:
-                self._ledger.drop("too_many_records", taking.inheritance.refused)
+            self._subtree_state.take_over(now, subtree, handover_target.received)
+            if handover_target.received.refused:
+                self._diagnostics.drop("too_many_records", handover_target.received.refused)
             self._forget(child)
             self.sweep()
             # The child's handing back fails then, and it asks for the subtree, to hand it back again.
-            if not self._after_sync.do(taking.done):
-                self._ledger.count("dones_not_sent")
-            self._ledger.note(ChildLeft(subtree, node))
+            if not self._after_sync.do(handover_target.done):
+                self._diagnostics.count("dones_not_sent")
+            self._diagnostics.note(ChildLeft(subtree, node))
         return state is not None
 
     def _expire(self, now: int, child: Child) -> None:
@@ -415,13 +439,13 @@ class Custody:
         self.inherit(now, child.below)
         exported, child.exported = child.exported, 0
         if is_ours:  # Before the cut ends: from then on messages are taken here.
-            self._gathering.handle_take_back(now, delegation.subtree, delegation.epoch)
+            self._recovery.handle_take_back(now, delegation.subtree, delegation.epoch)
         self._forget(child)
         if exported:
             self._core.install(exported)
         if is_ours:
-            self._subscribing.interrupt(delegation.subtree)
-            self._ledger.note(TookBack(delegation.subtree, delegation.node))
+            self._owner_subscriptions.interrupt(delegation.subtree)
+            self._diagnostics.note(TookBack(delegation.subtree, delegation.node))
 
     def _forget(self, child: Child) -> None:
         subtree = child.delegation.subtree
@@ -482,15 +506,15 @@ class Custody:
     def _plan(self, child: Child) -> None:
         """After every change of what is on its way to a child, or back from it."""
         due, subtree = child.poll_timeout(), child.delegation.subtree
-        for some, part in ((self._given, child.giving), (self._leaving, child.taking)):
+        for some, part in ((self._given, child.handover_source), (self._leaving, child.handover_target)):
             if part is None:
                 some.pop(subtree, None)
             else:
                 some[subtree] = child
         if due is None:
-            self._turns.cancel(subtree)
+            self._transfer_timers.cancel(subtree)
         else:
-            self._turns.set(subtree, due)
+            self._transfer_timers.set(subtree, due)
 
     def _schedule(self, child: Child) -> None:
         """§5.6: under `serve` a subtree that was handed over is never taken back by itself."""
@@ -502,20 +526,20 @@ class Custody:
 
     def _joined(self, child: Child) -> None:
         d = child.delegation
-        self._ledger.note(ChildJoined(d.subtree, d.node, d.address, d.epoch))
+        self._diagnostics.note(ChildJoined(d.subtree, d.node, d.address, d.epoch))
 
 
-class _Leavers:
-    def __init__(self, custody: Custody, subtree: str) -> None:
-        self._custody = custody
+class _ReturningChildren:
+    def __init__(self, delegations: Delegations, subtree: str) -> None:
+        self._delegations = delegations
         self._subtree = subtree
 
     def __bool__(self) -> bool:
-        return bool(self._custody.leaving_below(self._subtree))
+        return bool(self._delegations.leaving_below(self._subtree))
 
     def overtake(self) -> None:
-        for child in self._custody.leaving_below(self._subtree):
-            self._custody.overtake(child)
+        for child in self._delegations.leaving_below(self._subtree):
+            self._delegations.overtake(child)
 
 
 _SERVE: Final = LeasePolicy.SERVE

@@ -1,7 +1,7 @@
 """A node as a parent: who may join below it, under which epoch and for how long (§5.1, §5.6).
 
 A JOIN that this node is to decide about is answered with an invitation; within a session, with a grant. What
-follows of it, the handover and the lease, is `custody`'s.
+follows of it, the handover and the lease, is `delegations`'s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Ledger
+from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.join_proofs import Nonces, invitation_credential, is_proof, join_credential
 from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
@@ -21,18 +21,18 @@ from hbroker.protocol.hierarchy.parent.admission import (
     Admitted,
     Applicant,
     Below,
-    Turned,
+    JoinRefused,
     applicant_from,
     judge,
 )
 from hbroker.protocol.hierarchy.parent.delegation import Child, DelegationState
-from hbroker.protocol.hierarchy.parent.delegations import Custody
+from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.packets import Address, Reason, address_of, cut_of, pack
-from hbroker.protocol.requester import Inquiry
+from hbroker.protocol.requester import Requester
 from hbroker.protocol.storage import AfterSync
 from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["Delegating"]
+__all__ = ["ParentRole"]
 
 EPOCHS_AHEAD: Final = 24 * 3600 * 1000
 """An epoch so far ahead of this node's clock, in milliseconds, and of all that it knows to be granted, was
@@ -42,7 +42,7 @@ FENCING_WAIT: Final = 30 * timers.SECOND
 MOST_FENCING: Final = 1_000
 
 
-class Delegating:
+class ParentRole:
     """Decides about every JOIN. `epoch_at(now)`: the least epoch to grant (§5.1); `nonces`: of this run."""
 
     def __init__(
@@ -51,8 +51,8 @@ class Delegating:
         address: Address,
         core: NodeCore,
         jurisdiction: Jurisdiction,
-        custody: Custody,
-        ledger: Ledger,
+        delegations: Delegations,
+        diagnostics: Diagnostics,
         epoch_at: Callable[[int], int],
         after_sync: AfterSync,
         nonces: Nonces,
@@ -61,8 +61,8 @@ class Delegating:
         self._address = address
         self._core = core
         self._jurisdiction = jurisdiction
-        self._custody = custody
-        self._ledger = ledger
+        self._delegations = delegations
+        self._diagnostics = diagnostics
         self._epoch_at = epoch_at
         self._after_sync = after_sync
         self._nonces = nonces
@@ -72,28 +72,28 @@ class Delegating:
 
     # Change
 
-    def handle_join(self, now: int, inquiry: Inquiry, join: pb.Join) -> None:
+    def handle_join(self, now: int, requester: Requester, join: pb.Join) -> None:
         """Answers it, or passes it down. One of a session is proved by that (`channels`)."""
         applicant = applicant_from(join)
         if applicant is None:
-            self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))
-        elif not self._is_proved(now, inquiry, join):
+            self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
+        elif not self._is_proved(now, requester, join):
             if join.credential:
-                self._ledger.drop("unauthenticated")
-            self._turn(inquiry, join, _UNPROVED, self._nonces.current(now, "join", *inquiry.origin))
-        elif applicant.epoch > max(self._epoch_at(now), self._custody.highest_epoch) + EPOCHS_AHEAD:
-            self._turn(inquiry, join, Turned(Reason.REASON_PROTOCOL_ERROR))
+                self._diagnostics.drop("unauthenticated")
+            self._refuse(requester, join, _UNPROVED, self._nonces.current(now, "join", *requester.origin))
+        elif applicant.epoch > max(self._epoch_at(now), self._delegations.highest_epoch) + EPOCHS_AHEAD:
+            self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
         else:
-            self._decide(now, inquiry, join, applicant)
+            self._decide(now, requester, join, applicant)
 
     def refuse(self, link: int, source: Address, join: pb.Join) -> None:
         """A JOIN came in a session, and without a proof."""
-        self._turn(Inquiry(source, session_link=link), join, _UNPROVED)
+        self._refuse(Requester(source, session_link=link), join, _UNPROVED)
 
     def close(self, subtree: str) -> None:
         """This node hands the subtree back: it delegates nothing more of it, or two would own it (§5.4)."""
         self._closed.add(subtree)
-        self._custody.give_up(subtree)
+        self._delegations.give_up(subtree)
 
     def open(self, subtree: str) -> None:
         """The subtree was handed back, or is this node's again."""
@@ -101,55 +101,55 @@ class Delegating:
 
     # Deciding
 
-    def _is_proved(self, now: int, inquiry: Inquiry, join: pb.Join) -> bool:
+    def _is_proved(self, now: int, requester: Requester, join: pb.Join) -> bool:
         """§5.5: in a session the channel proves it, and a parent asks for a proof before it passes down."""
         key = self._settings.join_key
-        if not key or inquiry.session_link is not None or inquiry.parent_link is not None:
+        if not key or requester.session_link is not None or requester.parent_link is not None:
             return True
-        is_fresh = self._nonces.is_good(now, join.nonce, "join", *inquiry.origin)
+        is_fresh = self._nonces.is_good(now, join.nonce, "join", *requester.origin)
         return is_fresh and is_proof(join_credential(key, join), join.credential)
 
-    def _decide(self, now: int, inquiry: Inquiry, join: pb.Join, applicant: Applicant) -> None:
-        verdict = self._verdict(inquiry, applicant)
-        match verdict:
-            case Turned():
-                self._turn(inquiry, join, verdict)
+    def _decide(self, now: int, requester: Requester, join: pb.Join, applicant: Applicant) -> None:
+        decision = self._decision(requester, applicant)
+        match decision:
+            case JoinRefused():
+                self._refuse(requester, join, decision)
             case Below():
-                self._pass_down(inquiry, join, verdict.delegation)
-            case Admitted() if (refusal := self._refusal(now, applicant, verdict.grant)) is not None:
-                self._turn(inquiry, join, refusal)
-            case Admitted() if inquiry.session_link is None:
-                self._answer(inquiry, self._joinack(join, inquiry.origin))
+                self._pass_down(requester, join, decision.delegation)
+            case Admitted() if (refusal := self._refusal(now, applicant, decision.grant)) is not None:
+                self._refuse(requester, join, refusal)
+            case Admitted() if requester.session_link is None:
+                self._answer(requester, self._joinack(join, requester.origin))
             case Admitted():
-                self._admit(now, inquiry.session_link, join, applicant, verdict.grant)
+                self._admit(now, requester.session_link, join, applicant, decision.grant)
 
-    def _verdict(self, inquiry: Inquiry, applicant: Applicant) -> Admitted | Below | Turned:
-        parent = inquiry.parent_link
-        is_stray = parent is not None and not self._jurisdiction.holds_from(parent, applicant.subtree)
+    def _decision(self, requester: Requester, applicant: Applicant) -> Admitted | Below | JoinRefused:
+        parent = requester.parent_link
+        is_misrouted = parent is not None and not self._jurisdiction.holds_from(parent, applicant.subtree)
         is_closed = any(is_within(applicant.subtree, closed) for closed in self._closed)
-        if is_stray or is_closed:
-            return Turned(Reason.REASON_NOT_SERVING)
-        verdict = judge(applicant, self._jurisdiction, self._custody.pending)
+        if is_misrouted or is_closed:
+            return JoinRefused(Reason.REASON_NOT_SERVING)
+        decision = judge(applicant, self._jurisdiction, self._delegations.pending)
         is_own = applicant.node == self._settings.name
-        return Turned(Reason.REASON_OVERLAP) if is_own and isinstance(verdict, Admitted) else verdict
+        return JoinRefused(Reason.REASON_OVERLAP) if is_own and isinstance(decision, Admitted) else decision
 
-    def _refusal(self, now: int, applicant: Applicant, grant: Grant) -> Turned | None:
+    def _refusal(self, now: int, applicant: Applicant, grant: Grant) -> JoinRefused | None:
         """Why this node cannot take it now, though it is the parent."""
-        is_new = applicant.subtree not in self._custody.children
+        is_new = applicant.subtree not in self._delegations.children
         if is_new and not applicant.epoch and self._jurisdiction.is_in_doubt:
-            return Turned(Reason.REASON_NOT_SERVING)  # §5.9: another may have it, or something below it.
+            return JoinRefused(Reason.REASON_NOT_SERVING)  # §5.9: another may have it, or something below it.
         if is_new and not applicant.epoch and self._after_sync.is_failing:
-            return Turned(Reason.REASON_NOT_SERVING)  # What it is given could not be written down.
-        if is_new and len(self._custody.children) >= self._settings.limits.delegations:
-            return Turned(Reason.REASON_QUOTA_EXCEEDED)
+            return JoinRefused(Reason.REASON_NOT_SERVING)  # What it is given could not be written down.
+        if is_new and len(self._delegations.children) >= self._settings.limits.delegations:
+            return JoinRefused(Reason.REASON_QUOTA_EXCEEDED)
         if self._lease(now, grant) <= 2 * timers.LEASE_DRIFT:
-            return Turned(Reason.REASON_NOT_SERVING)
+            return JoinRefused(Reason.REASON_NOT_SERVING)
         if self._policy(now, applicant, grant) is LeasePolicy.FENCE:
             along = self._jurisdiction.entrusted(applicant.subtree, applicant.node, applicant.address)
             lasting = [d for d in along if d.policy is LeasePolicy.SERVE]
             if lasting:  # §5.6: what its parent must give up, a node cannot go on with.
                 self._fencing.put(applicant.subtree, True, now + FENCING_WAIT)
-                return Turned(Reason.REASON_HANDOVER, lasting[0])
+                return JoinRefused(Reason.REASON_HANDOVER, lasting[0])
         return None
 
     def _policy(self, now: int, applicant: Applicant, grant: Grant) -> LeasePolicy:
@@ -157,7 +157,7 @@ class Delegating:
         if applicant.policy is LeasePolicy.FENCE or grant.until is not None or grant.fencing:
             return LeasePolicy.FENCE
         above = prefixes(applicant.subtree, depth(applicant.subtree) - 1)
-        fenced = [d.subtree for d in self._custody.pending if d.policy is LeasePolicy.FENCE]
+        fenced = [d.subtree for d in self._delegations.pending if d.policy is LeasePolicy.FENCE]
         is_wanted = any(self._fencing.get(now, prefix) for prefix in above)
         is_fencing = is_wanted or any(is_within(applicant.subtree, subtree) for subtree in fenced)
         return LeasePolicy.FENCE if is_fencing else LeasePolicy.SERVE
@@ -165,15 +165,15 @@ class Delegating:
     # Granting
 
     def _admit(self, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant) -> None:
-        child = self._custody.children.get(applicant.subtree)
+        child = self._delegations.children.get(applicant.subtree)
         held = 0 if child is None else child.delegation.epoch
-        if applicant.epoch and applicant.epoch < max(held, self._custody.fenced(applicant.subtree)):
-            self._turn(Inquiry(applicant.address, session_link=link), join, _STALE)
+        if applicant.epoch and applicant.epoch < max(held, self._delegations.fenced(applicant.subtree)):
+            self._refuse(Requester(applicant.address, session_link=link), join, _STALE)
         elif child is not None and applicant.epoch and held == applicant.epoch:
             self._renew(now, child, link, join, applicant, grant)
         elif applicant.epoch and (others := self._held_within(applicant)):
-            overlap = Turned(Reason.REASON_OVERLAP, others[0])
-            self._turn(Inquiry(applicant.address, session_link=link), join, overlap)
+            overlap = JoinRefused(Reason.REASON_OVERLAP, others[0])
+            self._refuse(Requester(applicant.address, session_link=link), join, overlap)
         else:
             self._delegate(now, link, join, applicant, grant)
 
@@ -194,12 +194,12 @@ class Delegating:
             link,
             now + lease,
         )
-        child = self._custody.admit(now, delegation)
+        child = self._delegations.admit(now, delegation)
         self._grant(link, join, delegation, lease, policy)
         if applicant.epoch:
-            self._custody.adopt(now, child)
+            self._delegations.adopt(now, child)
         else:
-            self._custody.hand_over(now, child)
+            self._delegations.hand_over(now, child)
 
     def _renew(
         self, now: int, child: Child, link: int, join: pb.Join, applicant: Applicant, grant: Grant
@@ -207,53 +207,55 @@ class Delegating:
         delegation = child.delegation
         if child.machine.state is DelegationState.TAKING_BACK:
             if delegation.link != link:
-                self._ledger.drop("unexpected_packet")
+                self._diagnostics.drop("unexpected_packet")
                 return
             if join.leaving:
                 lease, policy = self._lease(now, grant), self._policy(now, applicant, grant)
-                self._custody.renew(child, link, now + lease)
+                self._delegations.renew(child, link, now + lease)
                 self._grant(link, join, delegation, lease, policy)
                 return
-            self._custody.overtake(child)  # It goes on: it takes this node for silent, and has not committed.
-        if delegation.link != link and not self._custody.is_cut(child):
-            self._turn(Inquiry(applicant.address, session_link=link), join, _STALE)
+            self._delegations.overtake(
+                child
+            )  # It goes on: it takes this node for silent, and has not committed.
+        if delegation.link != link and not self._delegations.is_cut(child):
+            self._refuse(Requester(applicant.address, session_link=link), join, _STALE)
             return
         lease, policy = self._lease(now, grant), self._policy(now, applicant, grant)
         delegation.incarnation = applicant.incarnation
         if delegation.policy is not (in_force := _in_force(applicant, policy)):
             delegation.policy = in_force
             self._jurisdiction.amend(delegation)
-        self._custody.renew(child, link, now + lease)
+        self._delegations.renew(child, link, now + lease)
         self._grant(link, join, delegation, lease, policy)
 
     # Answers
 
-    def _pass_down(self, inquiry: Inquiry, join: pb.Join, below: Delegation) -> None:
-        origin = inquiry.onward()
-        if inquiry.session_link is not None:
-            self._turn(inquiry, join, Turned(Reason.REASON_OUTSIDE_JURISDICTION, below))
+    def _pass_down(self, requester: Requester, join: pb.Join, below: Delegation) -> None:
+        origin = requester.onward()
+        if requester.session_link is not None:
+            self._refuse(requester, join, JoinRefused(Reason.REASON_OUTSIDE_JURISDICTION, below))
         elif below.link is None:
-            self._turn(inquiry, join, Turned(Reason.REASON_OWNER_UNREACHABLE, below))
+            self._refuse(requester, join, JoinRefused(Reason.REASON_OWNER_UNREACHABLE, below))
         elif origin is None:
-            self._ledger.drop("too_many_hops")
+            self._diagnostics.drop("too_many_hops")
         else:
             onward = pb.Join()
             onward.CopyFrom(join)
             onward.origin.CopyFrom(origin)
             self._core.send(below.link, pack(onward))
 
-    def _turn(self, inquiry: Inquiry, join: pb.Join, turned: Turned, nonce: int = 0) -> None:
-        ack = self._joinack(join, inquiry.origin)
-        ack.reason, ack.nonce = turned.reason, nonce
-        if turned.holder is not None:
-            ack.holder.CopyFrom(cut_of(turned.holder.as_cut()))
-        self._ledger.count("joins_refused")
-        self._answer(inquiry, ack)
+    def _refuse(self, requester: Requester, join: pb.Join, refused: JoinRefused, nonce: int = 0) -> None:
+        ack = self._joinack(join, requester.origin)
+        ack.reason, ack.nonce = refused.reason, nonce
+        if refused.holder is not None:
+            ack.holder.CopyFrom(cut_of(refused.holder.as_cut()))
+        self._diagnostics.count("joins_refused")
+        self._answer(requester, ack)
 
-    def _answer(self, inquiry: Inquiry, ack: pb.JoinAck) -> None:
-        if inquiry.session_link is None:
+    def _answer(self, requester: Requester, ack: pb.JoinAck) -> None:
+        if requester.session_link is None:
             ack.credential = invitation_credential(self._settings.join_key, ack)
-        inquiry.answer(self._core, ack)
+        requester.answer(self._core, ack)
 
     def _grant(
         self, link: int, join: pb.Join, delegation: Delegation, lease: int, policy: LeasePolicy
@@ -280,7 +282,7 @@ class Delegating:
         return timers.LEASE if grant.until is None else min(timers.LEASE, grant.until - now)
 
     def _next_epoch(self, now: int, grant: Grant) -> int:
-        return max(self._epoch_at(now), self._custody.highest_epoch + 1, grant.epoch + 1)
+        return max(self._epoch_at(now), self._delegations.highest_epoch + 1, grant.epoch + 1)
 
 
 def _in_force(applicant: Applicant, granted: LeasePolicy) -> LeasePolicy:
@@ -288,5 +290,5 @@ def _in_force(applicant: Applicant, granted: LeasePolicy) -> LeasePolicy:
     return LeasePolicy.FENCE if granted is LeasePolicy.FENCE and applicant.fenced else LeasePolicy.SERVE
 
 
-_UNPROVED: Final = Turned(Reason.REASON_NOT_AUTHORIZED)
-_STALE: Final = Turned(Reason.REASON_STALE_EPOCH)
+_UNPROVED: Final = JoinRefused(Reason.REASON_NOT_AUTHORIZED)
+_STALE: Final = JoinRefused(Reason.REASON_STALE_EPOCH)

@@ -12,7 +12,7 @@ from hbroker.config import format_address
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.requests import Request
 from hbroker.protocol.state_machine import Machine, Symbol
-from hbroker.protocol.subscriptions.client.suback_parts import Answer, Parts
+from hbroker.protocol.subscriptions.client.suback_parts import Answer, AnswerParts
 
 if TYPE_CHECKING:
     from hbroker.protocol.subscriptions.client.subscription import Subscription
@@ -21,7 +21,7 @@ _MOST_CUTS: Final = 1_000
 NONE: Final[frozenset[Any]] = frozenset()
 """One for all sites: most have nothing in their sets."""
 
-__all__ = ["NONE", "TRANSITIONS", "Event", "Site", "State"]
+__all__ = ["NONE", "TRANSITIONS", "Event", "State", "SubscriptionOwner"]
 
 
 class State(Symbol):
@@ -33,7 +33,7 @@ class State(Symbol):
     """The answer to a SUBSCRIBE of our own."""
     CLEAR = auto()
     """Nothing: no topic of its jurisdiction can match."""
-    CONFIRMING = auto()
+    SUBSCRIBING = auto()
     """That it says, within the session, that the subscription is active."""
     ACTIVE = auto()
     """Nothing: it holds the subscription."""
@@ -48,9 +48,9 @@ class Event(Symbol):
     """Another node says that this one has a subtree now."""
     SILENCE = auto()
     """No answer in time: ask it directly, or again."""
-    CLAIM = auto()
+    RESPONSIBLE = auto()
     """It says that it is responsible."""
-    DISCLAIM = auto()
+    NOT_RESPONSIBLE = auto()
     """It says that it is not, or not any more."""
     ACTIVATE = auto()
     """It says that the subscription is active."""
@@ -66,44 +66,45 @@ class Event(Symbol):
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.EXPECTED, Event.SILENCE): State.ASKED,
-    (State.EXPECTED, Event.CLAIM): State.CONFIRMING,
-    (State.EXPECTED, Event.DISCLAIM): State.CLEAR,
+    (State.EXPECTED, Event.RESPONSIBLE): State.SUBSCRIBING,
+    (State.EXPECTED, Event.NOT_RESPONSIBLE): State.CLEAR,
     (State.EXPECTED, Event.ACTIVATE): State.ACTIVE,
     (State.ASKED, Event.SILENCE): State.ASKED,
-    (State.ASKED, Event.CLAIM): State.CONFIRMING,
-    (State.ASKED, Event.DISCLAIM): State.CLEAR,
+    (State.ASKED, Event.RESPONSIBLE): State.SUBSCRIBING,
+    (State.ASKED, Event.NOT_RESPONSIBLE): State.CLEAR,
     (State.ASKED, Event.ACTIVATE): State.ACTIVE,
     (State.CLEAR, Event.EXPECT): State.EXPECTED,
     (State.CLEAR, Event.SILENCE): State.ASKED,
-    (State.CLEAR, Event.CLAIM): State.CONFIRMING,
-    (State.CLEAR, Event.DISCLAIM): State.CLEAR,
+    (State.CLEAR, Event.RESPONSIBLE): State.SUBSCRIBING,
+    (State.CLEAR, Event.NOT_RESPONSIBLE): State.CLEAR,
     (State.CLEAR, Event.ACTIVATE): State.ACTIVE,
-    (State.CONFIRMING, Event.CLAIM): State.CONFIRMING,
-    (State.CONFIRMING, Event.DISCLAIM): State.CLEAR,
-    (State.CONFIRMING, Event.ACTIVATE): State.ACTIVE,
-    (State.CONFIRMING, Event.RENEW): State.CONFIRMING,
-    (State.CONFIRMING, Event.DEFER): State.BACKING_OFF,
-    (State.CONFIRMING, Event.LINK_DOWN): State.BACKING_OFF,
-    (State.ACTIVE, Event.CLAIM): State.ACTIVE,
-    (State.ACTIVE, Event.DISCLAIM): State.CLEAR,
+    (State.SUBSCRIBING, Event.RESPONSIBLE): State.SUBSCRIBING,
+    (State.SUBSCRIBING, Event.NOT_RESPONSIBLE): State.CLEAR,
+    (State.SUBSCRIBING, Event.ACTIVATE): State.ACTIVE,
+    (State.SUBSCRIBING, Event.RENEW): State.SUBSCRIBING,
+    (State.SUBSCRIBING, Event.DEFER): State.BACKING_OFF,
+    (State.SUBSCRIBING, Event.LINK_DOWN): State.BACKING_OFF,
+    (State.ACTIVE, Event.RESPONSIBLE): State.ACTIVE,
+    (State.ACTIVE, Event.NOT_RESPONSIBLE): State.CLEAR,
     (State.ACTIVE, Event.ACTIVATE): State.ACTIVE,
-    (State.ACTIVE, Event.RENEW): State.CONFIRMING,
+    (State.ACTIVE, Event.RENEW): State.SUBSCRIBING,
     (State.ACTIVE, Event.LINK_DOWN): State.BACKING_OFF,
-    (State.BACKING_OFF, Event.CLAIM): State.BACKING_OFF,
-    (State.BACKING_OFF, Event.DISCLAIM): State.CLEAR,
-    (State.BACKING_OFF, Event.RESUME): State.CONFIRMING,
+    (State.BACKING_OFF, Event.RESPONSIBLE): State.BACKING_OFF,
+    (State.BACKING_OFF, Event.NOT_RESPONSIBLE): State.CLEAR,
+    (State.BACKING_OFF, Event.RESUME): State.SUBSCRIBING,
 }
 
 
 @dataclass(slots=True, eq=False)
-class Site:
+class SubscriptionOwner:
     """A node, as one subscription sees it.
 
     `cuts`: the delegations (subtree, epoch) by which it was named. `answer`: the last that it gave, for which
     of them it does not stand is `left_out` (§6.1). `question`: the request outside of a session. `parts`:
-    which of its answer to that have come; `told`: and within the session `link`. `asked`: the SUBSCRIBEs
-    within that session that it has not answered, and in which listener's name each was. `served`: in whose
-    names it has answered, until the subscription is complete. `failures`: pauses since it was last active.
+    which of its answer to that have come; `session_parts`: and within the session `link`. `pending`: the
+    SUBSCRIBEs within that session that it has not answered, and in which listener's name each was. `served`:
+    in whose names it has answered, until the subscription is complete. `failures`: pauses since it was last
+    active.
     """
 
     subscription: Subscription
@@ -113,15 +114,15 @@ class Site:
     cuts: set[tuple[str, int]] = field(default_factory=set)
     answer: Answer = field(default_factory=Answer)
     left_out: AbstractSet[tuple[str, int]] = NONE
-    question: Request[Site] | None = None
-    parts: Parts = field(default_factory=Parts)
-    told: Parts = field(default_factory=Parts)
+    question: Request[SubscriptionOwner] | None = None
+    parts: AnswerParts = field(default_factory=AnswerParts)
+    session_parts: AnswerParts = field(default_factory=AnswerParts)
     link: int | None = None
-    asked: dict[int, int] = field(default_factory=dict)
+    pending: dict[int, int] = field(default_factory=dict)
     served: AbstractSet[int] = NONE
     failures: int = 0
 
-    def took_note_of(self, subtree: str, epoch: int) -> bool:
+    def add_cut(self, subtree: str, epoch: int) -> bool:
         """Remembers a delegation by which the node was named; False: it was known."""
         if (subtree, epoch) in self.cuts or len(self.cuts) >= _MOST_CUTS:
             return False
@@ -130,7 +131,7 @@ class Site:
             self.left_out = {*self.left_out, (subtree, epoch)}
         return True
 
-    def heard(self, answer: Answer) -> None:
+    def set_answer(self, answer: Answer) -> None:
         """Remembers its answer, which takes the place of the one before."""
         self.answer = answer
         self.left_out = {cut for cut in self.cuts if not answer.stands_for(*cut)} or NONE
@@ -138,8 +139,8 @@ class Site:
     def begin_anew(self) -> None:
         """Forgets what it answered, and by what it was named."""
         self.cuts.clear()
-        self.parts, self.told = Parts(), Parts()
-        self.heard(Answer())
+        self.parts, self.session_parts = AnswerParts(), AnswerParts()
+        self.set_answer(Answer())
 
     @property
     def text(self) -> str:
@@ -158,7 +159,7 @@ class Site:
         return self.machine.state in (State.EXPECTED, State.ASKED)
 
     @property
-    def has_told(self) -> bool:
+    def knows_cuts(self) -> bool:
         """Whether its cuts are known: nothing that it was asked is open. News are what has changed since."""
         return self.machine.state in (State.CLEAR, State.ACTIVE)
 

@@ -6,8 +6,9 @@ stays silent is asked directly; a session that is lost is made again with the sa
 new discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by
 handover: they say so with a SUBACK that answers no request (§5.4).
 
-Where a sibling has heard of the one node that serves the filter (`chart`), that one is confirmed with at
-once, and what it answers there takes the place of the discovery. If that does not do, all begins at the root.
+Where a sibling has heard of the one node that serves the filter (`owner_cache`), that one is confirmed with
+at once, and what it answers there takes the place of the discovery. If that does not do, all begins at the
+root.
 """
 
 from __future__ import annotations
@@ -28,38 +29,38 @@ from hbroker.protocol.resolution.requests import (
     keep_token,
     reachable,
 )
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.subscriptions.client.owner import TRANSITIONS, Event, Site, State
-from hbroker.protocol.subscriptions.client.suback_parts import Parts
-from hbroker.protocol.subscriptions.client.subscribe_requests import Confirmations
+from hbroker.protocol.subscriptions.client.owner import TRANSITIONS, Event, State, SubscriptionOwner
+from hbroker.protocol.subscriptions.client.suback_parts import AnswerParts
+from hbroker.protocol.subscriptions.client.subscribe_requests import SubscribeRequests
 from hbroker.protocol.subscriptions.client.subscription import Subscription
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import SECOND, retry_after
 
-__all__ = ["Sites"]
+__all__ = ["SubscriptionOwners"]
 
 _DIRECT_TRIES: Final = 4
-_CONFIRM_PATIENCE: Final = 5 * SECOND
-_MOST_SITES: Final = 10_000
+_SUBSCRIBE_PATIENCE: Final = 5 * SECOND
+_MOST_OWNERS: Final = 10_000
 
 
-class Sites:
+class SubscriptionOwners:
     """Those of all subscriptions of one client. `review`: called after what may complete a subscription, or
     make it incomplete; `refuse`: with the reason for which a node refuses one."""
 
     __slots__ = (
         "_by_link",
-        "_chart",
-        "_confirmations",
         "_core",
+        "_owner_cache",
         "_pauses",
         "_questions",
         "_random",
         "_refuse",
         "_review",
         "_root",
-        "_terms",
+        "_session_options",
+        "_subscribe_requests",
         "_tokens",
     )
 
@@ -69,28 +70,28 @@ class Sites:
         random: Random,
         knowledge: Knowledge,
         root: Address,
-        terms: SessionTerms,
+        session_options: SessionOptions,
         review: Callable[[Subscription], None],
         refuse: Callable[[int, Subscription, int], None],
     ) -> None:
         self._core = core
         self._random = random
         self._tokens = knowledge.tokens
-        self._chart = knowledge.chart
+        self._owner_cache = knowledge.owner_cache
         self._root = root
-        self._terms = terms
+        self._session_options = session_options
         self._review = review
         self._refuse = refuse
-        self._questions: Requests[Site] = Requests(core, random, knowledge.tokens)
-        self._by_link: dict[int, dict[Site, None]] = {}
-        self._confirmations = Confirmations(core, random, terms)
-        self._pauses: Agenda[Site] = Agenda()
+        self._questions: Requests[SubscriptionOwner] = Requests(core, random, knowledge.tokens)
+        self._by_link: dict[int, dict[SubscriptionOwner, None]] = {}
+        self._subscribe_requests = SubscribeRequests(core, random, session_options)
+        self._pauses: TimerQueue[SubscriptionOwner] = TimerQueue()
 
     # In: the client
 
     def begin(self, now: int, known: Subscription) -> None:
         """A new subscription."""
-        hint = self._chart.sole_holder(now, known.filter)
+        hint = self._owner_cache.sole_holder(now, known.filter)
         if hint is None:
             self._discover(now, known)
         else:
@@ -98,27 +99,27 @@ class Sites:
 
     def renew(self, now: int, known: Subscription) -> None:
         """What is wanted of a subscription is not what it was: who holds it is told."""
-        for site in known.everyone:
-            if site.machine.accepts(Event.RENEW):
-                site.machine.handle(Event.RENEW)
-                self._confirm(now, site)
+        for owner in known.everyone:
+            if owner.machine.accepts(Event.RENEW):
+                owner.machine.handle(Event.RENEW)
+                self._subscribe(now, owner)
 
-    def set_terms(self, terms: SessionTerms) -> None:
+    def set_session_options(self, session_options: SessionOptions) -> None:
         """Other terms of the session, for what is asked from now on."""
-        self._terms = terms
-        self._confirmations.set_terms(terms)
+        self._session_options = session_options
+        self._subscribe_requests.set_session_options(session_options)
 
-    def release(self, site: Site) -> None:
+    def release(self, owner: SubscriptionOwner) -> None:
         """Awaits nothing more from this node, and forgets the session with it."""
-        self._close_question(site)
-        self._pauses.cancel(site)
-        self._confirmations.forget(site)
-        if site.link is not None:
-            there = self._by_link[site.link]
-            del there[site]
+        self._close_question(owner)
+        self._pauses.cancel(owner)
+        self._subscribe_requests.forget(owner)
+        if owner.link is not None:
+            there = self._by_link[owner.link]
+            del there[owner]
             if not there:
-                del self._by_link[site.link]
-            site.link = None
+                del self._by_link[owner.link]
+            owner.link = None
 
     # In: the network
 
@@ -131,87 +132,87 @@ class Sites:
         question = self._questions.find(suback.request)
         if question is None or not suback.node:
             return
-        asked = question.owner
-        known = asked.subscription
-        is_direct = asked is not known.entry
+        pending = question.owner
+        known = pending.subscription
+        is_direct = pending is not known.entry
         self._name(now, known, suback.passed_to, ask=is_direct)
         if suback.reason != Reason.REASON_SUCCESS:
             self._refuse(now, known, suback.reason)
             return
-        site = self._site(now, known, suback.node, reachable(suback.address, source))
-        self._learn(now, site, suback, is_root=not is_direct and source == question.address)
-        if not site.parts.take(suback):
+        owner = self._owner(now, known, suback.node, reachable(suback.address, source))
+        self._learn(now, owner, suback, is_root=not is_direct and source == question.address)
+        if not owner.parts.take(suback):
             self._review(known)
             return
-        if site.link is None and not self._stands(now, site, suback):
+        if owner.link is None and not self._stands(now, owner, suback):
             self._review(known)
             return
         if not is_direct and (source == question.address or suback.hops == 0):
-            asked.machine.handle(Event.DISCLAIM)
+            pending.machine.handle(Event.NOT_RESPONSIBLE)
             self._questions.settle(question)
-        elif is_direct and asked.node != suback.node:  # another node has this address now
-            asked.machine.handle(Event.DISCLAIM)
-            self.release(asked)
-            self._doubt(now, asked)
-        self._judge(now, site, suback.responsible)
+        elif is_direct and pending.node != suback.node:  # another node has this address now
+            pending.machine.handle(Event.NOT_RESPONSIBLE)
+            self.release(pending)
+            self._doubt(now, pending)
+        self._judge(now, owner, suback.responsible)
         self._review(known)
 
-    def handle_confirmation(self, now: int, link: int, suback: pb.SubAck) -> bool:
+    def handle_session_suback(self, now: int, link: int, suback: pb.SubAck) -> bool:
         """§6.2: an answer within a session; False: to nothing that is open."""
-        site = self._confirmations.find(suback.request)
-        if site is None or site.link != link:
+        owner = self._subscribe_requests.find(suback.request)
+        if owner is None or owner.link != link:
             return False
-        self._confirmed(now, link, site, suback)
+        self._handle_session_suback(now, link, owner, suback)
         return True
 
-    def handle_news(
+    def handle_owner_change(
         self, now: int, known: Subscription, link: int, source: Address, suback: pb.SubAck
     ) -> None:
         """§5.4: an owner that came or went of itself."""
-        before = known.sites.get(suback.node)
+        before = known.by_node.get(suback.node)
         is_awaited = known.is_discovering if before is None else before.is_awaited
-        site = self._site(now, known, suback.node, reachable(suback.address, source))
-        self._learn(now, site, suback)
-        is_whole = site.told.take(suback)
+        owner = self._owner(now, known, suback.node, reachable(suback.address, source))
+        self._learn(now, owner, suback)
+        is_whole = owner.session_parts.take(suback)
         if is_whole:
-            site.heard(site.answer.amended(site.told.answer))
+            owner.set_answer(owner.answer.amended(owner.session_parts.answer))
         self._name(now, known, suback.passed_to, ask=False, moved=True)
         if not is_whole:
             return
-        if suback.active and site.asked and site.link == link:
+        if suback.active and owner.pending and owner.link == link:
             return  # Its answer to what it was asked follows.
         if suback.active and is_awaited:  # §6.2: it has not told what it delegated
-            site.machine.handle(Event.CLAIM)
-            self._confirm(now, site)
-        elif suback.active and site.state is State.BACKING_OFF:  # Nor what it has been handed since.
-            site.machine.handle(Event.RESUME)
-            self._confirm(now, site)
+            owner.machine.handle(Event.RESPONSIBLE)
+            self._subscribe(now, owner)
+        elif suback.active and owner.state is State.BACKING_OFF:  # Nor what it has been handed since.
+            owner.machine.handle(Event.RESUME)
+            self._subscribe(now, owner)
         elif suback.active:
-            self.release(site)
-            self._attach(site, link)
-            self._confirmations.began(site)
-            self._activate(now, site)
-        elif not site.told.answer.held or site.has_told:
-            self._disclaimed(now, link, site, suback)
-        elif site.is_awaited:
-            self._ask_directly(now, site)
+            self.release(owner)
+            self._attach(owner, link)
+            self._subscribe_requests.began(owner)
+            self._activate(now, owner)
+        elif not owner.session_parts.answer.held or owner.knows_cuts:
+            self._not_responsible(now, link, owner, suback)
+        elif owner.is_awaited:
+            self._ask_directly(now, owner)
         self._review(known)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool) -> None:
         """§6.3: every subscription in that session is to be made again. `is_refused`: see `Subscriber`."""
-        for site in list(self._by_link.get(link, ())):
+        for owner in list(self._by_link.get(link, ())):
             if is_refused:
-                site.subscription.reason = Reason.REASON_QUOTA_EXCEEDED
-            self._chart.forget(site.address)
-            self._pause(now, site, Event.LINK_DOWN)
-            self._review(site.subscription)
+                owner.subscription.reason = Reason.REASON_QUOTA_EXCEEDED
+            self._owner_cache.forget(owner.address)
+            self._pause(now, owner, Event.LINK_DOWN)
+            self._review(owner.subscription)
 
     def handle_timeout(self, now: int) -> None:
         """Asks the silent, and makes again what was lost."""
         for question in self._questions.unanswered(now):
             self._unanswered(now, question.owner, question)
-        for site in self._pauses.due(now):
-            self._pause_over(now, site)
+        for owner in self._pauses.due(now):
+            self._pause_over(now, owner)
 
     # Out
 
@@ -222,30 +223,32 @@ class Sites:
     # Discovery
 
     def _discover(self, now: int, known: Subscription) -> None:
-        for site in known.restart():
-            self.release(site)
-        known.entry = Site(known, "", self._root, Machine(TRANSITIONS, State.ASKED))
+        for owner in known.restart():
+            self.release(owner)
+        known.entry = SubscriptionOwner(known, "", self._root, Machine(TRANSITIONS, State.ASKED))
         self._ask(now, known.entry, pb.MODE_RECURSIVE)
 
     def _begin_at(self, now: int, known: Subscription, hint: Holder) -> None:
         """Begins with the node that seems to serve all of it: what it holds it says within the session."""
-        site = known.name(hint.node, hint.address)
-        site.took_note_of(hint.subtree, 0)
-        self._judge(now, site, responsible=True)
-        if site.state is State.CONFIRMING:
-            self._pauses.set(site, now + HINT_PATIENCE)
+        owner = known.name(hint.node, hint.address)
+        owner.add_cut(hint.subtree, 0)
+        self._judge(now, owner, responsible=True)
+        if owner.state is State.SUBSCRIBING:
+            self._pauses.set(owner, now + HINT_PATIENCE)
 
-    def _learn(self, now: int, site: Site, suback: pb.SubAck, *, is_root: bool = False) -> None:
+    def _learn(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck, *, is_root: bool = False) -> None:
         """What siblings may be spared to ask."""
-        keep_token(self._tokens, now, site.address, suback.token, TOKEN_LIFETIME)
-        self._chart.learn(now, suback.node, site.address, suback.held, suback.passed_to, is_root=is_root)
+        keep_token(self._tokens, now, owner.address, suback.token, TOKEN_LIFETIME)
+        self._owner_cache.learn(
+            now, suback.node, owner.address, suback.held, suback.passed_to, is_root=is_root
+        )
 
-    def _ask(self, now: int, site: Site, mode: pb.Mode) -> None:
-        known = site.subscription
-        body = known.packet(self._terms)
+    def _ask(self, now: int, owner: SubscriptionOwner, mode: pb.Mode) -> None:
+        known = owner.subscription
+        body = known.packet(self._session_options)
         body.mode = mode
-        self._close_question(site)
-        site.question = self._questions.ask(now, site, site.address, body)
+        self._close_question(owner)
+        owner.question = self._questions.ask(now, owner, owner.address, body)
 
     def _name(
         self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, moved: bool = False
@@ -254,55 +257,55 @@ class Sites:
         subtrees have come to them, of which they will speak themselves; or else we ask. Otherwise they are
         asked whose answer does not stand for the delegation (§6.1)."""
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
-            site = known.sites.get(node)
-            is_new = site is None
-            if site is None:
-                if len(known.sites) >= _MOST_SITES or not node:
+            owner = known.by_node.get(node)
+            is_new = owner is None
+            if owner is None:
+                if len(known.by_node) >= _MOST_OWNERS or not node:
                     continue
-                site = self._expect(now, known, node, address)
-            if not site.took_note_of(subtree, epoch):
+                owner = self._expect(now, known, node, address)
+            if not owner.add_cut(subtree, epoch):
                 continue
-            if site.state is State.ACTIVE:
-                self._doubt(now, site)
-            elif site.state is not State.CLEAR and not (ask and is_new):
+            if owner.state is State.ACTIVE:
+                self._doubt(now, owner)
+            elif owner.state is not State.CLEAR and not (ask and is_new):
                 continue
-            elif ask or (not moved and (subtree, epoch) in site.left_out):
-                self._ask_directly(now, site)
+            elif ask or (not moved and (subtree, epoch) in owner.left_out):
+                self._ask_directly(now, owner)
             elif moved:
-                site.machine.handle(Event.EXPECT)
-                self._await(now, site)
+                owner.machine.handle(Event.EXPECT)
+                self._await(now, owner)
 
-    def _stands(self, now: int, site: Site, suback: pb.SubAck) -> bool:
+    def _stands(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> bool:
         """§6.1: whether an answer outside of a session is of use. One that is not responsible, and does not
         stand for all that the node was named for, is as good as none."""
-        site.heard(site.parts.answer)
-        if suback.responsible or not site.left_out:
+        owner.set_answer(owner.parts.answer)
+        if suback.responsible or not owner.left_out:
             return True
-        site.subscription.reason = Reason.REASON_NOT_SERVING
-        if site.state is State.CLEAR:
-            self._ask_directly(now, site)
+        owner.subscription.reason = Reason.REASON_NOT_SERVING
+        if owner.state is State.CLEAR:
+            self._ask_directly(now, owner)
         return False
 
-    def _doubt(self, now: int, site: Site) -> None:
+    def _doubt(self, now: int, owner: SubscriptionOwner) -> None:
         """§6.1: of what its answer leaves out the node may yet speak itself; else only a discovery tells."""
-        if site.left_out:
-            self._chart.forget(site.address)
-            known = site.subscription
+        if owner.left_out:
+            self._owner_cache.forget(owner.address)
+            known = owner.subscription
             known.reason = Reason.REASON_NOT_SERVING
-            self._pauses.set(site, now + retry_after(known.restarts, self._random))
+            self._pauses.set(owner, now + retry_after(known.restarts, self._random))
 
-    def _ask_directly(self, now: int, site: Site) -> None:
-        site.machine.handle(Event.SILENCE)
-        self._pauses.cancel(site)
-        self._ask(now, site, pb.MODE_REFERRAL)
+    def _ask_directly(self, now: int, owner: SubscriptionOwner) -> None:
+        owner.machine.handle(Event.SILENCE)
+        self._pauses.cancel(owner)
+        self._ask(now, owner, pb.MODE_REFERRAL)
 
-    def _unanswered(self, now: int, site: Site, question: Request[Site]) -> None:
-        site.machine.handle(Event.SILENCE)
-        if site is site.subscription.entry or question.tries < _DIRECT_TRIES:
+    def _unanswered(self, now: int, owner: SubscriptionOwner, question: Request[SubscriptionOwner]) -> None:
+        owner.machine.handle(Event.SILENCE)
+        if owner is owner.subscription.entry or question.tries < _DIRECT_TRIES:
             self._questions.repeat(now, question)
         else:
-            self._chart.forget(site.address)
-            self._start_over(now, site.subscription)
+            self._owner_cache.forget(owner.address)
+            self._start_over(now, owner.subscription)
 
     def _start_over(self, now: int, known: Subscription) -> None:
         """Discovers anew. Who holds the subscription is asked again in its session, to name its cuts."""
@@ -311,121 +314,123 @@ class Sites:
         self.renew(now, known)
         self._review(known)
 
-    def _site(self, now: int, known: Subscription, node: str, address: Address) -> Site:
-        site = known.sites.get(node) or self._expect(now, known, node, address)
-        if site.link is None:
-            site.address = address
-        return site
+    def _owner(self, now: int, known: Subscription, node: str, address: Address) -> SubscriptionOwner:
+        owner = known.by_node.get(node) or self._expect(now, known, node, address)
+        if owner.link is None:
+            owner.address = address
+        return owner
 
-    def _expect(self, now: int, known: Subscription, node: str, address: Address) -> Site:
-        site = known.name(node, address)
-        self._await(now, site)
-        return site
+    def _expect(self, now: int, known: Subscription, node: str, address: Address) -> SubscriptionOwner:
+        owner = known.name(node, address)
+        self._await(now, owner)
+        return owner
 
-    def _await(self, now: int, site: Site) -> None:
-        self._pauses.set(site, now + retry_after(0, self._random))
+    def _await(self, now: int, owner: SubscriptionOwner) -> None:
+        self._pauses.set(owner, now + retry_after(0, self._random))
 
-    def _judge(self, now: int, site: Site, responsible: bool) -> None:
+    def _judge(self, now: int, owner: SubscriptionOwner, responsible: bool) -> None:
         """What a node says outside of a session counts only until the session with it begins."""
-        if site.link is not None or site.state is State.BACKING_OFF:
+        if owner.link is not None or owner.state is State.BACKING_OFF:
             return
-        site.machine.handle(Event.CLAIM if responsible else Event.DISCLAIM)
-        self.release(site)
+        owner.machine.handle(Event.RESPONSIBLE if responsible else Event.NOT_RESPONSIBLE)
+        self.release(owner)
         if responsible:
-            self._confirm(now, site)
+            self._subscribe(now, owner)
 
     # Within sessions
 
-    def _confirm(self, now: int, site: Site) -> None:
+    def _subscribe(self, now: int, owner: SubscriptionOwner) -> None:
         """§6.2: makes the subscription in the session with this node, or renews it."""
-        self._close_question(site)
-        link = self._core.connect(site.address, self._tokens.get(now, site.address) or b"")
-        if link != site.link:
-            self.release(site)
-            self._attach(site, link)
-        if self._confirmations.ask(site, link):
-            self._pauses.set(site, now + _CONFIRM_PATIENCE)
+        self._close_question(owner)
+        link = self._core.connect(owner.address, self._tokens.get(now, owner.address) or b"")
+        if link != owner.link:
+            self.release(owner)
+            self._attach(owner, link)
+        if self._subscribe_requests.ask(owner, link):
+            self._pauses.set(owner, now + _SUBSCRIBE_PATIENCE)
         else:
-            self._pause(now, site, Event.LINK_DOWN)
+            self._pause(now, owner, Event.LINK_DOWN)
 
-    def _confirmed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
-        known = site.subscription
-        self._learn(now, site, suback)
-        if suback.node and suback.node != site.node:  # another node has this address now
-            site.machine.handle(Event.DISCLAIM)
-            self.release(site)
+    def _handle_session_suback(
+        self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck
+    ) -> None:
+        known = owner.subscription
+        self._learn(now, owner, suback)
+        if suback.node and suback.node != owner.node:  # another node has this address now
+            owner.machine.handle(Event.NOT_RESPONSIBLE)
+            self.release(owner)
             self._start_over(now, known)
             return
-        is_whole = site.told.take(suback)
+        is_whole = owner.session_parts.take(suback)
         if is_whole:
-            site.heard(site.told.answer)
+            owner.set_answer(owner.session_parts.answer)
         self._name(now, known, suback.passed_to, ask=True)
-        self._ask_heirs(now, known, suback.passed_to)
+        self._renew_heirs(now, known, suback.passed_to)
         if suback.reason in PASSING_REASONS:
             known.reason = suback.reason
-            self._pause(now, site, Event.DEFER)
+            self._pause(now, owner, Event.DEFER)
         elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
             self._refuse(now, known, suback.reason)
         elif not is_whole:
             pass
         elif suback.active:
-            self._served(now, site, suback)
+            self._served(now, owner, suback)
         else:
-            self._disclaimed(now, link, site, suback)
+            self._not_responsible(now, link, owner, suback)
         self._review(known)
 
-    def _served(self, now: int, site: Site, suback: pb.SubAck) -> None:
-        is_settled = self._confirmations.answered(site, suback.request)
+    def _served(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
+        is_settled = self._subscribe_requests.answered(owner, suback.request)
         if is_settled:
-            self._activate(now, site)
+            self._activate(now, owner)
 
-    def _ask_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
+    def _renew_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
         """§5.4: what a node got by a handover is older than what the one that gave it was asked since."""
-        for heir in [known.sites[cut.node] for cut in cuts if cut.node in known.sites]:
-            if heir.state is State.ACTIVE and self._confirmations.has_askers(heir):
+        for heir in [known.by_node[cut.node] for cut in cuts if cut.node in known.by_node]:
+            if heir.state is State.ACTIVE and self._subscribe_requests.has_askers(heir):
                 heir.machine.handle(Event.RENEW)
-                self._confirm(now, heir)
+                self._subscribe(now, heir)
 
-    def _disclaimed(self, now: int, link: int, site: Site, suback: pb.SubAck) -> None:
+    def _not_responsible(self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
         """§6.3: where it does not say who has what it was named for, it may have lost that to anybody."""
-        known = site.subscription
+        known = owner.subscription
         known.links.discard(link)
-        site.machine.handle(Event.DISCLAIM)
-        self.release(site)
-        if site.left_out or not (suback.passed_to or suback.held):
-            self._chart.forget(site.address)
+        owner.machine.handle(Event.NOT_RESPONSIBLE)
+        self.release(owner)
+        if owner.left_out or not (suback.passed_to or suback.held):
+            self._owner_cache.forget(owner.address)
             self._start_over(now, known)
 
-    def _activate(self, now: int, site: Site) -> None:
-        site.machine.handle(Event.ACTIVATE)
-        site.failures = 0
-        self._pauses.cancel(site)
-        self._doubt(now, site)
+    def _activate(self, now: int, owner: SubscriptionOwner) -> None:
+        owner.machine.handle(Event.ACTIVATE)
+        owner.failures = 0
+        self._pauses.cancel(owner)
+        self._doubt(now, owner)
 
-    def _pause(self, now: int, site: Site, event: Event) -> None:
+    def _pause(self, now: int, owner: SubscriptionOwner, event: Event) -> None:
         """Makes the subscription again later (§6.3)."""
-        site.machine.handle(event)
-        self.release(site)
-        attempts = site.failures + site.subscription.restarts
-        site.failures += 1
-        self._pauses.set(site, now + retry_after(attempts, self._random))
+        owner.machine.handle(event)
+        self.release(owner)
+        attempts = owner.failures + owner.subscription.restarts
+        owner.failures += 1
+        self._pauses.set(owner, now + retry_after(attempts, self._random))
 
-    def _pause_over(self, now: int, site: Site) -> None:
-        if site.state is State.EXPECTED:
-            self._ask_directly(now, site)
-        elif site.state is State.BACKING_OFF and site.failures == 1:
-            site.machine.handle(Event.RESUME)
-            self._confirm(now, site)
+    def _pause_over(self, now: int, owner: SubscriptionOwner) -> None:
+        if owner.state is State.EXPECTED:
+            self._ask_directly(now, owner)
+        elif owner.state is State.BACKING_OFF and owner.failures == 1:
+            owner.machine.handle(Event.RESUME)
+            self._subscribe(now, owner)
         else:  # it did not answer a second time, or is silent in its session: the subtree may have moved
-            self._chart.forget(site.address)
-            self._start_over(now, site.subscription)
+            self._owner_cache.forget(owner.address)
+            self._start_over(now, owner.subscription)
 
-    def _attach(self, site: Site, link: int) -> None:
-        site.link, site.told = link, Parts()
-        site.subscription.links.add(link)
-        self._by_link.setdefault(link, {})[site] = None
+    def _attach(self, owner: SubscriptionOwner, link: int) -> None:
+        owner.link, owner.session_parts = link, AnswerParts()
+        owner.subscription.links.add(link)
+        self._by_link.setdefault(link, {})[owner] = None
 
-    def _close_question(self, site: Site) -> None:
-        if site.question is not None:
-            self._questions.close(site.question)
-            site.question = None
+    def _close_question(self, owner: SubscriptionOwner) -> None:
+        if owner.question is not None:
+            self._questions.close(owner.question)
+            owner.question = None

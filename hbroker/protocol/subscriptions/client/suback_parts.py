@@ -15,9 +15,9 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.subtree import depth, prefixes
 
-__all__ = ["Answer", "Parts"]
+__all__ = ["Answer", "AnswerParts"]
 
-MOST_PARTS: Final = 10_000
+MOST_ANSWER_PARTS: Final = 10_000
 _NONE: Final[set[str]] = set()
 _NO_CUTS: Final[dict[str, int]] = {}
 """One of each for all answers: most have no cuts, and come in one part."""
@@ -40,18 +40,18 @@ class Answer:
                 return around == subtree and self.cuts[around] > epoch
         return False
 
-    def amended(self, news: Answer) -> Answer:
+    def amended(self, change: Answer) -> Answer:
         """What holds after news: they name all that is held now, what came last by itself, and of the cuts
         the new ones alone."""
-        before = {subtree: epoch for subtree, epoch in self.cuts.items() if subtree not in news.held}
-        return Answer(news.held, {**before, **news.cuts})
+        before = {subtree: epoch for subtree, epoch in self.cuts.items() if subtree not in change.held}
+        return Answer(change.held, {**before, **change.cuts})
 
 
 _NO_ANSWER: Final = Answer()
 
 
 @dataclass(slots=True)
-class Parts:
+class AnswerParts:
     """Which parts of one node's answer have come. `answer`: the last that was whole."""
 
     list: int = 0
@@ -63,7 +63,7 @@ class Parts:
 
     def take(self, suback: pb.SubAck) -> bool:
         """Takes note of one part. True: the answer is whole. A part of another list begins anew."""
-        if suback.parts > MOST_PARTS:
+        if suback.parts > MOST_ANSWER_PARTS:
             return False
         held, cuts = suback.held, {cut.subtree: cut.epoch for cut in suback.passed_to}
         if not suback.parts:

@@ -13,88 +13,88 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.packets import Address, pack
-from hbroker.protocol.sessions.options import SessionTerms
-from hbroker.protocol.subscriptions.client.owner import Site
+from hbroker.protocol.sessions.options import SessionOptions
+from hbroker.protocol.subscriptions.client.owner import SubscriptionOwner
 
-__all__ = ["Confirmations"]
+__all__ = ["SubscribeRequests"]
 
-_UNTOLD: Final = -1
+_NEVER_ASKED: Final = -1
 
 
-class Confirmations:
+class SubscribeRequests:
     """What the responsible nodes of all subscriptions were asked within their sessions."""
 
-    __slots__ = ("_cleaned", "_core", "_random", "_sites", "_terms")
+    __slots__ = ("_cleaned", "_core", "_owners", "_random", "_session_options")
 
-    def __init__(self, core: ClientCore, random: Random, terms: SessionTerms) -> None:
+    def __init__(self, core: ClientCore, random: Random, session_options: SessionOptions) -> None:
         self._core = core
         self._random = random
-        self._terms = terms
-        self._sites: dict[int, Site] = {}
+        self._session_options = session_options
+        self._owners: dict[int, SubscriptionOwner] = {}
         """By request: who is to answer it."""
         self._cleaned: dict[Address, int | None] = {}
         """§6.4: the links in which the owners were told to begin clean; None: one of them has answered."""
 
-    def set_terms(self, terms: SessionTerms) -> None:
+    def set_session_options(self, session_options: SessionOptions) -> None:
         """Other terms of the session, for what is asked from now on."""
-        self._terms = terms
+        self._session_options = session_options
 
-    def ask(self, site: Site, link: int) -> bool:
+    def ask(self, owner: SubscriptionOwner, link: int) -> bool:
         """Makes or renews the subscription over the link to this node; False: the link is gone."""
-        return all([self._send(site, link, listener) for listener in _askers(site)])
+        return all([self._send(owner, link, listener) for listener in _askers(owner)])
 
-    def has_askers(self, site: Site) -> bool:
+    def has_askers(self, owner: SubscriptionOwner) -> bool:
         """Whether a listener waits in whose name this node was not asked."""
-        return bool(_unasked(site))
+        return bool(_unasked(owner))
 
-    def find(self, request: int) -> Site | None:
+    def find(self, request: int) -> SubscriptionOwner | None:
         """Who was asked."""
-        return self._sites.get(request)
+        return self._owners.get(request)
 
-    def answered(self, site: Site, request: int) -> bool:
+    def answered(self, owner: SubscriptionOwner, request: int) -> bool:
         """The node has the subscription. Returns whether it has answered all that it was asked."""
-        del self._sites[request]
-        site.served = {*site.served, site.asked.pop(request)}
-        self.began(site)
-        return not site.asked
+        del self._owners[request]
+        owner.served = {*owner.served, owner.pending.pop(request)}
+        self.began(owner)
+        return not owner.pending
 
-    def began(self, site: Site) -> None:
+    def began(self, owner: SubscriptionOwner) -> None:
         """§6.4: what the node has now is of this run of the client."""
-        if self._terms.clean_start:
-            self._cleaned[site.address] = None
+        if self._session_options.clean_start:
+            self._cleaned[owner.address] = None
 
-    def forget(self, site: Site) -> None:
+    def forget(self, owner: SubscriptionOwner) -> None:
         """What it was asked is not waited for any more."""
-        for request in site.asked:
-            del self._sites[request]
-        site.asked.clear()
+        for request in owner.pending:
+            del self._owners[request]
+        owner.pending.clear()
 
-    def _send(self, site: Site, link: int, listener: int) -> bool:
+    def _send(self, owner: SubscriptionOwner, link: int, listener: int) -> bool:
         request = self._random.getrandbits(64) or 1
-        site.asked[request] = listener
-        self._sites[request] = site
-        body = site.subscription.packet(self._terms, listener)
+        owner.pending[request] = listener
+        self._owners[request] = owner
+        body = owner.subscription.packet(self._session_options, listener)
         body.request = request
-        body.clean_start = self._begins_clean(site, link)
+        body.clean_start = self._begins_clean(owner, link)
         return self._core.send(link, pack(body))
 
-    def _begins_clean(self, site: Site, link: int) -> bool:
+    def _begins_clean(self, owner: SubscriptionOwner, link: int) -> bool:
         """§6.4: the first SUBSCRIBE of each link says it, until an owner has answered one."""
-        told = self._cleaned.get(site.address, _UNTOLD)
-        if not self._terms.clean_start or told is None or told == link:
+        last_link = self._cleaned.get(owner.address, _NEVER_ASKED)
+        if not self._session_options.clean_start or last_link is None or last_link == link:
             return False
-        self._cleaned[site.address] = link
+        self._cleaned[owner.address] = link
         return True
 
 
-def _askers(site: Site) -> list[int]:
-    listeners = site.subscription.listeners
-    return _unasked(site) or (list(listeners) if len(listeners) == 1 else [0])
+def _askers(owner: SubscriptionOwner) -> list[int]:
+    listeners = owner.subscription.listeners
+    return _unasked(owner) or (list(listeners) if len(listeners) == 1 else [0])
 
 
-def _unasked(site: Site) -> list[int]:
-    known = site.subscription
-    waiting = known.waiting.difference(site.served, site.asked.values())
+def _unasked(owner: SubscriptionOwner) -> list[int]:
+    known = owner.subscription
+    waiting = known.waiting.difference(owner.served, owner.pending.values())
     return sorted(
         each for each in waiting if known.listeners[each].retain_handling != pb.RETAIN_HANDLING_DO_NOT_SEND
     )

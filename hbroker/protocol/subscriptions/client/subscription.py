@@ -1,9 +1,9 @@
 """One filter's subscription at all its owners, and when it is complete (§6).
 
 A subscription is complete when *every node in any `passed_to` has answered, for all that it was named for,
-and every responsible one says active* (§6.2). So it keeps one `Site` for each node that was named, and one
-for its entry, the root, whose answer names the first of them. The rule is evaluated after whatever happens to
-a site; there is no count to go wrong.
+and every responsible one says active* (§6.2). So it keeps one `SubscriptionOwner` for each node that was
+named, and one for its entry, the root, whose answer names the first of them. The rule is evaluated after
+whatever happens to a site; there is no count to go wrong.
 
 The application may subscribe to one filter several times: that is one subscription of the network, with as
 much as the most demanding of its listeners asks for.
@@ -17,12 +17,12 @@ from typing import Final, TypeAlias
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.state_machine import Machine, Symbol
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client import owner
 from hbroker.protocol.subscriptions.client.listeners import Listeners
-from hbroker.protocol.subscriptions.client.owner import Site
+from hbroker.protocol.subscriptions.client.owner import SubscriptionOwner
 
 __all__ = ["TRANSITIONS", "Event", "Key", "Options", "State", "Subscription", "Wanted"]
 
@@ -35,7 +35,7 @@ class State(Symbol):
 
     DISCOVERING = auto()
     """The answer of every node that was named."""
-    CONFIRMING = auto()
+    SUBSCRIBING = auto()
     """The confirmation of every responsible node."""
     COMPLETE = auto()
     """Nothing."""
@@ -61,15 +61,15 @@ class Event(Symbol):
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.DISCOVERING, Event.DISCOVER): State.DISCOVERING,
-    (State.DISCOVERING, Event.ANSWERED): State.CONFIRMING,
+    (State.DISCOVERING, Event.ANSWERED): State.SUBSCRIBING,
     (State.DISCOVERING, Event.END): State.ENDED,
-    (State.CONFIRMING, Event.DISCOVER): State.DISCOVERING,
-    (State.CONFIRMING, Event.MISS): State.DISCOVERING,
-    (State.CONFIRMING, Event.CONFIRMED): State.COMPLETE,
-    (State.CONFIRMING, Event.END): State.ENDED,
+    (State.SUBSCRIBING, Event.DISCOVER): State.DISCOVERING,
+    (State.SUBSCRIBING, Event.MISS): State.DISCOVERING,
+    (State.SUBSCRIBING, Event.CONFIRMED): State.COMPLETE,
+    (State.SUBSCRIBING, Event.END): State.ENDED,
     (State.COMPLETE, Event.DISCOVER): State.DISCOVERING,
     (State.COMPLETE, Event.MISS): State.DISCOVERING,
-    (State.COMPLETE, Event.LOSE): State.CONFIRMING,
+    (State.COMPLETE, Event.LOSE): State.SUBSCRIBING,
     (State.COMPLETE, Event.END): State.ENDED,
 }
 
@@ -113,20 +113,20 @@ class Subscription:
     listeners: Listeners = field(default_factory=Listeners)
     waiting: set[int] = field(default_factory=set)
     machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.DISCOVERING))
-    entry: Site | None = None
-    sites: dict[str, Site] = field(default_factory=dict)
+    entry: SubscriptionOwner | None = None
+    by_node: dict[str, SubscriptionOwner] = field(default_factory=dict)
     restarts: int = 0
     reason: int = 0
     links: set[int] = field(default_factory=set)
     was_missing: bool = False
     was_complete: bool = False
 
-    def restart(self) -> list[Site]:
+    def restart(self) -> list[SubscriptionOwner]:
         """A new discovery: returns what is forgotten, all but the nodes that hold the subscription."""
         self.machine.handle(Event.DISCOVER)
         dropped = [at for at in self.everyone if at.state is not owner.State.ACTIVE]
-        self.sites = {node: at for node, at in self.sites.items() if at.state is owner.State.ACTIVE}
-        for at in self.sites.values():
+        self.by_node = {node: at for node, at in self.by_node.items() if at.state is owner.State.ACTIVE}
+        for at in self.by_node.values():
             at.begin_anew()
         return dropped
 
@@ -134,21 +134,21 @@ class Subscription:
         """Every listener was told that it is complete."""
         self.was_complete = True
         self.waiting.clear()
-        for at in self.sites.values():
+        for at in self.by_node.values():
             at.served = owner.NONE
 
     def lose(self, link: int) -> None:
         """A session's link is gone. What the node was asked there and did not answer, it may have made: then
         its next answer tells of that."""
-        has_answered = any(at.link == link and at.served for at in self.sites.values())
+        has_answered = any(at.link == link and at.served for at in self.by_node.values())
         if link in self.links and not has_answered and not self.was_complete:
             self.was_missing = True
         self.links.discard(link)
 
-    def name(self, node: str, address: Address) -> Site:
+    def name(self, node: str, address: Address) -> SubscriptionOwner:
         """A node that was not known yet, and is expected to answer."""
-        named = Site(self, node, address, Machine(owner.TRANSITIONS, owner.State.EXPECTED))
-        self.sites[node] = named
+        named = SubscriptionOwner(self, node, address, Machine(owner.TRANSITIONS, owner.State.EXPECTED))
+        self.by_node[node] = named
         return named
 
     def review(self) -> None:
@@ -167,9 +167,9 @@ class Subscription:
                 self.machine.handle(event)
 
     @property
-    def everyone(self) -> list[Site]:
+    def everyone(self) -> list[SubscriptionOwner]:
         """The entry, and all nodes that were named."""
-        return [*self.sites.values()] if self.entry is None else [self.entry, *self.sites.values()]
+        return [*self.by_node.values()] if self.entry is None else [self.entry, *self.by_node.values()]
 
     @property
     def is_discovering(self) -> bool:
@@ -194,7 +194,7 @@ class Subscription:
             queue_bytes=max(options.queue_bytes for options in wanted),
         )
 
-    def packet(self, terms: SessionTerms, listener: int = 0) -> pb.Subscribe:
+    def packet(self, session_options: SessionOptions, listener: int = 0) -> pb.Subscribe:
         """The SUBSCRIBE that satisfies every listener, in the name of one of them, or (0) of all."""
         options = self.options
         return pb.Subscribe(
@@ -203,9 +203,9 @@ class Subscription:
             no_local=options.no_local,
             retain_as_published=options.retain_as_published,
             retain_handling=pb.RetainHandling.Name(self._retain_handling(listener)),
-            client=terms.client,
+            client=session_options.client,
             group=self.group,
-            session_expiry_s=terms.expiry_s,
+            session_expiry_s=session_options.expiry_s,
             overflow=pb.Overflow.Name(options.overflow),
             queue_messages=options.queue_messages,
             queue_bytes=options.queue_bytes,
@@ -237,9 +237,9 @@ class Subscription:
     @property
     def owners(self) -> tuple[str, ...]:
         """The nodes that hold it."""
-        return tuple(sorted(node for node, at in self.sites.items() if at.state is owner.State.ACTIVE))
+        return tuple(sorted(node for node, at in self.by_node.items() if at.state is owner.State.ACTIVE))
 
     @property
-    def silent(self) -> list[Site]:
+    def silent(self) -> list[SubscriptionOwner]:
         """The nodes from which something is awaited."""
         return [at for at in self.everyone if not at.is_settled]

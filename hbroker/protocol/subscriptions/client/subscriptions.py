@@ -14,13 +14,13 @@ from hbroker.protocol.core import ClientCore
 from hbroker.protocol.packets import Address, Reason
 from hbroker.protocol.reasons import PASSING_REASONS
 from hbroker.protocol.resolution.owner_cache import Knowledge
-from hbroker.protocol.results import Outcome, Subscribed, SubscriptionFailed
-from hbroker.protocol.sessions.options import SessionTerms
+from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
+from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client import subscription
-from hbroker.protocol.subscriptions.client.owners import Sites
+from hbroker.protocol.subscriptions.client.owners import SubscriptionOwners
 from hbroker.protocol.subscriptions.client.subscription import Key, Subscription, Wanted
-from hbroker.protocol.subscriptions.client.unsubscribe_requests import Unsubscriptions
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.subscriptions.client.unsubscribe_requests import UnsubscribeRequests
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 
 __all__ = ["Subscriber"]
 
@@ -33,10 +33,10 @@ class Subscriber:
         "_by_key",
         "_core",
         "_deadlines",
-        "_sites",
+        "_owners",
+        "_session_options",
         "_tell",
-        "_terms",
-        "_unsubscriptions",
+        "_unsubscribe_requests",
     )
 
     def __init__(
@@ -45,17 +45,19 @@ class Subscriber:
         random: Random,
         knowledge: Knowledge,
         root: Address,
-        terms: SessionTerms,
-        tell: Callable[[Outcome], None],
+        session_options: SessionOptions,
+        tell: Callable[[Result], None],
     ) -> None:
         self._core = core
-        self._terms = terms
+        self._session_options = session_options
         self._tell = tell
         self._by_key: dict[Key, Subscription] = {}
         self._by_id: dict[int, Subscription] = {}
-        self._deadlines: Agenda[int] = Agenda()
-        self._sites = Sites(core, random, knowledge, root, terms, self._review, self._refused)
-        self._unsubscriptions = Unsubscriptions(core, random, tell)
+        self._deadlines: TimerQueue[int] = TimerQueue()
+        self._owners = SubscriptionOwners(
+            core, random, knowledge, root, session_options, self._review, self._refused
+        )
+        self._unsubscribe_requests = UnsubscribeRequests(core, random, tell)
 
     # In: the application
 
@@ -76,19 +78,19 @@ class Subscriber:
         """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
         known = self._by_id.get(listener)
         key = ("", "") if known is None else known.key
-        self._unsubscriptions.prepare(key)
-        self._unsubscriptions.start(now, listener, key, self._remove(now, listener))
+        self._unsubscribe_requests.prepare(key)
+        self._unsubscribe_requests.start(now, listener, key, self._remove(now, listener))
 
     def release(self, now: int, listener: int) -> None:
         """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
         self._remove(now, listener, is_kept=True)
 
-    def set_terms(self, now: int, terms: SessionTerms) -> None:
+    def set_session_options(self, now: int, session_options: SessionOptions) -> None:
         """Other terms of the session: every owner is told."""
-        self._terms = terms
-        self._sites.set_terms(terms)
+        self._session_options = session_options
+        self._owners.set_session_options(session_options)
         for known in self._by_key.values():
-            self._sites.renew(now, known)
+            self._owners.renew(now, known)
             self._review(known)
 
     def give_up(self, now: int, reason: int) -> None:
@@ -102,32 +104,32 @@ class Subscriber:
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
         """§4.1."""
-        self._sites.handle_challenge(now, source, challenge)
+        self._owners.handle_challenge(now, source, challenge)
 
     def handle_answer(self, now: int, source: Address, suback: pb.SubAck) -> None:
         """§6.1: a SUBACK outside of a session says who is responsible, and who was asked besides."""
-        self._sites.handle_answer(now, source, suback)
+        self._owners.handle_answer(now, source, suback)
 
-    def handle_confirmation(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
+    def handle_session_suback(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
         """§6.2, §5.4: a SUBACK within a session: an answer, or (request 0) news."""
         key = suback.group, suback.filter
         known = self._by_key.get(key)
         if known is not None and suback.active and not suback.resumed:
             known.was_missing = True
         if not suback.request:
-            self._handle_news(now, link, source, suback, known)
-        elif self._unsubscriptions.handle_suback(suback.request):
+            self._handle_owner_change(now, link, source, suback, known)
+        elif self._unsubscribe_requests.handle_suback(suback.request):
             pass
-        elif not self._sites.handle_confirmation(now, link, suback) and suback.active:
+        elif not self._owners.handle_session_suback(now, link, suback) and suback.active:
             self._forget_if_unwanted(link, key)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
         """§6.3: every subscription in that session is to be made again. `is_refused`: the owner opened no
         session, because it has too many."""
-        self._unsubscriptions.handle_link_down(link)
+        self._unsubscribe_requests.handle_link_down(link)
         for known in self._by_key.values():
             known.lose(link)
-        self._sites.handle_link_down(now, link, is_refused=is_refused)
+        self._owners.handle_link_down(now, link, is_refused=is_refused)
 
     def handle_timeout(self, now: int) -> None:
         """Asks the silent, makes again what was lost, gives up what took too long."""
@@ -135,8 +137,8 @@ class Subscriber:
             known = self._by_id[listener]
             reason = known.reason or Reason.REASON_OWNER_UNREACHABLE
             self._abandon(now, listener, reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
-        self._sites.handle_timeout(now)
-        self._unsubscriptions.handle_timeout(now)
+        self._owners.handle_timeout(now)
+        self._unsubscribe_requests.handle_timeout(now)
 
     # Out
 
@@ -144,8 +146,8 @@ class Subscriber:
         """When `handle_timeout` is due."""
         return earliest(
             self._deadlines.next(),
-            self._sites.poll_timeout(),
-            self._unsubscriptions.poll_timeout(),
+            self._owners.poll_timeout(),
+            self._unsubscribe_requests.poll_timeout(),
         )
 
     # What becomes of them
@@ -158,17 +160,17 @@ class Subscriber:
         if known is None:
             group, filter = key
             known = self._by_key[key] = Subscription(filter, group)
-            self._unsubscriptions.revoke(key)
+            self._unsubscribe_requests.revoke(key)
         known.listeners[listener] = options
         known.waiting.add(listener)
         self._by_id[listener] = known
         if is_new:
-            self._sites.begin(now, known)
+            self._owners.begin(now, known)
         elif known.options != before or options.retain_handling == pb.RETAIN_HANDLING_SEND:
-            self._sites.renew(now, known)
+            self._owners.renew(now, known)
         self._review(known)
 
-    def _handle_news(
+    def _handle_owner_change(
         self, now: int, link: int, source: Address, suback: pb.SubAck, known: Subscription | None
     ) -> None:
         if suback.active:
@@ -178,7 +180,7 @@ class Subscriber:
         if suback.reason == Reason.REASON_QUOTA_EXCEEDED:  # §7.8: it asked for an end rather than for gaps
             self._abandon_all(now, known, suback.reason)
         else:
-            self._sites.handle_news(now, known, link, source, suback)
+            self._owners.handle_owner_change(now, known, link, source, suback)
 
     def _review(self, known: Subscription) -> None:
         known.review()
@@ -192,9 +194,9 @@ class Subscriber:
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
         """A node made, or took over, what we gave up in the meantime. What else a session holds that is kept,
         an earlier run made."""
-        is_ours = not self._terms.is_persistent or self._unsubscriptions.has_ended(key)
+        is_ours = not self._session_options.is_persistent or self._unsubscribe_requests.has_ended(key)
         if key not in self._by_key and is_ours:
-            self._unsubscriptions.forget(key, [link])
+            self._unsubscribe_requests.forget(key, [link])
 
     # Ends
 
@@ -211,15 +213,15 @@ class Subscriber:
     def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> list[int]:
         """Ends a listener; returns the sessions in which the subscription goes on."""
         known = self._by_id[listener]
-        tried = tuple(site.text for site in known.silent)
+        tried = tuple(owner.text for owner in known.silent)
         self._tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
         return self._remove(now, listener)
 
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
         """Ends a listener, and the subscription with the last one, at whatever owners have it."""
         key = self._by_id[listener].key
-        self._unsubscriptions.prepare(key)
-        self._unsubscriptions.forget(key, self._fail(now, listener, reason, answered=answered))
+        self._unsubscribe_requests.prepare(key)
+        self._unsubscribe_requests.forget(key, self._fail(now, listener, reason, answered=answered))
 
     def _remove(self, now: int, listener: int, *, is_kept: bool = False) -> list[int]:
         """Takes a listener out; returns the sessions in which the subscription is to be ended.
@@ -237,13 +239,13 @@ class Subscriber:
         known.waiting.discard(listener)
         if known.listeners:
             if known.options != before:
-                self._sites.renew(now, known)
+                self._owners.renew(now, known)
                 self._review(known)
             return []
         del self._by_key[known.key]
         if not is_kept:
-            self._unsubscriptions.remember(known.key)
+            self._unsubscribe_requests.remember(known.key)
         known.machine.handle(subscription.Event.END)
-        for site in known.everyone:
-            self._sites.release(site)
+        for owner in known.everyone:
+            self._owners.release(owner)
         return sorted(known.links)

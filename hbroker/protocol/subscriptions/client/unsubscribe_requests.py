@@ -22,20 +22,20 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.packets import pack
-from hbroker.protocol.results import Outcome, Unsubscribed
+from hbroker.protocol.results import Result, Unsubscribed
 from hbroker.protocol.subscriptions.client.subscription import Key
-from hbroker.protocol.timer_queue import Agenda
+from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["Unsubscriptions"]
+__all__ = ["UnsubscribeRequests"]
 
 _PATIENCE: Final = 2 * SECOND
-_MOST_ENDED: Final = 4_096
+_MOST_REMEMBERED: Final = 4_096
 """Of so many subscriptions that they have ended is remembered: the latest."""
 
 
 @dataclass(slots=True, eq=False)
-class _Ending:
+class _PendingUnsubscribe:
     """`listener`: whom to tell; None: nobody, or not any more. `awaited`: the owners that have not answered,
     by request id."""
 
@@ -44,16 +44,16 @@ class _Ending:
     awaited: dict[int, int] = field(default_factory=dict)
 
 
-class Unsubscriptions:
+class UnsubscribeRequests:
     """All subscriptions that are ending. `tell`: called with each that has ended."""
 
     __slots__ = ("_by_request", "_core", "_deadlines", "_ended", "_leaving", "_random", "_tell")
 
-    def __init__(self, core: ClientCore, random: Random, tell: Callable[[Outcome], None]) -> None:
+    def __init__(self, core: ClientCore, random: Random, tell: Callable[[Result], None]) -> None:
         self._core = core
         self._random = random
-        self._by_request: dict[int, _Ending] = {}
-        self._deadlines: Agenda[_Ending] = Agenda()
+        self._by_request: dict[int, _PendingUnsubscribe] = {}
+        self._deadlines: TimerQueue[_PendingUnsubscribe] = TimerQueue()
         self._tell = tell
         self._leaving = 0
         """How many requests about shared groups are not answered."""
@@ -68,7 +68,7 @@ class Unsubscriptions:
     def remember(self, key: Key) -> None:
         """The last listener of `key` is gone, and no owner is to keep it."""
         self._ended[key] = None
-        if len(self._ended) > _MOST_ENDED:
+        if len(self._ended) > _MOST_REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
     def revoke(self, key: Key) -> None:
@@ -81,9 +81,9 @@ class Unsubscriptions:
 
     def start(self, now: int, listener: int, key: Key, links: Iterable[int]) -> None:
         """Ends `key` in the sessions of `links`, and then says that `listener` is unsubscribed."""
-        ending = self._send(listener, key, links)
-        self._deadlines.set(ending, now + _PATIENCE)
-        self._finish_if_answered(ending)
+        pending = self._send(listener, key, links)
+        self._deadlines.set(pending, now + _PATIENCE)
+        self._finish_if_answered(pending)
 
     def forget(self, key: Key, links: Iterable[int]) -> None:
         """Ends `key` in the sessions of `links`, for nobody who waits."""
@@ -91,48 +91,48 @@ class Unsubscriptions:
 
     def handle_suback(self, request: int) -> bool:
         """Takes the answer to an UNSUBSCRIBE; False: it answers something else."""
-        ending = self._by_request.pop(request, None)
-        if ending is None:
+        pending = self._by_request.pop(request, None)
+        if pending is None:
             return False
-        del ending.awaited[request]
-        self._leaving -= ending.is_shared
-        self._finish_if_answered(ending)
+        del pending.awaited[request]
+        self._leaving -= pending.is_shared
+        self._finish_if_answered(pending)
         return True
 
     def handle_link_down(self, link: int) -> None:
         """The session is gone, and its subscriptions with it."""
-        for request, ending in list(self._by_request.items()):
-            if ending.awaited[request] == link:
+        for request, pending in list(self._by_request.items()):
+            if pending.awaited[request] == link:
                 self.handle_suback(request)
 
     def handle_timeout(self, now: int) -> None:
         """Has nobody wait any longer for those who are silent."""
-        for ending in self._deadlines.due(now):
-            self._say(ending)
+        for pending in self._deadlines.due(now):
+            self._say(pending)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due."""
         return self._deadlines.next()
 
-    def _send(self, listener: int | None, key: Key, links: Iterable[int]) -> _Ending:
+    def _send(self, listener: int | None, key: Key, links: Iterable[int]) -> _PendingUnsubscribe:
         group, filter = key
-        ending = _Ending(listener, bool(group))
+        pending = _PendingUnsubscribe(listener, bool(group))
         for link in links:
             request = self._random.getrandbits(64) or 1
             if self._core.send(link, pack(pb.Unsubscribe(request=request, filter=filter, group=group))):
-                ending.awaited[request] = link
-                self._by_request[request] = ending
-                self._leaving += ending.is_shared
-        return ending
+                pending.awaited[request] = link
+                self._by_request[request] = pending
+                self._leaving += pending.is_shared
+        return pending
 
-    def _finish_if_answered(self, ending: _Ending) -> None:
-        if not ending.awaited:
-            self._deadlines.cancel(ending)
-            self._say(ending)
-        if ending.is_shared:
+    def _finish_if_answered(self, pending: _PendingUnsubscribe) -> None:
+        if not pending.awaited:
+            self._deadlines.cancel(pending)
+            self._say(pending)
+        if pending.is_shared:
             self._core.set_leaving(self._leaving > 0)
 
-    def _say(self, ending: _Ending) -> None:
-        listener, ending.listener = ending.listener, None
+    def _say(self, pending: _PendingUnsubscribe) -> None:
+        listener, pending.listener = pending.listener, None
         if listener is not None:
             self._tell(Unsubscribed(listener))

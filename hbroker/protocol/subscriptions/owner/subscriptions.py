@@ -17,27 +17,27 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.events import Ledger
+from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.handover.announcements import Announcements, Gone, Move
-from hbroker.protocol.hierarchy.ended_leases import Lapses
+from hbroker.protocol.hierarchy.ended_leases import EndedLeases
 from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
-from hbroker.protocol.requester import Inquiry
-from hbroker.protocol.resolution.forwarding_limits import Allowances
+from hbroker.protocol.requester import Requester
+from hbroker.protocol.resolution.forwarding_limits import ForwardingLimits
 from hbroker.protocol.sessions.sessions import Session, Sessions
 from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscriptions.owner.store import MOST_OVERFLOW, MOST_QOS, Key, Subscribers, Subscription
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
-from hbroker.protocol.timer_queue import Agenda, earliest
+from hbroker.protocol.timer_queue import TimerQueue, earliest
 
 if TYPE_CHECKING:
-    from hbroker.protocol.handover.transfer import Inheritance
+    from hbroker.protocol.handover.transfer import ReceivedState
 
-__all__ = ["Subscribing"]
+__all__ = ["OwnerSubscriptions"]
 
 
-class Subscribing:
+class OwnerSubscriptions:
     """A node's side of §6. `watch(subscription, ended)` hears of every change, for handovers under way."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Subscribing:
         address: Address,
         core: NodeCore,
         jurisdiction: Jurisdiction,
-        ledger: Ledger,
+        diagnostics: Diagnostics,
         after_sync: AfterSync,
         watch: Callable[[Subscription, bool], None],
         clock: Callable[[], int],
@@ -56,18 +56,18 @@ class Subscribing:
         self._address = address
         self._core = core
         self._jurisdiction = jurisdiction
-        self._ledger = ledger
+        self._diagnostics = diagnostics
         self._after_sync = after_sync
         self._watch = watch
         self._clock = clock
         self._subscribers = Subscribers(settings.limits.subscriptions)
         self._sessions = Sessions(core, settings.limits, self._subscribers, clock, note_away)
-        self._unconfirmed: Agenda[tuple[int, Key]] = Agenda()
+        self._unconfirmed: TimerQueue[tuple[int, Key]] = TimerQueue()
         """Those that their clients are to make again: this node, or a session's link, was restarted."""
-        self._lapses = Lapses(jurisdiction)
+        self._ended_leases = EndedLeases(jurisdiction)
         self._announcements = Announcements(self._announce)
         self._subacks = SubAcks()
-        self._allowances = Allowances()
+        self._forwarding_limits = ForwardingLimits()
 
     @property
     def subscribers(self) -> Subscribers:
@@ -133,10 +133,10 @@ class Subscribing:
             self._sessions.poll_timeout(), self._unconfirmed.next(), self._announcements.poll_timeout()
         )
 
-    def handle_subscribe(self, inquiry: Inquiry, request: pb.Subscribe) -> None:
+    def handle_subscribe(self, requester: Requester, request: pb.Subscribe) -> None:
         """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
         ack = self._ack(request.request, (request.group, request.filter), min(request.qos, MOST_QOS))
-        ack.hops = inquiry.hops
+        ack.hops = requester.hops
         if not filter_is_valid(request.filter) or not group_is_valid(request.group):
             ack.reason = Reason.REASON_TOPIC_FILTER_INVALID
         elif request.qos > MOST_QOS or request.overflow > MOST_OVERFLOW:
@@ -144,9 +144,9 @@ class Subscribing:
         elif not self._jurisdiction.grants:
             ack.reason = Reason.REASON_NOT_SERVING
         else:
-            self._take(inquiry, request, ack)
+            self._take(requester, request, ack)
             return
-        inquiry.answer(self._core, ack)
+        requester.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
         """§6.3."""
@@ -156,7 +156,7 @@ class Subscribing:
         if session is None or not self._remove(session.id, key):
             ack.reason = Reason.REASON_NO_SUBSCRIPTION_EXISTED
         if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
-            self._ledger.count("unsubacks_not_sent")
+            self._diagnostics.count("unsubacks_not_sent")
 
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
         """After a restart: makes the subscriptions of those who were connected again, and their sessions, as
@@ -191,7 +191,7 @@ class Subscribing:
                 self._subscribers.add(replace(known, is_prepared=False))
         self._announcements.add(subscriptions, subtree)
 
-    def take_strays(self, subscriptions: Sequence[Subscription]) -> None:
+    def take_misdirected(self, subscriptions: Sequence[Subscription]) -> None:
         """Makes what the parent took in while it did not know of this node (§5.1). The clients do not know
         either what this node has delegated, so they are told."""
         for subscription in subscriptions:
@@ -219,45 +219,45 @@ class Subscribing:
         drops what touches nothing here. `with_sessions`: it was handed over."""
         self._announcements.add(list(self._subscribers.touching(cut[0])), Gone(cut, with_sessions))
 
-    def lapse(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
+    def end_lease(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
         """The lease of a subtree has ended: now, or, where this process was stopped, at `until`. What
         persistent sessions have of it stays, and their clients are told as all others."""
-        self._lapses.prune(lambda lapsed: not self._kept_touching(lapsed))
+        self._ended_leases.prune(lambda ended_subtree: not self._kept_touching(ended_subtree))
         now = self._clock()
-        self._lapses.begin(now if until is None else min(until, now), subtree)
-        self.sweep(given, lapsed=subtree)
+        self._ended_leases.begin(now if until is None else min(until, now), subtree)
+        self.sweep(given, ended_subtree=subtree)
 
-    def resume(self, now: int, subtree: str, inheritance: Inheritance) -> None:
+    def resume(self, now: int, subtree: str, received: ReceivedState) -> None:
         """This node is about to serve a subtree: before what it was handed is taken in. A subscription that
         is here, and was not handed over, ended at the owner before, with what waited there (§6.4). After a
         lease that had ended (§5.6): whose client has begun anew since has nothing here."""
-        if any(record.HasField("begun_us") for record in inheritance.sessions.values()):
+        if any(record.HasField("begun_us") for record in received.sessions.values()):
             self._sessions.note_loss(subtree)
-        ended_at = self._lapses.latest(subtree)
+        ended_at = self._ended_leases.latest(subtree)
         if ended_at is not None:
-            self._end_those_anew(now, ended_at, inheritance)
+            self._end_those_anew(now, ended_at, received)
         kept = self._kept_touching(subtree)
-        if subtree not in inheritance.cuts:  # Another node has served it, and may not have known of these.
-            self._interrupt([s for s in kept if (s.session, *s.key) not in inheritance.subscriptions])
+        if subtree not in received.cuts:  # Another node has served it, and may not have known of these.
+            self._interrupt([s for s in kept if (s.session, *s.key) not in received.subscriptions])
         if ended_at is None:
             return
         self._announcements.add(kept, subtree)
-        self._lapses.end(subtree)
+        self._ended_leases.end(subtree)
 
-    def _end_those_anew(self, now: int, ended_at: int, inheritance: Inheritance) -> None:
-        for record in inheritance.sessions.values():
+    def _end_those_anew(self, now: int, ended_at: int, received: ReceivedState) -> None:
+        for record in received.sessions.values():
             session = self._sessions.get(record.session)
             is_anew = record.HasField("begun_us") and now - record.begun_us > ended_at + timers.LEASE_DRIFT
             if session is not None and session.is_away and is_anew:
                 self._end(session)
 
-    def sweep(self, given: Sequence[str] = (), lapsed: str | None = None) -> None:
+    def sweep(self, given: Sequence[str] = (), ended_subtree: str | None = None) -> None:
         """A grant is gone without a handover: what touches nothing that is left is dropped.
 
         Its client is told, and looks for the new owner: whoever takes the subtree back has none of these. And
         this node may have been given what is around it, with cuts of which the client has not heard.
-        `given`: the subtrees that are being handed over just now, with what touches them. `lapsed`: the one
-        that is gone, if its lease has ended.
+        `given`: the subtrees that are being handed over just now, with what touches them. `ended_subtree`:
+        the one that is gone, if its lease has ended.
         """
         for subscription in list(self._subscribers):
             if self._is_unconfirmed(subscription):
@@ -268,7 +268,9 @@ class Subscribing:
             is_kept = self._is_kept(subscription)
             if not is_kept:
                 self._remove(subscription.session, subscription.key)
-            if not is_kept or (lapsed is not None and filter_touches(subscription.filter, lapsed)):
+            if not is_kept or (
+                ended_subtree is not None and filter_touches(subscription.filter, ended_subtree)
+            ):
                 self._tell(subscription, self._cuts(subscription.filter))
 
     def _announce(self, subscription: Subscription, move: Move) -> None:
@@ -284,7 +286,7 @@ class Subscribing:
             if not is_responsible and not self._is_unconfirmed(subscription):
                 if not self._is_kept(subscription):
                     self._remove(subscription.session, subscription.key)
-                elif subtree in self._lapses:
+                elif subtree in self._ended_leases:
                     return  # It was told when the lease ended.
                 # It hears no more of those that are still on their way to their owners.
                 others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
@@ -292,21 +294,23 @@ class Subscribing:
             if move.with_sessions:
                 self._sessions.end_empty(subscription.session)
 
-    def _take(self, inquiry: Inquiry, request: pb.Subscribe, ack: pb.SubAck) -> None:
+    def _take(self, requester: Requester, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
-        ack.token = self._core.token_for(inquiry.origin)
-        if inquiry.session_link is not None:
-            self._answer_within(inquiry.session_link, inquiry.origin, request, ack)
+        ack.token = self._core.token_for(requester.origin)
+        if requester.session_link is not None:
+            self._answer_within(requester.session_link, requester.origin, request, ack)
             return
         if request.mode == pb.MODE_RECURSIVE:
-            self._pass_down(inquiry, request, self._jurisdiction.children(ack.filter, inquiry.parent_link))
+            self._pass_down(
+                requester, request, self._jurisdiction.children(ack.filter, requester.parent_link)
+            )
         for packet in self._with_children(ack):
-            inquiry.answer_packed(self._core, packet)
+            requester.answer_packed(self._core, packet)
 
     def _answer_within(self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         session = self._sessions.of_link(link)
         if session is None:
-            self._ledger.drop("unexpected_packet")
+            self._diagnostics.drop("unexpected_packet")
             return
         if ack.responsible:
             self._store(session, address, request, ack)
@@ -319,7 +323,7 @@ class Subscribing:
         has_replay = self._replay(session.id, request, is_new=not ack.resumed)
         # §6.2: a next run of this node waits for this subscriber, if it can read who had subscribed.
         if not self._after_sync.answer(link, partial(self._confirm, link, ack)):
-            self._ledger.count("subacks_not_sent")
+            self._diagnostics.count("subacks_not_sent")
         if not has_replay:
             self._refuse(session.id, link, request)
 
@@ -342,7 +346,7 @@ class Subscribing:
         ack = self._ack(0, key, request.qos)
         ack.reason = Reason.REASON_QUOTA_EXCEEDED
         if not self._after_sync.follow(link, partial(self._core.send, link, pack(ack))):
-            self._ledger.count("subacks_not_sent")
+            self._diagnostics.count("subacks_not_sent")
 
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter
@@ -374,17 +378,17 @@ class Subscribing:
         )
         ack.active = True
 
-    def _pass_down(self, inquiry: Inquiry, request: pb.Subscribe, children: Sequence[Delegation]) -> None:
-        origin = inquiry.onward()
+    def _pass_down(self, requester: Requester, request: pb.Subscribe, children: Sequence[Delegation]) -> None:
+        origin = requester.onward()
         if origin is None:
-            self._ledger.drop("too_many_hops")
+            self._diagnostics.drop("too_many_hops")
             return
         links = _links(children)
         # What a parent passes down has been counted by the node that was asked.
-        if inquiry.parent_link is None and not self._allowances.take(
-            self._clock(), inquiry.origin, len(links)
+        if requester.parent_link is None and not self._forwarding_limits.take(
+            self._clock(), requester.origin, len(links)
         ):
-            self._ledger.count("subscribes_not_passed_down")
+            self._diagnostics.count("subscribes_not_passed_down")
             return
         onward = pb.Subscribe()
         onward.CopyFrom(request)
@@ -401,7 +405,7 @@ class Subscribing:
         """§5.6: whether messages may wait for it in a subtree whose lease has ended."""
         session = self._sessions.get(subscription.session)
         is_persistent = session is not None and session.is_persistent
-        return is_persistent and self._lapses.touch(subscription.filter)
+        return is_persistent and self._ended_leases.touch(subscription.filter)
 
     def _kept_touching(self, subtree: str) -> list[Subscription]:
         """The subscriptions of persistent sessions that touch a subtree."""
@@ -467,7 +471,7 @@ class Subscribing:
         held = dict.fromkeys([*self._jurisdiction.served(ack.filter), *came])
         for packet in self._subacks.of(ack, passed_to, list(held)):
             if not self._after_sync.follow(session.link, partial(self._core.send, session.link, packet)):
-                self._ledger.count("subacks_not_sent")
+                self._diagnostics.count("subacks_not_sent")
 
     def _cuts(self, filter: str) -> list[Cut]:
         return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]

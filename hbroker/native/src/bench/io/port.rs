@@ -21,7 +21,7 @@ pub const READ_BYTES: usize = 256 * 1024;
 
 /// What a connection has to do with the load.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Part {
+pub struct LoadRole {
     /// The number of the publisher that it is.
     pub publishes: Option<usize>,
     /// The number of the subscriber that it is.
@@ -66,7 +66,7 @@ impl Bench {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
     /// There may be more to do at once.
-    pub again: bool,
+    pub has_more: bool,
     /// The load allows more messages than the transport takes now.
     pub is_blocked: bool,
     /// The next turn is due then, whatever comes in.
@@ -83,7 +83,7 @@ pub trait Port: Send {
     /// The connection is over.
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn>;
     /// What it is to the load.
-    fn part(&self) -> Part;
+    fn role(&self) -> LoadRole;
 }
 
 /// Has the thread woken for what comes to this worker, or is asked of it.

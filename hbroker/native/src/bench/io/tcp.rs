@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
-use super::port::{BURST, Bench, Part, Port, READ_BYTES, Turn};
+use super::port::{BURST, Bench, LoadRole, Port, READ_BYTES, Turn};
 use super::tls::{Tls, Trust};
 use crate::bench::Nanos;
 use crate::bench::load::Load;
-use crate::bench::speech::{Fault, Listener, Speech};
+use crate::bench::protocol::{Fault, Listener, StreamProtocol};
 
 /// While more waits to be written nothing is published.
 const MOST_UNWRITTEN: usize = 256 * 1024;
@@ -23,16 +23,16 @@ const MOST_UNWRITTEN: usize = 256 * 1024;
 pub struct Connection<S> {
     socket: TcpStream,
     tls: Option<Box<Tls>>,
-    speech: S,
-    part: Part,
+    protocol: S,
+    role: LoadRole,
     /// The beginning of a packet of which more is to come.
     rest: Vec<u8>,
     unwritten: Vec<u8>,
     /// The same, behind its seal.
-    sealed: Vec<u8>,
+    encrypted: Vec<u8>,
 }
 
-impl<S: Speech> Connection<S> {
+impl<S: StreamProtocol> Connection<S> {
     /// Connects, over TLS where it is said whom to trust, and returns once the broker has let it in and has its subscription.
     ///
     /// # Errors
@@ -40,19 +40,19 @@ impl<S: Speech> Connection<S> {
     pub fn open(
         address: SocketAddr,
         trust: Option<&Trust>,
-        speech: S,
-        part: Part,
+        protocol: S,
+        role: LoadRole,
         patience: Duration,
     ) -> io::Result<Self> {
         let socket = std::net::TcpStream::connect_timeout(&address, patience)?;
         socket.set_nodelay(true)?;
-        let mut speech = speech;
+        let mut protocol = protocol;
         let mut tls = trust.map(Tls::new).transpose()?.map(Box::new);
-        let rest = introduce(&socket, tls.as_deref_mut(), &mut speech, patience)?;
+        let rest = introduce(&socket, tls.as_deref_mut(), &mut protocol, patience)?;
         socket.set_read_timeout(None)?;
         socket.set_nonblocking(true)?;
         let socket = TcpStream::from_std(socket);
-        Ok(Self { socket, tls, speech, part, rest, unwritten: Vec::new(), sealed: Vec::new() })
+        Ok(Self { socket, tls, protocol, role, rest, unwritten: Vec::new(), encrypted: Vec::new() })
     }
 
     /// Reads once, up to a buffer; true: there may be more.
@@ -71,7 +71,7 @@ impl<S: Speech> Connection<S> {
         // What came is here now, not when the kernel was asked for it.
         let now = bench.shared.now();
         let mut load = bench.shared.load.lock();
-        let mut heard = Heard { load: &mut load, part: self.part, now };
+        let mut received = Received { load: &mut load, role: self.role, now };
         let mut input = &bench.bytes[..kept + count];
         if let Some(tls) = &mut self.tls {
             bench.plain.clear();
@@ -79,7 +79,7 @@ impl<S: Speech> Connection<S> {
             tls.open(input, &mut bench.plain)?;
             input = &bench.plain;
         }
-        let taken = self.speech.understand(input, &mut self.unwritten, &mut heard).map_err(broken)?;
+        let taken = self.protocol.understand(input, &mut self.unwritten, &mut received).map_err(broken)?;
         self.rest.clear();
         self.rest.extend_from_slice(&input[taken..]);
         // A read that filled less than the room took all that there was.
@@ -88,18 +88,18 @@ impl<S: Speech> Connection<S> {
 
     /// Publishes what the load allows.
     fn publish(&mut self, load: &mut Load, now: Nanos) -> Turn {
-        let Some(stream) = self.part.publishes else { return Turn::default() };
+        let Some(stream) = self.role.publishes else { return Turn::default() };
         let allowed = load.may_send(stream, now);
         for _ in 0..allowed.min(BURST) {
             let topic = load.next_topic(stream);
-            if self.unwritten.len() + self.sealed.len() >= MOST_UNWRITTEN
-                || !self.speech.publish(&mut self.unwritten, topic, load.next_payload(stream, now))
+            if self.unwritten.len() + self.encrypted.len() >= MOST_UNWRITTEN
+                || !self.protocol.publish(&mut self.unwritten, topic, load.next_payload(stream, now))
             {
                 return Turn { is_blocked: true, ..Turn::default() };
             }
             load.note_sent(stream, now);
         }
-        Turn { again: allowed > BURST, ..Turn::default() }
+        Turn { has_more: allowed > BURST, ..Turn::default() }
     }
 
     /// Writes what the socket takes.
@@ -107,8 +107,8 @@ impl<S: Speech> Connection<S> {
         let wire = match &mut self.tls {
             None => &mut self.unwritten,
             Some(tls) => {
-                tls.seal(&mut self.unwritten, &mut self.sealed)?;
-                &mut self.sealed
+                tls.encrypt(&mut self.unwritten, &mut self.encrypted)?;
+                &mut self.encrypted
             }
         };
         while !wire.is_empty() {
@@ -123,7 +123,7 @@ impl<S: Speech> Connection<S> {
     }
 }
 
-impl<S: Speech> Port for Connection<S> {
+impl<S: StreamProtocol> Port for Connection<S> {
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut self.socket, token, Interest::READABLE | Interest::WRITABLE)
     }
@@ -134,39 +134,39 @@ impl<S: Speech> Port for Connection<S> {
         let published = self.publish(&mut bench.shared.load.lock(), now);
         self.write()?;
         // What the write made room for goes on at once.
-        let is_blocked = published.is_blocked && !(self.unwritten.is_empty() && self.sealed.is_empty());
-        Ok(Turn { again: more_in || published.again, is_blocked, due: None })
+        let is_blocked = published.is_blocked && !(self.unwritten.is_empty() && self.encrypted.is_empty());
+        Ok(Turn { has_more: more_in || published.has_more, is_blocked, due: None })
     }
 
-    fn part(&self) -> Part {
-        self.part
+    fn role(&self) -> LoadRole {
+        self.role
     }
 }
 
-struct Heard<'a> {
+struct Received<'a> {
     load: &'a mut Load,
-    part: Part,
+    role: LoadRole,
     now: Nanos,
 }
 
-impl Listener for Heard<'_> {
+impl Listener for Received<'_> {
     fn message(&mut self, payload: &[u8]) {
-        if let Some(subscriber) = self.part.subscribes {
+        if let Some(subscriber) = self.role.subscribes {
             self.load.note_received(subscriber, payload, self.now);
         }
     }
 
     fn answer(&mut self, is_success: bool) {
-        if let Some(stream) = self.part.publishes {
+        if let Some(stream) = self.role.publishes {
             self.load.note_answers(stream, 1, is_success);
         }
     }
 }
 
 /// Before the load: nothing comes that is for it.
-struct Deaf;
+struct NoSink;
 
-impl Listener for Deaf {
+impl Listener for NoSink {
     fn message(&mut self, _: &[u8]) {}
     fn answer(&mut self, _: bool) {}
 }
@@ -175,24 +175,24 @@ impl Listener for Deaf {
 fn introduce(
     mut socket: &std::net::TcpStream,
     mut tls: Option<&mut Tls>,
-    speech: &mut impl Speech,
+    protocol: &mut impl StreamProtocol,
     patience: Duration,
 ) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + patience;
-    let (mut input, mut out, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
-    speech.greet(&mut out);
+    let (mut input, mut out, mut encrypted) = (Vec::new(), Vec::new(), Vec::new());
+    protocol.greet(&mut out);
     let mut bytes = [0; 4_096];
     loop {
         let wire = match &mut tls {
             None => &mut out,
             Some(tls) => {
-                tls.seal(&mut out, &mut sealed)?;
-                &mut sealed
+                tls.encrypt(&mut out, &mut encrypted)?;
+                &mut encrypted
             }
         };
         socket.write_all(wire)?;
         wire.clear();
-        if speech.is_ready() {
+        if protocol.is_ready() {
             return Ok(input);
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -206,7 +206,7 @@ fn introduce(
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
             Err(error) => return Err(error),
         }
-        let taken = speech.understand(&input, &mut out, &mut Deaf).map_err(broken)?;
+        let taken = protocol.understand(&input, &mut out, &mut NoSink).map_err(broken)?;
         input.drain(..taken);
     }
 }

@@ -45,7 +45,7 @@ impl Trust {
 pub struct Tls(ClientConnection);
 
 impl Tls {
-    /// Its first record is what `seal` says first.
+    /// Its first record is what `encrypt` says first.
     ///
     /// # Errors
     /// As rustls has them.
@@ -82,7 +82,7 @@ impl Tls {
     ///
     /// # Errors
     /// None: both ends are memory.
-    pub fn seal(&mut self, plain: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
+    pub fn encrypt(&mut self, plain: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
         self.0.writer().write_all(plain)?;
         plain.clear();
         while self.0.wants_write() {

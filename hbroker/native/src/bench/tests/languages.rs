@@ -5,15 +5,15 @@ use rand::{Rng, SeedableRng};
 
 use crate::bench::mqtt::{Mqtt, Version};
 use crate::bench::nats::Nats;
-use crate::bench::speech::{Fault, Listener, Speech};
+use crate::bench::protocol::{Fault, Listener, StreamProtocol};
 
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct Received {
     messages: Vec<Vec<u8>>,
     answers: Vec<bool>,
 }
 
-impl Listener for Heard {
+impl Listener for Received {
     fn message(&mut self, payload: &[u8]) {
         self.messages.push(payload.to_vec());
     }
@@ -24,10 +24,10 @@ impl Listener for Heard {
 }
 
 /// What is understood of bytes that come in one piece; all of them are.
-fn hear(speech: &mut impl Speech, input: &[u8]) -> (Heard, Vec<u8>) {
-    let (mut heard, mut out) = (Heard::default(), Vec::new());
-    assert_eq!(speech.understand(input, &mut out, &mut heard), Ok(input.len()));
-    (heard, out)
+fn hear(protocol: &mut impl StreamProtocol, input: &[u8]) -> (Received, Vec<u8>) {
+    let (mut received, mut out) = (Received::default(), Vec::new());
+    assert_eq!(protocol.understand(input, &mut out, &mut received), Ok(input.len()));
+    (received, out)
 }
 
 fn said(speak: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -67,14 +67,14 @@ fn sessions() -> Vec<(&'static str, Vec<u8>, usize, usize)> {
 }
 
 /// What a client makes of bytes.
-type Understand = Box<dyn FnMut(&[u8], &mut Vec<u8>, &mut Heard) -> Result<usize, Fault>>;
+type Understand = Box<dyn FnMut(&[u8], &mut Vec<u8>, &mut Received) -> Result<usize, Fault>>;
 
 fn client(language: &str) -> Understand {
-    fn of(mut speech: impl Speech) -> Understand {
+    fn of(mut protocol: impl StreamProtocol) -> Understand {
         // Two messages are out, for the answers to be for.
         let mut ignored = Vec::new();
-        assert!(speech.publish(&mut ignored, 0, b"x") && speech.publish(&mut ignored, 0, b"x"));
-        Box::new(move |input, out, heard| speech.understand(input, out, heard))
+        assert!(protocol.publish(&mut ignored, 0, b"x") && protocol.publish(&mut ignored, 0, b"x"));
+        Box::new(move |input, out, received| protocol.understand(input, out, received))
     }
     match language {
         "nats" => of(Nats::new(&["a.b".into(), "a.c".into()], Some("a.*"))),
@@ -86,18 +86,18 @@ fn client(language: &str) -> Understand {
 #[test]
 fn a_session_means_the_same_in_whatever_pieces_it_comes() {
     for (language, input, messages, answers) in sessions() {
-        let (mut whole, mut reply) = (Heard::default(), Vec::new());
+        let (mut whole, mut reply) = (Received::default(), Vec::new());
         assert_eq!(client(language)(&input, &mut reply, &mut whole), Ok(input.len()), "{language}");
         assert_eq!((whole.messages.len(), whole.answers.len()), (messages, answers), "{language}");
         for seed in 0..200 {
             let mut rng = SmallRng::seed_from_u64(seed);
-            let (mut heard, mut out, mut understand) = (Heard::default(), Vec::new(), client(language));
+            let (mut received, mut out, mut understand) = (Received::default(), Vec::new(), client(language));
             let (mut begin, mut end) = (0, 0);
             while end < input.len() {
                 end = (end + rng.random_range(1..9)).min(input.len());
-                begin += understand(&input[begin..end], &mut out, &mut heard).unwrap();
+                begin += understand(&input[begin..end], &mut out, &mut received).unwrap();
             }
-            assert_eq!((begin, &heard, &out), (input.len(), &whole, &reply), "{language}, seed {seed}");
+            assert_eq!((begin, &received, &out), (input.len(), &whole, &reply), "{language}, seed {seed}");
         }
     }
 }
@@ -116,12 +116,12 @@ fn hostile_bytes_are_a_fault_or_are_taken() {
                     _ => input.insert(position, rng.random()),
                 }
             }
-            let (mut heard, mut out) = (Heard::default(), Vec::new());
-            if let Ok(taken) = client(language)(&input, &mut out, &mut heard) {
+            let (mut received, mut out) = (Received::default(), Vec::new());
+            if let Ok(taken) = client(language)(&input, &mut out, &mut received) {
                 assert!(taken <= input.len());
             }
             let noise: Vec<u8> = (0..rng.random_range(0..64)).map(|_| rng.random()).collect();
-            let _ = client(language)(&noise, &mut out, &mut heard);
+            let _ = client(language)(&noise, &mut out, &mut received);
         }
     }
 }
@@ -129,7 +129,7 @@ fn hostile_bytes_are_a_fault_or_are_taken() {
 #[test]
 fn what_is_too_long_is_a_fault_before_it_is_kept() {
     let refused = |language: &str, input: &[u8]| {
-        client(language)(input, &mut Vec::new(), &mut Heard::default()).is_err()
+        client(language)(input, &mut Vec::new(), &mut Received::default()).is_err()
     };
     assert!(refused("nats", &[b'x'; 70_000]));
     assert!(refused("nats", b"MSG a 1 99999999999\r\n"));
@@ -160,10 +160,10 @@ fn mqtt_says_what_the_specification_has() {
     let another = said(|out| assert!(client.publish(out, 1, b"")));
     assert_eq!(another, [&[0x32, 7, 0, 3][..], b"a/c", &[0, 2]].concat());
     assert!(!client.publish(&mut Vec::new(), 2, b""), "it has two topics");
-    let (heard, out) = hear(&mut client, &[0x40, 2, 0, 1]);
-    assert_eq!((heard.answers, out), (vec![true], vec![]));
-    let (heard, out) = hear(&mut client, &[0x32, 6, 0, 1, b'a', 0, 9, 7]);
-    assert_eq!((heard.messages, out), (vec![vec![7]], vec![0x40, 2, 0, 9]));
+    let (received, out) = hear(&mut client, &[0x40, 2, 0, 1]);
+    assert_eq!((received.answers, out), (vec![true], vec![]));
+    let (received, out) = hear(&mut client, &[0x32, 6, 0, 1, b'a', 0, 9, 7]);
+    assert_eq!((received.messages, out), (vec![vec![7]], vec![0x40, 2, 0, 9]));
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn mqtt_5_keeps_to_the_receive_maximum_of_the_broker() {
             && client.publish(&mut out, 0, b"")
             && !client.publish(&mut out, 0, b"")
     );
-    let (heard, out) = hear(&mut client, &[0x50, 2, 0, 1]);
-    assert_eq!((heard.answers.len(), out), (0, vec![0x62, 2, 0, 1]));
+    let (received, out) = hear(&mut client, &[0x50, 2, 0, 1]);
+    assert_eq!((received.answers.len(), out), (0, vec![0x62, 2, 0, 1]));
     assert!(!client.publish(&mut Vec::new(), 0, b""), "until PUBCOMP");
     assert_eq!(hear(&mut client, &[0x70, 2, 0, 1]).0.answers, [true]);
     assert!(client.publish(&mut Vec::new(), 0, b""));
@@ -200,9 +200,9 @@ fn nats_says_what_its_documentation_has() {
     let mut client = Nats::new(&["a.b".into(), "a.c".into()], Some("a.*"));
     let greeting = said(|out| client.greet(out));
     assert!(greeting.starts_with(b"CONNECT {") && greeting.ends_with(b"\r\nSUB a.* 1\r\nPING\r\n"));
-    let (heard, out) = hear(&mut client, b"INFO {}\r\nPONG\r\nPING\r\nMSG a.b 1 2\r\nhi\r\n");
+    let (received, out) = hear(&mut client, b"INFO {}\r\nPONG\r\nPING\r\nMSG a.b 1 2\r\nhi\r\n");
     assert!(client.is_ready());
-    assert_eq!((heard.messages, out), (vec![b"hi".to_vec()], b"PONG\r\n".to_vec()));
+    assert_eq!((received.messages, out), (vec![b"hi".to_vec()], b"PONG\r\n".to_vec()));
     let publish = said(|out| assert!(client.publish(out, 0, b"0123456789")));
     assert_eq!(publish, b"PUB a.b 10\r\n0123456789\r\n");
     assert_eq!(said(|out| assert!(client.publish(out, 1, b""))), b"PUB a.c 0\r\n\r\n");

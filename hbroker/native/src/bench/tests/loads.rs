@@ -233,7 +233,7 @@ fn groups_have_paces_counts_and_stalls_of_their_own() {
 }
 
 #[test]
-fn a_load_that_was_held_up_itself_takes_what_it_has_not_seen_yet_for_no_stall() {
+fn a_load_that_was_delayed_itself_takes_what_it_has_not_seen_yet_for_no_stall() {
     let mut load = Load::new(plan(1, &[(0, 1)]));
     load.start(0);
     (0..100).for_each(|_| drop(send(&mut load, 0, 0)));

@@ -47,8 +47,8 @@ fn converse(
     answer.extend_from_slice(answers);
     let (mut to_server, mut to_client) = (Vec::new(), Output::default());
     loop {
-        client.seal(&mut out, &mut to_server)?;
-        server.seal(&mut answer, &mut to_client);
+        client.encrypt(&mut out, &mut to_server)?;
+        server.encrypt(&mut answer, &mut to_client);
         if to_server.is_empty() && to_client.is_done() {
             return Ok((heard, understood));
         }
@@ -86,9 +86,9 @@ fn what_one_side_says_the_other_understands_in_whatever_pieces_it_comes() {
             let found = converse(&mut client, &mut server, &says, &answers, &mut rng).unwrap();
             assert!(found == (answers, says), "seed {seed}");
         }
-        let mut farewell = Output::default();
-        server.close(&mut farewell);
-        let end = client.open(&farewell, &mut Vec::new()).unwrap_err();
+        let mut close_frames = Output::default();
+        server.close(&mut close_frames);
+        let end = client.open(&close_frames, &mut Vec::new()).unwrap_err();
         assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
     }
 }

@@ -13,7 +13,7 @@ use crate::client_pool::*;
 use crate::core::Datagrams;
 use crate::engine::owner::subscriptions::Opened;
 use crate::engine::sessions::queue::Bounds;
-use crate::engine::subscriber::batch::Letter;
+use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::subscriber::unacknowledged::MessageId;
 use crate::engine::tests::network::{GRANT, config};
 use crate::engine::transport::event::{Event, Message};
@@ -34,7 +34,7 @@ impl Room {
     }
 }
 
-type Taken = Arc<Mutex<Vec<(MemberId, Message)>>>;
+type Taken = Arc<Mutex<Vec<(PoolClientId, Message)>>>;
 
 struct Sink {
     room: Room,
@@ -42,9 +42,9 @@ struct Sink {
 }
 
 impl MessageSink for Sink {
-    fn take(&mut self, _now: Micros, member: MemberId, letters: Vec<Letter>) {
-        let messages = letters.into_iter().flat_map(Letter::into_messages);
-        self.taken.lock().extend(messages.map(|message| (member, message)));
+    fn take(&mut self, _now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>) {
+        let messages = items.into_iter().flat_map(InboxItem::into_messages);
+        self.taken.lock().extend(messages.map(|message| (pool_client, message)));
     }
 
     fn is_full(&self) -> bool {
@@ -55,14 +55,14 @@ impl MessageSink for Sink {
 pub struct Stage {
     pub now: Micros,
     pub node: Engine,
-    pub hives: Vec<Hive>,
-    pub common: Arc<Common>,
+    pub client_pools: Vec<ClientPool>,
+    pub common: Arc<PoolShared>,
     pub mailboxes: Room,
     taken: Taken,
     /// What was read and not handled.
-    unhandled: Vec<(MemberId, MessageId)>,
-    read: Vec<(MemberId, String)>,
-    told: Vec<MemberId>,
+    unhandled: Vec<(PoolClientId, MessageId)>,
+    read: Vec<(PoolClientId, String)>,
+    notified: Vec<PoolClientId>,
     heard: Vec<Event>,
     rng: SmallRng,
 }
@@ -71,22 +71,22 @@ impl Stage {
     pub fn new(workers: u8) -> Self {
         let mut node = Engine::new(config(true, 1), 0, 1, Shared::new(&config(true, 1), 1));
         node.grant("", GRANT);
-        let common = Arc::new(Common::new(config(false, 2), workers));
+        let common = Arc::new(PoolShared::new(config(false, 2), workers));
         let (room, taken) = (Room(Arc::new(AtomicUsize::new(usize::MAX))), Taken::default());
         let sink = || Box::new(Sink { room: room.clone(), taken: Arc::clone(&taken) });
-        let hive = |worker| Hive::new(worker, Arc::clone(&common), sink());
-        let mut hives: Vec<Hive> = (0..workers).map(hive).collect();
-        assert_eq!(hives[0].open_member(common.config.clone()), Some(MemberId(0)));
+        let client_pool = |worker| ClientPool::new(worker, Arc::clone(&common), sink());
+        let mut client_pools: Vec<ClientPool> = (0..workers).map(client_pool).collect();
+        assert_eq!(client_pools[0].open_pool_client(common.config.clone()), Some(PoolClientId(0)));
         Self {
             now: 1_000_000_000,
             node,
-            hives,
+            client_pools,
             common,
             mailboxes: room,
             taken,
             unhandled: Vec::new(),
             read: Vec::new(),
-            told: Vec::new(),
+            notified: Vec::new(),
             heard: Vec::new(),
             rng: SmallRng::seed_from_u64(workers.into()),
         }
@@ -94,19 +94,19 @@ impl Stage {
 
     // Members
 
-    pub fn open(&mut self, session: u64) -> MemberId {
+    pub fn open(&mut self, session: u64) -> PoolClientId {
         self.try_open(session).expect("nobody has the session")
     }
 
-    pub fn try_open(&mut self, session: u64) -> Option<MemberId> {
+    pub fn try_open(&mut self, session: u64) -> Option<PoolClientId> {
         let identity =
             Identity { session, persistent: false, incarnation: session << 40, keep_alive: 5_000_000 };
         let worker = session % u64::from(self.common.workers);
-        self.hives[worker as usize].open_member(identity.config(&self.common.config))
+        self.client_pools[worker as usize].open_pool_client(identity.config(&self.common.config))
     }
 
     /// A member with a link to the node, and a subscription there.
-    pub fn subscriber(&mut self, session: u64, filter: &str, qos: u8) -> MemberId {
+    pub fn subscriber(&mut self, session: u64, filter: &str, qos: u8) -> PoolClientId {
         let id = self.open(session);
         let now = self.now;
         self.with(id, |engine| engine.listen(now, 1, filter, qos, false));
@@ -115,7 +115,7 @@ impl Stage {
         id
     }
 
-    pub fn connect(&mut self, id: MemberId) {
+    pub fn connect(&mut self, id: PoolClientId) {
         let (now, token) = (self.now, self.node.token_for(self.now, GATEWAY.into()));
         self.with(id, |engine| {
             let link = engine.connect(now, NODE.into(), token).expect("there is room");
@@ -132,8 +132,8 @@ impl Stage {
         self.node.subscribe(filter, "", Subscriber::new(key, qos));
     }
 
-    pub fn with<R>(&mut self, id: MemberId, act: impl FnOnce(&mut Engine) -> R) -> R {
-        act(self.hives[usize::from(id.worker())].engine(id).expect("it is there"))
+    pub fn with<R>(&mut self, id: PoolClientId, act: impl FnOnce(&mut Engine) -> R) -> R {
+        act(self.client_pools[usize::from(id.worker())].engine(id).expect("it is there"))
     }
 
     /// Says of all that was read that it was handled.
@@ -145,21 +145,21 @@ impl Stage {
     }
 
     /// What was read: whose, and on which topic.
-    pub fn read(&mut self) -> Vec<(MemberId, String)> {
+    pub fn read(&mut self) -> Vec<(PoolClientId, String)> {
         self.collect();
         std::mem::take(&mut self.read)
     }
 
     /// Whose control packets came, each once.
-    pub fn told(&mut self) -> Vec<MemberId> {
+    pub fn notified(&mut self) -> Vec<PoolClientId> {
         self.run(10_000);
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.notified)
     }
 
     pub fn counter(&self, name: &str) -> u64 {
         let mut sum = 0;
-        for hive in &self.hives {
-            hive.counters(|known, value| sum += if known == name { value } else { 0 });
+        for client_pool in &self.client_pools {
+            client_pool.counters(|known, value| sum += if known == name { value } else { 0 });
         }
         sum
     }
@@ -167,7 +167,7 @@ impl Stage {
     /// Where the datagrams go that leave worker 0 in one go of so many.
     pub fn transmit_at_most(&mut self, most: usize) -> Vec<SocketAddr> {
         let mut datagrams = Datagrams::default();
-        self.hives[0].poll_transmit(self.now, &mut Share { sink: &mut datagrams, left: most });
+        self.client_pools[0].poll_transmit(self.now, &mut TurnSink { sink: &mut datagrams, left: most });
         datagrams.sent.into_iter().map(|(destination, _)| destination).collect()
     }
 
@@ -186,10 +186,10 @@ impl Stage {
 
     /// The node hears a request from the hive's address, without a token.
     pub fn ask_unproven(&mut self) {
-        let mut asker = Engine::new(config(false, 9), 0, 1, Shared::new(&config(false, 9), 1));
-        asker.send_to(NODE.into(), b"\x52\x03\x12\x01a", b"", 512);
+        let mut requester = Engine::new(config(false, 9), 0, 1, Shared::new(&config(false, 9), 1));
+        requester.send_to(NODE.into(), b"\x52\x03\x12\x01a", b"", 512);
         let mut datagrams = Datagrams::default();
-        asker.poll_transmit(self.now, &mut datagrams);
+        requester.poll_transmit(self.now, &mut datagrams);
         for (_, datagram) in datagrams.sent {
             self.node.handle_datagram(self.now, GATEWAY.into(), &datagram);
         }
@@ -230,17 +230,17 @@ impl Stage {
     /// Everything that is to happen now.
     pub fn step(&mut self) {
         self.node.handle_timeout(self.now);
-        self.hives.iter_mut().for_each(|hive| hive.handle_timeout(self.now));
+        self.client_pools.iter_mut().for_each(|client_pool| client_pool.handle_timeout(self.now));
         loop {
-            self.hives.iter_mut().for_each(|hive| hive.end_turn(self.now));
+            self.client_pools.iter_mut().for_each(|client_pool| client_pool.end_turn(self.now));
             if !self.carry() {
                 break;
             }
         }
-        for hive in &mut self.hives {
-            let events = hive.take_events(self.now, usize::MAX);
+        for client_pool in &mut self.client_pools {
+            let events = client_pool.take_events(self.now, usize::MAX);
             let control = events.into_iter().filter(|(_, event)| matches!(event, Event::Control { .. }));
-            self.told.extend(control.map(|(id, _)| id));
+            self.notified.extend(control.map(|(id, _)| id));
         }
         self.heard.extend(self.node.take_events(self.now, usize::MAX));
     }
@@ -248,13 +248,13 @@ impl Stage {
     /// Takes datagrams and handoffs where they go; false: there were none.
     fn carry(&mut self) -> bool {
         let mut carried = false;
-        for from in 0..self.hives.len() {
-            while let Some((to, handoff)) = self.hives[from].poll_handoff() {
-                self.hives[usize::from(to)].handle_handoff(self.now, handoff);
+        for from in 0..self.client_pools.len() {
+            while let Some((to, handoff)) = self.client_pools[from].poll_handoff() {
+                self.client_pools[usize::from(to)].handle_handoff(self.now, handoff);
                 carried = true;
             }
             let mut datagrams = Datagrams::default();
-            self.hives[from].poll_transmit(self.now, &mut datagrams);
+            self.client_pools[from].poll_transmit(self.now, &mut datagrams);
             for (destination, datagram) in datagrams.sent {
                 // Nobody else is there.
                 if destination == NODE.into() {
@@ -267,8 +267,8 @@ impl Stage {
         self.node.poll_transmit(self.now, &mut datagrams);
         for (destination, datagram) in datagrams.sent {
             assert_eq!(destination, GATEWAY.into());
-            let worker = self.rng.random_range(0..self.hives.len());
-            self.hives[worker].handle_datagram(self.now, NODE.into(), &datagram);
+            let worker = self.rng.random_range(0..self.client_pools.len());
+            self.client_pools[worker].handle_datagram(self.now, NODE.into(), &datagram);
             carried = true;
         }
         carried

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 
 use super::*;
 use crate::endpoint::socket;
-use crate::endpoint::worker::Errand;
+use crate::endpoint::worker::TurnHook;
 use crate::sink::DatagramSink;
 
 /// Sends back what comes, by way of the next worker where it is told to.
@@ -23,7 +23,7 @@ pub struct Echo {
     pub panics: bool,
     /// What somebody else does while it works.
     pub meanwhile: Option<Box<dyn FnOnce() + Send>>,
-    pub errand: Option<Arc<dyn Errand>>,
+    pub turn_hook: Option<Arc<dyn TurnHook>>,
 }
 
 impl Machine for Echo {
@@ -83,8 +83,8 @@ impl Machine for Echo {
         self.outgoing.is_empty() && self.handoffs.is_empty()
     }
 
-    fn errand(&self) -> Option<Arc<dyn Errand>> {
-        self.errand.clone()
+    fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
+        self.turn_hook.clone()
     }
 }
 
@@ -113,6 +113,6 @@ pub fn counter(endpoint: &Endpoint<Echo>, name: &str) -> u64 {
 }
 
 pub fn is_readable(endpoint: &Endpoint<Echo>) -> bool {
-    assert_eq!(endpoint.fileno(), endpoint.fleet.output.as_fd().as_raw_fd());
-    socket::wait_readable(endpoint.fleet.output.as_fd().as_raw_fd(), Duration::ZERO).unwrap()
+    assert_eq!(endpoint.fileno(), endpoint.endpoint_state.output.as_fd().as_raw_fd());
+    socket::wait_readable(endpoint.endpoint_state.output.as_fd().as_raw_fd(), Duration::ZERO).unwrap()
 }

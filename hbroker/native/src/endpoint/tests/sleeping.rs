@@ -83,7 +83,7 @@ fn a_worker_that_had_much_holds_off_before_it_listens_again() {
         for _ in 0..200 {
             client.send_to(&vec![7; size], endpoint.address()).unwrap();
             assert_eq!(client.recv(&mut buffer).unwrap(), size);
-            let waker = &endpoint.stations[0].waker;
+            let waker = &endpoint.worker_handles[0].waker;
             let deadline = Instant::now() + SOON;
             while !waker.is_sleeping() {
                 assert!(Instant::now() < deadline, "it does not sleep");
@@ -100,12 +100,12 @@ fn who_takes_one_datagram_in_asks_the_kernel_once_for_it() {
     let client = std_client();
     client.connect(endpoint.address()).unwrap();
     let before = counter(&endpoint, "socket.receive_calls");
-    let asleep = |station: &Station<Echo>| station.waker.is_sleeping();
+    let asleep = |worker_handle: &WorkerHandle<Echo>| worker_handle.waker.is_sleeping();
     for _ in 0..200 {
         client.send(b"hello").unwrap();
         assert_eq!(client.recv(&mut [0; 16]).unwrap(), 5);
         let deadline = Instant::now() + SOON;
-        while !asleep(&endpoint.stations[0]) {
+        while !asleep(&endpoint.worker_handles[0]) {
             assert!(Instant::now() < deadline);
             thread::yield_now();
         }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::endpoint::socket::{self, Arrivals};
-use crate::endpoint::worker::{Errand, Step};
+use crate::endpoint::worker::{Step, TurnHook};
 
 #[test]
 fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_next_is() {
@@ -12,61 +12,64 @@ fn a_worker_without_a_thread_does_what_is_due_step_by_step_and_says_when_the_nex
     let mut arrivals = Arrivals::new();
     let mut step = |worker: &mut Worker<Echo>| worker.step(&mut arrivals).unwrap();
     // Which of the two is readable: the socket, and the bell.
-    let news = |worker: &Worker<Echo>, timeout| {
+    let readable = |worker: &Worker<Echo>, timeout| {
         let (socket, bell) = worker.descriptors();
         [socket, bell].map(|one| socket::wait_readable(one.as_raw_fd(), timeout).unwrap())
     };
-    assert_eq!(step(&mut worker), Step { again: false, due: None });
-    assert_eq!(news(&worker, Duration::ZERO), [false, false]);
+    assert_eq!(step(&mut worker), Step { has_more: false, due: None });
+    assert_eq!(readable(&worker, Duration::ZERO), [false, false]);
 
     let client = std_client();
     client.connect(endpoint.address()).unwrap();
     client.send(b"hello").unwrap();
     assert!(socket::wait_readable(worker.descriptors().0.as_raw_fd(), SOON).unwrap());
-    assert_eq!(step(&mut worker), Step { again: false, due: None }, "it took all that waited");
+    assert_eq!(step(&mut worker), Step { has_more: false, due: None }, "it took all that waited");
     assert_eq!(client.recv(&mut [0; 16]).unwrap(), 5);
     (0..40).for_each(|_| assert!(client.send(b"many").is_ok()));
     if cfg!(target_os = "linux") {
-        assert!(step(&mut worker).again, "who took as many as it may looks again before it sleeps");
+        assert!(step(&mut worker).has_more, "who took as many as it may looks again before it sleeps");
     }
-    while step(&mut worker).again {}
+    while step(&mut worker).has_more {}
     (0..40).for_each(|_| assert_eq!(client.recv(&mut [0; 16]).unwrap(), 4));
 
     // A caller's deadline is sooner than none: the worker is rung out of its sleep between steps.
     endpoint.with_machine(0, |machine, now| machine.due = Some(now + 60_000_000));
-    assert_eq!(news(&worker, Duration::ZERO), [false, true]);
-    let Step { again, due } = step(&mut worker);
-    assert!(!again && due.is_some_and(|due| due > Duration::from_secs(50) && due <= Duration::from_secs(60)));
-    assert_eq!(news(&worker, Duration::ZERO), [false, false], "it has heard the bell");
+    assert_eq!(readable(&worker, Duration::ZERO), [false, true]);
+    let Step { has_more, due } = step(&mut worker);
+    assert!(
+        !has_more && due.is_some_and(|due| due > Duration::from_secs(50) && due <= Duration::from_secs(60))
+    );
+    assert_eq!(readable(&worker, Duration::ZERO), [false, false], "it has heard the bell");
     // One that comes no sooner does not ring.
     endpoint.with_machine(0, |machine, now| machine.due = Some(now + 90_000_000));
-    assert_eq!(news(&worker, Duration::ZERO), [false, false]);
+    assert_eq!(readable(&worker, Duration::ZERO), [false, false]);
 
     endpoint.with_machine(0, |machine, now| machine.due = Some(now));
-    assert!(news(&worker, Duration::ZERO)[1]);
-    assert_eq!(step(&mut worker), Step { again: false, due: None }, "it was due");
+    assert!(readable(&worker, Duration::ZERO)[1]);
+    assert_eq!(step(&mut worker), Step { has_more: false, due: None }, "it was due");
     assert_eq!(endpoint.inspect(0, |machine| machine.output), 1);
 
     // Somebody has work for it while it is at work.
-    let station = worker.station();
+    let worker_handle = worker.worker_handle();
     endpoint.with_machine(0, |machine, now| {
         machine.due = Some(now);
-        machine.meanwhile = Some(Box::new(move || station.wake()));
+        machine.meanwhile = Some(Box::new(move || worker_handle.wake()));
     });
-    assert!(step(&mut worker).again);
-    assert_eq!(step(&mut worker), Step { again: false, due: None });
+    assert!(step(&mut worker).has_more);
+    assert_eq!(step(&mut worker), Step { has_more: false, due: None });
     drop(worker);
 }
 
 /// Says who runs it, and looks at the machine while it does.
 struct Reporter {
-    station: Mutex<Option<Arc<Station<Echo>>>>,
+    worker_handle: Mutex<Option<Arc<WorkerHandle<Echo>>>>,
     said: mpsc::Sender<(bool, usize)>,
 }
 
-impl Errand for Reporter {
+impl TurnHook for Reporter {
     fn run(&self, is_worker: bool) {
-        let turns = self.station.lock().as_ref().map(|station| station.inspect(|echo| echo.turns));
+        let turns =
+            self.worker_handle.lock().as_ref().map(|worker_handle| worker_handle.inspect(|echo| echo.turns));
         if let Some(turns) = turns {
             let _ = self.said.send((is_worker, turns));
         }
@@ -74,11 +77,11 @@ impl Errand for Reporter {
 }
 
 #[test]
-fn an_errand_is_run_after_each_turn_with_the_machine_free() {
+fn a_turn_hook_is_run_after_each_turn_with_the_machine_free() {
     let (said, heard) = mpsc::channel();
-    let errand = Arc::new(Reporter { station: Mutex::new(None), said });
-    let endpoint = start(vec![Echo { errand: Some(Arc::clone(&errand) as _), ..Echo::default() }]);
-    *errand.station.lock() = Some(Arc::clone(&endpoint.stations[0]));
+    let turn_hook = Arc::new(Reporter { worker_handle: Mutex::new(None), said });
+    let endpoint = start(vec![Echo { turn_hook: Some(Arc::clone(&turn_hook) as _), ..Echo::default() }]);
+    *turn_hook.worker_handle.lock() = Some(Arc::clone(&endpoint.worker_handles[0]));
     endpoint.with_machine(0, |_, _| {});
     let by_caller = |(is_worker, _): &(bool, usize)| !is_worker;
     assert!(std::iter::from_fn(|| heard.recv_timeout(SOON).ok()).any(|said| by_caller(&said)));
@@ -88,5 +91,5 @@ fn an_errand_is_run_after_each_turn_with_the_machine_free() {
     assert!(
         std::iter::from_fn(|| heard.recv_timeout(SOON).ok()).any(|(is_worker, turns)| is_worker && turns > 0)
     );
-    *errand.station.lock() = None;
+    *turn_hook.worker_handle.lock() = None;
 }

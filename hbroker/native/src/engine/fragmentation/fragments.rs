@@ -10,18 +10,18 @@ use bytes::Bytes;
 use rustc_hash::FxHasher;
 
 use crate::Micros;
-use crate::engine::sessions::copy_blocks::Blocks;
+use crate::engine::sessions::copy_blocks::CopyBlocks;
 use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
-use crate::wire::{self, FragmentView, PublishOut, Stencil};
+use crate::wire::{self, Delta, FragmentView, PublishOut};
 
 /// No part is made smaller than this, however long the topic.
-const PART_MIN: usize = 256;
+const MIN_FRAGMENT: usize = 256;
 /// What a part's sequence number, position and lengths take at most.
 const POSITION_BYTES: usize = 64;
 
 /// One packet's worth of a message; or several messages of one packet each, on one topic, whose sequence numbers follow one another.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct Fragment {
     pub topic: Arc<str>,
     /// The field `publish`, ready to send; of several messages one behind the other.
     pub field: Bytes,
@@ -33,28 +33,28 @@ pub struct Part {
     /// This part's own; of several messages, the first one's.
     pub sequence: u64,
     /// How many parts the message has.
-    pub parts: u32,
+    pub fragments: u32,
     /// When the message is worth nothing any more.
     pub dies_at: Micros,
 }
 
-impl Part {
+impl Fragment {
     /// So many of its messages, from a place on.
-    pub fn section(&self, place: u32, count: u32) -> Self {
-        debug_assert!(place + count <= self.count);
-        let start = end_of(&self.field, place);
-        let end = if place + count == self.count {
+    pub fn section(&self, position: u32, count: u32) -> Self {
+        debug_assert!(position + count <= self.count);
+        let start = end_of(&self.field, position);
+        let end = if position + count == self.count {
             self.field.len()
         } else {
             start + end_of(&self.field[start..], count)
         };
-        let (message, sequence) = (self.message + u64::from(place), self.sequence + u64::from(place));
+        let (message, sequence) = (self.message + u64::from(position), self.sequence + u64::from(position));
         Self { field: self.field.slice(start..end), count, message, sequence, ..self.clone() }
     }
 
     /// Whether it may go together with others: a whole message of `QoS` 1, which does not die. (Of `QoS` 2 each may be too far ahead by itself.)
     pub fn may_join(&self) -> bool {
-        self.qos == 1 && self.parts == 1 && self.dies_at == Micros::MAX
+        self.qos == 1 && self.fragments == 1 && self.dies_at == Micros::MAX
     }
 
     /// The sequence number of its last message.
@@ -66,20 +66,20 @@ impl Part {
 /// A message to be sent.
 #[derive(Debug)]
 pub enum Outgoing {
-    Single(Part),
-    Large(Large),
+    Single(Fragment),
+    LargeMessage(LargeMessage),
 }
 
 /// A message that was given its sequence numbers.
 #[derive(Debug)]
 pub enum Split {
-    Single(Part),
-    Large(Parts),
+    Single(Fragment),
+    LargeMessage(Fragments),
 }
 
 /// The parts of a message that were not made yet. Its payload is elsewhere.
 #[derive(Debug)]
-pub struct Parts {
+pub struct Fragments {
     topic: Arc<str>,
     /// A serialised `Publish`: all that the parts have in common.
     common: Vec<u8>,
@@ -94,8 +94,8 @@ pub struct Parts {
 
 /// A message of several parts, less those that were made: iterating makes them.
 #[derive(Debug)]
-pub struct Large {
-    parts: Parts,
+pub struct LargeMessage {
+    fragments: Fragments,
     payload: Bytes,
 }
 
@@ -118,13 +118,13 @@ pub struct Splitter {
     max_datagram: usize,
     /// The message that is being made.
     field: Vec<u8>,
-    blocks: Blocks,
+    copy_blocks: CopyBlocks,
 }
 
 impl Splitter {
     pub fn new(publisher: u64, max_datagram: usize) -> Self {
-        let (field, blocks) = (Vec::new(), Blocks::default());
-        Self { publisher, next_sequence: 1, max_datagram, field, blocks }
+        let (field, copy_blocks) = (Vec::new(), CopyBlocks::default());
+        Self { publisher, next_sequence: 1, max_datagram, field, copy_blocks }
     }
 
     /// Passes so many sequence numbers over.
@@ -137,14 +137,14 @@ impl Splitter {
     /// has to be split.
     pub fn encode(&mut self, message: &PublishOut<'_>, field: &mut Vec<u8>) -> Option<u64> {
         let PublishOut { topic, payload, .. } = message;
-        if payload.len() > self.max_datagram.max(PART_MIN) {
+        if payload.len() > self.max_datagram.max(MIN_FRAGMENT) {
             return None;
         }
         let sequence = self.next_sequence;
         field.clear();
         field.reserve(payload.len() + topic.len() + DATAGRAM_OVERHEAD);
         wire::put_publish_field(field, &PublishOut { publisher: self.publisher, sequence, ..*message });
-        let is_small = field.len() + DATAGRAM_OVERHEAD <= self.max_datagram || payload.len() <= PART_MIN;
+        let is_small = field.len() + DATAGRAM_OVERHEAD <= self.max_datagram || payload.len() <= MIN_FRAGMENT;
         if !is_small || field.len() > MOST_BODY {
             return None;
         }
@@ -153,46 +153,46 @@ impl Splitter {
     }
 
     /// As `encode`, of a message on the topic of the one that this made before; the whole packet.
-    pub fn encode_again(&mut self, message: &PublishOut<'_>, stencil: &mut Stencil) -> Option<u64> {
+    pub fn encode_delta(&mut self, message: &PublishOut<'_>, delta: &mut Delta) -> Option<u64> {
         let sequence = self.next_sequence;
-        if stencil.repeat(message, sequence) {
+        if delta.repeat(message, sequence) {
             self.next_sequence += 1;
             return Some(sequence);
         }
         let mut field = std::mem::take(&mut self.field);
         let encoded = self.encode(message, &mut field);
         if encoded.is_some() {
-            stencil.cut(&PublishOut { publisher: self.publisher, sequence, ..*message }, &field);
+            delta.cut(&PublishOut { publisher: self.publisher, sequence, ..*message }, &field);
         }
         self.field = field;
         encoded
     }
 
     /// Whether the next message need only be said to be like the one that this made before (§2.4).
-    pub fn is_again(&self, message: &PublishOut<'_>, stencil: &Stencil) -> bool {
-        stencil.is_again(message, self.next_sequence)
+    pub fn is_delta(&self, message: &PublishOut<'_>, delta: &Delta) -> bool {
+        delta.is_delta(message, self.next_sequence)
     }
 
     /// Gives that message its sequence number.
-    pub fn pass(&mut self, stencil: &mut Stencil) -> u64 {
-        stencil.pass();
+    pub fn pass(&mut self, delta: &mut Delta) -> u64 {
+        delta.pass();
         self.next_sequence += 1;
         self.next_sequence - 1
     }
 
     /// Copies a message's field to the end of those that are gathered. False: they are to be taken first.
     pub fn gather(&mut self, field: &[u8]) -> bool {
-        self.blocks.gather(field)
+        self.copy_blocks.gather(field)
     }
 
     /// Bytes that are gathered.
-    pub fn gathered(&self) -> usize {
-        self.blocks.gathered()
+    pub fn pending_batch(&self) -> usize {
+        self.copy_blocks.pending_batch()
     }
 
     /// The fields that were gathered, one behind the other.
-    pub fn take_gathered(&mut self) -> Bytes {
-        self.blocks.take()
+    pub fn take_pending(&mut self) -> Bytes {
+        self.copy_blocks.take()
     }
 
     /// Gives a message the next sequence numbers: one, or as many as it has parts.
@@ -203,31 +203,32 @@ impl Splitter {
         let dies_at = death(message);
         let mut field = std::mem::take(&mut self.field);
         let encoded = self.encode(message, &mut field);
-        let copy = encoded.map(|sequence| (sequence, self.blocks.copy(&field)));
+        let copy = encoded.map(|sequence| (sequence, self.copy_blocks.copy(&field)));
         self.field = field; // Its memory serves the next one.
         if let Some((sequence, field)) = copy {
             let qos = message.qos;
-            let part = Part { topic, field, count: 1, qos, message: sequence, sequence, parts: 1, dies_at };
-            return Ok(Split::Single(part));
+            let fragment =
+                Fragment { topic, field, count: 1, qos, message: sequence, sequence, fragments: 1, dies_at };
+            return Ok(Split::Single(fragment));
         }
         let (first, qos) = (self.next_sequence, message.qos);
         let bare = PublishOut { publisher: self.publisher, payload: &[], sequence: 0, ..*message };
         self.field.clear();
         wire::put_publish_field(&mut self.field, &bare);
-        if self.field.len() + POSITION_BYTES + PART_MIN > MOST_BODY {
+        if self.field.len() + POSITION_BYTES + MIN_FRAGMENT > MOST_BODY {
             return Err(TooLarge);
         }
-        let room = self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + self.field.len()).max(PART_MIN);
+        let room = self.max_datagram.saturating_sub(DATAGRAM_OVERHEAD + self.field.len()).max(MIN_FRAGMENT);
         let count = u32::try_from(message.payload.len().div_ceil(room)).map_err(|_| TooLarge)?;
         self.next_sequence += u64::from(count);
         let common = wire::message_of(&self.field);
-        Ok(Split::Large(Parts { topic, common, qos, first, room, count, next: 0, dies_at }))
+        Ok(Split::LargeMessage(Fragments { topic, common, qos, first, room, count, next: 0, dies_at }))
     }
 
     /// The field `publish` of the next part of a message with this payload; `None`: there is none.
-    pub fn next_field(&mut self, parts: &mut Parts, payload: &[u8]) -> Option<&[u8]> {
+    pub fn next_field(&mut self, fragments: &mut Fragments, payload: &[u8]) -> Option<&[u8]> {
         self.field.clear();
-        parts.put_next(payload, &mut self.field).then_some(&self.field)
+        fragments.put_next(payload, &mut self.field).then_some(&self.field)
     }
 }
 
@@ -235,16 +236,18 @@ impl Split {
     /// The message id's sequence number.
     pub fn message(&self) -> u64 {
         match self {
-            Self::Single(part) => part.message,
-            Self::Large(parts) => parts.first,
+            Self::Single(fragment) => fragment.message,
+            Self::LargeMessage(fragments) => fragments.first,
         }
     }
 
     /// The message as it waits. `payload`: gives its payload, if that is to be kept.
     pub fn keep(self, payload: impl FnOnce() -> Bytes) -> Outgoing {
         match self {
-            Self::Single(part) => Outgoing::Single(part),
-            Self::Large(parts) => Outgoing::Large(Large { parts, payload: payload() }),
+            Self::Single(fragment) => Outgoing::Single(fragment),
+            Self::LargeMessage(fragments) => {
+                Outgoing::LargeMessage(LargeMessage { fragments, payload: payload() })
+            }
         }
     }
 }
@@ -252,61 +255,61 @@ impl Split {
 impl Outgoing {
     pub fn topic(&self) -> &Arc<str> {
         match self {
-            Self::Single(part) => &part.topic,
-            Self::Large(large) => &large.parts.topic,
+            Self::Single(fragment) => &fragment.topic,
+            Self::LargeMessage(large) => &large.fragments.topic,
         }
     }
 
     /// The message id's sequence number.
     pub fn message(&self) -> u64 {
         match self {
-            Self::Single(part) => part.message,
-            Self::Large(large) => large.parts.first,
+            Self::Single(fragment) => fragment.message,
+            Self::LargeMessage(large) => large.fragments.first,
         }
     }
 
     /// The sequence number of the next part.
     pub fn sequence(&self) -> u64 {
         match self {
-            Self::Single(part) => part.sequence,
-            Self::Large(large) => large.parts.first + u64::from(large.parts.next),
+            Self::Single(fragment) => fragment.sequence,
+            Self::LargeMessage(large) => large.fragments.first + u64::from(large.fragments.next),
         }
     }
 
     pub fn qos(&self) -> u8 {
         match self {
-            Self::Single(part) => part.qos,
-            Self::Large(large) => large.parts.qos,
+            Self::Single(fragment) => fragment.qos,
+            Self::LargeMessage(large) => large.fragments.qos,
         }
     }
 
     /// The bytes that it keeps.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Single(part) => part.field.len(),
-            Self::Large(large) => large.payload.len(),
+            Self::Single(fragment) => fragment.field.len(),
+            Self::LargeMessage(large) => large.payload.len(),
         }
     }
 
     /// What the next part takes at most.
-    pub fn part_bytes(&self) -> usize {
+    pub fn fragment_bytes(&self) -> usize {
         match self {
-            Self::Single(part) => part.field.len(),
-            Self::Large(large) => large.parts.part_bytes(),
+            Self::Single(fragment) => fragment.field.len(),
+            Self::LargeMessage(large) => large.fragments.fragment_bytes(),
         }
     }
 
     /// When it is worth nothing any more; `Micros::MAX` once some of it was sent, and is in other hands.
     pub fn dies_at(&self) -> Micros {
         match self {
-            Self::Single(part) => part.dies_at,
-            Self::Large(large) if large.parts.next == 0 => large.parts.dies_at,
-            Self::Large(_) => Micros::MAX,
+            Self::Single(fragment) => fragment.dies_at,
+            Self::LargeMessage(large) if large.fragments.next == 0 => large.fragments.dies_at,
+            Self::LargeMessage(_) => Micros::MAX,
         }
     }
 }
 
-impl Parts {
+impl Fragments {
     pub fn topic(&self) -> &Arc<str> {
         &self.topic
     }
@@ -331,7 +334,7 @@ impl Parts {
     }
 
     /// What the next part takes at most.
-    pub fn part_bytes(&self) -> usize {
+    pub fn fragment_bytes(&self) -> usize {
         self.room + self.common.len() + POSITION_BYTES
     }
 
@@ -340,17 +343,17 @@ impl Parts {
     }
 
     /// Makes the next part of a message with this payload.
-    pub fn next(&mut self, payload: &[u8]) -> Option<Part> {
-        let mut field = Vec::with_capacity(self.part_bytes());
+    pub fn next(&mut self, payload: &[u8]) -> Option<Fragment> {
+        let mut field = Vec::with_capacity(self.fragment_bytes());
         let sequence = self.first + u64::from(self.next);
-        self.put_next(payload, &mut field).then(|| Part {
+        self.put_next(payload, &mut field).then(|| Fragment {
             topic: Arc::clone(&self.topic),
             field: field.into(),
             count: 1,
             qos: self.qos,
             message: self.first,
             sequence,
-            parts: self.count,
+            fragments: self.count,
             dies_at: Micros::MAX,
         })
     }
@@ -361,25 +364,25 @@ impl Parts {
             return false;
         }
         let start = self.next as usize * self.room;
-        let part = &payload[start..(start + self.room).min(payload.len())];
-        let place = FragmentView { index: self.next, count: self.count, total: payload.len() as u64 };
-        wire::put_part_field(field, &self.common, part, self.first + u64::from(self.next), &place);
+        let fragment = &payload[start..(start + self.room).min(payload.len())];
+        let position = FragmentView { index: self.next, count: self.count, total: payload.len() as u64 };
+        wire::put_fragment_field(field, &self.common, fragment, self.first + u64::from(self.next), &position);
         self.next += 1;
         true
     }
 }
 
-impl Large {
+impl LargeMessage {
     pub fn is_exhausted(&self) -> bool {
-        self.parts.is_exhausted()
+        self.fragments.is_exhausted()
     }
 }
 
-impl Iterator for Large {
-    type Item = Part;
+impl Iterator for LargeMessage {
+    type Item = Fragment;
 
-    fn next(&mut self) -> Option<Part> {
-        self.parts.next(&self.payload)
+    fn next(&mut self) -> Option<Fragment> {
+        self.fragments.next(&self.payload)
     }
 }
 

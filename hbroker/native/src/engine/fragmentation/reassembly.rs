@@ -12,8 +12,8 @@
 use hashbrown::HashMap;
 
 use crate::Micros;
-use crate::engine::fragmentation::partial::Partial;
-use crate::keyed_hash::Keyed;
+use crate::engine::fragmentation::partial_message::PartialMessage;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::LinkId;
 use crate::wire::MeantFor;
 
@@ -45,7 +45,7 @@ pub type MessageId = (u64, u64, Option<MeantFor>);
 
 /// One part of a message, as it came. Each part has its own sequence number, one after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct ReceivedFragment<'a> {
     pub id: MessageId,
     /// Which part, from 0.
     pub index: u32,
@@ -79,9 +79,9 @@ pub enum Added {
 /// Messages of which some parts have come.
 pub struct Reassembler {
     limits: Limits,
-    open: HashMap<MessageId, Open, Keyed>,
+    open: HashMap<MessageId, Open, KeyedHash>,
     /// The totals of the firm messages of each publisher that have begun.
-    claims: HashMap<u64, u64, Keyed>,
+    claims: HashMap<u64, u64, KeyedHash>,
     bytes: usize,
     withheld: usize,
     withheld_bytes: usize,
@@ -93,7 +93,7 @@ pub struct Reassembler {
 }
 
 struct Open {
-    partial: Partial,
+    partial_message: PartialMessage,
     /// Came later than all with a lower number.
     number: u64,
     touched: Micros,
@@ -104,18 +104,18 @@ struct Open {
 
 impl Open {
     fn is_firm(&self) -> bool {
-        self.is_claimed && !self.partial.has_gap()
+        self.is_claimed && !self.partial_message.has_gap()
     }
 }
 
 impl Reassembler {
     /// Holds nothing. `seed`: random and secret.
     pub fn new(limits: Limits, seed: u64) -> Self {
-        let keyed = Keyed::new(seed);
+        let hasher = KeyedHash::new(seed);
         Self {
             limits,
-            open: HashMap::with_hasher(keyed),
-            claims: HashMap::with_hasher(keyed),
+            open: HashMap::with_hasher(hasher),
+            claims: HashMap::with_hasher(hasher),
             bytes: 0,
             withheld: 0,
             withheld_bytes: 0,
@@ -127,8 +127,8 @@ impl Reassembler {
     }
 
     /// Takes a part.
-    pub fn add(&mut self, now: Micros, part: Part<'_>) -> Added {
-        let added = self.place(now, part);
+    pub fn add(&mut self, now: Micros, fragment: ReceivedFragment<'_>) -> Added {
+        let added = self.insert_fragment(now, fragment);
         if self.has_ended {
             self.release(now);
         }
@@ -186,38 +186,40 @@ impl Reassembler {
         self.open.len()
     }
 
-    fn place(&mut self, now: Micros, part: Part<'_>) -> Added {
-        let known = self.open.get(&part.id);
-        if !self.is_valid(&part) || known.is_some_and(|open| !open.partial.agrees(part.count, part.total)) {
+    fn insert_fragment(&mut self, now: Micros, fragment: ReceivedFragment<'_>) -> Added {
+        let known = self.open.get(&fragment.id);
+        if !self.is_valid(&fragment)
+            || known.is_some_and(|open| !open.partial_message.agrees(fragment.count, fragment.total))
+        {
             return Added::Invalid;
         }
-        if known.is_some_and(|open| open.partial.has(part.index)) {
+        if known.is_some_and(|open| open.partial_message.has(fragment.index)) {
             return Added::Known;
         }
-        if known.is_none() && !self.begin(now, &part) {
+        if known.is_none() && !self.begin(now, &fragment) {
             return Added::GivenUp;
         }
-        let need = Partial::cost_of(part.bytes.len());
-        let fits = self.make_room(part.id, need);
-        if !fits && !self.may_withhold(part.id, need) {
-            self.abandon(part.id);
+        let need = PartialMessage::cost_of(fragment.bytes.len());
+        let fits = self.make_room(fragment.id, need);
+        if !fits && !self.may_withhold(fragment.id, need) {
+            self.abandon(fragment.id);
             return Added::GivenUp;
         }
-        let Some(open) = self.open.get_mut(&part.id) else {
+        let Some(open) = self.open.get_mut(&fragment.id) else {
             return Added::GivenUp;
         };
-        let before = open.partial.cost();
-        open.partial.add(part.index, part.bytes);
+        let before = open.partial_message.cost();
+        open.partial_message.add(fragment.index, fragment.bytes);
         open.touched = now;
-        self.bytes = self.bytes + open.partial.cost() - before;
-        if open.partial.is_overfull() {
-            self.abandon(part.id);
+        self.bytes = self.bytes + open.partial_message.cost() - before;
+        if open.partial_message.is_overfull() {
+            self.abandon(fragment.id);
             return Added::Invalid;
         }
-        if open.partial.is_whole() {
-            return self.finish(part.id);
+        if open.partial_message.is_whole() {
+            return self.finish(fragment.id);
         }
-        if let Some(receipt) = part.receipt.filter(|_| !fits) {
+        if let Some(receipt) = fragment.receipt.filter(|_| !fits) {
             open.withheld.push((receipt, need));
             self.withheld += 1;
             self.withheld_bytes += need;
@@ -226,14 +228,14 @@ impl Reassembler {
         Added::Kept
     }
 
-    fn is_valid(&self, part: &Part<'_>) -> bool {
-        let Part { index, count, total, bytes, .. } = *part;
+    fn is_valid(&self, fragment: &ReceivedFragment<'_>) -> bool {
+        let ReceivedFragment { index, count, total, bytes, .. } = *fragment;
         let is_sized = total <= self.limits.message_bytes as u64 && u64::from(count) <= total;
         index < count && is_sized && !bytes.is_empty() && bytes.len() as u64 <= total
     }
 
     /// Makes a place for a message; false where there are too many.
-    fn begin(&mut self, now: Micros, part: &Part<'_>) -> bool {
+    fn begin(&mut self, now: Micros, fragment: &ReceivedFragment<'_>) -> bool {
         if self.open.len() >= self.limits.messages {
             self.expire(now);
         }
@@ -244,10 +246,11 @@ impl Reassembler {
             }
         }
         self.begun += 1;
-        let is_claimed = part.receipt.is_some() && part.index == 0 && self.claim(part.id.0, part.total);
-        let partial = Partial::new(part.count, part.total);
+        let is_claimed =
+            fragment.receipt.is_some() && fragment.index == 0 && self.claim(fragment.id.0, fragment.total);
+        let partial_message = PartialMessage::new(fragment.count, fragment.total);
         let (number, withheld) = (self.begun, Vec::new());
-        self.open.insert(part.id, Open { partial, number, touched: now, is_claimed, withheld });
+        self.open.insert(fragment.id, Open { partial_message, number, touched: now, is_claimed, withheld });
         true
     }
 
@@ -278,7 +281,7 @@ impl Reassembler {
         let firm = self.open.iter().filter(|(_, open)| open.is_firm());
         match firm.min_by_key(|(_, open)| open.number) {
             Some((oldest, _)) if *oldest == id => true,
-            Some((_, oldest)) => self.bytes - oldest.partial.cost() + need <= common,
+            Some((_, oldest)) => self.bytes - oldest.partial_message.cost() + need <= common,
             None => self.bytes + need <= common,
         }
     }
@@ -309,7 +312,7 @@ impl Reassembler {
     }
 
     fn finish(&mut self, id: MessageId) -> Added {
-        match self.take(id).and_then(Partial::into_payload) {
+        match self.take(id).and_then(PartialMessage::into_payload) {
             Some(payload) => Added::Whole(payload),
             None => {
                 self.abandoned += 1;
@@ -322,20 +325,20 @@ impl Reassembler {
         self.abandoned += u64::from(self.take(id).is_some());
     }
 
-    fn take(&mut self, id: MessageId) -> Option<Partial> {
+    fn take(&mut self, id: MessageId) -> Option<PartialMessage> {
         let open = self.open.remove(&id)?;
         self.has_ended = true;
-        self.bytes -= open.partial.cost();
+        self.bytes -= open.partial_message.cost();
         if open.is_claimed
             && let Some(claims) = self.claims.get_mut(&id.0)
         {
-            *claims -= open.partial.total();
+            *claims -= open.partial_message.total();
             if *claims == 0 {
                 self.claims.remove(&id.0);
             }
         }
         self.let_go(open.withheld);
-        Some(open.partial)
+        Some(open.partial_message)
     }
 
     /// Lets the firm messages go on for which there is room now, the oldest first.

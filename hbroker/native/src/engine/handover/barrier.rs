@@ -10,8 +10,8 @@
 //!
 //! Several subtrees may move at once, and leases are renewed meanwhile: so each has a barrier of its own.
 
-use crate::engine::sessions::message::Parcel;
-use crate::engine::transport::outlet::Handoff;
+use crate::engine::sessions::message::QueuedMessage;
+use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
 use crate::tables::jurisdiction::Decision;
 use crate::topic::{self, Region};
@@ -37,9 +37,9 @@ impl Barriers {
     }
 
     /// Whether a message is of a subtree whose account is to be taken yet.
-    pub fn holds(&self, parcel: &Parcel) -> bool {
+    pub fn holds(&self, queued_message: &QueuedMessage) -> bool {
         let is_raised = |topic| self.raised.iter().any(|subtree| topic::is_within(topic, subtree));
-        !self.raised.is_empty() && parcel.topic().is_some_and(is_raised)
+        !self.raised.is_empty() && queued_message.topic().is_some_and(is_raised)
     }
 }
 
@@ -68,26 +68,29 @@ impl Engine {
             raised.retain(|subtree| is_leaving(jurisdiction.decide(subtree, 0)));
         });
         self.barriers.raised = raised;
-        self.release_stranded();
+        self.release_deferred();
     }
 
     /// The account of a region is taken: takes out what was left for it.
-    pub(in crate::engine) fn pass_barrier(&mut self, region: Region<'_>) -> Vec<(u64, Parcel)> {
+    pub(in crate::engine) fn pass_barrier(&mut self, region: Region<'_>) -> Vec<(u64, QueuedMessage)> {
         self.barriers.raised.retain(|subtree| **subtree != *region.subtree);
-        let is_of = |parcel: &Parcel| parcel.topic().is_some_and(|topic| region.holds(topic));
-        let moving = self.node(|node| node.stranded.extract_if(.., |(_, parcel)| is_of(parcel)).collect());
-        self.release_stranded();
+        let is_of =
+            |queued_message: &QueuedMessage| queued_message.topic().is_some_and(|topic| region.holds(topic));
+        let moving = self
+            .node(|node| node.deferred.extract_if(.., |(_, queued_message)| is_of(queued_message)).collect());
+        self.release_deferred();
         moving.unwrap_or_default()
     }
 
     /// Lets go on what was left behind barriers that are lowered.
-    fn release_stranded(&mut self) {
+    fn release_deferred(&mut self) {
         let Self { side, barriers, out, .. } = self;
         if let Side::Node(node) = side {
-            let released = node.stranded.extract_if(.., |(_, parcel)| !barriers.holds(parcel));
-            let before = out.loose.orphans.len();
-            out.loose.orphans.extend(released.map(|(_, parcel)| parcel));
-            if out.loose.orphans.len() > before {
+            let released =
+                node.deferred.extract_if(.., |(_, queued_message)| !barriers.holds(queued_message));
+            let before = out.pending.orphans.len();
+            out.pending.orphans.extend(released.map(|(_, queued_message)| queued_message));
+            if out.pending.orphans.len() > before {
                 out.sessions.look_by(0); // They are found new members then.
             }
         }

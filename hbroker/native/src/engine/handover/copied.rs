@@ -4,7 +4,7 @@
 //! behind is the difference. What was copied and is answered, expires or is dropped since, is noted by its number, until the next owner is
 //! told. Messages that publishers wait for are not copied: those publishers would send them to the next owner again.
 
-use crate::engine::sessions::message::Parcel;
+use crate::engine::sessions::message::QueuedMessage;
 use crate::link::receive::ranges::RangeSet;
 use crate::wire::GoneRecord as Gone;
 
@@ -27,7 +27,7 @@ pub struct Copied {
     has_others: bool,
     /// All below this number that are left were given to the session's link; and as far as that was told.
     launched: u64,
-    told: u64,
+    reported: u64,
     /// All that was copied is to be forgotten, and was not told.
     is_void: bool,
 }
@@ -38,7 +38,7 @@ pub struct Step {
     /// To be told before the copies.
     pub gone: Vec<Gone>,
     /// A queue's name, its session, and a message.
-    pub copies: Vec<(u64, u64, Parcel)>,
+    pub copies: Vec<(u64, u64, QueuedMessage)>,
     /// Bytes of the copies.
     pub bytes: usize,
     messages: usize,
@@ -46,11 +46,11 @@ pub struct Step {
 
 impl Step {
     /// A message was looked at; its queue's name and its session, where it is to be copied.
-    pub fn examined(&mut self, copy: Option<(u64, u64, &Parcel)>) {
+    pub fn examined(&mut self, copy: Option<(u64, u64, &QueuedMessage)>) {
         self.messages += 1;
-        if let Some((queue, session, parcel)) = copy {
-            self.bytes += parcel.field.len();
-            self.copies.push((queue, session, parcel.clone()));
+        if let Some((queue, session, queued_message)) = copy {
+            self.bytes += queued_message.field.len();
+            self.copies.push((queue, session, queued_message.clone()));
         }
     }
 
@@ -68,24 +68,24 @@ impl Copied {
             has_some: false,
             has_others: false,
             launched: 0,
-            told: 0,
+            reported: 0,
             is_void: false,
         }
     }
 
     /// That of an export among those of a session.
     pub fn among(all: &mut Vec<Self>, export: u64) -> &mut Self {
-        let place = all.iter().position(|copied| copied.export == export).unwrap_or_else(|| {
+        let position = all.iter().position(|copied| copied.export == export).unwrap_or_else(|| {
             all.push(Self::new(export));
             all.len() - 1
         });
-        &mut all[place]
+        &mut all[position]
     }
 
     /// Takes it from there.
     pub fn take_from(all: &mut Vec<Self>, export: u64) -> Self {
-        let place = all.iter().position(|copied| copied.export == export);
-        place.map_or_else(|| Self::new(export), |place| all.swap_remove(place))
+        let position = all.iter().position(|copied| copied.export == export);
+        position.map_or_else(|| Self::new(export), |position| all.swap_remove(position))
     }
 
     // Change
@@ -100,7 +100,7 @@ impl Copied {
     /// The session has these no more.
     pub fn gone(&mut self, first: u64, last: u64) {
         if self.has_some && first < self.next {
-            self.gone.insert_run(first, last.min(self.next - 1));
+            self.gone.insert_range(first, last.min(self.next - 1));
         }
     }
 
@@ -119,14 +119,14 @@ impl Copied {
         if std::mem::take(&mut self.is_void) {
             return Some(Gone::all(queue));
         }
-        if !self.has_some || (self.gone.is_empty() && self.launched == self.told) {
+        if !self.has_some || (self.gone.is_empty() && self.launched == self.reported) {
             return None;
         }
         self.gone.forget_below(oldest);
-        let runs = self.gone.take_lowest(usize::MAX).collect();
-        self.told = self.launched;
+        let ranges = self.gone.take_lowest(usize::MAX).collect();
+        self.reported = self.launched;
         self.has_some = oldest < self.next;
-        Some(Gone { queue, below: oldest.min(self.next), runs, launched: self.launched })
+        Some(Gone { queue, below: oldest.min(self.next), ranges, launched: self.launched })
     }
 
     // Read

@@ -7,23 +7,23 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::engine::handover::moving::Moving;
-use crate::engine::sessions::message::{Parcel, publish_of};
+use crate::engine::sessions::message::{QueuedMessage, publish_of};
 use crate::tables::match_set::Overflow;
 use crate::topic;
 use crate::wire::{self, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting};
 
 /// Of one subtree.
 #[derive(Default)]
-pub struct Held {
+pub struct HeldQueues {
     pub queues: Vec<Moving>,
     /// Where in `queues`, by a queue's name.
-    places: HashMap<u64, usize>,
+    positions: HashMap<u64, usize>,
     /// Serialised `SeenRecord`s.
     pub seen: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Held {
+impl HeldQueues {
     /// Takes what a serialised TRANSFER has of it, while it is no more than so many bytes: how many messages there was no room for, and how
     /// many records make no sense.
     pub fn take(&mut self, transfer: &[u8], most: usize) -> (usize, u64) {
@@ -38,10 +38,13 @@ impl Held {
             }
         }
         for record in records.queued {
-            match QueuedRecord::parse(record).ok().and_then(|record| Some((parcel_of(&record)?, record))) {
+            match QueuedRecord::parse(record)
+                .ok()
+                .and_then(|record| Some((queued_message_of(&record)?, record)))
+            {
                 Some(_) if self.bytes >= most => refused += 1,
-                Some((parcel, record)) => {
-                    invalid += u64::from(!self.push(record.queue, record.session, parcel));
+                Some((queued_message, record)) => {
+                    invalid += u64::from(!self.push(record.queue, record.session, queued_message));
                 }
                 None => invalid += 1,
             }
@@ -64,7 +67,7 @@ impl Held {
     /// Gives the queues other names.
     pub fn rename(&mut self, mut name: impl FnMut() -> u64) {
         self.queues.iter_mut().for_each(|moving| moving.queue = name());
-        self.places.clear();
+        self.positions.clear();
     }
 
     /// What the messages cost to keep.
@@ -76,22 +79,22 @@ impl Held {
         self.queues.is_empty() && self.seen.is_empty()
     }
 
-    fn push(&mut self, queue: u64, session: u64, parcel: Parcel) -> bool {
-        let place = self.places.get(&queue).copied().filter(|_| queue > 0).unwrap_or_else(|| {
+    fn push(&mut self, queue: u64, session: u64, queued_message: QueuedMessage) -> bool {
+        let position = self.positions.get(&queue).copied().filter(|_| queue > 0).unwrap_or_else(|| {
             self.queues.push(Moving::new(queue, session));
-            self.places.insert(queue, self.queues.len() - 1);
+            self.positions.insert(queue, self.queues.len() - 1);
             self.queues.len() - 1
         });
-        let moving = &mut self.queues[place];
+        let moving = &mut self.queues[position];
         let before = moving.bytes();
-        let is_taken = moving.session == session && moving.push(parcel);
+        let is_taken = moving.session == session && moving.push(queued_message);
         self.bytes += moving.bytes() - before;
         is_taken
     }
 
     fn settle(&mut self, gone: &GoneRecord) {
-        if let Some(&place) = self.places.get(&gone.queue).filter(|_| gone.queue > 0) {
-            let moving = &mut self.queues[place];
+        if let Some(&position) = self.positions.get(&gone.queue).filter(|_| gone.queue > 0) {
+            let moving = &mut self.queues[position];
             self.bytes -= moving.bytes();
             moving.settle(gone);
             self.bytes += moving.bytes();
@@ -100,22 +103,22 @@ impl Held {
 }
 
 /// A message of a session's queue, to travel.
-pub fn add_queued(out: &mut Transfers, (queue, session): (u64, u64), parcel: &Parcel) {
+pub fn add_queued(out: &mut Transfers, (queue, session): (u64, u64), queued_message: &QueuedMessage) {
     out.add_queued(&QueuedRecord {
         session,
-        publish: &wire::message_of(&parcel.field),
-        qos: parcel.qos,
-        meant_for: parcel.meant_for,
-        group: parcel.group.as_deref().unwrap_or_default(),
-        overflow: parcel.overflow.on_wire(),
-        launched: parcel.expires == Micros::MAX,
+        publish: &wire::message_of(&queued_message.field),
+        qos: queued_message.qos,
+        meant_for: queued_message.meant_for,
+        group: queued_message.group.as_deref().unwrap_or_default(),
+        overflow: queued_message.overflow.on_wire(),
+        launched: queued_message.expires == Micros::MAX,
         queue,
-        number: parcel.number,
+        number: queued_message.number,
     });
 }
 
 /// `None`: the record makes no sense.
-fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
+fn queued_message_of(record: &QueuedRecord<'_>) -> Option<QueuedMessage> {
     let field = Bytes::from(wire::field_of(record.publish));
     let publish = publish_of(&field).filter(|publish| {
         topic::topic_is_valid(publish.topic) && (1..=2).contains(&publish.qos) && record.qos > 0
@@ -123,7 +126,7 @@ fn parcel_of(record: &QueuedRecord<'_>) -> Option<Parcel> {
     let (qos, meant_for) = (record.qos.min(publish.qos), record.meant_for);
     let overflow = Overflow::from_wire(record.overflow);
     let group = (!record.group.is_empty()).then(|| record.group.into());
-    let new = Parcel::new(&publish, field.clone());
-    let waits = Parcel { qos, meant_for, overflow, group, number: record.number, ..new };
+    let new = QueuedMessage::new(&publish, field.clone());
+    let waits = QueuedMessage { qos, meant_for, overflow, group, number: record.number, ..new };
     Some(if record.launched { waits.launched() } else { waits })
 }

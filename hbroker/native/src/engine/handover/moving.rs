@@ -5,8 +5,8 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::engine::handover::held_queues::add_queued;
-use crate::engine::sessions::message::Parcel;
-use crate::engine::sessions::queue::Lot;
+use crate::engine::sessions::message::QueuedMessage;
+use crate::engine::sessions::queue::MessageList;
 use crate::wire::{GoneRecord as Gone, Transfers};
 
 /// So few holes are not worth closing.
@@ -19,7 +19,7 @@ pub struct Moving {
     pub queue: u64,
     pub session: u64,
     /// Ascending by number. One without a field is a hole: it is gone.
-    lot: Lot,
+    list: MessageList,
     holes: usize,
     /// All below this number were given to their session's link.
     launched: u64,
@@ -33,94 +33,115 @@ impl Moving {
     }
 
     /// What a session had; so many of them, in front, were copied before.
-    pub fn of_session(queue: u64, session: u64, lot: Lot, copied: usize) -> Self {
-        Self { lot, copied, ..Self::new(queue, session) }
+    pub fn of_session(queue: u64, session: u64, list: MessageList, copied: usize) -> Self {
+        Self { list, copied, ..Self::new(queue, session) }
     }
 
     // Change
 
     /// Adds a message. False: one of its number has come, or of a higher one.
-    pub fn push(&mut self, parcel: Parcel) -> bool {
-        let is_next =
-            self.lot.parcels.back().is_none_or(|last| self.queue == 0 || last.number < parcel.number);
+    pub fn push(&mut self, queued_message: QueuedMessage) -> bool {
+        let is_next = self
+            .list
+            .queued_messages
+            .back()
+            .is_none_or(|last| self.queue == 0 || last.number < queued_message.number);
         if is_next {
-            self.lot.push(parcel);
+            self.list.push(queued_message);
         }
         is_next
     }
 
     /// Takes out what is gone.
     pub fn settle(&mut self, gone: &Gone) {
-        while let Some(first) = self.lot.parcels.front()
+        while let Some(first) = self.list.queued_messages.front()
             && (first.number < gone.below || first.is_hole())
         {
             let is_hole = first.is_hole();
             self.holes -= usize::from(is_hole);
-            self.lot.pop();
+            self.list.pop();
         }
-        for &(first, last) in &gone.runs {
-            let start = self.lot.parcels.partition_point(|parcel| parcel.number < first);
-            let inside = self.lot.parcels.range_mut(start..).take_while(|parcel| parcel.number <= last);
-            for parcel in inside.filter(|parcel| !parcel.is_hole()) {
-                self.lot.bytes -= parcel.cost();
-                parcel.field = Bytes::new();
-                self.lot.bytes += parcel.cost();
+        for &(first, last) in &gone.ranges {
+            let start =
+                self.list.queued_messages.partition_point(|queued_message| queued_message.number < first);
+            let inside = self
+                .list
+                .queued_messages
+                .range_mut(start..)
+                .take_while(|queued_message| queued_message.number <= last);
+            for queued_message in inside.filter(|queued_message| !queued_message.is_hole()) {
+                self.list.bytes -= queued_message.cost();
+                queued_message.field = Bytes::new();
+                self.list.bytes += queued_message.cost();
                 self.holes += 1;
             }
         }
-        if self.holes > self.lot.parcels.len() / 2 + FEW_HOLES {
+        if self.holes > self.list.queued_messages.len() / 2 + FEW_HOLES {
             self.close_holes();
         }
-        let start = self.lot.parcels.partition_point(|parcel| parcel.number < self.launched);
-        let launched = self.lot.parcels.range_mut(start..).take_while(|parcel| parcel.number < gone.launched);
-        launched.for_each(|parcel| parcel.expires = Micros::MAX);
+        let start =
+            self.list.queued_messages.partition_point(|queued_message| queued_message.number < self.launched);
+        let launched = self
+            .list
+            .queued_messages
+            .range_mut(start..)
+            .take_while(|queued_message| queued_message.number < gone.launched);
+        launched.for_each(|queued_message| queued_message.expires = Micros::MAX);
         self.launched = self.launched.max(gone.launched);
     }
 
     /// What is left of it.
-    pub fn into_lot(mut self) -> Lot {
+    pub fn into_list(mut self) -> MessageList {
         self.close_holes();
-        self.lot
+        self.list
     }
 
     // Read
 
     pub fn len(&self) -> usize {
-        self.lot.parcels.len() - self.holes
+        self.list.queued_messages.len() - self.holes
     }
 
     /// What it costs to keep.
     pub fn bytes(&self) -> usize {
-        self.lot.bytes
+        self.list.bytes
     }
 
     /// What is left, from a place on.
-    pub fn left_from(&self, place: usize) -> impl Iterator<Item = &Parcel> {
-        self.lot.parcels.range(place.min(self.lot.parcels.len())..).filter(|parcel| !parcel.is_hole())
+    pub fn left_from(&self, position: usize) -> impl Iterator<Item = &QueuedMessage> {
+        self.list
+            .queued_messages
+            .range(position.min(self.list.queued_messages.len())..)
+            .filter(|queued_message| !queued_message.is_hole())
     }
 
     /// What was not copied before it was taken out.
-    pub fn uncopied(&self) -> impl Iterator<Item = &Parcel> {
+    pub fn uncopied(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.left_from(self.copied)
     }
 
     /// Adds these of it to what travels.
-    pub fn send<'a>(&self, parcels: impl Iterator<Item = &'a Parcel>, out: &mut Transfers) {
-        parcels.for_each(|parcel| add_queued(out, (self.queue, self.session), parcel));
+    pub fn send<'a>(&self, queued_messages: impl Iterator<Item = &'a QueuedMessage>, out: &mut Transfers) {
+        queued_messages
+            .for_each(|queued_message| add_queued(out, (self.queue, self.session), queued_message));
     }
 
     fn close_holes(&mut self) {
         if self.holes > 0 {
-            let lot = &mut self.lot;
-            lot.bytes -=
-                lot.parcels.iter().filter(|parcel| parcel.is_hole()).map(Parcel::cost).sum::<usize>();
-            lot.parcels.retain(|parcel| !parcel.is_hole());
+            let list = &mut self.list;
+            list.bytes -= list
+                .queued_messages
+                .iter()
+                .filter(|queued_message| queued_message.is_hole())
+                .map(QueuedMessage::cost)
+                .sum::<usize>();
+            list.queued_messages.retain(|queued_message| !queued_message.is_hole());
             self.holes = 0;
         }
     }
 }
 
-impl Parcel {
+impl QueuedMessage {
     fn is_hole(&self) -> bool {
         self.field.is_empty()
     }
@@ -136,11 +157,11 @@ mod tests {
     use super::*;
     use crate::wire::{PublishOut, put_publish_field};
 
-    fn parcel(number: u64) -> Parcel {
+    fn queued_message(number: u64) -> QueuedMessage {
         let mut field = Vec::new();
         put_publish_field(&mut field, &PublishOut { topic: "a", qos: 1, ..PublishOut::default() });
         let publish = crate::engine::sessions::message::publish_of(&field).expect("it was just written");
-        Parcel { number, ..Parcel::new(&publish, field.clone().into()) }
+        QueuedMessage { number, ..QueuedMessage::new(&publish, field.clone().into()) }
     }
 
     #[test]
@@ -151,7 +172,7 @@ mod tests {
             for _ in 0..100 {
                 for _ in 0..rng.random_range(0..80) {
                     next += rng.random_range(1..3);
-                    assert!(moving.push(parcel(next)) && !moving.push(parcel(next)));
+                    assert!(moving.push(queued_message(next)) && !moving.push(queued_message(next)));
                     left.insert(next);
                 }
                 let mut gone = Gone { queue: 1, ..Gone::default() };
@@ -159,33 +180,38 @@ mod tests {
                 let mut first = gone.below;
                 for _ in 0..rng.random_range(0..5) {
                     first += rng.random_range(1..100);
-                    gone.runs.push((first, first + rng.random_range(0..40)));
+                    gone.ranges.push((first, first + rng.random_range(0..40)));
                     first += 40;
                 }
                 moving.settle(&gone);
                 let is_gone = |number: &u64| {
-                    *number < gone.below || gone.runs.iter().any(|run| (run.0..=run.1).contains(number))
+                    *number < gone.below || gone.ranges.iter().any(|run| (run.0..=run.1).contains(number))
                 };
                 left.retain(|number| !is_gone(number));
                 assert_eq!(moving.len(), left.len(), "seed {seed}");
-                assert!(moving.left_from(0).map(|parcel| parcel.number).eq(left.iter().copied()));
+                assert!(
+                    moving.left_from(0).map(|queued_message| queued_message.number).eq(left.iter().copied())
+                );
             }
-            let lot = moving.into_lot();
-            assert_eq!(lot.bytes, lot.parcels.iter().map(Parcel::cost).sum::<usize>());
-            assert!(lot.parcels.iter().map(|parcel| parcel.number).eq(left));
+            let list = moving.into_list();
+            assert_eq!(list.bytes, list.queued_messages.iter().map(QueuedMessage::cost).sum::<usize>());
+            assert!(list.queued_messages.iter().map(|queued_message| queued_message.number).eq(left));
         }
     }
 
     #[test]
     fn what_was_given_to_the_link_since_does_not_expire() {
         let mut moving = Moving::new(1, 2);
-        (1..=5).for_each(|number| _ = moving.push(Parcel { expires: 9, ..parcel(number) }));
-        moving.settle(&Gone { queue: 1, below: 2, runs: vec![(3, 3)], launched: 4 });
+        (1..=5).for_each(|number| _ = moving.push(QueuedMessage { expires: 9, ..queued_message(number) }));
+        moving.settle(&Gone { queue: 1, below: 2, ranges: vec![(3, 3)], launched: 4 });
         moving.settle(&Gone { queue: 1, below: 2, launched: 3, ..Gone::default() });
-        let left: Vec<_> = moving.left_from(0).map(|parcel| (parcel.number, parcel.expires)).collect();
+        let left: Vec<_> = moving
+            .left_from(0)
+            .map(|queued_message| (queued_message.number, queued_message.expires))
+            .collect();
         assert_eq!(left, [(2, Micros::MAX), (4, 9), (5, 9)]);
         moving.settle(&Gone::all(1));
         assert_eq!((moving.len(), moving.bytes()), (0, 0));
-        assert!(moving.push(parcel(1)), "its numbers begin again");
+        assert!(moving.push(queued_message(1)), "its numbers begin again");
     }
 }

@@ -16,7 +16,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::distribution::Origin;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::publish_of;
-use crate::engine::transport::outlet::Outlet;
+use crate::engine::transport::outbound::Outbound;
 use crate::engine::{Engine, Side};
 use crate::schema::reason;
 use crate::tables::jurisdiction::{Cut, Decision};
@@ -29,13 +29,13 @@ const SEEN_FOR: Micros = 300_000_000;
 /// Words of bits in one record: it fits a packet of TRANSFER with others (§3.4).
 const RECORD_WORDS: usize = 64;
 /// Places of sessions that one step of copying looks at.
-const STEP_PLACES: usize = 4_096;
+const STEP_POSITIONS: usize = 4_096;
 
 /// A subtree of which this worker's messages are being copied.
 pub struct Exporting {
     pub id: u64,
     /// Where the next step begins, among the sessions.
-    place: usize,
+    position: usize,
     /// The queues of sessions of which something was copied, that ended since.
     pub ended: Vec<u64>,
 }
@@ -45,7 +45,9 @@ impl Engine {
     pub fn unanswered_within(&mut self, region: Region<'_>) -> usize {
         let open = self.node(|node| node.distribution.open_within(region)).unwrap_or(0);
         let ready = self.out.sessions.watched().filter(|session| session.is_ready());
-        open + ready.map(|session| session.loose_in_flight(|parcel| parcel.is_of(region))).sum::<usize>()
+        open + ready
+            .map(|session| session.unticketed_in_flight(|queued_message| queued_message.is_of(region)))
+            .sum::<usize>()
     }
 
     /// Refuses the open messages of a region. Those that come again are new here, too.
@@ -61,39 +63,39 @@ impl Engine {
 
     /// Begins to copy what sessions have of a region's messages, which they keep meanwhile.
     pub fn begin_export(&mut self, id: u64) {
-        self.out.exports.push(Exporting { id, place: 0, ended: Vec::new() });
+        self.out.exports.push(Exporting { id, position: 0, ended: Vec::new() });
     }
 
     /// Copies some more of it, and says which copies are none any more. True: all sessions have been looked at, and the next step begins
     /// with the first again.
     pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
         let mut step = Step::default();
-        let Outlet { exports, sessions, .. } = &mut self.out;
+        let Outbound { exports, sessions, .. } = &mut self.out;
         let Some(exporting) = exports.iter_mut().find(|exporting| exporting.id == id) else {
             return (step, true);
         };
         step.gone.extend(exporting.ended.drain(..).map(Gone::all));
-        let end = exporting.place + STEP_PLACES;
+        let end = exporting.position + STEP_POSITIONS;
         loop {
-            match sessions.in_place(exporting.place) {
+            match sessions.at_position(exporting.position) {
                 None => break,
-                Some(_) if exporting.place >= end => return (step, false),
+                Some(_) if exporting.position >= end => return (step, false),
                 Some(session) => {
                     if session.is_some_and(|session| !session.copy(id, region, &mut step)) {
                         return (step, false);
                     }
-                    exporting.place += 1;
+                    exporting.position += 1;
                 }
             }
         }
-        exporting.place = 0;
+        exporting.position = 0;
         (step, true)
     }
 
     /// Begins from the beginning: the region is another one. The copies are void.
     pub fn copy_anew(&mut self, id: u64) {
         let exporting = self.out.exports.iter_mut().filter(|exporting| exporting.id == id);
-        exporting.for_each(|exporting| exporting.place = 0);
+        exporting.for_each(|exporting| exporting.position = 0);
         self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
     }
 
@@ -118,12 +120,12 @@ impl Engine {
             all.push(left.moving);
         }
         all.retain(|moving| moving.len() > 0);
-        all.extend(self.pass_barrier(region).into_iter().map(|(session, parcel)| {
+        all.extend(self.pass_barrier(region).into_iter().map(|(session, queued_message)| {
             let mut moving = Moving::new(0, session);
-            moving.push(parcel);
+            moving.push(queued_message);
             moving
         }));
-        self.tie_up(now);
+        self.settle_pending(now);
         (all, gone)
     }
 
@@ -132,11 +134,11 @@ impl Engine {
         let mut refused = 0;
         for moving in all {
             let (count, session) = (moving.len() as u64, self.out.sessions.by_id(moving.session));
-            match session.and_then(|key| self.out.take_in(now, key, moving.into_lot())) {
+            match session.and_then(|key| self.out.take_in(now, key, moving.into_list())) {
                 Some(dropped) => refused += dropped as usize,
                 None => self.out.counters.drop_many(Drop::InvalidRecord, count),
             }
-            self.tie_up(now);
+            self.settle_pending(now);
         }
         refused
     }
@@ -175,8 +177,8 @@ impl Engine {
             return reason::PROTOCOL_ERROR;
         };
         let taken = forwarder.forward(now, &publish, None, &mut self.out);
-        self.tie_up(now);
-        taken.map_or_else(|refusal| refusal.told().1, |()| reason::SUCCESS)
+        self.settle_pending(now);
+        taken.map_or_else(|refusal| refusal.drop_and_reason().1, |()| reason::SUCCESS)
     }
 
     fn refuse_taken(&mut self, now: Micros, origin: Origin, topic: &str) {

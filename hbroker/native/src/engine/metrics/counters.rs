@@ -194,12 +194,12 @@ impl AddAssign<&Self> for Counters {
 
 /// What one client's engine counted, or several together.
 #[derive(Clone, Default)]
-pub struct Tally {
+pub struct EngineCounters {
     pub counters: Counters,
     pub links: LinkStats,
 }
 
-impl Tally {
+impl EngineCounters {
     /// Every counter by name.
     pub fn each(&self, mut with: impl FnMut(&str, u64)) {
         self.counters.each(&mut with);
@@ -209,7 +209,7 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for EngineCounters {
     fn add_assign(&mut self, other: Self) {
         self.counters += &other.counters;
         self.links += other.links;

@@ -22,30 +22,30 @@ use crate::wire::PublishView;
 /// Timed messages that one link keeps at most: those behind are not timed.
 const MOST_TIMED: usize = 64;
 /// Links and sessions that are looked at under one hold of the lock.
-const PLACES: usize = 2_048;
+const POSITIONS: usize = 2_048;
 
 /// What is counted of a message when a copy leaves.
 #[derive(Clone, Debug, Default)]
-pub struct Docket {
+pub struct MessageMetrics {
     mark: Mark,
     /// Of its payload.
     bytes: u32,
     /// It is a part of a large message, and not its first (§7.5).
-    is_later_part: bool,
+    is_later_fragment: bool,
     sample: Option<Arc<Sample>>,
 }
 
-impl Docket {
+impl MessageMetrics {
     /// For a message that was counted as taken over, and is timed where there is a `sample`.
     pub fn new(mark: Mark, payload: &[u8], sample: Option<Arc<Sample>>) -> Self {
         let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        Self { mark, bytes, is_later_part: false, sample }
+        Self { mark, bytes, is_later_fragment: false, sample }
     }
 
     /// For a message that is not counted as taken over: it was before, or by another node.
     pub fn of(publish: &PublishView<'_>) -> Self {
-        let is_later_part = publish.fragment.is_some_and(|part| part.index > 0);
-        Self { is_later_part, ..Self::new(Mark::default(), publish.payload, None) }
+        let is_later_fragment = publish.fragment.is_some_and(|slots| slots.index > 0);
+        Self { is_later_fragment, ..Self::new(Mark::default(), publish.payload, None) }
     }
 
     /// Counts a message that is taken over. `known`: its route's mark.
@@ -55,16 +55,16 @@ impl Docket {
         publish: &PublishView<'_>,
         known: Option<&Cell<Mark>>,
     ) -> Self {
-        let mut docket = Self::of(publish);
+        let mut message_metrics = Self::of(publish);
         if let Some(load) = load {
-            docket.mark = load.mark_of(publish.topic, known);
-            load.topics.count_in(docket.mark, 1, publish.payload.len() as u64);
-            if docket.is_later_part {
-                load.topics.note_later_in(docket.mark);
+            message_metrics.mark = load.mark_of(publish.topic, known);
+            load.topics.count_in(message_metrics.mark, 1, publish.payload.len() as u64);
+            if message_metrics.is_later_fragment {
+                load.topics.note_later_in(message_metrics.mark);
             }
-            docket.sample = load.latency.begin(now);
+            message_metrics.sample = load.latency.begin(now);
         }
-        docket
+        message_metrics
     }
 
     /// For a message that another worker took over, and counted.
@@ -85,7 +85,7 @@ impl Docket {
     /// For messages of one topic that were counted as taken over, with so many bytes of payload. `sample`: of one that is timed, where they are
     /// no more than that.
     pub fn of_several(mark: Mark, bytes: u64, sample: Option<Arc<Sample>>) -> Self {
-        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), is_later_part: false, sample }
+        Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), is_later_fragment: false, sample }
     }
 
     /// For one of several, which are as this docket says. `field`: that message.
@@ -110,7 +110,7 @@ impl Docket {
         if let Some(load) = load {
             let mark = if load.topics.knows(self.mark) { self.mark } else { mark_of(load, field) };
             load.topics.count_out(mark, count, self.bytes.into());
-            if self.is_later_part {
+            if self.is_later_fragment {
                 load.topics.note_later_out(mark, count);
             }
             if let Some(sample) = &self.sample {
@@ -192,9 +192,9 @@ impl Engine {
 
     /// Adds up some of the links and sessions, from a place on; the next place, or `None`: those were the last.
     pub fn weigh(&self, from: usize, weight: &mut Weight) -> Option<usize> {
-        let links = self.out.links.part(from, PLACES);
-        let sessions = self.out.sessions.part(from, PLACES);
-        let next = (links.is_some() || sessions.is_some()).then_some(from + PLACES);
+        let links = self.out.links.slots(from, POSITIONS);
+        let sessions = self.out.sessions.slots(from, POSITIONS);
+        let next = (links.is_some() || sessions.is_some()).then_some(from + POSITIONS);
         for entry in links.into_iter().flatten() {
             weight.sessions += u64::from(entry.inbound());
             weight.publishers += u64::from(entry.published());

@@ -12,10 +12,10 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::Micros;
-use crate::engine::sessions::copy_blocks::Blocks;
-use crate::engine::sessions::message::{Consignment, Parcel, Passage};
+use crate::engine::sessions::copy_blocks::CopyBlocks;
+use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage};
 use crate::engine::transport::delivery_records::{Span, Ticket};
-use crate::engine::transport::outlet::{ByWorker, Handoff, Outlet, Target, Targets};
+use crate::engine::transport::outbound::{ByWorker, Handoff, Outbound, Target, Targets};
 use crate::link_id::LinkId;
 use crate::topic::Region;
 use crate::wire::PublishView;
@@ -56,22 +56,28 @@ pub struct Distribution {
     /// Those with open messages of QoS 2, by the ids of their first.
     by_id: BTreeMap<MessageId, u32>,
     /// For the messages that are kept.
-    pub blocks: Blocks,
+    pub copy_blocks: CopyBlocks,
 }
 
 impl Distribution {
     pub fn new(worker: u8) -> Self {
-        Self { worker, pending: Slab::new(), open: 0, by_id: BTreeMap::new(), blocks: Blocks::default() }
+        Self {
+            worker,
+            pending: Slab::new(),
+            open: 0,
+            by_id: BTreeMap::new(),
+            copy_blocks: CopyBlocks::default(),
+        }
     }
 
     /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
     /// until all are queued, so that it cannot complete half-way.
     pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Span {
-        self.open_run(origin, 1, id, topic)
+        self.open_batch(origin, 1, id, topic)
     }
 
     /// Opens messages that came one behind the other, as [`Self::open`] does each. `origin` and `id`: of the first.
-    pub fn open_run(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
+    pub fn open_batch(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
         let topic = SmallVec::from_slice(topic.as_bytes());
         let copies = SmallVec::from_elem(1, count.into());
         let (origin, redirected) = (Some(origin), Vec::new());
@@ -80,7 +86,7 @@ impl Distribution {
             u32::try_from(self.pending.insert(pending)).expect("fewer than 2^32 messages fit in memory");
         self.open += usize::from(count);
         self.by_id.extend(id.map(|id| (id, key)));
-        Span { first: Ticket { worker: self.worker, place: 0, key }, count }
+        Span { first: Ticket { worker: self.worker, position: 0, key }, count }
     }
 
     /// A message came again, over another link: its PUBACK will go there. False: it is not open.
@@ -90,11 +96,11 @@ impl Distribution {
             return false;
         };
         let pending = &mut self.pending[key as usize];
-        let place = usize::try_from(id.1 - first.1).unwrap_or(usize::MAX);
-        let is_open = pending.copies.get(place).is_some_and(|copies| *copies > 0);
+        let position = usize::try_from(id.1 - first.1).unwrap_or(usize::MAX);
+        let is_open = pending.copies.get(position).is_some_and(|copies| *copies > 0);
         if is_open {
-            pending.redirected.retain(|(other, _)| usize::from(*other) != place);
-            pending.redirected.push((place as u16, origin));
+            pending.redirected.retain(|(other, _)| usize::from(*other) != position);
+            pending.redirected.push((position as u16, origin));
         }
         is_open
     }
@@ -106,17 +112,17 @@ impl Distribution {
         now: Micros,
         publish: &PublishView<'_>,
         targets: impl Iterator<Item = Target>,
-        passage: &Passage,
-        out: &mut Outlet,
+        message_origin: &MessageOrigin,
+        out: &mut Outbound,
     ) {
         let field = publish.field();
         // One copy of its bytes serves all that are kept, and is made only if there is one.
-        let mut made: Option<Parcel> = None;
-        let make = |blocks: &mut Blocks| Parcel {
-            source: passage.source,
-            ticket: passage.ticket,
-            docket: passage.docket.clone(),
-            ..Parcel::new(publish, blocks.copy(&field))
+        let mut made: Option<QueuedMessage> = None;
+        let make = |copy_blocks: &mut CopyBlocks| QueuedMessage {
+            source: message_origin.source,
+            ticket: message_origin.ticket,
+            message_metrics: message_origin.message_metrics.clone(),
+            ..QueuedMessage::new(publish, copy_blocks.copy(&field))
         };
         let mut last = None;
         let (mut remote, mut copies) = (ByWorker::new(), ByWorker::new());
@@ -131,44 +137,48 @@ impl Distribution {
                     remote.add(worker, target);
                 }
             } else if target.qos == 0 {
-                out.offer_copy(target.session, &field, target.meant_for(), &passage.docket);
+                out.offer_copy(target.session, &field, target.meant_for(), &message_origin.message_metrics);
             } else if let Some(target) = last.replace(target) {
-                let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
-                self.keep(now, parcel, target, out);
+                let queued_message = made.get_or_insert_with(|| make(&mut self.copy_blocks)).clone();
+                self.keep(now, queued_message, target, out);
             }
         }
         for (worker, sessions) in copies.drain() {
-            out.copies_for(worker, &sessions, field.len()).add_one(&field, &passage.docket);
+            out.copies_for(worker, &sessions, field.len()).add_one(&field, &message_origin.message_metrics);
         }
         for (worker, targets) in remote.drain() {
-            let parcel = made.get_or_insert_with(|| make(&mut self.blocks)).clone();
-            self.hand_over(worker, parcel.into(), targets, out);
+            let queued_message = made.get_or_insert_with(|| make(&mut self.copy_blocks)).clone();
+            self.hand_over(worker, queued_message.into(), targets, out);
         }
         if let Some(target) = last {
-            let parcel = made.unwrap_or_else(|| make(&mut self.blocks));
-            self.keep(now, parcel, target, out);
+            let queued_message = made.unwrap_or_else(|| make(&mut self.copy_blocks));
+            self.keep(now, queued_message, target, out);
         }
     }
 
     /// Messages of a region of which the PUBACK is owed.
     pub fn open_within(&self, region: Region<'_>) -> usize {
-        let owed = self.pending.iter().filter(|(_, pending)| pending.is_owed_within(region));
-        owed.map(|(_, pending)| pending.open as usize).sum()
+        let unacknowledged =
+            self.pending.iter().filter(|(_, pending)| pending.is_unacknowledged_within(region));
+        unacknowledged.map(|(_, pending)| pending.open as usize).sum()
     }
 
     /// The ids of the open messages of QoS 2.
     pub fn open_ids(&self) -> impl Iterator<Item = MessageId> {
         let records = self.by_id.values().map(|&key| &self.pending[key as usize]);
-        records.flat_map(|pending| pending.open().filter_map(|place| pending.id_at(place)))
+        records.flat_map(|pending| pending.open().filter_map(|position| pending.id_at(position)))
     }
 
     /// Forgets the messages of a region: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
     /// 2, and its topic.
     pub fn take_within(&mut self, region: Region<'_>) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
         let mut taken = Vec::new();
-        for (_, pending) in self.pending.iter_mut().filter(|(_, pending)| pending.is_owed_within(region)) {
-            let open =
-                pending.open().filter_map(|place| Some((pending.origin_at(place)?, pending.id_at(place))));
+        for (_, pending) in
+            self.pending.iter_mut().filter(|(_, pending)| pending.is_unacknowledged_within(region))
+        {
+            let open = pending
+                .open()
+                .filter_map(|position| Some((pending.origin_at(position)?, pending.id_at(position))));
             taken.extend(open.map(|(origin, id)| (origin, id, pending.topic().into())));
             // Their tickets are still out; the last one ends the record.
             pending.origin = None;
@@ -186,10 +196,10 @@ impl Distribution {
         let Some(record) = pending.get_mut(key) else {
             return count.into();
         };
-        let (start, mut run, mut unknown) = (usize::from(first.place), 0, 0);
+        let (start, mut run, mut unknown) = (usize::from(first.position), 0, 0);
         let end = start + usize::from(count);
-        for place in start..end {
-            let copies = record.copies.get_mut(place).filter(|copies| **copies > 0);
+        for position in start..end {
+            let copies = record.copies.get_mut(position).filter(|copies| **copies > 0);
             let left = copies.map(|copies| {
                 *copies -= 1;
                 *copies
@@ -198,7 +208,7 @@ impl Distribution {
             if left == Some(0) {
                 run += 1;
             } else if run > 0 {
-                record.tell(place - run, run, &mut done);
+                record.tell(position - run, run, &mut done);
                 *open -= std::mem::take(&mut run);
             }
         }
@@ -217,9 +227,9 @@ impl Distribution {
     }
 
     /// Offers a message to a session at QoS 1 or 2.
-    pub fn keep(&mut self, now: Micros, parcel: Parcel, target: Target, out: &mut Outlet) {
-        let ticket = parcel.ticket;
-        if out.offer(now, target.session, parcel.addressed(target))
+    pub fn keep(&mut self, now: Micros, queued_message: QueuedMessage, target: Target, out: &mut Outbound) {
+        let ticket = queued_message.ticket;
+        if out.offer(now, target.session, queued_message.addressed(target))
             && let Some(ticket) = ticket
         {
             self.add_copies(ticket.into(), 1);
@@ -227,17 +237,17 @@ impl Distribution {
     }
 
     /// Has another worker offer messages to its sessions. Each copy that is for one at QoS 1 or 2 holds the ticket.
-    pub fn hand_over(&mut self, worker: u8, consignment: Consignment, targets: Targets, out: &mut Outlet) {
+    pub fn hand_over(&mut self, worker: u8, queued_batch: QueuedBatch, targets: Targets, out: &mut Outbound) {
         let kept = targets.iter().filter(|target| target.qos > 0).count();
-        for held in consignment.tickets(consignment.places()) {
-            self.add_copies(held, u32::try_from(kept).unwrap_or(u32::MAX));
+        for span in queued_batch.tickets(queued_batch.positions()) {
+            self.add_copies(span, u32::try_from(kept).unwrap_or(u32::MAX));
         }
-        out.handoffs.push_back((worker, Handoff::Deliver { consignment, targets }));
+        out.handoffs.push_back((worker, Handoff::Deliver { queued_batch, targets }));
     }
 
     /// So many more copies of each of these messages hold its ticket.
     pub fn add_copies(&mut self, Span { first, count }: Span, more: u32) {
-        let (start, count) = (usize::from(first.place), usize::from(count));
+        let (start, count) = (usize::from(first.position), usize::from(count));
         let copies = &mut self.pending[first.key as usize].copies;
         copies[start..start + count].iter_mut().for_each(|copies| *copies += more);
     }
@@ -245,8 +255,8 @@ impl Distribution {
 
 impl Origin {
     /// That of the message so many behind.
-    pub fn after(self, place: u64) -> Self {
-        Self { delivery: self.delivery + place, ..self }
+    pub fn after(self, position: u64) -> Self {
+        Self { delivery: self.delivery + position, ..self }
     }
 }
 
@@ -257,16 +267,16 @@ impl Pending {
 
     /// The places of those that are open.
     fn open(&self) -> impl Iterator<Item = u16> {
-        (0..).zip(&self.copies).filter(|(_, copies)| **copies > 0).map(|(place, _)| place)
+        (0..).zip(&self.copies).filter(|(_, copies)| **copies > 0).map(|(position, _)| position)
     }
 
-    fn origin_at(&self, place: u16) -> Option<Origin> {
-        let redirected = self.redirected.iter().find(|(other, _)| *other == place);
-        self.origin.map(|first| redirected.map_or(first.after(place.into()), |&(_, origin)| origin))
+    fn origin_at(&self, position: u16) -> Option<Origin> {
+        let redirected = self.redirected.iter().find(|(other, _)| *other == position);
+        self.origin.map(|first| redirected.map_or(first.after(position.into()), |&(_, origin)| origin))
     }
 
-    fn id_at(&self, place: u16) -> Option<MessageId> {
-        self.id.map(|(publisher, first)| (publisher, first + u64::from(place)))
+    fn id_at(&self, position: u16) -> Option<MessageId> {
+        self.id.map(|(publisher, first)| (publisher, first + u64::from(position)))
     }
 
     /// So many are distributed, from a place on: tells it, of those together that have their origins one behind the other.
@@ -277,13 +287,13 @@ impl Pending {
                 done(origin.after(first as u64), count as u64);
             }
             _ => {
-                let places = first as u16..(first + count) as u16;
-                places.filter_map(|place| self.origin_at(place)).for_each(|origin| done(origin, 1));
+                let positions = first as u16..(first + count) as u16;
+                positions.filter_map(|position| self.origin_at(position)).for_each(|origin| done(origin, 1));
             }
         }
     }
 
-    fn is_owed_within(&self, region: Region<'_>) -> bool {
+    fn is_unacknowledged_within(&self, region: Region<'_>) -> bool {
         self.origin.is_some() && region.holds(self.topic())
     }
 }
@@ -316,10 +326,10 @@ mod tests {
     }
 
     #[test]
-    fn each_of_a_run_completes_for_itself_and_together_where_they_can() {
+    fn each_of_a_batch_completes_for_itself_and_together_where_they_can() {
         let mut distribution = Distribution::new(0);
-        let all = distribution.open_run(origin(40), 6, None, "a/b");
-        let of = |place, count| all.part(place, count);
+        let all = distribution.open_batch(origin(40), 6, None, "a/b");
+        let of = |position, count| all.part(position, count);
         distribution.add_copies(of(2, 1), 1);
         distribution.add_copies(of(4, 1), 1);
         assert_eq!((distribution.len(), distribution.open_within("a".into())), (6, 6));
@@ -333,11 +343,11 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_run_that_came_again_is_acknowledged_where_it_came_last() {
+    fn one_of_a_batch_that_came_again_is_acknowledged_where_it_came_last() {
         let elsewhere = |delivery| Origin { link: LinkId(7), delivery };
         let mut distribution = Distribution::new(0);
-        let all = distribution.open_run(origin(40), 4, Some((1, 60)), "a");
-        let of = |place, count| all.part(place, count);
+        let all = distribution.open_batch(origin(40), 4, Some((1, 60)), "a");
+        let of = |position, count| all.part(position, count);
         assert_eq!(distribution.open_ids().collect::<Vec<_>>(), [(1, 60), (1, 61), (1, 62), (1, 63)]);
         assert!(distribution.redirect((1, 61), elsewhere(4)) && distribution.redirect((1, 61), elsewhere(5)));
         for unknown in [(1, 59), (1, 64), (0, 61), (2, 61)] {
@@ -377,7 +387,7 @@ mod tests {
     #[test]
     fn tickets_that_are_not_out_change_nothing_and_are_counted() {
         let mut distribution = Distribution::new(0);
-        let all = distribution.open_run(origin(40), 3, None, "a");
+        let all = distribution.open_batch(origin(40), 3, None, "a");
         let settle = |distribution: &mut Distribution, tickets| {
             let mut done = Vec::new();
             let unknown = distribution.settle(tickets, |origin, count| done.push((origin, count)));

@@ -11,20 +11,20 @@ use smallvec::SmallVec;
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::metrics::load::Docket;
+use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::owner::distribution::{Distribution, Origin};
 use crate::engine::owner::routes::{Refusal, Routes};
-use crate::engine::owner::shared_groups::Sharing;
+use crate::engine::owner::shared_groups::SharedGroups;
 use crate::engine::retained::replay::Replays;
-use crate::engine::sessions::message::{Consignment, Parcel, Passage, publish_of};
+use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage, publish_of};
 use crate::engine::transport::delivery_records::Span;
-use crate::engine::transport::outlet::{Handoff, Outlet, Target, Targets};
-use crate::keyed_hash::Keyed;
+use crate::engine::transport::outbound::{Handoff, Outbound, Target, Targets};
+use crate::keyed_hash::KeyedHash;
 use crate::link::receive::pubacks::Success;
 use crate::link_id::SessionKey;
 use crate::tables::jurisdiction::Decision;
 use crate::tables::match_set::Subscriber;
-use crate::tables::retained::{Offer, RetainedPart, RetainedStore};
+use crate::tables::retained::{Offer, RetainedFragment, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::PublishView;
 
@@ -43,9 +43,9 @@ pub struct Forwarder {
     untidy_since: Micros,
     pub window: DuplicateWindow,
     pub distribution: Distribution,
-    sharing: Sharing,
+    shared_groups: SharedGroups,
     /// Messages that are for a session of another worker, whose id is beside each, while their subtree is about to move (`barrier`).
-    pub stranded: Vec<(u64, Parcel)>,
+    pub deferred: Vec<(u64, QueuedMessage)>,
 }
 
 impl Forwarder {
@@ -58,8 +58,8 @@ impl Forwarder {
             untidy_since: Micros::MAX,
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, seed),
             distribution: Distribution::new(worker),
-            sharing: Sharing::new(Keyed::new(seed)),
-            stranded: Vec::new(),
+            shared_groups: SharedGroups::new(KeyedHash::new(seed)),
+            deferred: Vec::new(),
         }
     }
 
@@ -77,12 +77,12 @@ impl Forwarder {
         now: Micros,
         publish: &PublishView<'_>,
         origin: Option<Origin>,
-        out: &mut Outlet,
+        out: &mut Outbound,
     ) -> Result<(), Refusal> {
         if publish.qos > 2 || origin.is_some_and(|origin| (publish.qos > 0) != (origin.delivery > 0)) {
             return Err(Refusal::InvalidMessage);
         }
-        let Self { routes, retained, untidy_since, window, distribution, sharing, .. } = self;
+        let Self { routes, retained, untidy_since, window, distribution, shared_groups, .. } = self;
         let route = routes.find(now, publish.topic)?;
         if route.reserved && origin.is_some() {
             return Err(Refusal::NotAuthorized);
@@ -101,7 +101,7 @@ impl Forwarder {
         if waits && !out.full.is_empty() {
             let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
             let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session)).copied();
-            let chosen = route.groups.iter().filter_map(|group| sharing.look_up(&group, publish, out));
+            let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
             let full: SmallVec<[SessionKey; 2]> = out.full.among(plain.chain(chosen)).collect();
             if !full.is_empty() {
                 if let Some(Origin { link, .. }) = origin {
@@ -120,7 +120,7 @@ impl Forwarder {
             return Ok(());
         }
         out.counters.messages_in += 1;
-        let docket = Docket::arrives(&mut out.load, now, publish, route.mark);
+        let message_metrics = MessageMetrics::arrives(&mut out.load, now, publish, route.mark);
         if publish.retain {
             let mut store = retained.lock();
             if !retain(now, &mut store, publish) {
@@ -135,7 +135,7 @@ impl Forwarder {
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
         let mut chosen: SmallVec<[Target; 2]> =
-            route.groups.iter().filter_map(|group| sharing.choose(&group, publish, out)).collect();
+            route.groups.iter().filter_map(|group| shared_groups.choose(&group, publish, out)).collect();
         if chosen.is_empty() && plain.clone().next().is_none() {
             reliable.inspect(|&origin| out.acknowledge(origin, Success::Unmatched));
             return Ok(());
@@ -145,10 +145,10 @@ impl Forwarder {
             .filter(|_| !publish.ack_queued && !Defect::AcknowledgesEarly.is_present())
             .map(|origin| distribution.open(origin, (publish.qos == 2).then_some(id), publish.topic));
         let source = origin.map(|origin| origin.link);
-        let passage = Passage { source, ticket: ticket.map(|held| held.first), docket };
-        distribution.distribute(now, publish, targets, &passage, out);
+        let message_origin = MessageOrigin { source, ticket: ticket.map(|span| span.first), message_metrics };
+        distribution.distribute(now, publish, targets, &message_origin, out);
         match ticket {
-            Some(held) => self.settle(held, out),
+            Some(span) => self.settle(span, out),
             None => _ = reliable.inspect(|&origin| out.acknowledge(origin, Success::Done)),
         }
         Ok(())
@@ -160,39 +160,45 @@ impl Forwarder {
         now: Micros,
         publish: &PublishView<'_>,
         source: Option<SessionKey>,
-        out: &Outlet,
+        out: &Outbound,
     ) -> SmallVec<[SessionKey; 4]> {
-        let Self { routes, sharing, .. } = self;
+        let Self { routes, shared_groups, .. } = self;
         let Ok(route) = routes.find(now, publish.topic) else {
             return SmallVec::new();
         };
         let plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, source));
-        let chosen = route.groups.iter().filter_map(|group| sharing.look_up(&group, publish, out));
+        let chosen = route.groups.iter().filter_map(|group| shared_groups.look_up(&group, publish, out));
         plain.copied().chain(chosen).map(|subscriber| subscriber.session).collect()
     }
 
     /// Returns tickets: to their messages here, or to the worker that took those over.
-    pub fn settle(&mut self, tickets: Span, out: &mut Outlet) {
+    pub fn settle(&mut self, tickets: Span, out: &mut Outbound) {
         let worker = tickets.first.worker;
         if worker != self.worker {
             out.handoffs.push_back((worker, Handoff::Settled { tickets }));
         } else {
-            let acknowledge = |origin, count| out.acknowledge_run(origin, count, Success::Done);
+            let acknowledge = |origin, count| out.acknowledge_batch(origin, count, Success::Done);
             let unknown = self.distribution.settle(tickets, acknowledge);
             out.counters.drop_many(Drop::UnknownTicket, unknown);
         }
     }
 
     /// Offers another worker's messages to this worker's sessions.
-    pub fn deliver(&mut self, now: Micros, mut consignment: Consignment, targets: Targets, out: &mut Outlet) {
-        consignment.changes_hands(&mut out.load);
+    pub fn deliver(
+        &mut self,
+        now: Micros,
+        mut queued_batch: QueuedBatch,
+        targets: Targets,
+        out: &mut Outbound,
+    ) {
+        queued_batch.changes_hands(&mut out.load);
         for target in targets {
-            if consignment.count > 1 {
-                self.pass_all(now, &consignment, &target, out);
-            } else if self.has_left(now, &consignment.parcel, &target) {
-                out.loose.orphans.push(consignment.parcel.clone().addressed(target));
+            if queued_batch.count > 1 {
+                self.pass_all(now, &queued_batch, &target, out);
+            } else if self.has_left(now, &queued_batch.queued_message, &target) {
+                out.pending.orphans.push(queued_batch.queued_message.clone().addressed(target));
             } else {
-                self.pass(now, consignment.parcel.clone(), target, out);
+                self.pass(now, queued_batch.queued_message.clone(), target, out);
             }
         }
     }
@@ -200,45 +206,52 @@ impl Forwarder {
     /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
     /// too: it moves with whoever gets it. What the one before may have had is dead for this one as any other message.
     /// `is_leaving`: an account of what moves is about to be taken, in which nothing may be missing.
-    pub fn reassign(&mut self, now: Micros, mut parcel: Parcel, is_leaving: bool, out: &mut Outlet) {
-        let member = publish_of(&parcel.field).and_then(|publish| {
-            parcel.expires = publish.expires();
+    pub fn reassign(
+        &mut self,
+        now: Micros,
+        mut queued_message: QueuedMessage,
+        is_leaving: bool,
+        out: &mut Outbound,
+    ) {
+        let member = publish_of(&queued_message.field).and_then(|publish| {
+            queued_message.expires = publish.expires();
             let groups = self.routes.groups(publish.topic);
-            let group = groups.find(parcel.group.as_deref()?, parcel.meant_for?.shared_for())?;
-            let target = self.sharing.choose(&group, &publish, out)?;
+            let group =
+                groups.find(queued_message.group.as_deref()?, queued_message.meant_for?.shared_for())?;
+            let target = self.shared_groups.choose(&group, &publish, out)?;
             Some(Target { qos: target.qos.min(publish.qos), ..target })
         });
         let Some(target) = member else {
             out.counters.drop(Drop::SessionEnded);
-            return out.loose.tickets.extend(parcel.ticket);
+            return out.pending.tickets.extend(queued_message.ticket);
         };
         if target.qos == 0 {
-            out.loose.tickets.extend(parcel.ticket.take());
+            out.pending.tickets.extend(queued_message.ticket.take());
         }
         let worker = target.session.worker();
         if worker == self.worker {
-            return self.pass(now, parcel, target, out);
+            return self.pass(now, queued_message, target, out);
         }
         if is_leaving
-            && parcel.ticket.is_none()
+            && queued_message.ticket.is_none()
             && target.qos > 0
-            && !self.serves(now, &parcel)
-            && let Some((id, _)) = out.standing(target.session)
+            && !self.serves(now, &queued_message)
+            && let Some((id, _)) = out.load_of(target.session)
         {
-            return self.stranded.push((id, parcel.addressed(target)));
+            return self.deferred.push((id, queued_message.addressed(target)));
         }
         let targets = Targets::from_iter([target]);
-        out.handoffs.push_back((worker, Handoff::Deliver { consignment: parcel.into(), targets }));
+        out.handoffs.push_back((worker, Handoff::Deliver { queued_batch: queued_message.into(), targets }));
     }
 
-    fn serves(&self, now: Micros, parcel: &Parcel) -> bool {
+    fn serves(&self, now: Micros, queued_message: &QueuedMessage) -> bool {
         let decide = |topic| self.routes.jurisdiction().decide(topic, now);
-        parcel.topic().is_some_and(|topic| matches!(decide(topic), Decision::Own(_)))
+        queued_message.topic().is_some_and(|topic| matches!(decide(topic), Decision::Own(_)))
     }
 
     /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
-    fn has_left(&mut self, now: Micros, parcel: &Parcel, target: &Target) -> bool {
-        let (Some(group), Some(topic)) = (&target.group, parcel.topic()) else {
+    fn has_left(&mut self, now: Micros, queued_message: &QueuedMessage, target: &Target) -> bool {
+        let (Some(group), Some(topic)) = (&target.group, queued_message.topic()) else {
             return false;
         };
         match self.routes.find(now, topic) {
@@ -248,39 +261,44 @@ impl Forwarder {
     }
 
     /// Offers messages of a run that hold their tickets already to a session of this worker.
-    fn pass_all(&mut self, now: Micros, consignment: &Consignment, target: &Target, out: &mut Outlet) {
-        let is_held = if target.qos > 0 { out.offer_all(now, consignment, target) } else { None };
-        match is_held {
+    fn pass_all(&mut self, now: Micros, queued_batch: &QueuedBatch, target: &Target, out: &mut Outbound) {
+        let holds_ticket = if target.qos > 0 { out.offer_all(now, queued_batch, target) } else { None };
+        match holds_ticket {
             Some(true) => {}
-            Some(false) => out.loose.tickets.extend(consignment.tickets(consignment.places())),
+            Some(false) => out.pending.tickets.extend(queued_batch.tickets(queued_batch.positions())),
             None => {
-                for parcel in consignment.clone().into_parcels(consignment.places()) {
-                    self.pass(now, parcel, target.clone(), out);
+                for queued_message in queued_batch.clone().into_queued_messages(queued_batch.positions()) {
+                    self.pass(now, queued_message, target.clone(), out);
                 }
             }
         }
     }
 
     /// Offers a message that holds its ticket already to a session of this worker.
-    fn pass(&mut self, now: Micros, mut parcel: Parcel, target: Target, out: &mut Outlet) {
+    fn pass(&mut self, now: Micros, mut queued_message: QueuedMessage, target: Target, out: &mut Outbound) {
         let session = target.session;
-        let is_dead = parcel.expires <= now && !Defect::SendsTheDead.is_present();
+        let is_dead = queued_message.expires <= now && !Defect::SendsTheDead.is_present();
         if target.qos == 0 {
             return match is_dead {
-                true => out.bury(session),
-                false => out.offer_copy(session, &parcel.field, target.meant_for(), &parcel.docket),
+                true => out.count_expired(session),
+                false => out.offer_copy(
+                    session,
+                    &queued_message.field,
+                    target.meant_for(),
+                    &queued_message.message_metrics,
+                ),
             };
         }
-        parcel = parcel.addressed(target);
-        if parcel.group.is_some() && out.sessions.get(session).is_none() {
-            return out.loose.orphans.push(parcel);
+        queued_message = queued_message.addressed(target);
+        if queued_message.group.is_some() && out.sessions.get(session).is_none() {
+            return out.pending.orphans.push(queued_message);
         }
-        let ticket = parcel.ticket;
+        let ticket = queued_message.ticket;
         if is_dead {
-            out.bury(session);
-            out.loose.tickets.extend(ticket);
-        } else if !out.offer(now, session, parcel) {
-            out.loose.tickets.extend(ticket);
+            out.count_expired(session);
+            out.pending.tickets.extend(ticket);
+        } else if !out.offer(now, session, queued_message) {
+            out.pending.tickets.extend(ticket);
         }
     }
 
@@ -313,7 +331,7 @@ pub fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
 pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
     retained.set_time(now);
     let clears = publish.payload.is_empty() && publish.fragment.is_none();
-    let part = RetainedPart {
+    let fragment = RetainedFragment {
         topic: publish.topic,
         field: &publish.field(),
         payload_is_empty: clears,
@@ -322,5 +340,5 @@ pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'
         expires: if clears { now + CLEARED_FOR } else { publish.expires() },
         fragment: publish.fragment.map(|fragment| (fragment.index, fragment.count)),
     };
-    !matches!(retained.offer(part), Offer::Refused)
+    !matches!(retained.offer(fragment), Offer::Refused)
 }

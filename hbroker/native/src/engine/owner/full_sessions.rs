@@ -14,7 +14,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::engine::Engine;
-use crate::engine::transport::outlet::{Handoff, Outlet};
+use crate::engine::transport::outbound::{Handoff, Outbound};
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::{Overflow, Subscriber};
 
@@ -58,7 +58,7 @@ impl FullSessions {
     }
 }
 
-impl Outlet {
+impl Outbound {
     /// Weighs a session, if what is held for it has changed by a step, or if it has more than half of what it may have.
     pub(in crate::engine) fn weigh_if_changed(&mut self, key: SessionKey) {
         if self.sessions.get(key).is_some_and(|session| session.is_capped || session.is_miscounted()) {
@@ -83,7 +83,7 @@ impl Outlet {
         }
         if is_full != was_full {
             self.full.set(key, is_full);
-            self.loose.full.push((key, is_full));
+            self.pending.full.push((key, is_full));
         }
     }
 
@@ -100,7 +100,7 @@ impl Outlet {
     /// A session of this worker holds back who publishes to it over a link, while it is full.
     pub(in crate::engine) fn hold_back(&mut self, session: SessionKey, link: LinkId) {
         if self.full.has(session) && self.sessions.get(session).is_some() {
-            self.loose.holds.extend(self.holds.add(session, link));
+            self.pending.holds.extend(self.holds.add(session, link));
         }
     }
 }

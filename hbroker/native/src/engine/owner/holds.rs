@@ -22,8 +22,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Micros;
-use crate::engine::transport::credit::Grace;
-use crate::engine::transport::outlet::Handoff;
+use crate::engine::transport::credit::Allowance;
+use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
 use crate::link_id::{LinkId, SessionKey};
 use crate::wire::PublishView;
@@ -86,7 +86,7 @@ impl Engine {
         }
         if let Some(entry) = self.out.links.get_mut(link) {
             if is_held {
-                entry.holders.entry(session).or_insert_with(Grace::of_many);
+                entry.holders.entry(session).or_insert_with(Allowance::of_many);
             } else {
                 entry.holders.remove(&session);
             }

@@ -11,20 +11,20 @@ use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::RwLock;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 
 /// Publishers without a link that are remembered, those that left last.
 const MOST_LEFT: usize = 65_536;
 
-pub struct Directory {
+pub struct HomeWorkers {
     /// `None`: there is one worker.
     homes: Option<RwLock<Homes>>,
 }
 
 struct Homes {
-    workers: HashMap<u64, u8, Keyed>,
+    workers: HashMap<u64, u8, KeyedHash>,
     /// By session.
-    left: HashMap<u64, Left, Keyed>,
+    left: HashMap<u64, Left, KeyedHash>,
     /// Their sessions, by when they left.
     order: BTreeMap<u64, u64>,
     leavings: u64,
@@ -37,9 +37,9 @@ struct Left {
     number: u64,
 }
 
-impl Directory {
+impl HomeWorkers {
     pub fn new(seed: u64) -> Self {
-        let hasher = Keyed::new(seed);
+        let hasher = KeyedHash::new(seed);
         Self {
             homes: Some(RwLock::new(Homes {
                 workers: HashMap::with_hasher(hasher),
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_publisher_that_left_is_at_home_where_it_was() {
-        let directory = Directory::new(1);
+        let directory = HomeWorkers::new(1);
         assert_eq!(directory.claim(7, 1), 1);
         directory.leave(7, 1, 70);
         directory.remove(7, 1);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn those_that_left_first_are_forgotten_first() {
-        let directory = Directory::new(1);
+        let directory = HomeWorkers::new(1);
         let most = MOST_LEFT as u64;
         (0..most).for_each(|session| directory.leave(session, 1, session));
         // One that comes and goes is one all the same, and left last.

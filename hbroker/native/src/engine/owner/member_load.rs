@@ -6,30 +6,30 @@
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::groups::Fitness;
 
 /// By session: its id, and how fit it is.
-pub struct Standings {
-    standings: RwLock<HashMap<SessionKey, (u64, Fitness), Keyed>>,
+pub struct MemberLoads {
+    member_loads: RwLock<HashMap<SessionKey, (u64, Fitness), KeyedHash>>,
 }
 
-impl Standings {
+impl MemberLoads {
     pub fn new(seed: u64) -> Self {
-        Self { standings: RwLock::new(HashMap::with_hasher(Keyed::new(seed))) }
+        Self { member_loads: RwLock::new(HashMap::with_hasher(KeyedHash::new(seed))) }
     }
 
     pub fn tell(&self, key: SessionKey, id: u64, fitness: Fitness) {
-        self.standings.write().insert(key, (id, fitness));
+        self.member_loads.write().insert(key, (id, fitness));
     }
 
     pub fn forget(&self, key: SessionKey) {
-        self.standings.write().remove(&key);
+        self.member_loads.write().remove(&key);
     }
 
     /// `None`: it is gone.
     pub fn of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
-        self.standings.read().get(&key).copied()
+        self.member_loads.read().get(&key).copied()
     }
 }

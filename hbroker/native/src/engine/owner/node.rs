@@ -24,7 +24,7 @@ impl Engine {
             return;
         };
         let is_turned_away = entry.refusals.precede(publish, packet.after);
-        let is_too_much = delivery > 0 && entry.is_beyond_grace(publish);
+        let is_too_much = delivery > 0 && entry.is_beyond_allowance(publish);
         let may_be_held = delivery > 0 && entry.holds_some();
         if entry.publisher == 0 {
             // What came over a link has told the incarnation of its peer.
@@ -52,7 +52,7 @@ impl Engine {
         if let Err(refusal) = taken {
             self.refuse(now, id, delivery, publish, &refusal);
         }
-        self.tie_up(now);
+        self.settle_pending(now);
     }
 
     /// A subscriber's PUBACK.
@@ -60,7 +60,7 @@ impl Engine {
         let entry = self.out.links.awake(id).filter(|entry| !entry.link.is_mismatched());
         if let Some(session) = entry.and_then(|entry| entry.subscriber) {
             self.out.answer(now, session, puback);
-            self.tie_up(now);
+            self.settle_pending(now);
         }
     }
 
@@ -83,18 +83,18 @@ impl Engine {
         }
         if let Some(session) = session {
             self.out.grant(now, session, messages, bytes);
-            self.tie_up(now);
+            self.settle_pending(now);
         }
     }
 
     /// Settles what messages on their way left loose.
-    pub(in crate::engine) fn tie_up(&mut self, now: Micros) {
-        while !self.out.loose.is_empty() {
-            let mut tickets = std::mem::take(&mut self.out.loose.tickets);
-            let overflowed = std::mem::take(&mut self.out.loose.overflowed);
-            let holds = std::mem::take(&mut self.out.loose.holds);
-            let orphans = std::mem::take(&mut self.out.loose.orphans);
-            let full = std::mem::take(&mut self.out.loose.full);
+    pub(in crate::engine) fn settle_pending(&mut self, now: Micros) {
+        while !self.out.pending.is_empty() {
+            let mut tickets = std::mem::take(&mut self.out.pending.tickets);
+            let overflowed = std::mem::take(&mut self.out.pending.overflowed);
+            let holds = std::mem::take(&mut self.out.pending.holds);
+            let orphans = std::mem::take(&mut self.out.pending.orphans);
+            let full = std::mem::take(&mut self.out.pending.full);
             full.into_iter().for_each(|(session, is_full)| self.tell_full(session, is_full));
             for key in overflowed {
                 self.end_overflowed(now, key);
@@ -105,15 +105,15 @@ impl Engine {
             let Side::Node(forwarder) = &mut self.side else {
                 return;
             };
-            for parcel in orphans {
-                let is_leaving = self.barriers.holds(&parcel);
-                forwarder.reassign(now, parcel, is_leaving, &mut self.out);
+            for queued_message in orphans {
+                let is_leaving = self.barriers.holds(&queued_message);
+                forwarder.reassign(now, queued_message, is_leaving, &mut self.out);
             }
             for span in tickets.drain() {
                 forwarder.settle(span, &mut self.out);
             }
-            if self.out.loose.tickets.is_empty() {
-                self.out.loose.tickets = tickets; // Its memory serves the next ones.
+            if self.out.pending.tickets.is_empty() {
+                self.out.pending.tickets = tickets; // Its memory serves the next ones.
             }
         }
     }
@@ -127,7 +127,7 @@ impl Engine {
         publish: &PublishView<'_>,
         refusal: &Refusal,
     ) {
-        let (why, reason) = refusal.told();
+        let (why, reason) = refusal.drop_and_reason();
         self.out.counters.drop(why);
         let cut = match refusal {
             Refusal::NotResponsible(cut) => cut.as_ref().map(Cut::view),

@@ -40,7 +40,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// What it is counted as, and the reason that the publisher is told.
-    pub fn told(&self) -> (Drop, i32) {
+    pub fn drop_and_reason(&self) -> (Drop, i32) {
         match self {
             Self::InvalidTopic => (Drop::InvalidMessage, reason::TOPIC_NAME_INVALID),
             Self::InvalidMessage => (Drop::InvalidMessage, reason::PROTOCOL_ERROR),
@@ -127,8 +127,8 @@ impl Routes {
     /// Why this node does not take them.
     pub fn find(&mut self, now: Micros, topic: &str) -> Result<Route<'_>, Refusal> {
         let Self { jurisdiction, subscriptions, matches, version, cache } = self;
-        if let Some(place) = cache.find(topic, *version, now) {
-            return Ok(cache.route(place));
+        if let Some(slot) = cache.find(topic, *version, now) {
+            return Ok(cache.route(slot));
         }
         if !topic::topic_is_valid(topic) {
             return Err(Refusal::InvalidTopic);

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::engine::transport::outlet::{Outlet, Target};
-use crate::keyed_hash::Keyed;
+use crate::engine::transport::outbound::{Outbound, Target};
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::groups::Group;
 use crate::tables::match_set::Subscriber;
@@ -21,8 +21,8 @@ const MOST_BEGUN: usize = 4_096;
 type Begun = ((u64, u64), u64);
 
 /// The choices of one worker that hold.
-pub struct Sharing {
-    holders: HashMap<Begun, Holder, Keyed>,
+pub struct SharedGroups {
+    holders: HashMap<Begun, Holder, KeyedHash>,
     /// What is held, by when it began.
     order: BTreeMap<u64, Begun>,
     begun: u64,
@@ -35,28 +35,33 @@ struct Holder {
     number: u64,
 }
 
-impl Sharing {
-    pub fn new(hasher: Keyed) -> Self {
+impl SharedGroups {
+    pub fn new(hasher: KeyedHash) -> Self {
         Self { holders: HashMap::with_hasher(hasher), order: BTreeMap::new(), begun: 0 }
     }
 
     /// The member that gets a message, or a part of one; `None`: there is none.
-    pub fn choose(&mut self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Target> {
+    pub fn choose(&mut self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outbound) -> Option<Target> {
         let member = self.look_up(group, publish, out)?;
-        if let Some(part) = publish.fragment {
-            let is_last = part.index.checked_add(1) == Some(part.count);
+        if let Some(fragment) = publish.fragment {
+            let is_last = fragment.index.checked_add(1) == Some(fragment.count);
             self.hold(begun(group, publish), member.session, is_last);
         }
         Some(Target { shared: group.id, group: Some(Arc::clone(group.name)), ..Target::from(&member) })
     }
 
     /// The member that would be chosen now.
-    pub fn look_up(&self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outlet) -> Option<Subscriber> {
+    pub fn look_up(
+        &self,
+        group: &Group<'_>,
+        publish: &PublishView<'_>,
+        out: &Outbound,
+    ) -> Option<Subscriber> {
         let begun = begun(group, publish);
         let holder = publish.fragment.and_then(|_| self.holders.get(&begun)).map(|holder| holder.session);
-        let holder = holder.filter(|session| out.standing(*session).is_some());
+        let holder = holder.filter(|session| out.load_of(*session).is_some());
         let holder = holder.and_then(|session| group.members.iter().find(|member| member.session == session));
-        holder.copied().or_else(|| group.choose(begun.0, |member| out.standing(member.session)))
+        holder.copied().or_else(|| group.choose(begun.0, |member| out.load_of(member.session)))
     }
 
     fn hold(&mut self, begun: Begun, session: SessionKey, is_last: bool) {
@@ -81,7 +86,7 @@ impl Sharing {
 
 /// What a group's choice for a message is known by: the message's id, or that of its first part.
 fn begun(group: &Group<'_>, publish: &PublishView<'_>) -> Begun {
-    let index = publish.fragment.map_or(0, |part| part.index);
+    let index = publish.fragment.map_or(0, |fragment| fragment.index);
     ((publish.publisher, publish.sequence.wrapping_sub(index.into())), group.id)
 }
 
@@ -91,8 +96,8 @@ mod tests {
 
     const MEMBER: SessionKey = SessionKey(1);
 
-    fn sharing() -> Sharing {
-        Sharing::new(Keyed::new(1))
+    fn shared_groups() -> SharedGroups {
+        SharedGroups::new(KeyedHash::new(1))
     }
 
     fn begun(sequence: u64) -> Begun {
@@ -101,30 +106,30 @@ mod tests {
 
     #[test]
     fn what_ended_takes_the_place_of_nothing_that_goes_on() {
-        let mut sharing = sharing();
-        sharing.hold(begun(0), MEMBER, false);
+        let mut shared_groups = shared_groups();
+        shared_groups.hold(begun(0), MEMBER, false);
         for sequence in 1..=2 * MOST_BEGUN as u64 {
-            sharing.hold(begun(sequence), MEMBER, false);
-            sharing.hold(begun(sequence), MEMBER, true);
+            shared_groups.hold(begun(sequence), MEMBER, false);
+            shared_groups.hold(begun(sequence), MEMBER, true);
         }
-        assert!(sharing.holders.contains_key(&begun(0)));
-        assert_eq!((sharing.holders.len(), sharing.order.len()), (1, 1));
+        assert!(shared_groups.holders.contains_key(&begun(0)));
+        assert_eq!((shared_groups.holders.len(), shared_groups.order.len()), (1, 1));
         // A message whose parts come again after its last one begins anew, and ends again.
-        sharing.hold(begun(1), MEMBER, false);
-        sharing.hold(begun(1), MEMBER, true);
-        sharing.hold(begun(0), MEMBER, true);
-        assert_eq!((sharing.holders.len(), sharing.order.len()), (0, 0));
+        shared_groups.hold(begun(1), MEMBER, false);
+        shared_groups.hold(begun(1), MEMBER, true);
+        shared_groups.hold(begun(0), MEMBER, true);
+        assert_eq!((shared_groups.holders.len(), shared_groups.order.len()), (0, 0));
     }
 
     #[test]
     fn those_that_began_first_are_forgotten_first() {
-        let mut sharing = sharing();
+        let mut shared_groups = shared_groups();
         for sequence in 0..=MOST_BEGUN as u64 {
-            sharing.hold(begun(sequence), MEMBER, false);
-            sharing.hold(begun(sequence), SessionKey(2), false);
+            shared_groups.hold(begun(sequence), MEMBER, false);
+            shared_groups.hold(begun(sequence), SessionKey(2), false);
         }
-        assert_eq!((sharing.holders.len(), sharing.order.len()), (MOST_BEGUN, MOST_BEGUN));
-        assert!(!sharing.holders.contains_key(&begun(0)));
-        assert_eq!(sharing.holders[&begun(1)].session, SessionKey(2), "another one gets the rest");
+        assert_eq!((shared_groups.holders.len(), shared_groups.order.len()), (MOST_BEGUN, MOST_BEGUN));
+        assert!(!shared_groups.holders.contains_key(&begun(0)));
+        assert_eq!(shared_groups.holders[&begun(1)].session, SessionKey(2), "another one gets the rest");
     }
 }

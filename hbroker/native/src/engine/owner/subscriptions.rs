@@ -8,13 +8,13 @@ use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::retained::replay::Request;
-use crate::engine::sessions::accounts::Accounts;
+use crate::engine::sessions::counters::SessionCounters;
 use crate::engine::sessions::queue::Bounds;
 use crate::engine::sessions::send::Ended;
 use crate::engine::sessions::session::{Session, Status};
 use crate::engine::transport::event::{DownReason, Event};
 use crate::engine::transport::links::Entry;
-use crate::engine::transport::outlet::Handoff;
+use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::groups::shared_id;
@@ -51,20 +51,20 @@ impl Engine {
             return Opened::Refused;
         }
         let bounds = self.bounds(bounds);
-        let is_wish = bounds != self.own_bounds();
+        let is_client_limit = bounds != self.own_bounds();
         let opened = match known.and_then(|key| self.out.sessions.get_mut(key)) {
             Some(known) => known,
             None => self.out.sessions.insert(session, link, bounds),
         };
         opened.persistent = persistent;
         let key = opened.key();
-        self.out.set_bounds(now, key, bounds, is_wish);
+        self.out.set_bounds(now, key, bounds, is_client_limit);
         if known.is_none()
             && let Some(link) = link
         {
             self.out.attach(now, key, link);
         }
-        self.tie_up(now);
+        self.settle_pending(now);
         Opened::Here
     }
 
@@ -80,7 +80,7 @@ impl Engine {
         if let Some(session) = self.out.sessions.get(key) {
             let (session, link) = (session.id, session.link);
             self.end_session(now, key, Drop::SessionEnded);
-            self.events.push(self.lane_of(session), Event::Overflow { session, link });
+            self.events.push(self.flow_of(session), Event::Overflow { session, link });
         }
     }
 
@@ -117,13 +117,16 @@ impl Engine {
         }
         if was_there && !group.is_empty() {
             let id = shared_id(group, filter);
-            let left = self.out.take(session, Drop::Regrouped, |parcel| {
-                let is_its =
-                    parcel.group.as_deref() == Some(group) && parcel.meant_for == Some(MeantFor::Shared(id));
-                is_its && parcel.topic().is_some_and(|topic| forwarder.routes.has_group(group, id, topic))
+            let left = self.out.take(session, Drop::Regrouped, |queued_message| {
+                let is_its = queued_message.group.as_deref() == Some(group)
+                    && queued_message.meant_for == Some(MeantFor::Shared(id));
+                is_its
+                    && queued_message
+                        .topic()
+                        .is_some_and(|topic| forwarder.routes.has_group(group, id, topic))
             });
-            self.out.loose.orphans.extend(left);
-            self.tie_up(now);
+            self.out.pending.orphans.extend(left);
+            self.settle_pending(now);
         }
         was_there
     }
@@ -139,7 +142,7 @@ impl Engine {
             return true;
         };
         let is_taken = forwarder.replay(now, session, request, &mut self.out);
-        self.tie_up(now);
+        self.settle_pending(now);
         is_taken
     }
 
@@ -153,7 +156,7 @@ impl Engine {
         } else if forwarder.next_timeout() <= now {
             forwarder.tidy_retained(now);
         }
-        self.tie_up(now);
+        self.settle_pending(now);
     }
 
     /// The store has something to free.
@@ -173,16 +176,16 @@ impl Engine {
     /// How the sessions are, those for which most is held first; `most` of them.
     pub fn sessions(&self, most: usize) -> Vec<Status> {
         let mut sessions: Vec<&Session> = self.out.sessions.iter().collect();
-        sessions.sort_by_key(|session| std::cmp::Reverse(session.held_bytes()));
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.queued_bytes()));
         sessions.into_iter().take(most).map(|session| session.status(self.unsent(session))).collect()
     }
 
     /// What became of all messages for sessions, and how many of them are still here.
-    pub fn balance(&self) -> (Accounts, u64) {
+    pub fn balance(&self) -> (SessionCounters, u64) {
         let (mut sum, mut queued) = (self.out.sessions.ended(), 0);
         for session in self.out.sessions.iter() {
-            let (accounts, here) = session.balance(self.unsent(session));
-            sum += accounts;
+            let (session_counters, here) = session.balance(self.unsent(session));
+            sum += session_counters;
             queued += here;
         }
         (sum, queued)
@@ -191,7 +194,7 @@ impl Engine {
     /// How many messages were accepted for a session.
     #[cfg(test)]
     pub fn accepted(&self, key: SessionKey) -> u64 {
-        self.out.sessions.get(key).map_or(0, |session| session.accounts.accepted)
+        self.out.sessions.get(key).map_or(0, |session| session.session_counters.accepted)
     }
 
     pub(in crate::engine) fn unsent(&self, session: &Session) -> u64 {
@@ -204,7 +207,7 @@ impl Engine {
         if let Some(key) = self.out.sessions.by_id(session) {
             self.out.attach(now, key, link);
             self.node(|node| node.replays.resume(now, key));
-            self.tie_up(now);
+            self.settle_pending(now);
         }
     }
 
@@ -226,7 +229,7 @@ impl Engine {
         if session.persistent {
             // It counts for its host as the link did.
             self.out.park(now, key, unsent, host);
-            self.tie_up(now);
+            self.settle_pending(now);
         } else {
             self.shared.hosts.leave(Some(host));
             self.close_session(now, key, unsent, Drop::SessionEnded);
@@ -249,7 +252,7 @@ impl Engine {
         for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
             self.out.handoffs.push_back((worker, Handoff::Gone { session: key }));
         }
-        self.tie_up(now);
+        self.settle_pending(now);
     }
 
     fn bounds(&self, wanted: Bounds) -> Bounds {

@@ -8,8 +8,8 @@ use crate::Micros;
 use crate::engine::Engine;
 use crate::engine::sessions::table::LOOK;
 use crate::engine::transport::credit;
-use crate::engine::transport::links::Place;
-use crate::engine::transport::outlet::Handoff;
+use crate::engine::transport::links::LinkSlot;
+use crate::engine::transport::outbound::Handoff;
 use crate::link_id::LinkId;
 use crate::wire;
 
@@ -55,12 +55,12 @@ impl Throttle {
 impl Engine {
     /// Looks at the sessions that wait for answers, and at how much is held for them.
     pub(in crate::engine) fn look(&mut self, now: Micros) {
-        let held = self.out.look(now);
-        self.tie_up(now);
+        let waiting_bytes = self.out.look(now);
+        self.settle_pending(now);
         let high = self.config.queue_memory / usize::from(self.workers) / 2;
         let was_high = self.throttle.high.has(self.worker);
         // Between the marks it stays as it is, or publishers would stop and go with every message.
-        let is_high = held > high || was_high && held > high / 2;
+        let is_high = waiting_bytes > high || was_high && waiting_bytes > high / 2;
         let is_full = self.out.sessions.is_full();
         if (is_high, is_full) != (was_high, self.throttle.full.has(self.worker)) {
             for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
@@ -90,8 +90,9 @@ impl Engine {
         let untold = std::mem::take(&mut self.throttle.untold);
         untold.into_iter().for_each(|link| self.update_credit(now, link));
         if is_on && !was_on {
-            let publishers = self.out.links.iter().filter(|place| place.inbound() && place.published());
-            self.throttle.met = publishers.map(Place::id).collect();
+            let publishers =
+                self.out.links.iter().filter(|link_slot| link_slot.inbound() && link_slot.published());
+            self.throttle.met = publishers.map(LinkSlot::id).collect();
             self.throttle.met.clone().into_iter().for_each(|link| self.update_credit(now, link));
         } else if !is_on && was_on {
             let met = std::mem::take(&mut self.throttle.met);
@@ -117,7 +118,7 @@ impl Engine {
             return;
         };
         let is_held_back = is_on || !entry.for_many && !entry.holders.is_empty();
-        entry.grace = is_held_back.then(|| entry.grace.unwrap_or_default());
+        entry.allowance = is_held_back.then(|| entry.allowance.unwrap_or_default());
         if is_held_back == entry.is_held_back {
             return self.out.links.touch(link);
         }

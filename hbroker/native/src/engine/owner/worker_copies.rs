@@ -8,9 +8,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::engine::Engine;
-use crate::engine::metrics::load::Docket;
-use crate::engine::transport::outlet::{Handoff, Outlet};
-use crate::engine::transport::runs::{Notes, Run};
+use crate::engine::metrics::load::MessageMetrics;
+use crate::engine::transport::outbound::{Handoff, Outbound};
+use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch};
 use crate::link_id::SessionKey;
 use crate::load::latency::Sample;
 use crate::wire::{self, Body, DatagramView, PacketView};
@@ -39,25 +39,25 @@ impl Copies {
             self.packets.reserve(MOST_BYTES.saturating_sub(self.packets.len()).max(packets.len()));
         }
         self.packets.extend_from_slice(packets);
-        self.timed.extend(timed.map(|(place, sample)| (self.count + place, sample)));
+        self.timed.extend(timed.map(|(position, sample)| (self.count + position, sample)));
         self.count += count;
     }
 
     /// Adds a message, of which this is the field `publish`.
-    pub fn add_one(&mut self, field: &[u8], docket: &Docket) {
+    pub fn add_one(&mut self, field: &[u8], message_metrics: &MessageMetrics) {
         wire::put_packet(&mut self.packets, 0, 0, None, field);
-        self.timed.extend(docket.sample().map(|sample| (self.count, Arc::clone(sample))));
+        self.timed.extend(message_metrics.sample().map(|sample| (self.count, Arc::clone(sample))));
         self.count += 1;
     }
 
     /// Those that are timed of so many messages from a place on, by their places among these.
     fn timed_of(&self, first: u32, count: u32) -> impl Iterator<Item = (u32, Arc<Sample>)> {
-        let timed = self.timed.iter().filter(move |(place, _)| (first..first + count).contains(place));
-        timed.map(move |(place, sample)| (place - first, Arc::clone(sample)))
+        let timed = self.timed.iter().filter(move |(position, _)| (first..first + count).contains(position));
+        timed.map(move |(position, sample)| (position - first, Arc::clone(sample)))
     }
 }
 
-impl Outlet {
+impl Outbound {
     /// The last handoff for a worker, if it is of copies for these sessions and has room for so many bytes more; else a new one. (An earlier
     /// one would not do: what is given to a worker arrives in the order in which it was given.)
     pub fn copies_for(&mut self, worker: u8, sessions: &[SessionKey], bytes: usize) -> &mut Copies {
@@ -85,30 +85,33 @@ impl Engine {
     /// Offers another worker's copies to this worker's sessions.
     pub(in crate::engine) fn deliver_copies(&mut self, copies: &Copies) {
         // Fields of a datagram are one, too.
-        let mut view = DatagramView::unread(&copies.packets, self.rooms.take());
-        if view.read(&mut self.rooms.mask).is_ok() {
-            let (mut rest, mut place) = (view.packets(), 0);
+        let mut view = DatagramView::unread(&copies.packets, self.view_buffers.take());
+        if view.read(&mut self.view_buffers.mask).is_ok() {
+            let (mut rest, mut position) = (view.packets(), 0);
             while !rest.is_empty() {
-                let count = match &Run::at(rest) {
-                    Ok(run) => {
-                        let timed = copies.timed_of(place, run.len() as u32).collect();
-                        let notes = Notes::handed_over(run, timed, &mut self.out);
-                        copies.sessions.iter().for_each(|&session| self.out.offer_run(session, run, &notes));
-                        run.len()
+                let count = match &PublishBatch::at(rest) {
+                    Ok(batch) => {
+                        let timed = copies.timed_of(position, batch.len() as u32).collect();
+                        let batch_metrics = BatchMetrics::handed_over(batch, timed, &mut self.out);
+                        copies
+                            .sessions
+                            .iter()
+                            .for_each(|&session| self.out.offer_batch(session, batch, &batch_metrics));
+                        batch.len()
                     }
                     Err(alone) => {
-                        (place..).zip(rest.take(*alone).iter()).for_each(|(place, packet)| {
-                            let sample = copies.timed_of(place, 1).next().map(|(_, sample)| sample);
+                        (position..).zip(rest.take(*alone).iter()).for_each(|(position, packet)| {
+                            let sample = copies.timed_of(position, 1).next().map(|(_, sample)| sample);
                             self.deliver_copy(&packet, &copies.sessions, sample);
                         });
                         *alone
                     }
                 };
                 rest = rest.skip(count);
-                place += count as u32;
+                position += count as u32;
             }
         }
-        self.rooms.put_back(view.into_room());
+        self.view_buffers.put_back(view.into_buffer());
     }
 
     fn deliver_copy(
@@ -120,9 +123,9 @@ impl Engine {
         let Body::Publish(publish) = &packet.body else {
             return;
         };
-        let docket = Docket::handed_over(&mut self.out.load, publish, sample);
+        let message_metrics = MessageMetrics::handed_over(&mut self.out.load, publish, sample);
         for &session in sessions {
-            self.out.offer_copy(session, &publish.field(), None, &docket);
+            self.out.offer_copy(session, &publish.field(), None, &message_metrics);
         }
     }
 }

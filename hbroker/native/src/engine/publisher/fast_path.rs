@@ -8,42 +8,42 @@
 use std::sync::Arc;
 
 use crate::Micros;
-use crate::engine::fragmentation::fragments::Part;
+use crate::engine::fragmentation::fragments::Fragment;
 use crate::engine::publisher::outgoing::Route;
-use crate::engine::transport::delivery_records::Places;
+use crate::engine::transport::delivery_records::Positions;
 use crate::engine::{Client, Engine, Side};
 use crate::link_id::LinkId;
-use crate::wire::{PublishOut, Stencil};
+use crate::wire::{Delta, PublishOut};
 
 /// A route that was taken, and what it needs to be taken again.
 #[derive(Default)]
-pub struct Beaten {
+pub struct CachedRoute {
     route: Option<(Route, LinkId)>,
     qos: u8,
-    stencil: Stencil,
+    delta: Delta,
     /// At `QoS` 0: how many messages had been queued on the link with the last one.
     queued: u64,
-    gathered: Gathered,
+    pending_batch: PendingBatch,
 }
 
 /// Messages that go together, and wait for that: the sequence number of the first, and how many. Their fields are the splitter's.
 #[derive(Default)]
-struct Gathered {
+struct PendingBatch {
     first: u64,
     count: u32,
 }
 
-impl Beaten {
+impl CachedRoute {
     /// How many messages are gathered.
-    pub fn gathered(&self) -> usize {
-        self.gathered.count as usize
+    pub fn pending_batch(&self) -> usize {
+        self.pending_batch.count as usize
     }
 }
 
 impl Client {
     /// How many messages, or parts of them, wait.
     pub(in crate::engine) fn waiting(&self) -> usize {
-        self.publisher.waiting() + self.beaten.gathered()
+        self.publisher.waiting() + self.cached_route.pending_batch()
     }
 }
 
@@ -57,60 +57,60 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return None;
         };
-        let Beaten { route, qos, stencil, queued, gathered } = &mut client.beaten;
+        let CachedRoute { route, qos, delta, queued, pending_batch } = &mut client.cached_route;
         let is_it = |route: &Route| *qos == message.qos && *route.topic == *message.topic;
         let &(ref route, link) = route.as_ref().filter(|(route, _)| is_it(route))?;
         let entry = self.out.links.awake(link).filter(|_| client.publisher.holds(now, route))?;
-        let bytes = self.splitter.gathered() + message.payload.len() + message.topic.len();
+        let bytes = self.splitter.pending_batch() + message.payload.len() + message.topic.len();
         // What dies has to be found by itself.
         let may_go = message.qos == 0
-            || message.expiry_s.is_none() && entry.credit.has_room_for(gathered.count + 1, bytes);
+            || message.expiry_s.is_none() && entry.credit.has_room_for(pending_batch.count + 1, bytes);
         if !may_go || entry.link.queued_bytes() + bytes >= self.config.link_queue_bytes {
             return None;
         }
-        if self.splitter.is_again(message, stencil) && self.out.queue_again(link, message.payload, *queued) {
+        if self.splitter.is_delta(message, delta) && self.out.queue_delta(link, message.payload, *queued) {
             *queued += 1;
-            return Some(self.splitter.pass(stencil));
+            return Some(self.splitter.pass(delta));
         }
-        let sequence = self.splitter.encode_again(message, stencil)?;
+        let sequence = self.splitter.encode_delta(message, delta)?;
         if message.qos == 0 {
-            *queued = self.out.queue_packet(link, stencil.packet());
+            *queued = self.out.queue_packet(link, delta.packet());
         } else if !self.gather(sequence, link) {
-            self.send_gathered(now);
+            self.send_pending(now);
             self.gather(sequence, link);
         }
         Some(sequence)
     }
 
     /// Sends what is gathered; where it cannot go now after all, it waits.
-    pub(in crate::engine) fn send_gathered(&mut self, now: Micros) {
+    pub(in crate::engine) fn send_pending(&mut self, now: Micros) {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        let Beaten { route, qos, gathered, .. } = &mut client.beaten;
-        let Gathered { first, count } = std::mem::take(gathered);
+        let CachedRoute { route, qos, pending_batch, .. } = &mut client.cached_route;
+        let PendingBatch { first, count } = std::mem::take(pending_batch);
         let route = route.as_ref().filter(|_| count > 0);
         let Some((topic, owner)) =
             route.and_then(|(route, _)| Some((Arc::clone(&route.topic), route.owner?)))
         else {
             return;
         };
-        let (field, qos) = (self.splitter.take_gathered(), *qos);
-        let part = Part {
+        let (field, qos) = (self.splitter.take_pending(), *qos);
+        let fragment = Fragment {
             topic,
             field,
             count,
             qos,
             message: first,
             sequence: first,
-            parts: 1,
+            fragments: 1,
             dies_at: Micros::MAX,
         };
-        if client.publisher.is_free(&part.topic, owner) {
-            self.send_part(now, owner, part);
+        if client.publisher.is_free(&fragment.topic, owner) {
+            self.send_fragment(now, owner, fragment);
         } else {
             // It goes with what it is behind.
-            client.publisher.give_back(part);
+            client.publisher.give_back(fragment);
         }
     }
 
@@ -118,7 +118,7 @@ impl Engine {
     pub(in crate::engine) fn keep_route(&mut self, route: Route, qos: u8) {
         let link = route.owner.filter(|_| route.is_last).and_then(|owner| self.out.links.by_address(owner));
         if let (Side::Client(client), Some(link)) = (&mut self.side, link) {
-            client.beaten = Beaten { route: Some((route, link)), qos, ..Beaten::default() };
+            client.cached_route = CachedRoute { route: Some((route, link)), qos, ..CachedRoute::default() };
         }
     }
 
@@ -127,13 +127,13 @@ impl Engine {
         let Side::Client(client) = &mut self.side else {
             return false;
         };
-        let Beaten { stencil, gathered, .. } = &mut client.beaten;
-        let is_taken = gathered.count < Places::MOST && self.splitter.gather(stencil.field());
-        if is_taken && gathered.count == 0 {
-            gathered.first = sequence;
+        let CachedRoute { delta, pending_batch, .. } = &mut client.cached_route;
+        let is_taken = pending_batch.count < Positions::MOST && self.splitter.gather(delta.field());
+        if is_taken && pending_batch.count == 0 {
+            pending_batch.first = sequence;
             self.out.links.touch(link);
         }
-        gathered.count += u32::from(is_taken);
+        pending_batch.count += u32::from(is_taken);
         is_taken
     }
 }

@@ -4,7 +4,7 @@
 //! it and the owner's credit (§7.7), or for its turn. *In flight*: on the link to an owner, under the delivery number that the
 //! link's ledger maps to its ticket. A refusal (NOT_RESPONSIBLE, HANDOVER) or the end of the link brings it back to waiting under
 //! the same message id; the owner's PUBACK ends it. One that outlives its expiry ends while it waits, and not once it was sent.
-//! Messages that go together (`at_once`, `take_run`) are one part with one ticket until they are answered: each may be for itself, and comes back so.
+//! Messages that go together (`at_once`, `take_batch`) are one part with one ticket until they are answered: each may be for itself, and comes back so.
 //!
 //! Messages of one topic keep their order through all of this: they wait in the order of their sequence numbers, nothing is sent past
 //! those that wait, and nothing goes to one owner while an older message, or one that may come back, is in flight to another.
@@ -18,12 +18,12 @@ use slab::Slab;
 use smallvec::{SmallVec, smallvec};
 
 use crate::Micros;
-use crate::engine::fragmentation::fragments::{Outgoing, Part, Parts};
-use crate::engine::publisher::send_queue::{Backlog, Backlogs, Taken, Turn};
-use crate::engine::sessions::copy_blocks::Blocks;
-use crate::engine::transport::credit::Room;
-use crate::engine::transport::delivery_records::{Places, Ticket};
-use crate::keyed_hash::Keyed;
+use crate::engine::fragmentation::fragments::{Fragment, Fragments, Outgoing};
+use crate::engine::publisher::send_queue::{SendQueue, SendQueues, Taken, Turn};
+use crate::engine::sessions::copy_blocks::CopyBlocks;
+use crate::engine::transport::credit::ViewBuffer;
+use crate::engine::transport::delivery_records::{Positions, Ticket};
+use crate::keyed_hash::KeyedHash;
 use crate::tables::jurisdiction::Cut;
 use crate::tables::window;
 use crate::tables::zones::{Lookup, Zones};
@@ -74,14 +74,14 @@ pub struct Route {
 /// What a client keeps of what it publishes.
 pub struct Publisher {
     pub zones: Zones,
-    topics: Backlogs,
+    topics: SendQueues,
     /// Whose the topic is that was published on last: its owner, until when, and by which version of the zones.
     way: Option<(SocketAddr, Micros, u64)>,
     budget: Budget,
     /// With how many of its messages are open.
-    in_flight: Slab<(Part, u32)>,
+    in_flight: Slab<(Fragment, u32)>,
     /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
-    parts_out: HashMap<u64, u32, Keyed>,
+    fragments_out: HashMap<u64, u32, KeyedHash>,
     /// When those that wait and are mortal die.
     deaths: BTreeSet<(Micros, u64, Arc<str>)>,
     /// The topics that wait for room with each owner, in the order of their turns.
@@ -89,7 +89,7 @@ pub struct Publisher {
     turns: u64,
     lead: Lead,
     /// Makes one part of messages that waited.
-    blocks: Blocks,
+    copy_blocks: CopyBlocks,
 }
 
 /// How far messages of `QoS` 2 may be ahead of one that waits, for their owners must know it for new when it comes (§7.4).
@@ -109,19 +109,19 @@ struct Budget {
 }
 
 impl Publisher {
-    pub fn new(zones: Zones, waiting_limit: usize, hasher: Keyed) -> Self {
+    pub fn new(zones: Zones, waiting_limit: usize, hasher: KeyedHash) -> Self {
         Self {
             zones,
-            topics: Backlogs::new(hasher),
+            topics: SendQueues::new(hasher),
             way: None,
             budget: Budget { limit: waiting_limit, bytes: 0, has_oversized: false },
             in_flight: Slab::new(),
-            parts_out: HashMap::with_hasher(hasher),
+            fragments_out: HashMap::with_hasher(hasher),
             deaths: BTreeSet::new(),
             blocked: BTreeMap::new(),
             turns: 0,
             lead: Lead::default(),
-            blocks: Blocks::default(),
+            copy_blocks: CopyBlocks::default(),
         }
     }
 
@@ -129,8 +129,8 @@ impl Publisher {
     pub fn route(&mut self, now: Micros, topic: &str) -> Route {
         let is_last = self.topics.is_current(topic);
         let (owner, until) = self.find(now, topic, is_last).unzip();
-        let (name, backlog) = self.topics.turn_to(topic);
-        let (topic, owner) = (Arc::clone(name), owner.filter(|&owner| is_free(Some(backlog), owner)));
+        let (name, send_queue) = self.topics.turn_to(topic);
+        let (topic, owner) = (Arc::clone(name), owner.filter(|&owner| is_free(Some(send_queue), owner)));
         Route { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
     }
 
@@ -152,17 +152,17 @@ impl Publisher {
 
     /// Whether something waits on this topic.
     pub fn is_waiting(&self, topic: &str) -> bool {
-        self.topics.get(topic).is_some_and(Backlog::is_waiting)
+        self.topics.get(topic).is_some_and(SendQueue::is_waiting)
     }
 
     /// Whether something waits on this topic, and not merely for its turn.
-    pub fn is_held(&self, topic: &str) -> bool {
-        self.topics.get(topic).is_some_and(|backlog| backlog.is_waiting() && backlog.turn.is_none())
+    pub fn is_blocked(&self, topic: &str) -> bool {
+        self.topics.get(topic).is_some_and(|send_queue| send_queue.is_waiting() && send_queue.turn.is_none())
     }
 
     /// How much of a topic is in flight: messages, or parts of them, and their bytes.
     pub fn open_on(&self, topic: &str) -> (u32, usize) {
-        self.topics.get(topic).map_or((0, 0), Backlog::open)
+        self.topics.get(topic).map_or((0, 0), SendQueue::open)
     }
 
     /// The sequence number of the first that waits on a topic.
@@ -174,16 +174,16 @@ impl Publisher {
     /// minutes, while others go on.)
     pub fn may_lead(&mut self, now: Micros, sequence: u64) -> bool {
         if sequence > self.lead.until && now >= self.lead.found + FINDING_LEAD {
-            let oldest = self.topics.iter().filter_map(|(_, backlog)| backlog.first_exact()).min();
+            let oldest = self.topics.iter().filter_map(|(_, send_queue)| send_queue.first_exact()).min();
             self.lead = Lead { until: oldest.unwrap_or(sequence) + MOST_LEAD, found: now };
         }
         sequence <= self.lead.until
     }
 
     /// Opens a message of several parts: it ends when all of them have.
-    pub fn open(&mut self, parts: &Parts) {
-        if parts.count() > 1 && parts.qos() > 0 {
-            self.parts_out.insert(parts.message(), parts.count());
+    pub fn open(&mut self, fragments: &Fragments) {
+        if fragments.count() > 1 && fragments.qos() > 0 {
+            self.fragments_out.insert(fragments.message(), fragments.count());
         }
     }
 
@@ -198,28 +198,28 @@ impl Publisher {
     }
 
     /// Has a part that was sent wait again, unless its message has failed. Of several messages each waits for itself.
-    pub fn give_back(&mut self, part: Part) {
-        if part.count > 1 {
-            return (0..part.count).for_each(|place| self.give_back(part.section(place, 1)));
+    pub fn give_back(&mut self, fragment: Fragment) {
+        if fragment.count > 1 {
+            return (0..fragment.count).for_each(|position| self.give_back(fragment.section(position, 1)));
         }
-        if part.parts > 1 && part.qos > 0 && !self.parts_out.contains_key(&part.message) {
+        if fragment.fragments > 1 && fragment.qos > 0 && !self.fragments_out.contains_key(&fragment.message) {
             return;
         }
-        self.budget.add(part.field.len());
-        if part.dies_at < Micros::MAX {
-            self.deaths.insert((part.dies_at, part.message, Arc::clone(&part.topic)));
+        self.budget.add(fragment.field.len());
+        if fragment.dies_at < Micros::MAX {
+            self.deaths.insert((fragment.dies_at, fragment.message, Arc::clone(&fragment.topic)));
         }
-        self.topics.make(&Arc::clone(&part.topic)).give_back(part);
+        self.topics.make(&Arc::clone(&fragment.topic)).give_back(fragment);
     }
 
     /// What is to be done next about a topic.
     pub fn next(&self, now: Micros, topic: &str) -> Next {
-        let Some((backlog, (first, bytes, qos))) =
-            self.topics.get(topic).and_then(|backlog| Some((backlog, backlog.first()?)))
+        let Some((send_queue, (first, bytes, qos))) =
+            self.topics.get(topic).and_then(|send_queue| Some((send_queue, send_queue.first()?)))
         else {
             return Next::Nothing;
         };
-        match (self.zones.lookup(topic, now), backlog.in_flight()) {
+        match (self.zones.lookup(topic, now), send_queue.in_flight()) {
             (Lookup::Owner(owner), Some((to, newest))) if owner == to && newest < first => {
                 Next::Send { owner, qos, bytes }
             }
@@ -233,39 +233,39 @@ impl Publisher {
     /// The topics on which something waits and whose owner is known.
     pub fn routable(&self, now: Micros) -> Vec<Arc<str>> {
         let is_routable = |topic: &str| matches!(self.zones.lookup(topic, now), Lookup::Owner(_));
-        let waiting = self.topics.iter().filter(|(_, backlog)| backlog.is_waiting());
+        let waiting = self.topics.iter().filter(|(_, send_queue)| send_queue.is_waiting());
         waiting.map(|(topic, _)| topic).filter(|topic| is_routable(topic)).cloned().collect()
     }
 
     /// Takes the first part that waits on a topic.
-    pub fn take_first(&mut self, topic: &str) -> Option<Part> {
-        let Taken { part, freed, dies_at } = self.topics.get_mut(topic)?.take_first()?;
+    pub fn take_first(&mut self, topic: &str) -> Option<Fragment> {
+        let Taken { fragment, freed, dies_at } = self.topics.get_mut(topic)?.take_first()?;
         self.budget.free(freed);
-        self.bury(dies_at, part.message, &part.topic);
+        self.forget_expiry(dies_at, fragment.message, &fragment.topic);
         self.tidy(topic);
-        Some(part)
+        Some(fragment)
     }
 
     /// Takes the first part that waits on a topic; with it, as one part, the messages that follow it closely and may join it, as far as there is room.
-    pub fn take_run(&mut self, topic: &str, room: Room) -> Option<Part> {
+    pub fn take_batch(&mut self, topic: &str, room: ViewBuffer) -> Option<Fragment> {
         let mut run = self.take_first(topic)?;
-        let Some(backlog) = self.topics.get_mut(topic).filter(|_| run.may_join()) else {
+        let Some(send_queue) = self.topics.get_mut(topic).filter(|_| run.may_join()) else {
             return Some(run);
         };
-        let (most, mut bytes) = (room.messages.min(Places::MOST as usize), run.field.len());
+        let (most, mut bytes) = (room.messages.min(Positions::MOST as usize), run.field.len());
         while (run.count as usize) < most
-            && let Some(next) = backlog.joins(run.last_sequence())
+            && let Some(next) = send_queue.joins(run.last_sequence())
             && bytes + next.field.len() <= room.bytes
-            && (run.count > 1 || self.blocks.gather(&run.field))
-            && self.blocks.gather(&next.field)
-            && let Some(Taken { freed, .. }) = backlog.take_first()
+            && (run.count > 1 || self.copy_blocks.gather(&run.field))
+            && self.copy_blocks.gather(&next.field)
+            && let Some(Taken { freed, .. }) = send_queue.take_first()
         {
             self.budget.free(freed);
             bytes += freed;
             run.count += 1;
         }
-        if self.blocks.gathered() > 0 {
-            run.field = self.blocks.take();
+        if self.copy_blocks.pending_batch() > 0 {
+            run.field = self.copy_blocks.take();
             self.tidy(topic);
         }
         Some(run)
@@ -274,60 +274,64 @@ impl Publisher {
     /// The delivery that the next one of a topic follows: the last one whose fate is open; 0: there is none. If that one is
     /// refused, so are all that follow it.
     pub fn last(&self, topic: &str) -> u64 {
-        self.topics.get(topic).map_or(0, Backlog::last)
+        self.topics.get(topic).map_or(0, SendQueue::last)
     }
 
     /// Keeps a part until its PUBACK that was queued as this delivery, and as those that follow; the ticket goes into the link's ledger.
-    pub fn keep(&mut self, owner: SocketAddr, part: Part, delivery: u64) -> Ticket {
-        let (count, last) = (part.count, delivery + u64::from(part.count - 1));
-        self.topics.make(&part.topic).sent(owner, &part, last);
-        let key = self.in_flight.insert((part, count));
-        Ticket { worker: 0, place: 0, key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory") }
+    pub fn keep(&mut self, owner: SocketAddr, fragment: Fragment, delivery: u64) -> Ticket {
+        let (count, last) = (fragment.count, delivery + u64::from(fragment.count - 1));
+        self.topics.make(&fragment.topic).sent(owner, &fragment, last);
+        let key = self.in_flight.insert((fragment, count));
+        Ticket {
+            worker: 0,
+            position: 0,
+            key: u32::try_from(key).expect("fewer than 2^32 parts fit in memory"),
+        }
     }
 
     /// Gives back what a ticket stands for at these places, in its order; with the last of them it is spent.
-    pub fn settle(&mut self, ticket: Ticket, places: Places) -> SmallVec<[Part; 1]> {
+    pub fn settle(&mut self, ticket: Ticket, positions: Positions) -> SmallVec<[Fragment; 1]> {
         let key = ticket.key as usize;
-        let (part, open) = &mut self.in_flight[key];
-        *open -= places.len();
-        let (is_spent, is_whole) = (*open == 0, places.len() == part.count);
-        let settled: SmallVec<[Part; 1]> = if is_whole {
+        let (fragment, open) = &mut self.in_flight[key];
+        *open -= positions.len();
+        let (is_spent, is_whole) = (*open == 0, positions.len() == fragment.count);
+        let settled: SmallVec<[Fragment; 1]> = if is_whole {
             smallvec![self.in_flight.remove(key).0]
         } else {
-            places.runs().map(|(place, count)| part.section(place, count)).collect()
+            positions.runs().map(|(position, count)| fragment.section(position, count)).collect()
         };
         if is_spent && !is_whole {
             self.in_flight.remove(key);
         }
-        let bytes = settled.iter().map(|part| part.field.len()).sum();
-        self.land(&settled[0].topic, places.len(), bytes);
+        let bytes = settled.iter().map(|fragment| fragment.field.len()).sum();
+        self.end_flight(&settled[0].topic, positions.len(), bytes);
         settled
     }
 
     /// Counts a part as ended; true when the whole message is.
-    pub fn completes(&mut self, part: &Part) -> bool {
-        if part.parts == 1 {
+    pub fn completes(&mut self, fragment: &Fragment) -> bool {
+        if fragment.fragments == 1 {
             return true;
         }
-        let Some(out) = self.parts_out.get_mut(&part.message) else {
+        let Some(out) = self.fragments_out.get_mut(&fragment.message) else {
             return false;
         };
         *out -= 1;
         let done = *out == 0;
         if done {
-            self.parts_out.remove(&part.message);
+            self.fragments_out.remove(&fragment.message);
         }
         done
     }
 
     /// Ends a whole message, since this part of it failed: what waits of it goes, and parts in flight will not wait again.
     /// True if it was open.
-    pub fn abandon(&mut self, part: &Part) -> bool {
-        if part.parts == 1 {
+    pub fn abandon(&mut self, fragment: &Fragment) -> bool {
+        if fragment.fragments == 1 {
             return true;
         }
-        let was_open = self.parts_out.remove(&part.message).is_some() || part.qos == 0;
-        self.remove(&part.topic, part.message, part.parts);
+        let was_open = self.fragments_out.remove(&fragment.message).is_some() || fragment.qos == 0;
+        self.remove(&fragment.topic, fragment.message, fragment.fragments);
         was_open
     }
 
@@ -350,9 +354,9 @@ impl Publisher {
 
     /// Has a topic wait for its turn when there is room with its owner.
     pub fn block(&mut self, owner: SocketAddr, topic: &Arc<str>) {
-        if let Some(backlog) = self.topics.get_mut(topic) {
+        if let Some(send_queue) = self.topics.get_mut(topic) {
             self.turns += 1;
-            if let Some(turn) = backlog.turn.replace((owner, self.turns)) {
+            if let Some(turn) = send_queue.turn.replace((owner, self.turns)) {
                 self.blocked.remove(&turn);
             }
             self.blocked.insert((owner, self.turns), Arc::clone(topic));
@@ -368,8 +372,8 @@ impl Publisher {
     pub fn unblock(&mut self, owner: SocketAddr) -> Option<Arc<str>> {
         let (&turn, _) = self.blocked.range((owner, 0)..=(owner, u64::MAX)).next()?;
         let topic = self.blocked.remove(&turn)?;
-        if let Some(backlog) = self.topics.get_mut(&topic) {
-            backlog.turn = None;
+        if let Some(send_queue) = self.topics.get_mut(&topic) {
+            send_queue.turn = None;
         }
         Some(topic)
     }
@@ -389,7 +393,7 @@ impl Publisher {
     }
 
     pub fn waiting(&self) -> usize {
-        self.topics.iter().map(|(_, backlog)| backlog.len()).sum()
+        self.topics.iter().map(|(_, send_queue)| send_queue.len()).sum()
     }
 
     /// The owner of a topic, and until when that is known. `is_last`: it is the topic that was asked for before.
@@ -405,30 +409,30 @@ impl Publisher {
     }
 
     /// Takes what waits of a message away; its `QoS`, if there was something.
-    fn remove(&mut self, topic: &Arc<str>, message: u64, parts: u32) -> Option<u8> {
-        let (returned, fresh) = self.topics.get_mut(topic)?.remove(message, parts);
-        returned.iter().for_each(|part| self.budget.free(part.field.len()));
-        let mut qos = returned.first().map(|part| part.qos);
+    fn remove(&mut self, topic: &Arc<str>, message: u64, fragments: u32) -> Option<u8> {
+        let (returned, fresh) = self.topics.get_mut(topic)?.remove(message, fragments);
+        returned.iter().for_each(|fragment| self.budget.free(fragment.field.len()));
+        let mut qos = returned.first().map(|fragment| fragment.qos);
         if let Some(fresh) = fresh {
             self.budget.free(fresh.bytes());
-            self.bury(fresh.dies_at(), message, topic);
-            self.parts_out.remove(&message);
+            self.forget_expiry(fresh.dies_at(), message, topic);
+            self.fragments_out.remove(&message);
             qos = Some(fresh.qos());
         }
         self.tidy(topic);
         qos
     }
 
-    fn bury(&mut self, dies_at: Micros, message: u64, topic: &Arc<str>) {
+    fn forget_expiry(&mut self, dies_at: Micros, message: u64, topic: &Arc<str>) {
         if dies_at < Micros::MAX {
             self.deaths.remove(&(dies_at, message, Arc::clone(topic)));
         }
     }
 
-    fn land(&mut self, topic: &str, count: u32, bytes: usize) {
-        let is_over = self.topics.get_mut(topic).is_some_and(|backlog| {
-            backlog.landed(count, bytes);
-            backlog.is_over()
+    fn end_flight(&mut self, topic: &str, count: u32, bytes: usize) {
+        let is_over = self.topics.get_mut(topic).is_some_and(|send_queue| {
+            send_queue.end_flight(count, bytes);
+            send_queue.is_over()
         });
         if is_over {
             self.tidy(topic);
@@ -443,8 +447,8 @@ impl Publisher {
 }
 
 /// Whether a new message of a topic with this backlog may go to an owner at once.
-fn is_free(backlog: Option<&Backlog>, owner: SocketAddr) -> bool {
-    backlog.is_none_or(|backlog| !backlog.is_waiting() && backlog.is_free_for(owner))
+fn is_free(send_queue: Option<&SendQueue>, owner: SocketAddr) -> bool {
+    send_queue.is_none_or(|send_queue| !send_queue.is_waiting() && send_queue.is_free_for(owner))
 }
 
 impl Budget {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::engine::{Engine, Side};
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 
 /// How long a topic waits before it is sent again, at least.
 const SHORTEST: Micros = 10_000;
@@ -20,7 +20,7 @@ const LONGEST: Micros = 640_000;
 
 pub struct Pauses {
     due: BTreeSet<(Micros, Arc<str>)>,
-    topics: HashMap<Arc<str>, (Micros, Pause), Keyed>,
+    topics: HashMap<Arc<str>, (Micros, Pause), KeyedHash>,
 }
 
 /// Why a topic waits.
@@ -63,7 +63,7 @@ impl Pause {
 }
 
 impl Pauses {
-    pub fn new(hasher: Keyed) -> Self {
+    pub fn new(hasher: KeyedHash) -> Self {
         Self { due: BTreeSet::new(), topics: HashMap::with_hasher(hasher) }
     }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_topic_waits_once_at_a_time_and_each_as_long_as_it_is_to() {
-        let mut pauses = Pauses::new(Keyed::new(1));
+        let mut pauses = Pauses::new(KeyedHash::new(1));
         let (long, short): (Arc<str>, Arc<str>) = ("long".into(), "short".into());
         pauses.add(0, Arc::clone(&long), Pause::crowded(50_000));
         pauses.add(1, Arc::clone(&long), Pause::Handover);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn one_that_waits_for_a_handover_may_find_a_crowd() {
-        let mut pauses = Pauses::new(Keyed::new(1));
+        let mut pauses = Pauses::new(KeyedHash::new(1));
         pauses.add(0, "a".into(), Pause::Handover);
         pauses.add(5, "a".into(), Pause::crowded(0));
         assert!(pauses.hold("a"));

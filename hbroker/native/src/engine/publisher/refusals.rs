@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::engine::fragmentation::fragments::chain_of;
 use crate::engine::owner::routes::Refusal;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::wire::PublishView;
 
 /// So many chains that broke last are remembered for one link, at least: as many messages as it may have without an answer (§7.7), and so all that may have
@@ -17,13 +17,13 @@ const MOST: usize = 4_096;
 
 /// The last refused delivery of each broken chain of one link.
 pub struct Refusals {
-    last: HashMap<u64, u64, Keyed>,
+    last: HashMap<u64, u64, KeyedHash>,
     /// Those that broke before these.
-    before: HashMap<u64, u64, Keyed>,
+    before: HashMap<u64, u64, KeyedHash>,
 }
 
 impl Refusals {
-    pub fn new(hasher: Keyed) -> Self {
+    pub fn new(hasher: KeyedHash) -> Self {
         Self { last: HashMap::with_hasher(hasher), before: HashMap::with_hasher(hasher) }
     }
 
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn those_that_broke_last_are_remembered_and_no_more_than_twice_as_many() {
-        let mut refusals = Refusals::new(Keyed::new(1));
+        let mut refusals = Refusals::new(KeyedHash::new(1));
         for chain in 0..10 * MOST as u64 {
             refusals.insert(chain, chain + 7);
             assert!(refusals.last.len() + refusals.before.len() <= 2 * MOST);

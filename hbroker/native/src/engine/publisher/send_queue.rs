@@ -8,21 +8,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::Micros;
-use crate::engine::fragmentation::fragments::{Outgoing, Part};
-use crate::keyed_hash::Keyed;
+use crate::engine::fragmentation::fragments::{Fragment, Outgoing};
+use crate::keyed_hash::KeyedHash;
 
 /// The backlogs of a client, by topic. That of the topic that was published on last lies apart: it often is the next one's, too, and is found
 /// without a search.
-pub struct Backlogs {
-    others: HashMap<Arc<str>, Backlog, Keyed>,
+pub struct SendQueues {
+    others: HashMap<Arc<str>, SendQueue, KeyedHash>,
     /// Perhaps over.
-    current: (Arc<str>, Backlog),
+    current: (Arc<str>, SendQueue),
 }
 
 #[derive(Default)]
-pub struct Backlog {
+pub struct SendQueue {
     /// Parts that were sent and came back.
-    returned: BTreeMap<u64, Part>,
+    returned: BTreeMap<u64, Fragment>,
     /// Messages that were not sent, or not to the end.
     fresh: VecDeque<Outgoing>,
     flight: Option<Flight>,
@@ -35,7 +35,7 @@ pub type Turn = (SocketAddr, u64);
 
 /// A part that was taken to be sent.
 pub struct Taken {
-    pub part: Part,
+    pub fragment: Fragment,
     /// How many of the bytes that wait went with it: those of a large message all with its last part.
     pub freed: usize,
     /// When what was taken would have died.
@@ -45,7 +45,7 @@ pub struct Taken {
 /// What is in flight on one topic: all of it to one owner.
 struct Flight {
     owner: SocketAddr,
-    parts: u32,
+    fragments: u32,
     bytes: usize,
     /// The highest sequence number that was sent.
     newest: u64,
@@ -53,18 +53,18 @@ struct Flight {
     last: u64,
 }
 
-impl Backlogs {
-    pub fn new(hasher: Keyed) -> Self {
-        Self { others: HashMap::with_hasher(hasher), current: (Arc::from(""), Backlog::default()) }
+impl SendQueues {
+    pub fn new(hasher: KeyedHash) -> Self {
+        Self { others: HashMap::with_hasher(hasher), current: (Arc::from(""), SendQueue::default()) }
     }
 
     // Change
 
     /// Makes this topic's the current one; its name, to be kept.
-    pub fn turn_to(&mut self, topic: &str) -> &(Arc<str>, Backlog) {
+    pub fn turn_to(&mut self, topic: &str) -> &(Arc<str>, SendQueue) {
         if *self.current.0 != *topic {
             let next = self.others.remove_entry(topic);
-            let next = next.unwrap_or_else(|| (Arc::from(topic), Backlog::default()));
+            let next = next.unwrap_or_else(|| (Arc::from(topic), SendQueue::default()));
             let (name, before) = std::mem::replace(&mut self.current, next);
             if !before.is_over() {
                 self.others.insert(name, before);
@@ -73,13 +73,13 @@ impl Backlogs {
         &self.current
     }
 
-    pub fn get_mut(&mut self, topic: &str) -> Option<&mut Backlog> {
+    pub fn get_mut(&mut self, topic: &str) -> Option<&mut SendQueue> {
         let (name, current) = &mut self.current;
         if **name == *topic { Some(current) } else { self.others.get_mut(topic) }
     }
 
     /// A topic's, made where there is none.
-    pub fn make(&mut self, topic: &Arc<str>) -> &mut Backlog {
+    pub fn make(&mut self, topic: &Arc<str>) -> &mut SendQueue {
         let (name, current) = &mut self.current;
         if *name == *topic { current } else { self.others.entry(Arc::clone(topic)).or_default() }
     }
@@ -100,83 +100,83 @@ impl Backlogs {
         *self.current.0 == *topic
     }
 
-    pub fn get(&self, topic: &str) -> Option<&Backlog> {
+    pub fn get(&self, topic: &str) -> Option<&SendQueue> {
         let (name, current) = &self.current;
         if **name == *topic { Some(current) } else { self.others.get(topic) }
     }
 
     /// Those of which something waits or is in flight.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Backlog)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &SendQueue)> {
         let (name, current) = &self.current;
         self.others.iter().chain((!current.is_over()).then_some((name, current)))
     }
 }
 
-impl Backlog {
+impl SendQueue {
     pub fn push(&mut self, message: Outgoing) {
         self.fresh.push_back(message);
     }
 
-    pub fn give_back(&mut self, part: Part) {
-        self.returned.insert(part.sequence, part);
+    pub fn give_back(&mut self, fragment: Fragment) {
+        self.returned.insert(fragment.sequence, fragment);
     }
 
     /// Takes the next part.
     pub fn take_first(&mut self) -> Option<Taken> {
-        if let Some((_, part)) = self.returned.pop_first() {
-            return Some(Taken { freed: part.field.len(), dies_at: part.dies_at, part });
+        if let Some((_, fragment)) = self.returned.pop_first() {
+            return Some(Taken { freed: fragment.field.len(), dies_at: fragment.dies_at, fragment });
         }
         let mut message = self.fresh.pop_front()?;
         let (freed, dies_at) = (message.bytes(), message.dies_at());
         match message {
-            Outgoing::Single(part) => Some(Taken { part, freed, dies_at }),
-            Outgoing::Large(ref mut large) => {
-                let part = large.next()?;
+            Outgoing::Single(fragment) => Some(Taken { fragment, freed, dies_at }),
+            Outgoing::LargeMessage(ref mut large) => {
+                let fragment = large.next()?;
                 if large.is_exhausted() {
-                    return Some(Taken { part, freed, dies_at });
+                    return Some(Taken { fragment, freed, dies_at });
                 }
                 self.fresh.push_front(message);
-                Some(Taken { part, freed: 0, dies_at })
+                Some(Taken { fragment, freed: 0, dies_at })
             }
         }
     }
 
     /// The next part, if it may go together with the messages before it, of which this is the last one's sequence number.
-    pub fn joins(&self, before: u64) -> Option<&Part> {
+    pub fn joins(&self, before: u64) -> Option<&Fragment> {
         let next = match self.returned.first_key_value() {
-            Some((_, part)) => part,
+            Some((_, fragment)) => fragment,
             None => match self.fresh.front()? {
-                Outgoing::Single(part) => part,
-                Outgoing::Large(_) => return None,
+                Outgoing::Single(fragment) => fragment,
+                Outgoing::LargeMessage(_) => return None,
             },
         };
         (next.sequence == before + 1 && next.may_join()).then_some(next)
     }
 
     /// Takes what waits of a message: its parts that came back, and those not made yet.
-    pub fn remove(&mut self, message: u64, parts: u32) -> (Vec<Part>, Option<Outgoing>) {
-        let last = message + u64::from(parts);
+    pub fn remove(&mut self, message: u64, fragments: u32) -> (Vec<Fragment>, Option<Outgoing>) {
+        let last = message + u64::from(fragments);
         let sequences: Vec<u64> = self.returned.range(message..last).map(|(&sequence, _)| sequence).collect();
         let returned = sequences.iter().filter_map(|sequence| self.returned.remove(sequence)).collect();
-        let place = self.fresh.binary_search_by_key(&message, Outgoing::message);
-        (returned, place.ok().and_then(|place| self.fresh.remove(place)))
+        let position = self.fresh.binary_search_by_key(&message, Outgoing::message);
+        (returned, position.ok().and_then(|position| self.fresh.remove(position)))
     }
 
     /// A part, or several messages together, were queued: the last as this delivery.
-    pub fn sent(&mut self, owner: SocketAddr, part: &Part, delivery: u64) {
-        let flight = self.flight.get_or_insert(Flight { owner, parts: 0, bytes: 0, newest: 0, last: 0 });
-        flight.parts += part.count;
-        flight.bytes += part.field.len();
+    pub fn sent(&mut self, owner: SocketAddr, fragment: &Fragment, delivery: u64) {
+        let flight = self.flight.get_or_insert(Flight { owner, fragments: 0, bytes: 0, newest: 0, last: 0 });
+        flight.fragments += fragment.count;
+        flight.bytes += fragment.field.len();
         flight.last = delivery;
-        flight.newest = flight.newest.max(part.last_sequence());
+        flight.newest = flight.newest.max(fragment.last_sequence());
     }
 
     /// So many parts, of so many bytes, are in flight no more.
-    pub fn landed(&mut self, count: u32, bytes: usize) {
+    pub fn end_flight(&mut self, count: u32, bytes: usize) {
         if let Some(flight) = &mut self.flight {
-            flight.parts -= count;
+            flight.fragments -= count;
             flight.bytes -= bytes;
-            if flight.parts == 0 {
+            if flight.fragments == 0 {
                 self.flight = None;
             }
         }
@@ -194,13 +194,15 @@ impl Backlog {
     /// The sequence number and the most bytes of the first part that waits, and its `QoS`.
     pub fn first(&self) -> Option<(u64, usize, u8)> {
         let returned = self.returned.first_key_value();
-        let returned = returned.map(|(&sequence, part)| (sequence, part.field.len(), part.qos));
-        returned.or_else(|| self.fresh.front().map(|next| (next.sequence(), next.part_bytes(), next.qos())))
+        let returned = returned.map(|(&sequence, fragment)| (sequence, fragment.field.len(), fragment.qos));
+        returned
+            .or_else(|| self.fresh.front().map(|next| (next.sequence(), next.fragment_bytes(), next.qos())))
     }
 
     /// The sequence number of the first part that waits and is of `QoS` 2.
     pub fn first_exact(&self) -> Option<u64> {
-        let returned = self.returned.values().find(|part| part.qos == 2).map(|part| part.sequence);
+        let returned =
+            self.returned.values().find(|fragment| fragment.qos == 2).map(|fragment| fragment.sequence);
         returned.or_else(|| self.fresh.iter().find(|next| next.qos() == 2).map(Outgoing::sequence))
     }
 
@@ -216,7 +218,7 @@ impl Backlog {
 
     /// How many parts are in flight, and their bytes.
     pub fn open(&self) -> (u32, usize) {
-        self.flight.as_ref().map_or((0, 0), |flight| (flight.parts, flight.bytes))
+        self.flight.as_ref().map_or((0, 0), |flight| (flight.fragments, flight.bytes))
     }
 
     /// The delivery that was queued last of those in flight; 0: none is.

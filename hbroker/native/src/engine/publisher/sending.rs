@@ -9,15 +9,15 @@ use bytes::Bytes;
 use crate::Micros;
 use crate::broken::Defect;
 use crate::config::Config;
-use crate::engine::fragmentation::fragments::{Part, Parts, Split};
+use crate::engine::fragmentation::fragments::{Fragment, Fragments, Split};
 use crate::engine::metrics::counters::Drop;
 use crate::engine::publisher::outgoing::{Ended, Next};
 use crate::engine::publisher::pauses::Pause;
 use crate::engine::transport::credit;
-use crate::engine::transport::credit::Room;
-use crate::engine::transport::delivery_records::{Places, Ticket};
+use crate::engine::transport::credit::ViewBuffer;
+use crate::engine::transport::delivery_records::{Positions, Ticket};
 use crate::engine::transport::event::Event;
-use crate::engine::transport::event_queue::Lane;
+use crate::engine::transport::event_queue::Flow;
 use crate::engine::{Engine, Side, Unpublishable};
 use crate::link::{Chain, Role};
 use crate::link_id::LinkId;
@@ -26,7 +26,7 @@ use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PubAckView, PublishOut};
 
 /// Parts that one topic sends in its turn, where others wait for the same owner.
-const PARTS_PER_TURN: usize = 64;
+const FRAGMENTS_PER_TURN: usize = 64;
 /// Bytes of `QoS` 0 that wait on a link, beyond which no part of a large message joins them. (Nobody acknowledges such parts, so no
 /// credit bounds them.)
 const UNSENT_BYTES: usize = 1 << 20;
@@ -39,7 +39,7 @@ impl Engine {
         message: &PublishOut<'_>,
         share: impl FnOnce() -> Bytes,
     ) -> Result<Option<u64>, Unpublishable> {
-        self.send_gathered(now);
+        self.send_pending(now);
         let Side::Client(client) = &mut self.side else {
             return Err(Unpublishable::NotOwned);
         };
@@ -55,19 +55,19 @@ impl Engine {
         let mut split = split.map_err(|_| Unpublishable::TooLarge)?;
         let sequence = split.message();
         match (owner, &mut split) {
-            (Some(owner), Split::Single(part)) => {
-                self.send_part(now, owner, part.clone());
+            (Some(owner), Split::Single(fragment)) => {
+                self.send_fragment(now, owner, fragment.clone());
                 self.keep_route(route, message.qos);
                 return Ok(Some(sequence));
             }
-            (owner, Split::Large(parts)) => {
+            (owner, Split::LargeMessage(fragments)) => {
                 if let Side::Client(client) = &mut self.side {
-                    client.publisher.open(parts);
+                    client.publisher.open(fragments);
                 }
-                let owner = owner.filter(|_| now < parts.dies_at());
+                let owner = owner.filter(|_| now < fragments.dies_at());
                 let has_begun =
-                    owner.is_some_and(|owner| self.send_parts(now, owner, parts, message.payload));
-                if parts.is_exhausted() {
+                    owner.is_some_and(|owner| self.send_fragments(now, owner, fragments, message.payload));
+                if fragments.is_exhausted() {
                     return Ok(Some(sequence));
                 }
                 if let (Side::Client(client), Some(owner), true) = (&mut self.side, owner, has_begun) {
@@ -89,14 +89,20 @@ impl Engine {
 
     /// Sends parts of a new message to the owner that it may go to at once, as many as there is room for and as a topic sends in its turn. True: what is
     /// left has to wait for its own.
-    fn send_parts(&mut self, now: Micros, owner: SocketAddr, parts: &mut Parts, payload: &[u8]) -> bool {
+    fn send_fragments(
+        &mut self,
+        now: Micros,
+        owner: SocketAddr,
+        fragments: &mut Fragments,
+        payload: &[u8],
+    ) -> bool {
         let Some(id) = self.link_to(now, owner) else {
             return false;
         };
         let is_crowded = matches!(&self.side, Side::Client(client) if client.publisher.is_crowded(owner));
-        for _ in 0..if is_crowded { 0 } else { PARTS_PER_TURN } {
-            if !self.has_room_for_part(owner, parts.qos(), parts.part_bytes())
-                || !self.send_next(now, owner, id, parts, payload)
+        for _ in 0..if is_crowded { 0 } else { FRAGMENTS_PER_TURN } {
+            if !self.has_room_for_fragment(owner, fragments.qos(), fragments.fragment_bytes())
+                || !self.send_next(now, owner, id, fragments, payload)
             {
                 break;
             }
@@ -110,18 +116,18 @@ impl Engine {
         now: Micros,
         owner: SocketAddr,
         id: LinkId,
-        parts: &mut Parts,
+        fragments: &mut Fragments,
         payload: &[u8],
     ) -> bool {
-        if parts.qos() == 0 {
-            let field = self.splitter.next_field(parts, payload);
+        if fragments.qos() == 0 {
+            let field = self.splitter.next_field(fragments, payload);
             return field.inspect(|field| self.out.queue_copy(id, field)).is_some();
         }
-        let Some(part) = parts.next(payload) else {
+        let Some(fragment) = fragments.next(payload) else {
             return false;
         };
-        self.send_part(now, owner, part);
-        matches!(&self.side, Side::Client(client) if !client.publisher.is_waiting(parts.topic()))
+        self.send_fragment(now, owner, fragment);
+        matches!(&self.side, Side::Client(client) if !client.publisher.is_waiting(fragments.topic()))
     }
 
     /// Takes back the parts that a link did not get through, and sends them elsewhere, with what waited for room on it.
@@ -129,16 +135,16 @@ impl Engine {
         &mut self,
         now: Micros,
         owner: SocketAddr,
-        tickets: Vec<(Ticket, Places)>,
+        tickets: Vec<(Ticket, Positions)>,
     ) {
         let Side::Client(client) = &mut self.side else {
             return;
         };
         let mut topics = BTreeSet::new();
-        for (ticket, places) in tickets {
-            for part in client.publisher.settle(ticket, places) {
-                topics.insert(Arc::clone(&part.topic));
-                client.publisher.give_back(part);
+        for (ticket, positions) in tickets {
+            for fragment in client.publisher.settle(ticket, positions) {
+                topics.insert(Arc::clone(&fragment.topic));
+                client.publisher.give_back(fragment);
             }
         }
         topics.extend(std::iter::from_fn(|| client.publisher.unblock(owner)));
@@ -207,9 +213,9 @@ impl Engine {
     /// The messages that wait for a topic's owner fail.
     pub(in crate::engine) fn fail_waiting(&mut self, topic: &str, reason: i32) {
         while let Side::Client(client) = &mut self.side
-            && let Some(part) = client.publisher.take_first(topic)
+            && let Some(fragment) = client.publisher.take_first(topic)
         {
-            self.fail(&part, reason);
+            self.fail(&fragment, reason);
         }
     }
 
@@ -228,21 +234,23 @@ impl Engine {
             };
             let mut answered = std::mem::take(&mut client.answered);
             if let Some(entry) = self.out.links.get_mut(id) {
-                entry.ledger.settle(first, last, |ticket, places| answered.push((*ticket, places)));
+                entry
+                    .delivery_records
+                    .settle(first, last, |ticket, positions| answered.push((*ticket, positions)));
             }
-            for (ticket, places) in answered.drain(..) {
+            for (ticket, positions) in answered.drain(..) {
                 let Side::Client(client) = &mut self.side else {
                     return;
                 };
-                let parts = client.publisher.settle(ticket, places);
+                let fragments = client.publisher.settle(ticket, positions);
                 if let Some(entry) = self.out.links.get_mut(id) {
-                    let bytes = parts.iter().map(|part| part.field.len()).sum();
-                    entry.credit.settle_all(places.len(), bytes);
+                    let bytes = fragments.iter().map(|fragment| fragment.field.len()).sum();
+                    entry.credit.settle_all(positions.len(), bytes);
                 }
-                if moves(puback.reason) || client.publisher.is_held(&parts[0].topic) {
-                    topics.insert(Arc::clone(&parts[0].topic));
+                if moves(puback.reason) || client.publisher.is_blocked(&fragments[0].topic) {
+                    topics.insert(Arc::clone(&fragments[0].topic));
                 }
-                parts.into_iter().for_each(|part| self.end_part(now, owner, part, puback));
+                fragments.into_iter().for_each(|fragment| self.end_fragment(now, owner, fragment, puback));
             }
             if let Side::Client(client) = &mut self.side {
                 client.answered = answered; // Its memory serves the next ones.
@@ -255,16 +263,16 @@ impl Engine {
         }
     }
 
-    fn end_part(&mut self, now: Micros, owner: SocketAddr, part: Part, puback: &PubAckView<'_>) {
+    fn end_fragment(&mut self, now: Micros, owner: SocketAddr, fragment: Fragment, puback: &PubAckView<'_>) {
         match puback.reason {
-            reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => self.finish(&part, puback.reason),
+            reason::SUCCESS | reason::NO_MATCHING_SUBSCRIBERS => self.finish(&fragment, puback.reason),
             reason if moves(reason) => {
-                self.learn(now, owner, &part.topic, puback);
+                self.learn(now, owner, &fragment.topic, puback);
                 if let Side::Client(client) = &mut self.side {
-                    client.publisher.give_back(part);
+                    client.publisher.give_back(fragment);
                 }
             }
-            reason => self.fail(&part, reason),
+            reason => self.fail(&fragment, reason),
         }
     }
 
@@ -300,8 +308,8 @@ impl Engine {
     /// Sends what waits on a topic, as far as that goes now; asks Python for its owner where nobody is known. False: there is no
     /// room with its owner.
     pub(in crate::engine) fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
-        let is_held = matches!(&self.side, Side::Client(client) if client.paused.hold(topic));
-        is_held || self.send_some(now, topic, usize::MAX)
+        let is_blocked = matches!(&self.side, Side::Client(client) if client.paused.hold(topic));
+        is_blocked || self.send_some(now, topic, usize::MAX)
     }
 
     /// The same, of at most so many messages or parts.
@@ -315,12 +323,12 @@ impl Engine {
             let (owner, qos, bytes) = match client.publisher.next(now, topic) {
                 Next::Send { owner, qos, bytes } => (owner, qos, bytes),
                 Next::Ask(start) => {
-                    self.events.push(Lane::Own, Event::Unresolved { topic: Box::from(&**topic), start });
+                    self.events.push(Flow::Own, Event::Unresolved { topic: Box::from(&**topic), start });
                     return true;
                 }
                 Next::Hold | Next::Nothing => return true,
             };
-            let has_room = self.has_room_for_part(owner, qos, bytes);
+            let has_room = self.has_room_for_fragment(owner, qos, bytes);
             if has_room && !self.has_share(owner, topic, qos, 1, bytes) {
                 return true; // It goes on when something of it is answered.
             }
@@ -331,46 +339,50 @@ impl Engine {
             let Side::Client(client) = &mut self.side else {
                 return true;
             };
-            if sent >= PARTS_PER_TURN || !has_room {
+            if sent >= FRAGMENTS_PER_TURN || !has_room {
                 client.publisher.block(owner, topic);
                 return has_room;
             }
-            let Some(part) = client.publisher.take_run(topic, room) else {
+            let Some(fragment) = client.publisher.take_batch(topic, room) else {
                 return true;
             };
-            sent += part.count as usize;
-            self.send_part(now, owner, part);
+            sent += fragment.count as usize;
+            self.send_fragment(now, owner, fragment);
         }
         true
     }
 
     /// Queues a part on the link to its owner; where there is no room after all, it waits for that.
-    pub(in crate::engine) fn send_part(&mut self, now: Micros, owner: SocketAddr, part: Part) {
+    pub(in crate::engine) fn send_fragment(&mut self, now: Micros, owner: SocketAddr, fragment: Fragment) {
         let Some(id) = self.link_to(now, owner) else {
-            return self.fail(&part, reason::QUOTA_EXCEEDED);
+            return self.fail(&fragment, reason::QUOTA_EXCEEDED);
         };
-        let (count, bytes) = (part.count, part.field.len());
-        let has_room = self.has_room_on(id, part.qos, count, bytes);
-        let has_share = self.has_share(owner, &part.topic, part.qos, count, bytes)
-            && self.may_lead(now, &part.topic, part.qos, Some(part.last_sequence()));
+        let (count, bytes) = (fragment.count, fragment.field.len());
+        let has_room = self.has_room_on(id, fragment.qos, count, bytes);
+        let has_share = self.has_share(owner, &fragment.topic, fragment.qos, count, bytes)
+            && self.may_lead(now, &fragment.topic, fragment.qos, Some(fragment.last_sequence()));
         let (Side::Client(client), Some(entry)) = (&mut self.side, self.out.links.get_mut(id)) else {
             return;
         };
-        if has_room && part.qos == 0 {
-            return self.out.queue_copy(id, &part.field);
+        if has_room && fragment.qos == 0 {
+            return self.out.queue_copy(id, &fragment.field);
         }
-        let before = Chain::After(client.publisher.last(&part.topic));
+        let before = Chain::After(client.publisher.last(&fragment.topic));
         if has_room
             && has_share
-            && let Ok(delivery) = entry.link.queue_batch(before, part.field.clone(), count, None)
+            && let Ok(delivery) = entry.link.queue_batch(before, fragment.field.clone(), count, None)
         {
             entry.credit.open_all(count, bytes);
-            entry.ledger.open_run(delivery, count, client.publisher.keep(owner, part, delivery));
+            entry.delivery_records.open_batch(
+                delivery,
+                count,
+                client.publisher.keep(owner, fragment, delivery),
+            );
             self.out.counters.messages_out += u64::from(count);
             return self.out.links.touch(id);
         }
-        let topic = Arc::clone(&part.topic);
-        client.publisher.give_back(part);
+        let topic = Arc::clone(&fragment.topic);
+        client.publisher.give_back(fragment);
         if count > 1 {
             // There may be room for some of them.
             self.send_topic(now, &topic);
@@ -392,10 +404,10 @@ impl Engine {
     }
 
     /// What may go of a topic at once, and together, at `QoS` 1. The first message may go whatever this says.
-    fn room_for_run(&self, owner: SocketAddr, topic: &str) -> Room {
+    fn room_for_run(&self, owner: SocketAddr, topic: &str) -> ViewBuffer {
         let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
         let (Side::Client(client), Some(entry)) = (&self.side, entry) else {
-            return Room::default();
+            return ViewBuffer::default();
         };
         let own = self.config.for_many.then(|| client.publisher.open_on(topic));
         let on_link = self.config.link_queue_bytes.saturating_sub(entry.link.queued_bytes() + 1);
@@ -420,7 +432,7 @@ impl Engine {
     }
 
     /// Whether a message, or a part of one, that waited may go to an owner now.
-    fn has_room_for_part(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
+    fn has_room_for_fragment(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
         self.takes(owner, qos, bytes) && (qos > 0 || self.unsent_bytes(owner) < UNSENT_BYTES)
     }
 
@@ -454,29 +466,29 @@ impl Engine {
         })
     }
 
-    fn finish(&mut self, part: &Part, reason: i32) {
+    fn finish(&mut self, fragment: &Fragment, reason: i32) {
         if let Side::Client(client) = &mut self.side
-            && client.publisher.completes(part)
+            && client.publisher.completes(fragment)
         {
-            self.report(&part.topic, part.message, part.count, reason);
+            self.report(&fragment.topic, fragment.message, fragment.count, reason);
         }
     }
 
-    fn fail(&mut self, part: &Part, reason: i32) {
+    fn fail(&mut self, fragment: &Fragment, reason: i32) {
         let Side::Client(client) = &mut self.side else {
             return;
         };
-        let was_open = client.publisher.abandon(part);
-        if part.qos == 0 {
+        let was_open = client.publisher.abandon(fragment);
+        if fragment.qos == 0 {
             self.out.counters.drop(Drop::Unresolved);
         } else if was_open {
-            self.report(&part.topic, part.message, part.count, reason);
+            self.report(&fragment.topic, fragment.message, fragment.count, reason);
         }
     }
 
     fn report(&mut self, topic: &Arc<str>, first: u64, count: u32, reason: i32) {
         let event = Event::Published { first, count: count.into(), topic: Arc::clone(topic), reason };
-        self.events.push(Lane::Own, event);
+        self.events.push(Flow::Own, event);
     }
 }
 

@@ -8,32 +8,32 @@ use std::collections::VecDeque;
 use hashbrown::HashSet;
 
 use crate::engine::subscriber::unacknowledged::MessageId;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 
 /// Messages that are remembered, each for one listener.
 const MOST: usize = 65_536;
 
-pub struct Told {
-    keyed: Keyed,
+pub struct DeliveredRetained {
+    hasher: KeyedHash,
     /// Made with the first: few clients of many ask for what is retained.
     memory: Option<Box<Memory>>,
 }
 
 struct Memory {
-    known: HashSet<(u64, MessageId), Keyed>,
+    known: HashSet<(u64, MessageId), KeyedHash>,
     /// The same, the oldest first.
     order: VecDeque<(u64, MessageId)>,
 }
 
-impl Told {
+impl DeliveredRetained {
     pub fn new(seed: u64) -> Self {
-        Self { keyed: Keyed::new(seed), memory: None }
+        Self { hasher: KeyedHash::new(seed), memory: None }
     }
 
     /// Records that a listener gets a retained message. False: it has had it.
-    pub fn is_news(&mut self, listener: u64, message: MessageId) -> bool {
+    pub fn is_new(&mut self, listener: u64, message: MessageId) -> bool {
         let Memory { known, order } = &mut **self.memory.get_or_insert_with(|| {
-            Box::new(Memory { known: HashSet::with_hasher(self.keyed), order: VecDeque::new() })
+            Box::new(Memory { known: HashSet::with_hasher(self.hasher), order: VecDeque::new() })
         });
         let is_new = known.insert((listener, message));
         if is_new {
@@ -54,23 +54,23 @@ mod tests {
 
     #[test]
     fn each_listener_is_told_each_message_once() {
-        let mut told = Told::new(1);
-        assert!(told.is_news(1, (7, 1)));
-        assert!(!told.is_news(1, (7, 1)));
-        assert!(told.is_news(2, (7, 1)));
-        assert!(told.is_news(1, (7, 2)));
-        assert!(told.is_news(1, (8, 1)));
+        let mut delivered = DeliveredRetained::new(1);
+        assert!(delivered.is_new(1, (7, 1)));
+        assert!(!delivered.is_new(1, (7, 1)));
+        assert!(delivered.is_new(2, (7, 1)));
+        assert!(delivered.is_new(1, (7, 2)));
+        assert!(delivered.is_new(1, (8, 1)));
     }
 
     #[test]
     fn the_oldest_is_forgotten_first_and_no_more_is_kept() {
-        let mut told = Told::new(1);
+        let mut delivered = DeliveredRetained::new(1);
         for sequence in 0..=MOST as u64 {
-            assert!(told.is_news(1, (7, sequence)));
+            assert!(delivered.is_new(1, (7, sequence)));
         }
-        let memory = told.memory.as_ref().expect("it was made with the first");
+        let memory = delivered.memory.as_ref().expect("it was made with the first");
         assert_eq!((memory.known.len(), memory.order.len()), (MOST, MOST));
-        assert!(!told.is_news(1, (7, 1)));
-        assert!(told.is_news(1, (7, 0)));
+        assert!(!delivered.is_new(1, (7, 1)));
+        assert!(delivered.is_new(1, (7, 0)));
     }
 }

@@ -14,12 +14,12 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::metrics::load::Docket;
+use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::owner::forward::Forwarder;
-use crate::engine::sessions::message::{Parcel, publish_of};
-use crate::engine::transport::outlet::Outlet;
+use crate::engine::sessions::message::{QueuedMessage, publish_of};
+use crate::engine::transport::outbound::Outbound;
 use crate::link_id::SessionKey;
-use crate::tables::retained::{Place, Wanted};
+use crate::tables::retained::{Cursor, Wanted};
 use crate::topic;
 use crate::wire::MeantFor;
 
@@ -63,7 +63,7 @@ pub struct Replay {
     qos: u8,
     /// What was kept last when it began.
     newest: u64,
-    place: Place,
+    cursor: Cursor,
 }
 
 /// By what it is known: filter, listener, subtree.
@@ -74,7 +74,7 @@ type Name = (Arc<str>, u64, Arc<str>);
 enum Progress {
     Done,
     /// More is left.
-    Partial,
+    PartialMessage,
     /// More is left, and there is no room.
     Paused,
 }
@@ -103,7 +103,7 @@ struct OfSession {
 impl Replay {
     fn cost(&self) -> usize {
         let (filter, _, subtree) = &self.name;
-        filter.len() + subtree.len() + self.wanted.len() + self.place.topic.len() + OVERHEAD
+        filter.len() + subtree.len() + self.wanted.len() + self.cursor.topic.len() + OVERHEAD
     }
 }
 
@@ -151,7 +151,7 @@ impl Replays {
         let all = self.sessions.iter().flat_map(of_session);
         let touching = all.filter(|(_, replay)| topic::filter_touches(&replay.wanted, subtree));
         touching.map(|(session, replay)| {
-            let ((filter, listener, _), first) = (&replay.name, &*replay.place.topic);
+            let ((filter, listener, _), first) = (&replay.name, &*replay.cursor.topic);
             (session, Request { filter, qos: replay.qos, listener: *listener, subtree, first })
         })
     }
@@ -164,9 +164,9 @@ impl Replays {
     /// Adds one, behind those of its session. False: there are too many.
     fn add(&mut self, session: SessionKey, replay: Replay) -> bool {
         let cost = replay.cost();
-        let held = self.sessions.get(&session).map_or(0, |known| known.bytes);
+        let used = self.sessions.get(&session).map_or(0, |known| known.bytes);
         let share = MOST_OF_ALL.saturating_sub(self.bytes) / SHARE;
-        let is_taken = held + cost <= MOST_OF_ONE.min(share) || held + cost <= ALWAYS;
+        let is_taken = used + cost <= MOST_OF_ONE.min(share) || used + cost <= ALWAYS;
         if is_taken {
             self.put(session, replay);
         }
@@ -175,8 +175,8 @@ impl Replays {
 
     /// Puts one back that has taken a step, behind those of its session. False: it has come to long topics, and costs too much.
     fn put_back(&mut self, session: SessionKey, replay: Replay) -> bool {
-        let held = self.sessions.get(&session).map_or(0, |known| known.bytes);
-        let is_taken = held + replay.cost() <= MOST_ON_THE_WAY;
+        let used = self.sessions.get(&session).map_or(0, |known| known.bytes);
+        let is_taken = used + replay.cost() <= MOST_ON_THE_WAY;
         if is_taken {
             self.put(session, replay);
         }
@@ -232,7 +232,7 @@ impl Forwarder {
         now: Micros,
         session: SessionKey,
         request: Request<'_>,
-        out: &mut Outlet,
+        out: &mut Outbound,
     ) -> bool {
         if out.sessions.get(session).is_none() {
             return true;
@@ -244,12 +244,12 @@ impl Forwarder {
             _ => _ = self.replays.forget_one(session, &name),
         }
         let wanted = topic::filter_within(filter, subtree);
-        let mut place = Wanted::Filter(&wanted).first();
-        if *place.topic < *first {
-            place.topic = first.into();
+        let mut cursor = Wanted::Filter(&wanted).first();
+        if *cursor.topic < *first {
+            cursor.topic = first.into();
         }
         let newest = self.retained.lock().newest();
-        let mut replay = Replay { name, wanted: wanted.into(), qos, newest, place };
+        let mut replay = Replay { name, wanted: wanted.into(), qos, newest, cursor };
         let progress = self.advance(now, session, &mut replay, out);
         if progress == Progress::Done {
             return true;
@@ -264,7 +264,7 @@ impl Forwarder {
     }
 
     /// Takes one step of one session's replays.
-    pub fn step_replays(&mut self, now: Micros, out: &mut Outlet) {
+    pub fn step_replays(&mut self, now: Micros, out: &mut Outbound) {
         let Some(session) = self.replays.next() else {
             return;
         };
@@ -278,10 +278,10 @@ impl Forwarder {
         self.go_on(now, session, progress, out);
     }
 
-    fn go_on(&mut self, now: Micros, session: SessionKey, progress: Progress, out: &mut Outlet) {
+    fn go_on(&mut self, now: Micros, session: SessionKey, progress: Progress, out: &mut Outbound) {
         match progress {
             Progress::Paused => out.await_room(session),
-            Progress::Done | Progress::Partial => self.replays.resume(now, session),
+            Progress::Done | Progress::PartialMessage => self.replays.resume(now, session),
         }
     }
 
@@ -291,7 +291,7 @@ impl Forwarder {
         now: Micros,
         session: SessionKey,
         replay: &mut Replay,
-        out: &mut Outlet,
+        out: &mut Outbound,
     ) -> Progress {
         if !out.has_room_for_retained(session, replay.qos, 0) {
             return Progress::Paused;
@@ -299,7 +299,7 @@ impl Forwarder {
         let batch = {
             let mut retained = self.retained.lock();
             retained.set_time(now);
-            retained.read(Wanted::Filter(&replay.wanted), replay.newest, &replay.place)
+            retained.read(Wanted::Filter(&replay.wanted), replay.newest, &replay.cursor)
         };
         for piece in batch.pieces {
             // A field was checked when it came in; what does not parse any more cannot have been stored.
@@ -308,32 +308,32 @@ impl Forwarder {
             };
             let qos = replay.qos.min(publish.qos);
             if !out.has_room_for_retained(session, qos, piece.field.len()) {
-                replay.place =
-                    Place { topic: publish.topic.into(), serial: piece.serial, parts: piece.index };
+                replay.cursor =
+                    Cursor { topic: publish.topic.into(), serial: piece.serial, fragments: piece.index };
                 return Progress::Paused;
             }
             send(now, session, &piece.field, qos, replay.name.1, out);
         }
         match batch.rest {
-            Some(place) => {
-                replay.place = place;
-                Progress::Partial
+            Some(cursor) => {
+                replay.cursor = cursor;
+                Progress::PartialMessage
             }
             None => Progress::Done,
         }
     }
 }
 
-fn send(now: Micros, session: SessionKey, field: &Bytes, qos: u8, listener: u64, out: &mut Outlet) {
+fn send(now: Micros, session: SessionKey, field: &Bytes, qos: u8, listener: u64, out: &mut Outbound) {
     let Some(publish) = publish_of(field) else {
         return;
     };
     let meant_for = Some(MeantFor::Listener(listener));
     if qos == 0 {
-        out.offer_copy(session, field, meant_for, &Docket::of(&publish));
+        out.offer_copy(session, field, meant_for, &MessageMetrics::of(&publish));
     } else {
-        let parcel = Parcel::new(&publish, field.clone());
-        out.offer(now, session, Parcel { qos, meant_for, ..parcel });
+        let queued_message = QueuedMessage::new(&publish, field.clone());
+        out.offer(now, session, QueuedMessage { qos, meant_for, ..queued_message });
     }
 }
 

@@ -15,11 +15,11 @@ pub type Copies = SmallVec<[(Bytes, u32); 2]>;
 
 /// Makes copies. The block that is not full yet is kept for the next. What is gathered in it lies end to end, until it is taken.
 #[derive(Default)]
-pub struct Blocks {
+pub struct CopyBlocks {
     block: BytesMut,
 }
 
-impl Blocks {
+impl CopyBlocks {
     /// A copy of one message; nothing is gathered.
     pub fn copy(&mut self, message: &[u8]) -> Bytes {
         debug_assert!(self.block.is_empty());
@@ -43,7 +43,7 @@ impl Blocks {
     }
 
     /// Bytes that are gathered.
-    pub fn gathered(&self) -> usize {
+    pub fn pending_batch(&self) -> usize {
         self.block.len()
     }
 
@@ -87,24 +87,28 @@ mod tests {
     fn copies_share_a_block_until_it_is_full() {
         let sizes = [100, 1, 500, 400, 200, 512, 601, 5_000, 0, 400];
         let messages: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![size as u8; size]).collect();
-        let mut blocks = Blocks::default();
-        let copies: Vec<Bytes> = messages.iter().map(|message| blocks.copy(message)).collect();
+        let mut copy_blocks = CopyBlocks::default();
+        let copies: Vec<Bytes> = messages.iter().map(|message| copy_blocks.copy(message)).collect();
         assert!(copies.iter().eq(&messages));
         assert_eq!(shared(&copies)[..5], [true, true, true, false, true]);
     }
 
     #[test]
-    fn what_is_gathered_lies_end_to_end_until_it_is_taken() {
-        let mut blocks = Blocks::default();
-        let (gathered, all): (Vec<bool>, Vec<u8>) = (0..40).map(|at| (blocks.gather(&[at; 100]), at)).unzip();
-        let room = gathered.iter().take_while(|is_taken| **is_taken).count();
-        assert_eq!((room, blocks.gathered()), (BLOCK / 100, BLOCK / 100 * 100));
-        assert!(gathered[room..].iter().all(|is_taken| !is_taken), "it is to be taken first");
-        assert_eq!(blocks.take(), all[..room].iter().flat_map(|&at| [at; 100]).collect::<Vec<_>>());
-        assert_eq!((blocks.gathered(), blocks.take().len()), (0, 0));
-        assert!(blocks.gather(&[1; 5_000]) && !blocks.gather(&[2]), "a long one has a block of its own");
-        assert_eq!(blocks.take(), [1; 5_000][..]);
-        assert_eq!(blocks.copy(&[3; 10]), [3; 10][..]);
+    fn a_pending_batch_lies_end_to_end_until_it_is_taken() {
+        let mut copy_blocks = CopyBlocks::default();
+        let (pending_batch, all): (Vec<bool>, Vec<u8>) =
+            (0..40).map(|at| (copy_blocks.gather(&[at; 100]), at)).unzip();
+        let room = pending_batch.iter().take_while(|is_taken| **is_taken).count();
+        assert_eq!((room, copy_blocks.pending_batch()), (BLOCK / 100, BLOCK / 100 * 100));
+        assert!(pending_batch[room..].iter().all(|is_taken| !is_taken), "it is to be taken first");
+        assert_eq!(copy_blocks.take(), all[..room].iter().flat_map(|&at| [at; 100]).collect::<Vec<_>>());
+        assert_eq!((copy_blocks.pending_batch(), copy_blocks.take().len()), (0, 0));
+        assert!(
+            copy_blocks.gather(&[1; 5_000]) && !copy_blocks.gather(&[2]),
+            "a long one has a block of its own"
+        );
+        assert_eq!(copy_blocks.take(), [1; 5_000][..]);
+        assert_eq!(copy_blocks.copy(&[3; 10]), [3; 10][..]);
     }
 
     #[test]

@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use crate::Micros;
 use crate::engine::fragmentation::fragments::chain_of;
-use crate::engine::metrics::load::Docket;
-use crate::engine::transport::delivery_records::{Places, Span, Ticket};
-use crate::engine::transport::outlet::Target;
+use crate::engine::metrics::load::MessageMetrics;
+use crate::engine::transport::delivery_records::{Positions, Span, Ticket};
+use crate::engine::transport::outbound::Target;
 use crate::link_id::LinkId;
 use crate::load::Load;
 use crate::load::latency::Sample;
@@ -17,7 +17,7 @@ use crate::topic::Region;
 use crate::wire::{self, Body, MeantFor, PacketView, PublishView};
 
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct QueuedMessage {
     /// The field `publish`, as it came.
     pub field: Bytes,
     /// Which messages it keeps its order with.
@@ -34,14 +34,14 @@ pub struct Parcel {
     /// Holds its publisher's PUBACK back.
     pub ticket: Option<Ticket>,
     /// What is counted when it leaves.
-    pub docket: Docket,
+    pub message_metrics: MessageMetrics,
     /// From then on it is worth nothing; `Micros::MAX`: it never expires.
     pub expires: Micros,
     /// Its place in the order in which its session accepted messages, from 1; 0: no session has accepted it yet.
     pub number: u64,
 }
 
-impl Parcel {
+impl QueuedMessage {
     /// For nobody yet. `field`: the message's own.
     pub fn new(publish: &PublishView<'_>, field: Bytes) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Parcel {
             group: None,
             source: None,
             ticket: None,
-            docket: Docket::of(publish),
+            message_metrics: MessageMetrics::of(publish),
             expires: publish.expires(),
             number: 0,
         }
@@ -85,90 +85,95 @@ impl Parcel {
 }
 
 /// What is known of a message that was taken over, beside its bytes.
-pub struct Passage {
+pub struct MessageOrigin {
     /// The link that it was published over.
     pub source: Option<LinkId>,
     /// Holds its publisher's PUBACK back.
     pub ticket: Option<Ticket>,
     /// What is counted when it leaves.
-    pub docket: Docket,
+    pub message_metrics: MessageMetrics,
 }
 
 /// Parcels that differ in their messages alone, and in what belongs to these: a ticket each, one after the other, and a docket.
 #[derive(Clone, Debug)]
-pub struct Consignment {
+pub struct QueuedBatch {
     /// The first, with the messages of all end to end; their numbers follow its. Where they are several its docket is that of all.
-    pub parcel: Parcel,
+    pub queued_message: QueuedMessage,
     pub count: u32,
     /// Which of several are timed, by their places.
     pub timed: Vec<(u32, Arc<Sample>)>,
 }
 
-impl From<Parcel> for Consignment {
-    fn from(parcel: Parcel) -> Self {
-        Self { parcel, count: 1, timed: Vec::new() }
+impl From<QueuedMessage> for QueuedBatch {
+    fn from(queued_message: QueuedMessage) -> Self {
+        Self { queued_message, count: 1, timed: Vec::new() }
     }
 }
 
-impl Consignment {
+impl QueuedBatch {
     /// All of them.
-    pub fn places(&self) -> Places {
-        Places::all(self.count)
+    pub fn positions(&self) -> Positions {
+        Positions::all(self.count)
     }
 
     /// Another worker took them over.
     pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>) {
-        let field = &self.parcel.field[..];
+        let field = &self.queued_message.field[..];
         // One may be torn into several fields; of several, each is whole.
         let first = if self.count > 1 { wire::first_field(field, &[]) } else { field };
-        self.parcel.docket.changes_hands(load, first);
+        self.queued_message.message_metrics.changes_hands(load, first);
     }
 
     /// Bytes of the messages at these places.
-    pub fn bytes(&self, places: Places) -> usize {
-        if places.len() == self.count {
-            return self.parcel.field.len();
+    pub fn bytes(&self, positions: Positions) -> usize {
+        if positions.len() == self.count {
+            return self.queued_message.field.len();
         }
-        let mut rest = &self.parcel.field[..];
-        let lengths = (0..self.count).map(|place| {
+        let mut rest = &self.queued_message.field[..];
+        let lengths = (0..self.count).map(|position| {
             let field = wire::first_field(rest, &[]);
             rest = &rest[field.len()..];
-            if places.contains(place) { field.len() } else { 0 }
+            if positions.contains(position) { field.len() } else { 0 }
         });
         lengths.sum()
     }
 
     /// The tickets that those at these places hold.
-    pub fn tickets(&self, places: Places) -> impl Iterator<Item = Span> + use<> {
-        let all = self.parcel.ticket.map(|first| Span { first, count: self.count as u16 });
+    pub fn tickets(&self, positions: Positions) -> impl Iterator<Item = Span> + use<> {
+        let all = self.queued_message.ticket.map(|first| Span { first, count: self.count as u16 });
         let part = move |(first, count)| all.map(|all| all.part(first as u16, count as u16));
-        places.runs().map_while(part)
+        positions.runs().map_while(part)
     }
 
     /// Those at these places, each for itself.
-    pub fn into_parcels(self, places: Places) -> Vec<Parcel> {
-        let Self { parcel, count, timed } = self;
+    pub fn into_queued_messages(self, positions: Positions) -> Vec<QueuedMessage> {
+        let Self { queued_message, count, timed } = self;
         if count == 1 {
-            return vec![parcel];
+            return vec![queued_message];
         }
-        let tickets = parcel.ticket.map(|first| Span { first, count: count as u16 });
-        let mut rest = parcel.field.clone();
-        let parcels = (0..count).map(|place| {
+        let tickets = queued_message.ticket.map(|first| Span { first, count: count as u16 });
+        let mut rest = queued_message.field.clone();
+        let queued_messages = (0..count).map(|position| {
             let field = rest.split_to(wire::first_field(&rest, &[]).len());
-            let sample = timed.iter().find(|(at, _)| *at == place).map(|(_, sample)| Arc::clone(sample));
-            let ticket = tickets.map(|tickets| tickets.part(place as u16, 1).first);
-            let (docket, number) = (parcel.docket.of_one(&field, sample), parcel.number + u64::from(place));
-            (place, Parcel { docket, field, ticket, number, ..parcel.clone() })
+            let sample = timed.iter().find(|(at, _)| *at == position).map(|(_, sample)| Arc::clone(sample));
+            let ticket = tickets.map(|tickets| tickets.part(position as u16, 1).first);
+            let (message_metrics, number) = (
+                queued_message.message_metrics.of_one(&field, sample),
+                queued_message.number + u64::from(position),
+            );
+            (position, QueuedMessage { message_metrics, field, ticket, number, ..queued_message.clone() })
         });
-        parcels.filter_map(|(place, parcel)| places.contains(place).then_some(parcel)).collect()
+        queued_messages
+            .filter_map(|(position, queued_message)| positions.contains(position).then_some(queued_message))
+            .collect()
     }
 }
 
-impl Consignment {
+impl QueuedBatch {
     /// The numbers of those at these places that follow one another: the first and the last of each run.
-    pub fn numbers(&self, places: Places) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let number = self.parcel.number;
-        places.runs().map(move |(first, count)| {
+    pub fn numbers(&self, positions: Positions) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let number = self.queued_message.number;
+        positions.runs().map(move |(first, count)| {
             let first = number + u64::from(first);
             (first, first + u64::from(count) - 1)
         })

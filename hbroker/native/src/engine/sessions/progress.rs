@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 use crate::Micros;
 
 /// A session that gets on with fewer than so many of those that wait …
-pub const FRONT: usize = 16;
+pub const MARK_SPAN: usize = 16;
 /// … in so long is stalled (§9).
 pub const STALL: Micros = 2_000_000;
 /// Fronts that are remembered of one session: the owner looks eight times in `STALL`.
-const MOST_FRONTS: usize = 12;
+const MOST_MARKS: usize = 12;
 
 /// A front that was marked.
 #[derive(Clone, Copy, Debug)]
-struct Front {
+struct ProgressMark {
     marked_at: Micros,
     /// The number of its newest message.
     through: u64,
@@ -27,13 +27,13 @@ struct Front {
 
 /// The fronts of one session that are not passed, the oldest first.
 #[derive(Debug, Default)]
-pub struct Fronts(VecDeque<Front>);
+pub struct ProgressMarks(VecDeque<ProgressMark>);
 
-impl Fronts {
+impl ProgressMarks {
     /// Adds a front, unless it is the last one still. `through`: the number of its newest message.
     pub fn mark(&mut self, marked_at: Micros, through: u64) {
-        if self.0.len() < MOST_FRONTS && self.0.back().is_none_or(|last| last.through < through) {
-            self.0.push_back(Front { marked_at, through });
+        if self.0.len() < MOST_MARKS && self.0.back().is_none_or(|last| last.through < through) {
+            self.0.push_back(ProgressMark { marked_at, through });
         }
     }
 
@@ -58,24 +58,24 @@ impl Fronts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fronts, STALL};
+    use super::{ProgressMarks, STALL};
 
     #[test]
-    fn a_front_is_passed_when_none_of_it_is_left() {
-        let mut fronts = Fronts::default();
-        fronts.mark(0, 20);
-        assert!(!fronts.pass(20) && fronts.pass(21));
+    fn a_progress_mark_is_passed_when_none_of_it_is_left() {
+        let mut progress_marks = ProgressMarks::default();
+        progress_marks.mark(0, 20);
+        assert!(!progress_marks.pass(20) && progress_marks.pass(21));
     }
 
     #[test]
-    fn a_front_that_was_marked_behind_another_has_its_own_time() {
-        let mut fronts = Fronts::default();
-        fronts.mark(0, 2);
-        fronts.mark(250_000, 18);
-        fronts.mark(500_000, 18);
-        assert!(!fronts.pass(3), "the first is passed");
-        assert!(!fronts.is_overdue(250_000 + STALL));
-        assert!(fronts.is_overdue(250_001 + STALL), "the second waits since it was marked first");
-        assert!(fronts.pass(19) && !fronts.is_overdue(u64::MAX));
+    fn a_progress_mark_behind_another_has_its_own_time() {
+        let mut progress_marks = ProgressMarks::default();
+        progress_marks.mark(0, 2);
+        progress_marks.mark(250_000, 18);
+        progress_marks.mark(500_000, 18);
+        assert!(!progress_marks.pass(3), "the first is passed");
+        assert!(!progress_marks.is_overdue(250_000 + STALL));
+        assert!(progress_marks.is_overdue(250_001 + STALL), "the second waits since it was marked first");
+        assert!(progress_marks.pass(19) && !progress_marks.is_overdue(u64::MAX));
     }
 }

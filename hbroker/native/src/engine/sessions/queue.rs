@@ -6,12 +6,12 @@
 use std::collections::VecDeque;
 
 use crate::Micros;
-use crate::engine::sessions::message::Parcel;
+use crate::engine::sessions::message::QueuedMessage;
 use crate::shrink::shrink;
 use crate::tables::match_set::Overflow;
 
 /// What keeping one message costs beside its bytes.
-const OVERHEAD: usize = size_of::<Parcel>();
+const OVERHEAD: usize = size_of::<QueuedMessage>();
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,15 +23,15 @@ pub struct Bounds {
 /// What gave way to the bounds.
 #[derive(Debug)]
 pub enum Excess {
-    Dropped(Parcel),
+    Dropped(QueuedMessage),
     /// A message, and the session is to end.
-    End(Parcel),
+    End(QueuedMessage),
 }
 
 /// Messages in order, apart from a queue.
 #[derive(Debug)]
-pub struct Lot {
-    pub parcels: VecDeque<Parcel>,
+pub struct MessageList {
+    pub queued_messages: VecDeque<QueuedMessage>,
     /// What they cost.
     pub bytes: usize,
     /// None of them expires before.
@@ -40,7 +40,7 @@ pub struct Lot {
 
 #[derive(Debug)]
 pub struct SessionQueue {
-    parcels: VecDeque<Parcel>,
+    queued_messages: VecDeque<QueuedMessage>,
     bytes: usize,
     bounds: Bounds,
     /// Nothing in it expires before.
@@ -49,7 +49,7 @@ pub struct SessionQueue {
 
 impl SessionQueue {
     pub fn new(bounds: Bounds) -> Self {
-        Self { parcels: VecDeque::new(), bytes: 0, bounds, next_expiry: Micros::MAX }
+        Self { queued_messages: VecDeque::new(), bytes: 0, bounds, next_expiry: Micros::MAX }
     }
 
     pub fn set_bounds(&mut self, bounds: Bounds) {
@@ -64,74 +64,79 @@ impl SessionQueue {
 
     /// How much is in it.
     pub fn size(&self) -> Bounds {
-        Bounds { messages: self.parcels.len(), bytes: self.bytes }
+        Bounds { messages: self.queued_messages.len(), bytes: self.bytes }
     }
 
     /// Puts a message last. There may be too much in it then: call [`Self::next_excess`] until there is not.
-    pub fn push(&mut self, parcel: Parcel) {
-        self.count(&parcel);
-        self.parcels.push_back(parcel);
+    pub fn push(&mut self, queued_message: QueuedMessage) {
+        self.count(&queued_message);
+        self.queued_messages.push_back(queued_message);
     }
 
     /// Puts many messages last. There may be too much in it then: call [`Self::next_excess`] until there is not.
-    pub fn append(&mut self, mut lot: Lot) {
-        self.bytes += lot.bytes;
-        self.next_expiry = self.next_expiry.min(lot.next_expiry);
-        if self.parcels.is_empty() {
-            self.parcels = lot.parcels;
+    pub fn append(&mut self, mut list: MessageList) {
+        self.bytes += list.bytes;
+        self.next_expiry = self.next_expiry.min(list.next_expiry);
+        if self.queued_messages.is_empty() {
+            self.queued_messages = list.queued_messages;
         } else {
-            self.parcels.append(&mut lot.parcels);
+            self.queued_messages.append(&mut list.queued_messages);
         }
     }
 
     /// Takes all that is in it, at once.
-    pub fn take_all(&mut self) -> Lot {
-        let parcels = std::mem::take(&mut self.parcels);
-        Lot { parcels, bytes: std::mem::take(&mut self.bytes), next_expiry: self.next_expiry }
+    pub fn take_all(&mut self) -> MessageList {
+        let queued_messages = std::mem::take(&mut self.queued_messages);
+        MessageList { queued_messages, bytes: std::mem::take(&mut self.bytes), next_expiry: self.next_expiry }
     }
 
     /// Takes out those that are meant, in order.
-    pub fn extract_lot(&mut self, is_meant: impl FnMut(&Parcel) -> bool) -> Lot {
-        let mut lot = Lot::default();
-        self.extract(is_meant).into_iter().for_each(|parcel| lot.push(parcel));
-        lot
+    pub fn extract_list(&mut self, is_meant: impl FnMut(&QueuedMessage) -> bool) -> MessageList {
+        let mut list = MessageList::default();
+        self.extract(is_meant).into_iter().for_each(|queued_message| list.push(queued_message));
+        list
     }
 
     /// Puts messages first, in their order. There may be too much in it then: call [`Self::next_excess`] until there is not.
-    pub fn put_back(&mut self, parcels: impl DoubleEndedIterator<Item = Parcel>) {
-        for parcel in parcels.rev() {
-            self.count(&parcel);
-            self.parcels.push_front(parcel);
+    pub fn put_back(&mut self, queued_messages: impl DoubleEndedIterator<Item = QueuedMessage>) {
+        for queued_message in queued_messages.rev() {
+            self.count(&queued_message);
+            self.queued_messages.push_front(queued_message);
         }
     }
 
-    pub fn front(&self) -> Option<&Parcel> {
-        self.parcels.front()
+    pub fn front(&self) -> Option<&QueuedMessage> {
+        self.queued_messages.front()
     }
 
     /// The message behind so many older ones.
-    pub fn nth(&self, before: usize) -> Option<&Parcel> {
-        self.parcels.get(before)
+    pub fn nth(&self, before: usize) -> Option<&QueuedMessage> {
+        self.queued_messages.get(before)
     }
 
-    pub fn pop(&mut self) -> Option<Parcel> {
-        let parcel = self.parcels.pop_front();
-        self.discount(parcel)
+    pub fn pop(&mut self) -> Option<QueuedMessage> {
+        let queued_message = self.queued_messages.pop_front();
+        self.discount(queued_message)
     }
 
     /// Whether there is more in it.
     pub fn is_over(&self, limit: Bounds) -> bool {
-        self.parcels.len() > limit.messages || self.bytes > limit.bytes
+        self.queued_messages.len() > limit.messages || self.bytes > limit.bytes
     }
 
     /// Takes out what outlived its expiry. The whole queue is searched, but only when something in it can have died since the search
     /// before.
-    pub fn take_dead(&mut self, now: Micros) -> Vec<Parcel> {
+    pub fn take_dead(&mut self, now: Micros) -> Vec<QueuedMessage> {
         if now < self.next_expiry {
             return Vec::new();
         }
-        let dead = self.extract(|parcel| parcel.expires <= now);
-        self.next_expiry = self.parcels.iter().map(|parcel| parcel.expires).min().unwrap_or(Micros::MAX);
+        let dead = self.extract(|queued_message| queued_message.expires <= now);
+        self.next_expiry = self
+            .queued_messages
+            .iter()
+            .map(|queued_message| queued_message.expires)
+            .min()
+            .unwrap_or(Micros::MAX);
         dead
     }
 
@@ -140,7 +145,7 @@ impl SessionQueue {
         if !self.is_over(limit) {
             return None;
         }
-        let newest = self.parcels.back()?;
+        let newest = self.queued_messages.back()?;
         // All of the queue would not make room for one that is larger.
         let fits = newest.cost() <= limit.bytes && limit.messages > 0;
         let dropped = match newest.overflow {
@@ -152,21 +157,22 @@ impl SessionQueue {
     }
 
     /// Gives back the memory that it does not need now.
-    pub fn rest(&mut self) {
-        self.parcels.shrink_to_fit();
+    pub fn shrink(&mut self) {
+        self.queued_messages.shrink_to_fit();
     }
 
     /// Takes out those that are meant, in order.
-    pub fn extract(&mut self, mut is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
-        let (taken, left): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.parcels).into_iter().partition(|parcel| is_meant(parcel));
-        self.parcels = left;
-        taken.into_iter().inspect(|parcel| self.bytes -= parcel.cost()).collect()
+    pub fn extract(&mut self, mut is_meant: impl FnMut(&QueuedMessage) -> bool) -> Vec<QueuedMessage> {
+        let (taken, left): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queued_messages)
+            .into_iter()
+            .partition(|queued_message| is_meant(queued_message));
+        self.queued_messages = left;
+        taken.into_iter().inspect(|queued_message| self.bytes -= queued_message.cost()).collect()
     }
 
     /// What waits, to change, oldest first.
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Parcel> {
-        self.parcels.iter_mut()
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut QueuedMessage> {
+        self.queued_messages.iter_mut()
     }
 
     /// Whether more than half as much waits as its bounds say.
@@ -180,21 +186,22 @@ impl SessionQueue {
     }
 
     /// What is in it from this number on, oldest first.
-    pub fn beginning_with(&self, number: u64) -> impl Iterator<Item = &Parcel> {
-        self.parcels.range(self.parcels.partition_point(|parcel| parcel.number < number)..)
+    pub fn beginning_with(&self, number: u64) -> impl Iterator<Item = &QueuedMessage> {
+        self.queued_messages
+            .range(self.queued_messages.partition_point(|queued_message| queued_message.number < number)..)
     }
 
     /// What came last.
-    pub fn newest(&self) -> Option<&Parcel> {
-        self.parcels.back()
+    pub fn newest(&self) -> Option<&QueuedMessage> {
+        self.queued_messages.back()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.parcels.is_empty()
+        self.queued_messages.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.parcels.len()
+        self.queued_messages.len()
     }
 
     /// Bytes that wait, and what keeping them costs.
@@ -203,65 +210,68 @@ impl SessionQueue {
     }
 
     /// Takes out what came last.
-    pub fn pop_newest(&mut self) -> Option<Parcel> {
-        let parcel = self.parcels.pop_back();
-        self.discount(parcel)
+    pub fn pop_newest(&mut self) -> Option<QueuedMessage> {
+        let queued_message = self.queued_messages.pop_back();
+        self.discount(queued_message)
     }
 
-    fn count(&mut self, parcel: &Parcel) {
-        self.bytes += parcel.cost();
-        self.next_expiry = self.next_expiry.min(parcel.expires);
+    fn count(&mut self, queued_message: &QueuedMessage) {
+        self.bytes += queued_message.cost();
+        self.next_expiry = self.next_expiry.min(queued_message.expires);
     }
 
-    fn discount(&mut self, parcel: Option<Parcel>) -> Option<Parcel> {
-        self.bytes -= parcel.as_ref().map_or(0, Parcel::cost);
-        shrink(&mut self.parcels);
-        parcel
+    fn discount(&mut self, queued_message: Option<QueuedMessage>) -> Option<QueuedMessage> {
+        self.bytes -= queued_message.as_ref().map_or(0, QueuedMessage::cost);
+        shrink(&mut self.queued_messages);
+        queued_message
     }
 
     /// Whether more than this part of its bounds waits.
-    pub fn is_fuller_than(&self, parts: usize) -> bool {
-        parts * self.parcels.len() > self.bounds.messages || parts * self.bytes > self.bounds.bytes
+    pub fn is_fuller_than(&self, fraction: usize) -> bool {
+        fraction * self.queued_messages.len() > self.bounds.messages
+            || fraction * self.bytes > self.bounds.bytes
     }
 }
 
-impl Default for Lot {
+impl Default for MessageList {
     fn default() -> Self {
-        Self { parcels: VecDeque::new(), bytes: 0, next_expiry: Micros::MAX }
+        Self { queued_messages: VecDeque::new(), bytes: 0, next_expiry: Micros::MAX }
     }
 }
 
-impl Lot {
+impl MessageList {
     /// Puts a message last.
-    pub fn push(&mut self, parcel: Parcel) {
-        self.bytes += parcel.cost();
-        self.next_expiry = self.next_expiry.min(parcel.expires);
-        self.parcels.push_back(parcel);
+    pub fn push(&mut self, queued_message: QueuedMessage) {
+        self.bytes += queued_message.cost();
+        self.next_expiry = self.next_expiry.min(queued_message.expires);
+        self.queued_messages.push_back(queued_message);
     }
 
     /// Puts a message first.
-    pub fn push_first(&mut self, parcel: Parcel) {
-        self.bytes += parcel.cost();
-        self.next_expiry = self.next_expiry.min(parcel.expires);
-        self.parcels.push_front(parcel);
+    pub fn push_first(&mut self, queued_message: QueuedMessage) {
+        self.bytes += queued_message.cost();
+        self.next_expiry = self.next_expiry.min(queued_message.expires);
+        self.queued_messages.push_front(queued_message);
     }
 
     /// Takes out the first.
-    pub fn pop(&mut self) -> Option<Parcel> {
-        let parcel = self.parcels.pop_front()?;
-        self.bytes -= parcel.cost();
-        Some(parcel)
+    pub fn pop(&mut self) -> Option<QueuedMessage> {
+        let queued_message = self.queued_messages.pop_front()?;
+        self.bytes -= queued_message.cost();
+        Some(queued_message)
     }
 
     /// Takes out what it has from this number on.
-    pub fn split_off(&mut self, number: u64) -> VecDeque<Parcel> {
-        let behind = self.parcels.split_off(self.parcels.partition_point(|parcel| parcel.number < number));
-        self.bytes -= behind.iter().map(Parcel::cost).sum::<usize>();
+    pub fn split_off(&mut self, number: u64) -> VecDeque<QueuedMessage> {
+        let behind = self
+            .queued_messages
+            .split_off(self.queued_messages.partition_point(|queued_message| queued_message.number < number));
+        self.bytes -= behind.iter().map(QueuedMessage::cost).sum::<usize>();
         behind
     }
 }
 
-impl Parcel {
+impl QueuedMessage {
     /// What it counts for in a bounded queue.
     pub fn cost(&self) -> usize {
         self.field.len() + OVERHEAD

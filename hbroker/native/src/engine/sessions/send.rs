@@ -6,14 +6,14 @@
 use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::metrics::counters::{Counters, Drop};
-use crate::engine::metrics::load::Docket;
+use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::owner::holds::Hold;
-use crate::engine::sessions::message::{Consignment, Parcel};
-use crate::engine::sessions::queue::{Bounds, Excess, Lot};
+use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
+use crate::engine::sessions::queue::{Bounds, Excess, MessageList};
 use crate::engine::sessions::session::{Left, Session, Waiting};
 use crate::engine::transport::delivery_records::Tickets;
-use crate::engine::transport::links::{Entry, Place};
-use crate::engine::transport::outlet::{Outlet, Target};
+use crate::engine::transport::links::{Entry, LinkSlot};
+use crate::engine::transport::outbound::{Outbound, Target};
 use crate::link::{Chain, QueueFull, Queued};
 use crate::link_id::{LinkId, SessionKey};
 use crate::load::Load;
@@ -27,13 +27,13 @@ const RETAINED_SHARE: usize = 16;
 
 /// What came of messages on their way, to be settled.
 #[derive(Default)]
-pub struct Loose {
+pub struct PendingSettlement {
     /// Tickets that no copy holds any more.
     pub tickets: Tickets,
     /// Sessions whose queue overflowed, and that would rather end (§7.8).
     pub overflowed: Vec<SessionKey>,
     /// Messages of shared groups whose member is gone.
-    pub orphans: Vec<Parcel>,
+    pub orphans: Vec<QueuedMessage>,
     /// Publishers to be held back, or let go.
     pub holds: Vec<Hold>,
     /// Sessions that are full from now on, or no more: the other workers are to know.
@@ -49,7 +49,7 @@ pub struct Ended {
     pub host: Option<Prefix>,
 }
 
-impl Loose {
+impl PendingSettlement {
     pub fn is_empty(&self) -> bool {
         self.tickets.is_empty()
             && self.overflowed.is_empty()
@@ -59,14 +59,14 @@ impl Loose {
     }
 }
 
-impl Outlet {
+impl Outbound {
     /// Offers a session a message at `QoS` 0.
     pub fn offer_copy(
         &mut self,
         key: SessionKey,
         field: &[u8],
         meant_for: Option<MeantFor>,
-        docket: &Docket,
+        message_metrics: &MessageMetrics,
     ) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
@@ -78,7 +78,7 @@ impl Outlet {
             Some(entry) => {
                 let queued = entry.link.queue_unreliable(field, meant_for);
                 if queued.is_ok() {
-                    docket.copy_leaves(&mut self.load, field, entry, entry.link.last_unreliable());
+                    message_metrics.copy_leaves(&mut self.load, field, entry, entry.link.last_unreliable());
                 }
                 queued.err().map(|QueueFull| Drop::QueueFull)
             }
@@ -96,26 +96,26 @@ impl Outlet {
     }
 
     /// Offers a session a message at `QoS` 1 or 2. Whether it took the ticket: then that comes back once.
-    pub fn offer(&mut self, now: Micros, key: SessionKey, mut parcel: Parcel) -> bool {
-        let Self { links, sessions, counters, load, loose, .. } = self;
+    pub fn offer(&mut self, now: Micros, key: SessionKey, mut queued_message: QueuedMessage) -> bool {
+        let Self { links, sessions, counters, load, pending, .. } = self;
         let Some(session) = sessions.get_mut(key) else {
             counters.drop(Drop::SessionEnded);
             return false;
         };
-        session.accept(now, 1, &mut parcel);
-        let is_held = parcel.ticket.is_some();
+        session.accept(now, 1, &mut queued_message);
+        let holds_ticket = queued_message.ticket.is_some();
         let is_watched = session.is_watched;
-        let bytes = parcel.field.len();
+        let bytes = queued_message.field.len();
         if session.queue.is_empty()
             && session.has_credit(bytes)
             && let Some(link) = session.link
             && let Some(entry) = links.get_mut(link).filter(|entry| entry.link.has_room(bytes))
         {
-            give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
+            give(session, entry, queued_message.into(), (counters, load), &mut pending.tickets);
             links.touch(link);
         } else {
             let (before, beyond) = (session.waiting(), session.beyond());
-            session.queue.push(parcel);
+            session.queue.push(queued_message);
             self.fit(now, key, before, beyond);
             self.hold_source(now, key);
         }
@@ -123,33 +123,33 @@ impl Outlet {
             self.sessions.watch(now, key);
         }
         self.weigh_if_changed(key);
-        is_held
+        holds_ticket
     }
 
     /// Offers a session several messages at once. Whether it took their tickets; `None`: its link does not take all of them now, and they are to be
     /// offered one by one.
-    pub fn offer_all(&mut self, now: Micros, consignment: &Consignment, target: &Target) -> Option<bool> {
-        let Self { links, sessions, counters, load, loose, .. } = self;
-        let &Consignment { ref parcel, count, ref timed } = consignment;
+    pub fn offer_all(&mut self, now: Micros, queued_batch: &QueuedBatch, target: &Target) -> Option<bool> {
+        let Self { links, sessions, counters, load, pending, .. } = self;
+        let &QueuedBatch { ref queued_message, count, ref timed } = queued_batch;
         let Some(session) = sessions.get_mut(target.session) else {
             counters.drop_many(Drop::SessionEnded, count.into());
             return Some(false);
         };
-        let bytes = parcel.field.len();
+        let bytes = queued_message.field.len();
         let takes_all = session.queue.is_empty() && session.has_credit_for(count, bytes);
         let link = session.link.filter(|_| takes_all)?;
         let entry = links.get_mut(link).filter(|entry| entry.link.has_room_for_all(bytes))?;
-        let mut parcel = parcel.clone().addressed(target.clone());
-        session.accept(now, count, &mut parcel);
-        let (is_held, is_watched) = (parcel.ticket.is_some(), session.is_watched);
-        let given = Consignment { parcel, count, timed: timed.clone() };
-        give(session, entry, given, (counters, load), &mut loose.tickets);
+        let mut queued_message = queued_message.clone().addressed(target.clone());
+        session.accept(now, count, &mut queued_message);
+        let (holds_ticket, is_watched) = (queued_message.ticket.is_some(), session.is_watched);
+        let given = QueuedBatch { queued_message, count, timed: timed.clone() };
+        give(session, entry, given, (counters, load), &mut pending.tickets);
         links.touch(link);
         if !is_watched {
             sessions.watch(now, target.session);
         }
         self.weigh_if_changed(target.session);
-        Some(is_held)
+        Some(holds_ticket)
     }
 
     /// Whether a session takes a retained message of so many bytes now: beside what it takes at once no more of them wait than a small part of
@@ -159,7 +159,7 @@ impl Outlet {
             return false;
         };
         // A link at rest has nothing queued.
-        let link = session.link.and_then(|link| self.links.get(link)).and_then(Place::link);
+        let link = session.link.and_then(|link| self.links.get(link)).and_then(LinkSlot::link);
         if qos == 0 {
             return link.is_none_or(|link| link.has_room_for_copy(bytes));
         }
@@ -179,9 +179,9 @@ impl Outlet {
     }
 
     /// A message for a session outlived its expiry before it came here.
-    pub fn bury(&mut self, key: SessionKey) {
+    pub fn count_expired(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
-            session.bury();
+            session.count_expired();
         }
     }
 
@@ -190,7 +190,7 @@ impl Outlet {
         if let Some(session) = self.sessions.get_mut(key) {
             let before = session.waiting();
             for (first, last) in puback.ranges() {
-                session.answer(now, first, last, &mut self.loose.tickets);
+                session.answer(now, first, last, &mut self.pending.tickets);
             }
             let after = session.waiting();
             self.sessions.recount(before, after);
@@ -219,14 +219,14 @@ impl Outlet {
         self.pump(now, key);
         self.weigh(key);
         self.sessions.watch(now, key);
-        self.tell_standing(key);
+        self.report_load(key);
     }
 
     /// A session's link, to this host, is gone, with so many unsent messages of `QoS` 0; the session stays.
     pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize, host: Prefix) {
         if let Some(session) = self.sessions.get_mut(key) {
             let before = session.waiting();
-            session.park(unsent as u64, host, &mut self.loose.tickets);
+            session.park(unsent as u64, host, &mut self.pending.tickets);
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
             self.weigh(key);
@@ -239,31 +239,34 @@ impl Outlet {
         let mut session = self.sessions.remove(key)?;
         self.weigh(key);
         self.let_go(key);
-        self.standings.iter().filter(|_| session.is_member).for_each(|standings| standings.forget(key));
+        self.member_loads
+            .iter()
+            .filter(|_| session.is_member)
+            .for_each(|member_loads| member_loads.forget(key));
         for export in session.exports() {
             let exporting = self.exports.iter_mut().filter(|exporting| exporting.id == export);
             exporting.for_each(|exporting| exporting.ended.push(key.0));
         }
-        let before = session.accounts.dropped_as(why);
-        let orphans = session.end(unsent as u64, why, &mut self.loose.tickets);
+        let before = session.session_counters.dropped_as(why);
+        let orphans = session.end(unsent as u64, why, &mut self.pending.tickets);
         // Not what was open before: copies of `QoS` 0 count as delivered only now.
-        self.counters.drop_many(why, session.accounts.dropped_as(why) - before);
+        self.counters.drop_many(why, session.session_counters.dropped_as(why) - before);
         self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
-        self.loose.orphans.extend(orphans);
+        self.pending.orphans.extend(orphans);
         let ended = Ended { id: session.id, link: session.link, host: session.host() };
-        self.sessions.close(session.accounts);
+        self.sessions.close(session.session_counters);
         Some(ended)
     }
 
     /// Takes out of all sessions what they have of a region's messages.
     pub fn leave(&mut self, export: u64, region: Region<'_>) -> Vec<Left> {
-        let Self { sessions, counters, loose, .. } = self;
-        let (mut all, mut place) = (Vec::new(), 0);
-        while let Some(session) = sessions.in_place(place) {
-            place += 1;
+        let Self { sessions, counters, pending, .. } = self;
+        let (mut all, mut position) = (Vec::new(), 0);
+        while let Some(session) = sessions.at_position(position) {
+            position += 1;
             let Some(session) = session else { continue };
             let before = session.waiting();
-            if let Some(left) = session.leave(export, region, &mut loose.tickets) {
+            if let Some(left) = session.leave(export, region, &mut pending.tickets) {
                 let after = session.waiting();
                 sessions.recount(before, after);
                 counters.drop_many(Drop::Moved, left.taken as u64);
@@ -274,11 +277,11 @@ impl Outlet {
     }
 
     /// Gives a session what waited for it elsewhere; how many there was no room for. `None`: there is no such session.
-    pub fn take_in(&mut self, now: Micros, key: SessionKey, lot: Lot) -> Option<u64> {
+    pub fn take_in(&mut self, now: Micros, key: SessionKey, list: MessageList) -> Option<u64> {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
         let (before, beyond) = (session.waiting(), session.beyond());
-        session.take_in(now, lot);
+        session.take_in(now, list);
         let after = session.waiting();
         self.sessions.recount(before, after);
         self.pump(now, key); // What its link takes is not bounded.
@@ -289,7 +292,12 @@ impl Outlet {
     }
 
     /// Takes a session's messages that go elsewhere, as [`Session::take`].
-    pub fn take(&mut self, key: SessionKey, why: Drop, is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
+    pub fn take(
+        &mut self,
+        key: SessionKey,
+        why: Drop,
+        is_meant: impl FnMut(&QueuedMessage) -> bool,
+    ) -> Vec<QueuedMessage> {
         let Some(session) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
@@ -304,7 +312,7 @@ impl Outlet {
     /// Looks at the sessions that wait for answers: those that left messages unanswered for too long stall. The bytes that are held
     /// for those which count as connected.
     pub fn look(&mut self, now: Micros) -> usize {
-        let mut held = 0;
+        let mut waiting_bytes = 0;
         for key in self.sessions.take_watched() {
             self.pump(now, key);
             let Some(session) = self.sessions.get_mut(key) else {
@@ -312,30 +320,30 @@ impl Outlet {
             };
             let before = session.waiting();
             if session.look(now) {
-                session.stall(&mut self.loose.tickets);
+                session.stall(&mut self.pending.tickets);
             }
             let (is_idle, is_connected) = (session.is_idle(), session.link.is_some());
             let beyond = session.beyond();
             self.fit(now, key, before, beyond);
             self.weigh(key);
             if let Some(session) = self.sessions.get_mut(key).filter(|_| is_idle) {
-                session.rest();
+                session.shrink();
             }
             self.let_go_unless_crowded(key);
             if !is_idle && is_connected {
                 self.sessions.watch(now, key);
             }
-            held +=
-                self.sessions.get(key).filter(|session| session.is_ready()).map_or(0, Session::held_bytes);
+            waiting_bytes +=
+                self.sessions.get(key).filter(|session| session.is_ready()).map_or(0, Session::queued_bytes);
         }
-        held
+        waiting_bytes
     }
 
-    /// Changes the bounds of a session's queue. `is_wish`: its client asked for less than this node lets wait.
-    pub fn set_bounds(&mut self, now: Micros, key: SessionKey, bounds: Bounds, is_wish: bool) {
+    /// Changes the bounds of a session's queue. `is_client_limit`: its client asked for less than this node lets wait.
+    pub fn set_bounds(&mut self, now: Micros, key: SessionKey, bounds: Bounds, is_client_limit: bool) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.queue.set_bounds(bounds);
-            session.is_bounded = is_wish;
+            session.is_bounded = is_client_limit;
             let (before, beyond) = (session.waiting(), session.beyond());
             self.fit(now, key, before, beyond);
         }
@@ -345,35 +353,37 @@ impl Outlet {
     pub fn make_member(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_member = true;
-            self.tell_standing(key);
+            self.report_load(key);
         }
     }
 
     /// How many messages for a session were dropped.
     pub fn dropped(&self, key: SessionKey) -> u64 {
-        self.sessions.get(key).map_or(0, |session| session.accounts.dropped().map(|(_, count)| count).sum())
+        self.sessions
+            .get(key)
+            .map_or(0, |session| session.session_counters.dropped().map(|(_, count)| count).sum())
     }
 
     /// The session id of a shared group's member, and how fit it is; `None`: it is gone.
-    pub fn standing(&self, key: SessionKey) -> Option<(u64, Fitness)> {
+    pub fn load_of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
         match self.sessions.get(key) {
             Some(session) => Some((session.id, session.fitness())),
-            None => self.standings.as_ref()?.of(key),
+            None => self.member_loads.as_ref()?.of(key),
         }
     }
 
-    fn tell_standing(&mut self, key: SessionKey) {
-        if let Some(standings) = &self.standings
+    fn report_load(&mut self, key: SessionKey) {
+        if let Some(member_loads) = &self.member_loads
             && let Some(session) = self.sessions.get_mut(key)
-            && let Some(fitness) = session.news()
+            && let Some(fitness) = session.changed_fitness()
         {
-            standings.tell(key, session.id, fitness);
+            member_loads.tell(key, session.id, fitness);
         }
     }
 
     /// Gives a session's link what waits, as far as it takes it.
     fn pump(&mut self, now: Micros, key: SessionKey) {
-        let Self { links, sessions, counters, load, loose, .. } = self;
+        let Self { links, sessions, counters, load, pending, .. } = self;
         let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
             return;
         };
@@ -382,7 +392,7 @@ impl Outlet {
             let (bytes, is_dead) = (first.field.len(), first.expires <= now);
             if is_dead && !Defect::SendsTheDead.is_present() {
                 if let Some(dead) = session.queue.pop() {
-                    session.expire(&dead, &mut loose.tickets);
+                    session.expire(&dead, &mut pending.tickets);
                 }
                 continue;
             }
@@ -391,21 +401,21 @@ impl Outlet {
             else {
                 break;
             };
-            if let Some(parcel) = session.queue.pop() {
-                give(session, entry, parcel.into(), (counters, load), &mut loose.tickets);
+            if let Some(queued_message) = session.queue.pop() {
+                give(session, entry, queued_message.into(), (counters, load), &mut pending.tickets);
             }
         }
         let (link, after) = (session.link, session.waiting());
         sessions.recount(before, after);
         link.into_iter().for_each(|link| links.touch(link));
         self.let_go_unless_crowded(key);
-        self.tell_standing(key);
+        self.report_load(key);
     }
 
     /// Keeps a queue, in which `before` waited, within its bounds; `beyond`: or within these. Of one that answers nothing is taken that its publisher
     /// counts on: that one is held back instead (§7.8).
     fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
-        let Self { sessions, counters, loose, .. } = self;
+        let Self { sessions, counters, pending, .. } = self;
         let Some(current) = sessions.get(key).map(Session::waiting) else {
             return;
         };
@@ -421,7 +431,7 @@ impl Outlet {
         let limit = session.queue.limit(beyond, most);
         if session.queue.is_over(limit) {
             for dead in session.queue.take_dead(now) {
-                session.expire(&dead, &mut loose.tickets);
+                session.expire(&dead, &mut pending.tickets);
             }
             while session.queue.is_over(limit)
                 && let Some(newest) = session.queue.newest()
@@ -434,24 +444,24 @@ impl Outlet {
                     false => session.queue.next_excess(limit),
                 };
                 let Some(excess) = excess else { break };
-                let parcel = match excess {
-                    Excess::Dropped(parcel) => parcel,
-                    Excess::End(parcel) => {
-                        loose.overflowed.push(key);
-                        parcel
+                let queued_message = match excess {
+                    Excess::Dropped(queued_message) => queued_message,
+                    Excess::End(queued_message) => {
+                        pending.overflowed.push(key);
+                        queued_message
                     }
                 };
-                session.drop(Drop::QueueFull, &parcel, &mut loose.tickets);
+                session.drop(Drop::QueueFull, &queued_message, &mut pending.tickets);
                 counters.drop(Drop::QueueFull);
                 if session.is_bounded || Defect::DropsWhatWaits.is_present() {
                     // §7.3: whoever chose to lose holds nobody up.
-                    session.stall(&mut loose.tickets);
+                    session.stall(&mut pending.tickets);
                 }
             }
         }
         let after = session.waiting();
         sessions.recount(before, after);
-        self.tell_standing(key);
+        self.report_load(key);
     }
 
     /// Has whoever published what came last for a session held back, if that is crowded; and has all of them, if too much waits for
@@ -469,7 +479,7 @@ impl Outlet {
             && (session.queue.is_half_full() || self.sessions.is_fuller_than(2, session))
             && !Defect::DropsWhatWaits.is_present()
         {
-            self.loose.holds.extend(self.holds.add(key, source));
+            self.pending.holds.extend(self.holds.add(key, source));
         }
     }
 
@@ -487,7 +497,7 @@ impl Outlet {
     /// Lets the publishers go that a session holds.
     fn let_go(&mut self, key: SessionKey) {
         if !self.holds.is_empty() {
-            self.loose.holds.extend(self.holds.release(key));
+            self.pending.holds.extend(self.holds.release(key));
         }
     }
 }
@@ -496,21 +506,27 @@ impl Outlet {
 fn give(
     session: &mut Session,
     entry: &mut Entry,
-    consignment: Consignment,
+    queued_batch: QueuedBatch,
     (counters, load): (&mut Counters, &mut Option<Box<Load>>),
     released: &mut Tickets,
 ) {
-    let Consignment { parcel, count, timed } = &consignment;
-    let (chain, fields) = (Chain::Topic(parcel.chain), parcel.field.clone());
-    let Ok(first) = entry.link.queue_batch(chain, fields, *count, parcel.meant_for) else {
+    let QueuedBatch { queued_message, count, timed } = &queued_batch;
+    let (chain, fields) = (Chain::Topic(queued_message.chain), queued_message.field.clone());
+    let Ok(first) = entry.link.queue_batch(chain, fields, *count, queued_message.meant_for) else {
         // No datagram can carry it.
         counters.drop_many(Drop::QueueFull, u64::from(*count));
-        return session.drop_all(Drop::QueueFull, consignment, released);
+        return session.drop_all(Drop::QueueFull, queued_batch, released);
     };
     counters.messages_out += u64::from(*count);
-    parcel.docket.copies_leave(load, *count, &parcel.field, entry, Queued::Reliable(first));
-    for (place, sample) in timed {
-        entry.timed.add(Queued::Reliable(first + u64::from(*place)), sample);
+    queued_message.message_metrics.copies_leave(
+        load,
+        *count,
+        &queued_message.field,
+        entry,
+        Queued::Reliable(first),
+    );
+    for (position, sample) in timed {
+        entry.timed.add(Queued::Reliable(first + u64::from(*position)), sample);
     }
-    session.launch(first, consignment);
+    session.launch(first, queued_batch);
 }

@@ -13,15 +13,15 @@ use crate::broken::Defect;
 use crate::engine::handover::copied::Copied;
 use crate::engine::handover::moving::Moving;
 use crate::engine::metrics::counters::Drop;
-use crate::engine::sessions::accounts::Accounts;
-use crate::engine::sessions::message::{Consignment, Parcel};
-use crate::engine::sessions::progress::{FRONT, Fronts};
+use crate::engine::sessions::counters::SessionCounters;
+use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
+use crate::engine::sessions::progress::{MARK_SPAN, ProgressMarks};
 use crate::engine::sessions::queue::{Bounds, SessionQueue};
 use crate::engine::transport::credit::Credit;
-use crate::engine::transport::delivery_records::{Ledger, Ticket, Tickets};
+use crate::engine::transport::delivery_records::{DeliveryRecords, Ticket, Tickets};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
-use crate::shares::Held;
+use crate::shares::Share;
 use crate::tables::groups::Fitness;
 use crate::tables::match_set::Overflow;
 use crate::wire::GoneRecord as Gone;
@@ -58,7 +58,7 @@ pub struct Session {
     /// Its client asked for less than a node lets wait: then its queue keeps to that also while it is connected (§7.8).
     pub is_bounded: bool,
     pub queue: SessionQueue,
-    pub accounts: Accounts,
+    pub session_counters: SessionCounters,
     /// It has more than half of its share: little is in flight to it, and the rest waits.
     pub is_capped: bool,
     key: SessionKey,
@@ -67,28 +67,28 @@ pub struct Session {
     is_stalled: bool,
     credit: Credit,
     /// What each delivery on its link stands for.
-    in_flight: Ledger<Consignment>,
+    in_flight: DeliveryRecords<QueuedBatch>,
     /// How many tickets are held by what waits and what is in flight.
     tickets: usize,
     /// Since when something waits, or the last answer before the owner looked.
     waits_since: Micros,
     /// `None`: nothing waits, and nothing of it moves.
-    notes: Option<Box<Notes>>,
+    busy: Option<Box<BusyState>>,
     /// Messages of `QoS` 0 queued on the link. Those that it still has are not delivered yet.
     copies: u64,
     /// What the other workers were told last of how fit it is.
-    told: Option<Fitness>,
+    reported: Option<Fitness>,
 }
 
 /// What is known of a session that is busy, or that a handover is about.
 #[derive(Debug, Default)]
-struct Notes {
+struct BusyState {
     /// `None`: the owner has not looked since nothing waited.
-    fronts: Option<Fronts>,
+    progress_marks: Option<ProgressMarks>,
     /// One for each subtree that is about to move.
     copied: Vec<Copied>,
     /// What of [`Session::shared_bytes`] counted last: its part of what its host has (§7.8).
-    counted: Held<Prefix>,
+    counted: Share<Prefix>,
 }
 
 /// What a session had of a subtree that moves.
@@ -107,7 +107,7 @@ pub struct Status {
     pub session: u64,
     pub is_connected: bool,
     pub is_stalled: bool,
-    pub accounts: Accounts,
+    pub session_counters: SessionCounters,
     /// Messages that wait or are in flight, and their bytes.
     pub queued: u64,
     pub queued_bytes: usize,
@@ -122,18 +122,18 @@ impl Session {
             is_watched: false,
             is_member: false,
             is_bounded: false,
-            told: None,
+            reported: None,
             queue: SessionQueue::new(bounds),
-            accounts: Accounts::default(),
+            session_counters: SessionCounters::default(),
             is_capped: false,
             key,
             host: None,
             is_stalled: false,
             credit: Credit::default(),
-            in_flight: Ledger::default(),
+            in_flight: DeliveryRecords::default(),
             tickets: 0,
             waits_since: 0,
-            notes: None,
+            busy: None,
             copies: 0,
         }
     }
@@ -142,9 +142,9 @@ impl Session {
 
     /// So many messages are for this session, which keep the tickets that they hold only where it counts as connected. `first`: the first of
     /// them, with its number from now on.
-    pub fn accept(&mut self, now: Micros, count: u32, first: &mut Parcel) {
-        first.number = self.accounts.accepted + 1;
-        self.accounts.accepted += u64::from(count);
+    pub fn accept(&mut self, now: Micros, count: u32, first: &mut QueuedMessage) {
+        first.number = self.session_counters.accepted + 1;
+        self.session_counters.accepted += u64::from(count);
         let ticket = &mut first.ticket;
         if self.is_idle() {
             self.begin(now);
@@ -155,39 +155,39 @@ impl Session {
 
     /// A message of `QoS` 0 was queued on the link.
     pub fn accept_copies(&mut self, count: u64) {
-        self.accounts.accepted += count;
+        self.session_counters.accepted += count;
         self.copies += count;
     }
 
     /// So many that were just accepted go no further.
     pub fn refuse_copies(&mut self, why: Drop, count: u64) {
         self.copies -= count;
-        self.accounts.drop(why, count);
+        self.session_counters.drop(why, count);
     }
 
     /// Messages were given to the link, from this delivery number on. They do not expire any more: the subscriber may have them.
-    pub fn launch(&mut self, first: u64, mut consignment: Consignment) {
-        let count = consignment.count;
-        self.credit.open_all(count, consignment.parcel.field.len());
-        consignment.parcel.expires = Micros::MAX;
-        let next = consignment.parcel.number + u64::from(count);
+    pub fn launch(&mut self, first: u64, mut queued_batch: QueuedBatch) {
+        let count = queued_batch.count;
+        self.credit.open_all(count, queued_batch.queued_message.field.len());
+        queued_batch.queued_message.expires = Micros::MAX;
+        let next = queued_batch.queued_message.number + u64::from(count);
         self.copied().for_each(|copied| copied.launched(next));
-        self.in_flight.open_run(first, count, consignment);
+        self.in_flight.open_batch(first, count, queued_batch);
     }
 
     /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
     pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Tickets) {
-        let Self { in_flight, credit, tickets, notes, .. } = self;
+        let Self { in_flight, credit, tickets, busy, .. } = self;
         let mut answered = 0;
-        in_flight.settle(first, last, |consignment, places| {
-            answered += u64::from(places.len());
-            credit.settle_all(places.len(), consignment.bytes(places));
-            for copied in notes.iter_mut().flat_map(|notes| &mut notes.copied) {
-                consignment.numbers(places).for_each(|(first, last)| copied.gone(first, last));
+        in_flight.settle(first, last, |queued_batch, positions| {
+            answered += u64::from(positions.len());
+            credit.settle_all(positions.len(), queued_batch.bytes(positions));
+            for copied in busy.iter_mut().flat_map(|busy| &mut busy.copied) {
+                queued_batch.numbers(positions).for_each(|(first, last)| copied.gone(first, last));
             }
-            if consignment.parcel.ticket.is_some() {
-                *tickets -= places.len() as usize;
-                released.extend(consignment.tickets(places));
+            if queued_batch.queued_message.ticket.is_some() {
+                *tickets -= positions.len() as usize;
+                released.extend(queued_batch.tickets(positions));
             }
         });
         if answered == 0 {
@@ -196,8 +196,8 @@ impl Session {
         if self.is_stalled && Defect::ForgetsLateAnswers.is_present() {
             return;
         }
-        self.accounts.delivered += answered;
-        if self.fronts().is_none() || Defect::TakesAnyAnswer.is_present() {
+        self.session_counters.delivered += answered;
+        if self.progress_marks().is_none() || Defect::TakesAnyAnswer.is_present() {
             self.begin(now);
         }
         if self.is_stalled {
@@ -214,36 +214,39 @@ impl Session {
         if self.is_idle() {
             return false;
         }
-        let since = if self.fronts().is_none() { self.waits_since } else { now };
+        let since = if self.progress_marks().is_none() { self.waits_since } else { now };
         self.pass();
         self.mark(since);
         self.is_ready() && self.is_overdue(now)
     }
 
     /// A message that waited is gone for this reason; its ticket goes back.
-    pub fn drop(&mut self, why: Drop, parcel: &Parcel, released: &mut Tickets) {
-        self.accounts.drop(why, 1);
-        self.forget(parcel.number);
-        self.release(parcel.ticket, released);
+    pub fn drop(&mut self, why: Drop, queued_message: &QueuedMessage, released: &mut Tickets) {
+        self.session_counters.drop(why, 1);
+        self.forget(queued_message.number);
+        self.release(queued_message.ticket, released);
     }
 
     /// Messages that no link takes are gone for this reason.
-    pub fn drop_all(&mut self, why: Drop, consignment: Consignment, released: &mut Tickets) {
-        let all = consignment.places();
-        consignment.into_parcels(all).iter().for_each(|parcel| self.drop(why, parcel, released));
+    pub fn drop_all(&mut self, why: Drop, queued_batch: QueuedBatch, released: &mut Tickets) {
+        let all = queued_batch.positions();
+        queued_batch
+            .into_queued_messages(all)
+            .iter()
+            .for_each(|queued_message| self.drop(why, queued_message, released));
     }
 
     /// A message that waited outlived its expiry.
-    pub fn expire(&mut self, parcel: &Parcel, released: &mut Tickets) {
-        self.accounts.expired += 1;
-        self.forget(parcel.number);
-        self.release(parcel.ticket, released);
+    pub fn expire(&mut self, queued_message: &QueuedMessage, released: &mut Tickets) {
+        self.session_counters.expired += 1;
+        self.forget(queued_message.number);
+        self.release(queued_message.ticket, released);
     }
 
     /// One that came too late was taken over, and outlived its expiry at once.
-    pub fn bury(&mut self) {
-        self.accounts.accepted += 1;
-        self.accounts.expired += 1;
+    pub fn count_expired(&mut self) {
+        self.session_counters.accepted += 1;
+        self.session_counters.expired += 1;
     }
 
     /// Counts as away from now on, until it answers: gives every ticket back.
@@ -273,25 +276,25 @@ impl Session {
         self.credit = Credit::default();
         self.release_all(released);
         self.settle_copies(unsent, Drop::Away);
-        let flying = self.in_flight.take_all();
-        self.queue.put_back(flying.flat_map(|(consignment, open)| consignment.into_parcels(open)));
+        let sent = self.in_flight.take_all();
+        self.queue.put_back(sent.flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open)));
     }
 
     /// It ends: every message that is left is dropped, but those of shared groups, which are for others.
-    pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Tickets) -> Vec<Parcel> {
+    pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Tickets) -> Vec<QueuedMessage> {
         self.settle_copies(unsent, why);
         let waiting = std::iter::from_fn(|| self.queue.pop());
         let mut orphans = Vec::new();
-        let flying = self.in_flight.take_all();
-        let flying = flying.flat_map(|(consignment, open)| consignment.into_parcels(open));
-        for parcel in flying.chain(waiting) {
-            self.tickets -= usize::from(parcel.ticket.is_some());
-            if parcel.group.is_some() {
-                self.accounts.drop(Drop::Regrouped, 1);
-                orphans.push(parcel);
+        let sent = self.in_flight.take_all();
+        let sent = sent.flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open));
+        for queued_message in sent.chain(waiting) {
+            self.tickets -= usize::from(queued_message.ticket.is_some());
+            if queued_message.group.is_some() {
+                self.session_counters.drop(Drop::Regrouped, 1);
+                orphans.push(queued_message);
             } else {
-                self.accounts.drop(why, 1);
-                released.extend(parcel.ticket);
+                self.session_counters.drop(why, 1);
+                released.extend(queued_message.ticket);
             }
         }
         debug_assert_eq!(self.tickets, 0);
@@ -299,31 +302,36 @@ impl Session {
     }
 
     /// Takes messages that go elsewhere, in order: those in flight, then those that wait, tickets and all.
-    pub fn take(&mut self, why: Drop, mut is_meant: impl FnMut(&Parcel) -> bool) -> Vec<Parcel> {
+    pub fn take(
+        &mut self,
+        why: Drop,
+        mut is_meant: impl FnMut(&QueuedMessage) -> bool,
+    ) -> Vec<QueuedMessage> {
         // What is meant of those that fly together are all of them: they have one topic, and one group.
-        let flying = self.in_flight.extract(|consignment| is_meant(&consignment.parcel));
-        let parcels = flying.into_iter().flat_map(|(consignment, open)| consignment.into_parcels(open));
-        let mut taken: Vec<Parcel> = parcels.collect();
-        taken.iter().for_each(|parcel| self.credit.settle(parcel.field.len()));
+        let sent = self.in_flight.extract(|queued_batch| is_meant(&queued_batch.queued_message));
+        let queued_messages =
+            sent.into_iter().flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open));
+        let mut taken: Vec<QueuedMessage> = queued_messages.collect();
+        taken.iter().for_each(|queued_message| self.credit.settle(queued_message.field.len()));
         taken.extend(self.queue.extract(is_meant));
-        self.accounts.drop(why, taken.len() as u64);
-        self.tickets -= taken.iter().filter(|parcel| parcel.ticket.is_some()).count();
-        taken.iter().for_each(|parcel| self.forget(parcel.number));
+        self.session_counters.drop(why, taken.len() as u64);
+        self.tickets -= taken.iter().filter(|queued_message| queued_message.ticket.is_some()).count();
+        taken.iter().for_each(|queued_message| self.forget(queued_message.number));
         taken
     }
 
     /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
-    pub fn rest(&mut self) {
-        self.notes.take_if(|notes| notes.copied.is_empty() && notes.counted.bytes() == 0);
-        self.forget_fronts();
-        self.in_flight.rest();
-        self.queue.rest();
+    pub fn shrink(&mut self) {
+        self.busy.take_if(|busy| busy.copied.is_empty() && busy.counted.bytes() == 0);
+        self.forget_progress_marks();
+        self.in_flight.shrink();
+        self.queue.shrink();
     }
 
     /// How fit it is, if the other workers are to know and were not told.
-    pub fn news(&mut self) -> Option<Fitness> {
+    pub fn changed_fitness(&mut self) -> Option<Fitness> {
         let fitness = self.fitness();
-        (self.is_member && self.told.replace(fitness) != Some(fitness)).then_some(fitness)
+        (self.is_member && self.reported.replace(fitness) != Some(fitness)).then_some(fitness)
     }
 
     // Read
@@ -353,8 +361,8 @@ impl Session {
 
     /// Whether it gets all of a message like this that waits for it, whatever waits already (§7.8): it answers, and neither it nor the
     /// subscription chose to lose.
-    pub fn keeps(&self, parcel: &Parcel) -> bool {
-        self.is_ready() && !self.is_bounded && parcel.overflow == Overflow::DropOldest
+    pub fn keeps(&self, queued_message: &QueuedMessage) -> bool {
+        self.is_ready() && !self.is_bounded && queued_message.overflow == Overflow::DropOldest
     }
 
     /// How much its queue may have beyond its bounds: what it was given while it counted as connected it keeps, unless its client asked
@@ -385,32 +393,32 @@ impl Session {
     }
 
     /// How many of those meant are in flight without a ticket: nobody waits for a PUBACK of theirs.
-    pub fn loose_in_flight(&self, is_meant: impl Fn(&Parcel) -> bool) -> usize {
-        let loose = self
+    pub fn unticketed_in_flight(&self, is_meant: impl Fn(&QueuedMessage) -> bool) -> usize {
+        let pending = self
             .in_flight
             .iter()
-            .filter(|(flying, _)| flying.parcel.ticket.is_none() && is_meant(&flying.parcel));
-        loose.map(|(_, open)| open.len() as usize).sum()
+            .filter(|(sent, _)| sent.queued_message.ticket.is_none() && is_meant(&sent.queued_message));
+        pending.map(|(_, open)| open.len() as usize).sum()
     }
 
     /// What counts for its share: bytes in flight, and those that wait while it counts as connected.
     pub fn shared_bytes(&self) -> usize {
-        if self.is_ready() { self.held_bytes() } else { self.credit.open_bytes() }
+        if self.is_ready() { self.queued_bytes() } else { self.credit.open_bytes() }
     }
 
     /// What of that counted last.
     pub fn counted_bytes(&self) -> usize {
-        self.notes.as_ref().map_or(0, |notes| notes.counted.bytes())
+        self.busy.as_ref().map_or(0, |busy| busy.counted.bytes())
     }
 
     /// The host that it counted for.
     pub fn counted_for(&self) -> Option<Prefix> {
-        self.notes.as_ref().and_then(|notes| notes.counted.holder()).or(self.host)
+        self.busy.as_ref().and_then(|busy| busy.counted.holder()).or(self.host)
     }
 
     /// Where what counts of it is kept.
-    pub fn counted_mut(&mut self) -> &mut Held<Prefix> {
-        &mut self.notes.get_or_insert_default().counted
+    pub fn counted_mut(&mut self) -> &mut Share<Prefix> {
+        &mut self.busy.get_or_insert_default().counted
     }
 
     /// Whether that is a step more or less than what counted.
@@ -419,7 +427,7 @@ impl Session {
     }
 
     /// Bytes that wait or are in flight.
-    pub fn held_bytes(&self) -> usize {
+    pub fn queued_bytes(&self) -> usize {
         self.queue.bytes() + self.credit.open_bytes()
     }
 
@@ -439,25 +447,25 @@ impl Session {
     }
 
     /// The accounts as they are while the link has so many unsent messages of `QoS` 0, and how many messages are still here.
-    pub fn balance(&self, unsent: u64) -> (Accounts, u64) {
+    pub fn balance(&self, unsent: u64) -> (SessionCounters, u64) {
         let unsent = unsent.min(self.copies);
-        let mut accounts = self.accounts.clone();
-        accounts.delivered += self.copies - unsent;
+        let mut session_counters = self.session_counters.clone();
+        session_counters.delivered += self.copies - unsent;
         let queued = unsent + (self.queue.len() + self.in_flight.len()) as u64;
-        debug_assert_eq!(accounts.open(), queued, "{accounts:?}");
-        (accounts, queued)
+        debug_assert_eq!(session_counters.open(), queued, "{session_counters:?}");
+        (session_counters, queued)
     }
 
     /// How it is while the link has so many unsent messages of `QoS` 0.
     pub fn status(&self, unsent: u64) -> Status {
-        let (accounts, queued) = self.balance(unsent);
+        let (session_counters, queued) = self.balance(unsent);
         Status {
             session: self.id,
             is_connected: self.link.is_some(),
             is_stalled: self.is_stalled,
-            accounts,
+            session_counters,
             queued,
-            queued_bytes: self.held_bytes(),
+            queued_bytes: self.queued_bytes(),
         }
     }
 
@@ -468,8 +476,8 @@ impl Session {
         if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_half_full()) {
             self.is_stalled = false;
         }
-        if has_passed || is_overdue || self.fronts().is_none() {
-            self.fronts_mut().into_iter().for_each(Fronts::clear);
+        if has_passed || is_overdue || self.progress_marks().is_none() {
+            self.progress_marks_mut().into_iter().for_each(ProgressMarks::clear);
             self.mark(now);
         }
     }
@@ -477,48 +485,51 @@ impl Session {
     /// Something waits for an answer from now on.
     fn begin(&mut self, now: Micros) {
         self.waits_since = now;
-        self.forget_fronts();
+        self.forget_progress_marks();
     }
 
     /// Marks the oldest messages without an answer.
     fn mark(&mut self, marked_at: Micros) {
-        let count = FRONT.min(self.in_flight.len() + self.queue.len());
+        let count = MARK_SPAN.min(self.in_flight.len() + self.queue.len());
         if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
-            self.notes.get_or_insert_default().fronts.get_or_insert_default().mark(marked_at, through);
+            self.busy.get_or_insert_default().progress_marks.get_or_insert_default().mark(marked_at, through);
         }
     }
 
     /// Forgets the fronts that are passed. Whether no other was marked.
     fn pass(&mut self) -> bool {
         let oldest = self.number_of(0).unwrap_or(u64::MAX);
-        self.fronts_mut().is_some_and(|fronts| fronts.pass(oldest))
+        self.progress_marks_mut().is_some_and(|progress_marks| progress_marks.pass(oldest))
     }
 
     /// The number of the message behind so many older ones.
     fn number_of(&self, before: usize) -> Option<u64> {
         match before.checked_sub(self.in_flight.len()) {
-            None => self.in_flight.nth(before).map(|(flying, place)| flying.parcel.number + u64::from(place)),
-            Some(before) => self.queue.nth(before).map(|parcel| parcel.number),
+            None => self
+                .in_flight
+                .nth(before)
+                .map(|(sent, position)| sent.queued_message.number + u64::from(position)),
+            Some(before) => self.queue.nth(before).map(|queued_message| queued_message.number),
         }
     }
 
     /// The fronts, if the owner has looked since something waits.
-    fn fronts(&self) -> Option<&Fronts> {
-        self.notes.as_ref()?.fronts.as_ref()
+    fn progress_marks(&self) -> Option<&ProgressMarks> {
+        self.busy.as_ref()?.progress_marks.as_ref()
     }
 
-    fn fronts_mut(&mut self) -> Option<&mut Fronts> {
-        self.notes.as_mut()?.fronts.as_mut()
+    fn progress_marks_mut(&mut self) -> Option<&mut ProgressMarks> {
+        self.busy.as_mut()?.progress_marks.as_mut()
     }
 
-    fn forget_fronts(&mut self) {
-        if let Some(notes) = &mut self.notes {
-            notes.fronts = None;
+    fn forget_progress_marks(&mut self) {
+        if let Some(busy) = &mut self.busy {
+            busy.progress_marks = None;
         }
     }
 
     fn copied(&mut self) -> impl Iterator<Item = &mut Copied> {
-        self.notes.iter_mut().flat_map(|notes| &mut notes.copied)
+        self.busy.iter_mut().flat_map(|busy| &mut busy.copied)
     }
 
     /// A message is here no more.
@@ -528,18 +539,18 @@ impl Session {
 
     /// The number of the oldest message that it has, or of the next that it gets.
     fn oldest(&self) -> u64 {
-        self.number_of(0).unwrap_or(self.accounts.accepted + 1)
+        self.number_of(0).unwrap_or(self.session_counters.accepted + 1)
     }
 
     fn is_overdue(&self, now: Micros) -> bool {
-        self.fronts().is_some_and(|fronts| fronts.is_overdue(now))
+        self.progress_marks().is_some_and(|progress_marks| progress_marks.is_overdue(now))
     }
 
     fn settle_copies(&mut self, unsent: u64, why: Drop) {
         let copies = std::mem::take(&mut self.copies);
         let unsent = unsent.min(copies);
-        self.accounts.delivered += copies - unsent;
-        self.accounts.drop(why, unsent);
+        self.session_counters.delivered += copies - unsent;
+        self.session_counters.drop(why, unsent);
     }
 
     fn release(&mut self, ticket: Option<Ticket>, released: &mut Tickets) {
@@ -549,16 +560,16 @@ impl Session {
 
     /// Those that hold one are the newest, so older ones are not looked at.
     fn release_all(&mut self, released: &mut Tickets) {
-        let waiting = self.queue.iter_mut().rev().filter_map(|parcel| parcel.ticket.take());
+        let waiting = self.queue.iter_mut().rev().filter_map(|queued_message| queued_message.ticket.take());
         released.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));
-        let mut flying = self.in_flight.iter_mut().rev();
+        let mut sent = self.in_flight.iter_mut().rev();
         while self.tickets > 0
-            && let Some((consignment, open)) = flying.next()
+            && let Some((queued_batch, open)) = sent.next()
         {
-            if consignment.parcel.ticket.is_some() {
+            if queued_batch.queued_message.ticket.is_some() {
                 self.tickets -= open.len() as usize;
-                released.extend(consignment.tickets(open));
-                consignment.parcel.ticket = None;
+                released.extend(queued_batch.tickets(open));
+                queued_batch.queued_message.ticket = None;
             }
         }
         debug_assert_eq!(self.tickets, 0);

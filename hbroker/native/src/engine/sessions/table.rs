@@ -7,10 +7,10 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Micros;
-use crate::engine::sessions::accounts::Accounts;
+use crate::engine::sessions::counters::SessionCounters;
 use crate::engine::sessions::queue::Bounds;
 use crate::engine::sessions::session::{Session, Waiting};
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::Shares;
@@ -23,7 +23,7 @@ pub struct Sessions {
     worker: u8,
     generation: u32,
     sessions: Slab<Session>,
-    by_id: HashMap<u64, SessionKey, Keyed>,
+    by_id: HashMap<u64, SessionKey, KeyedHash>,
     /// Those for which something was waiting or in flight when they were last looked at, or since.
     watched: Vec<SessionKey>,
     next_look: Micros,
@@ -35,12 +35,12 @@ pub struct Sessions {
     /// What waits in those of the others. Each queue is a place of its client's host.
     others: Shares<Prefix>,
     /// What was counted for sessions that are gone.
-    ended: Accounts,
+    ended: SessionCounters,
 }
 
 impl Sessions {
     /// `memory`: bytes that may wait in all queues together.
-    pub fn new(worker: u8, memory: usize, hasher: Keyed) -> Self {
+    pub fn new(worker: u8, memory: usize, hasher: KeyedHash) -> Self {
         Self {
             worker,
             generation: 0,
@@ -52,7 +52,7 @@ impl Sessions {
             most_bytes: memory / 2,
             connected: Shares::new(memory / 2, hasher),
             others: Shares::new(memory - memory / 2, hasher),
-            ended: Accounts::default(),
+            ended: SessionCounters::default(),
         }
     }
 
@@ -76,9 +76,9 @@ impl Sessions {
     }
 
     /// Adds up what was counted for a session that is gone.
-    pub fn close(&mut self, accounts: Accounts) {
-        debug_assert_eq!(accounts.open(), 0, "{accounts:?}");
-        self.ended += accounts;
+    pub fn close(&mut self, session_counters: SessionCounters) {
+        debug_assert_eq!(session_counters.open(), 0, "{session_counters:?}");
+        self.ended += session_counters;
     }
 
     /// Has a session looked at until nothing waits for it and nothing is in flight.
@@ -154,7 +154,7 @@ impl Sessions {
         let own = if is_as_before { before.bytes } else { 0 };
         own.max(match now.is_ready {
             true => self.most_bytes.saturating_sub(self.ready_bytes - own),
-            false => self.others.most_in_place(now.host, own),
+            false => self.others.most_of_share(now.host, own),
         })
     }
 
@@ -184,14 +184,14 @@ impl Sessions {
     }
 
     /// The one in this place, to change; `None`: there are no more places, or (inside) nobody is there.
-    pub fn in_place(&mut self, place: usize) -> Option<Option<&mut Session>> {
-        (place < self.sessions.capacity()).then(|| self.sessions.get_mut(place))
+    pub fn at_position(&mut self, position: usize) -> Option<Option<&mut Session>> {
+        (position < self.sessions.capacity()).then(|| self.sessions.get_mut(position))
     }
 
     /// Those in so many places from one on; `None`: there are no more places.
-    pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Session>> {
-        let part = from..from + places;
-        (from < self.sessions.capacity()).then(|| part.filter_map(|slot| self.sessions.get(slot)))
+    pub fn slots(&self, from: usize, positions: usize) -> Option<impl Iterator<Item = &Session>> {
+        let slots = from..from + positions;
+        (from < self.sessions.capacity()).then(|| slots.filter_map(|slot| self.sessions.get(slot)))
     }
 
     /// Bytes that wait in all queues, with the cost of keeping them.
@@ -218,7 +218,7 @@ impl Sessions {
     }
 
     /// What was counted for sessions that are gone.
-    pub fn ended(&self) -> Accounts {
+    pub fn ended(&self) -> SessionCounters {
         self.ended.clone()
     }
 }

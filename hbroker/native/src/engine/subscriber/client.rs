@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::engine::publisher::fast_path::Beaten;
+use crate::engine::publisher::fast_path::CachedRoute;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
-use crate::engine::subscriber::batch::Letter;
+use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::subscriber::inbox::{Inbox, Taken};
 use crate::engine::subscriber::unacknowledged::{Deliveries, MessageId};
 use crate::engine::transport::event::Message;
 use crate::engine::{Client, Engine, HOUSEKEEPING, Side};
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::link::receive::pubacks::Success;
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::Subscriber;
@@ -26,14 +26,14 @@ const MAX_ZONES: usize = 100_000;
 const MAX_TOKENS: usize = 4_096;
 
 impl Client {
-    pub(in crate::engine) fn new(config: &Config, keyed: Keyed) -> Self {
+    pub(in crate::engine) fn new(config: &Config, hasher: KeyedHash) -> Self {
         Self {
-            publisher: Publisher::new(Zones::new(MAX_ZONES, config.seed), config.link_queue_bytes, keyed),
+            publisher: Publisher::new(Zones::new(MAX_ZONES, config.seed), config.link_queue_bytes, hasher),
             inbox: Inbox::new(config),
-            tokens: HashMap::with_hasher(keyed),
-            paused: Pauses::new(keyed),
+            tokens: HashMap::with_hasher(hasher),
+            paused: Pauses::new(hasher),
             answered: Vec::new(),
-            beaten: Beaten::default(),
+            cached_route: CachedRoute::default(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Gives up what waited too long for parts or for a listener.
-    pub(in crate::engine) fn keep_house(&mut self, now: Micros) {
+    pub(in crate::engine) fn run_housekeeping(&mut self, now: Micros) {
         self.housekeeping = Micros::MAX;
         if let Side::Client(client) = &mut self.side {
             if client.inbox.expire(now, &mut self.out.counters) {
@@ -134,14 +134,14 @@ impl Engine {
     }
 
     /// As `take_messages`, those together that came together; so it may be some more than `limit`.
-    pub fn take_letters(&mut self, now: Micros, limit: usize) -> Vec<Letter> {
+    pub fn take_inbox_items(&mut self, now: Micros, limit: usize) -> Vec<InboxItem> {
         let Side::Client(client) = &mut self.side else {
             return Vec::new();
         };
-        let letters = client.inbox.read_letters(limit);
+        let items = client.inbox.read_items(limit);
         self.acknowledge_due();
         self.release_stalled(now);
-        letters
+        items
     }
 
     fn acknowledge(&mut self, Deliveries { link, first, last }: Deliveries) {

@@ -1,20 +1,20 @@
 //! A client's incoming messages: from a delivery to the application (§7).
 //!
 //! A message waits here until the application reads it, and only then is it acknowledged to its owner (§7.3): what the application never took
-//! over comes again. So is one that comes again meanwhile (`held`). The inbox is bounded in bytes. When it is full (`is_full`), messages of
+//! over comes again. So is one that comes again meanwhile (`unacknowledged`). The inbox is bounded in bytes. When it is full (`is_full`), messages of
 //! `QoS` 0 are dropped and counted; the engine leaves the others unacknowledged, so that their owner keeps them.
 //!
 //! In a persistent session messages may come before the application, which was away, asks for them: those of QoS 1 and 2 that no
 //! listener wants wait for one a while (§6.4), within the credit that the owner was given.
 //!
-//! Messages of QoS 1 that came together stay together (`bunch`) for an application that takes over what it reads: nothing looks them up by
+//! Messages of QoS 1 that came together stay together (`received_batch`) for an application that takes over what it reads: nothing looks them up by
 //! their ids meanwhile, as one that came again is another message at this QoS.
 //!
 //! A message that was sent for a shared subscription is for its listeners alone, and any other for those that are not shared (§6.5).
 //!
 //! What was retained is for the listener in whose name it was asked for, and for nobody where that one is gone. It is for all that
 //! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6). A
-//! listener gets each of these messages once, though it may be asked for again: of an owner that was slow, or of another one (`told`).
+//! listener gets each of these messages once, though it may be asked for again: of an owner that was slow, or of another one (`delivered_retained`).
 //!
 //! A message that outlived its expiry on the way is handed on: to stop it is its owner's part, and the clock here may be another.
 
@@ -26,17 +26,17 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::config::Config;
-use crate::engine::fragmentation::reassembly::{Added, Limits, Part, Reassembler, Receipt};
+use crate::engine::fragmentation::reassembly::{Added, Limits, Reassembler, Receipt, ReceivedFragment};
 use crate::engine::metrics::counters::{Counters, Drop};
-use crate::engine::retained::delivered::Told;
-use crate::engine::sessions::copy_blocks::Blocks;
-use crate::engine::subscriber::batch::{Bunch, Letter};
+use crate::engine::retained::delivered::DeliveredRetained;
+use crate::engine::sessions::copy_blocks::CopyBlocks;
+use crate::engine::subscriber::batch::{InboxItem, ReceivedBatch};
 use crate::engine::subscriber::listeners::Listeners;
-use crate::engine::subscriber::unacknowledged::{Deliveries, Held, MessageId};
+use crate::engine::subscriber::unacknowledged::{Deliveries, MessageId, Unacknowledged};
 use crate::engine::subscriber::unclaimed::Unclaimed;
 use crate::engine::transport::event::Message;
-use crate::engine::transport::runs::Run;
-use crate::keyed_hash::Keyed;
+use crate::engine::transport::publish_batch::PublishBatch;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::LinkId;
 use crate::tables::match_set::Subscriber;
 use crate::tables::window::{self, DuplicateWindow};
@@ -47,7 +47,7 @@ const WINDOW_PUBLISHERS: usize = 16_384;
 /// How long a message may wait for its missing parts.
 const PATIENCE: Micros = 30_000_000;
 /// Messages of which some parts have come.
-const MOST_PARTIAL: usize = 4_096;
+const MOST_PARTIAL_MESSAGES: usize = 4_096;
 
 /// What became of a PUBLISH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,17 +61,17 @@ pub enum Taken {
 pub struct Inbox {
     listeners: Listeners,
     window: DuplicateWindow,
-    told: Told,
+    delivered_retained: DeliveredRetained,
     reassembler: Reassembler,
     abandoned: u64,
-    queue: VecDeque<Letter>,
+    queue: VecDeque<InboxItem>,
     bytes: usize,
     limit: usize,
     unclaimed: Unclaimed,
-    held: Held,
+    unacknowledged: Unacknowledged,
     /// For the ids of copies.
-    copies: Keyed,
-    blocks: Blocks,
+    copies: KeyedHash,
+    copy_blocks: CopyBlocks,
     /// The application takes a message over by reading it, and not by saying `handled`.
     reading_is_handling: bool,
     /// What is to be acknowledged.
@@ -85,22 +85,22 @@ impl Inbox {
             total_bytes: config.reassembly_bytes,
             withheld: config.receive_messages as usize / 2,
             withheld_bytes: usize::try_from(config.receive_bytes / 2).unwrap_or(usize::MAX),
-            messages: MOST_PARTIAL,
+            messages: MOST_PARTIAL_MESSAGES,
             patience: PATIENCE,
         };
         Self {
             listeners: Listeners::new(config.seed),
             window: DuplicateWindow::new(WINDOW_PUBLISHERS, window::SPAN, config.seed),
-            told: Told::new(config.seed),
+            delivered_retained: DeliveredRetained::new(config.seed),
             reassembler: Reassembler::new(limits, config.seed),
             abandoned: 0,
             queue: VecDeque::new(),
             bytes: 0,
             limit: config.message_queue_bytes,
             unclaimed: Unclaimed::new(config),
-            held: Held::new(Keyed::new(config.seed)),
-            copies: Keyed::new(config.seed),
-            blocks: Blocks::default(),
+            unacknowledged: Unacknowledged::new(KeyedHash::new(config.seed)),
+            copies: KeyedHash::new(config.seed),
+            copy_blocks: CopyBlocks::default(),
             reading_is_handling: !config.hold,
             due: Vec::new(),
         }
@@ -138,17 +138,22 @@ impl Inbox {
         self.listeners.remove(listener);
         self.unclaimed.wait_anew();
         if gives_back {
-            let is_its = |letter: &Letter| match letter {
-                Letter::Message(message) => message.owed.is_some() && message.subscriptions[..] == [listener],
-                Letter::Bunch(bunch) => bunch.receipts(1).is_some() && bunch.subscriptions[..] == [listener],
+            let is_its = |item: &InboxItem| match item {
+                InboxItem::Message(message) => {
+                    message.awaiting_acknowledgement.is_some() && message.subscriptions[..] == [listener]
+                }
+                InboxItem::ReceivedBatch(received_batch) => {
+                    received_batch.receipts(1).is_some() && received_batch.subscriptions[..] == [listener]
+                }
             };
             let (unread, left): (VecDeque<_>, _) =
                 std::mem::take(&mut self.queue).into_iter().partition(is_its);
             self.queue = left;
-            self.bytes -= unread.iter().map(Letter::bytes).sum::<usize>();
-            let ids: Vec<_> = unread.iter().filter_map(|letter| letter.alone()?.owed).collect();
+            self.bytes -= unread.iter().map(InboxItem::bytes).sum::<usize>();
+            let ids: Vec<_> =
+                unread.iter().filter_map(|item| item.alone()?.awaiting_acknowledgement).collect();
             self.give_back(now, &ids);
-            for Deliveries { link, first, last } in unread.iter().filter_map(Letter::receipts) {
+            for Deliveries { link, first, last } in unread.iter().filter_map(InboxItem::receipts) {
                 let receipts = (first..=last).map(|delivery| (link, delivery));
                 self.due.extend(due(self.unclaimed.give_back(receipts)));
             }
@@ -176,46 +181,55 @@ impl Inbox {
         }
         self.listeners.find(publish.topic);
         if self.listeners.wanting(meant_for).next().is_none() {
-            let is_kept = self.listeners.asker(meant_for).is_none()
+            let is_kept = self.listeners.requesting_listener(meant_for).is_none()
                 && receipt
                     .is_some_and(|receipt| self.unclaimed.keep(now, publish, meant_for, receipt, counters));
             return if is_kept { Taken::Kept } else { Taken::Done };
         }
         match publish.fragment {
             None => self.take_single(now, publish, meant_for, receipt, counters),
-            Some(fragment) => self.take_part(now, publish, fragment, meant_for, receipt, counters),
+            Some(fragment) => self.take_fragment(now, publish, fragment, meant_for, receipt, counters),
         }
     }
 
     /// Takes the messages of a run in. Their bytes are kept in one piece, which lasts as long as one of them.
-    pub fn take_run(&mut self, run: &Run<'_, '_>, counters: &mut Counters) {
-        let found = self.listeners.find(run.topic());
+    pub fn take_batch(&mut self, batch: &PublishBatch<'_, '_>, counters: &mut Counters) {
+        let found = self.listeners.find(batch.topic());
         let subscriptions: SmallVec<[u64; 2]> = found.iter().map(|listener| listener.session.0).collect();
         if subscriptions.is_empty() {
             return;
         }
-        let bunch = Bunch::of(run, subscriptions, self.limit.saturating_sub(self.bytes));
-        let taken = bunch.as_ref().map_or(0, Bunch::len);
+        let received_batch = ReceivedBatch::of(batch, subscriptions, self.limit.saturating_sub(self.bytes));
+        let taken = received_batch.as_ref().map_or(0, ReceivedBatch::len);
         counters.messages_in += taken as u64;
-        counters.drop_many(Drop::InboxFull, (run.len() - taken) as u64);
-        bunch.into_iter().for_each(|bunch| self.keep(Letter::Bunch(bunch)));
+        counters.drop_many(Drop::InboxFull, (batch.len() - taken) as u64);
+        received_batch
+            .into_iter()
+            .for_each(|received_batch| self.keep(InboxItem::ReceivedBatch(received_batch)));
     }
 
     /// Takes deliveries of `QoS` 1 in that follow one another, from this one on, as [`Inbox::take`] does each. The application answers for them by reading
     /// them. False: each is to be taken by itself.
-    pub fn take_deliveries(&mut self, run: &Run<'_, '_>, first: Receipt, counters: &mut Counters) -> bool {
+    pub fn take_deliveries(
+        &mut self,
+        batch: &PublishBatch<'_, '_>,
+        first: Receipt,
+        counters: &mut Counters,
+    ) -> bool {
         // What is handled message by message is held message by message.
         if !self.reading_is_handling || self.is_full() {
             return false;
         }
-        let found = self.listeners.find(run.topic());
+        let found = self.listeners.find(batch.topic());
         let granted = found.iter().map(|listener| listener.qos).max();
         let subscriptions = found.iter().map(|listener| listener.session.0).collect();
-        let Some((granted, bunch)) = granted.zip(Bunch::of(run, subscriptions, usize::MAX)) else {
+        let Some((granted, received_batch)) =
+            granted.zip(ReceivedBatch::of(batch, subscriptions, usize::MAX))
+        else {
             return false;
         };
-        counters.messages_in += bunch.len() as u64;
-        self.keep(Letter::Bunch(bunch.owed(granted.min(1), first)));
+        counters.messages_in += received_batch.len() as u64;
+        self.keep(InboxItem::ReceivedBatch(received_batch.awaiting_acknowledgement(granted.min(1), first)));
         true
     }
 
@@ -223,21 +237,21 @@ impl Inbox {
     pub fn read(&mut self, limit: usize) -> Vec<Message> {
         let mut read = Vec::new();
         while read.len() < limit
-            && let Some(letter) = self.queue.pop_front()
+            && let Some(item) = self.queue.pop_front()
         {
-            match letter {
-                Letter::Message(message) => {
+            match item {
+                InboxItem::Message(message) => {
                     self.bytes -= message.bytes();
                     read.push(message);
                 }
-                Letter::Bunch(mut bunch) => {
-                    let left = bunch.len().min(limit - read.len());
-                    self.due.extend(bunch.receipts(left));
-                    self.bytes -= bunch.bytes();
-                    read.extend(std::iter::from_fn(|| bunch.take_first()).take(left));
-                    self.bytes += bunch.bytes();
-                    if !bunch.is_empty() {
-                        self.queue.push_front(Letter::Bunch(bunch));
+                InboxItem::ReceivedBatch(mut received_batch) => {
+                    let left = received_batch.len().min(limit - read.len());
+                    self.due.extend(received_batch.receipts(left));
+                    self.bytes -= received_batch.bytes();
+                    read.extend(std::iter::from_fn(|| received_batch.take_first()).take(left));
+                    self.bytes += received_batch.bytes();
+                    if !received_batch.is_empty() {
+                        self.queue.push_front(InboxItem::ReceivedBatch(received_batch));
                     }
                 }
             }
@@ -249,32 +263,32 @@ impl Inbox {
     }
 
     /// As `read`, those together that came together; so it may be some more than `limit`.
-    pub fn read_letters(&mut self, limit: usize) -> Vec<Letter> {
+    pub fn read_items(&mut self, limit: usize) -> Vec<InboxItem> {
         let mut messages = 0;
         let mut count = 0;
         while messages < limit && count < self.queue.len() {
             messages += self.queue[count].len();
             count += 1;
         }
-        let read: Vec<Letter> = self.queue.drain(..count).collect();
-        self.bytes -= read.iter().map(Letter::bytes).sum::<usize>();
+        let read: Vec<InboxItem> = self.queue.drain(..count).collect();
+        self.bytes -= read.iter().map(InboxItem::bytes).sum::<usize>();
         if self.reading_is_handling {
-            self.due.extend(read.iter().filter_map(Letter::receipts));
-            self.take_over(read.iter().filter_map(Letter::alone));
+            self.due.extend(read.iter().filter_map(InboxItem::receipts));
+            self.take_over(read.iter().filter_map(InboxItem::alone));
         }
         read
     }
 
     /// The application has handled these messages: they are to be acknowledged.
     pub fn handled(&mut self, messages: &[MessageId]) {
-        self.due.extend(messages.iter().flat_map(|id| due(self.held.take(*id))));
+        self.due.extend(messages.iter().flat_map(|id| due(self.unacknowledged.take(*id))));
     }
 
     /// The application will not handle these messages of a shared group that the client leaves: they are for another member, and are
     /// new here should they come again.
     pub fn give_back(&mut self, now: Micros, messages: &[MessageId]) {
         for &id in messages {
-            let receipts = self.held.take(id);
+            let receipts = self.unacknowledged.take(id);
             self.window.take_back(now, id.0, id.1);
             self.due.extend(due(self.unclaimed.give_back(receipts)));
         }
@@ -288,11 +302,11 @@ impl Inbox {
     pub fn forget_link(&mut self, link: LinkId) {
         self.reassembler.forget_link(link);
         self.unclaimed.forget_link(link);
-        self.held.forget_link(link);
+        self.unacknowledged.forget_link(link);
         self.due.retain(|due| due.link != link);
-        for letter in &mut self.queue {
-            if let Letter::Bunch(bunch) = letter {
-                bunch.forget_link(link);
+        for item in &mut self.queue {
+            if let InboxItem::ReceivedBatch(received_batch) = item {
+                received_batch.forget_link(link);
             }
         }
     }
@@ -340,7 +354,7 @@ impl Inbox {
         self.push(publish, id, None, meant_for, receipt, counters)
     }
 
-    fn take_part(
+    fn take_fragment(
         &mut self,
         now: Micros,
         publish: &PublishView<'_>,
@@ -361,8 +375,8 @@ impl Inbox {
             let last = receipt.filter(|_| index + 1 == count);
             return self.take_again(copy, last, counters);
         }
-        let part = Part { id, index, count, total, bytes: publish.payload, receipt };
-        let added = self.reassembler.add(now, part);
+        let fragment = ReceivedFragment { id, index, count, total, bytes: publish.payload, receipt };
+        let added = self.reassembler.add(now, fragment);
         self.count_abandoned(counters);
         self.due.extend(due(self.reassembler.take_released()));
         match added {
@@ -392,7 +406,7 @@ impl Inbox {
     /// A message that was here before. One that the application has not taken over yet is acknowledged once it has.
     fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> Taken {
         counters.drop(Drop::DuplicateMessage);
-        let is_held = receipt.is_some_and(|receipt| self.held.hold_again(id, receipt));
+        let is_held = receipt.is_some_and(|receipt| self.unacknowledged.hold_again(id, receipt));
         if is_held { Taken::Kept } else { Taken::Done }
     }
 
@@ -407,7 +421,7 @@ impl Inbox {
     ) -> Taken {
         let mut wanted: SmallVec<[Subscriber; 2]> = self.listeners.wanting(meant_for).copied().collect();
         if is_retained(meant_for) {
-            wanted.retain(|listener| self.told.is_news(listener.session.0, id));
+            wanted.retain(|listener| self.delivered_retained.is_new(listener.session.0, id));
             if wanted.is_empty() {
                 return self.take_again(id, receipt, counters);
             }
@@ -416,29 +430,30 @@ impl Inbox {
         let granted = wanted.iter().map(|listener| listener.qos).max().unwrap_or(0);
         let as_published = wanted.iter().any(|listener| listener.retain_as_published);
         let qos = if receipt.is_some() { publish.qos.min(granted) } else { 0 };
-        receipt.into_iter().for_each(|receipt| self.held.hold(id, receipt));
+        receipt.into_iter().for_each(|receipt| self.unacknowledged.hold(id, receipt));
         let message = Message {
-            publish: self.blocks.copy(&publish.field()),
+            publish: self.copy_blocks.copy(&publish.field()),
             whole: whole.map(Bytes::from),
             meant_for,
             retain: is_retained(meant_for) || (publish.retain && as_published),
             qos,
             subscriptions: wanted.iter().map(|listener| listener.session.0).collect(),
-            owed: receipt.map(|_| id),
+            awaiting_acknowledgement: receipt.map(|_| id),
         };
-        self.keep(Letter::Message(message));
+        self.keep(InboxItem::Message(message));
         Taken::Kept
     }
 
-    fn keep(&mut self, letter: Letter) {
-        self.bytes += letter.bytes();
-        self.queue.push_back(letter);
+    fn keep(&mut self, item: InboxItem) {
+        self.bytes += item.bytes();
+        self.queue.push_back(item);
     }
 
     /// The application has these messages: they are to be acknowledged.
     fn take_over<'a>(&mut self, messages: impl IntoIterator<Item = &'a Message>) {
-        let owed = messages.into_iter().filter_map(|message| message.owed);
-        self.due.extend(owed.flat_map(|id| due(self.held.take(id))));
+        let awaiting_acknowledgement =
+            messages.into_iter().filter_map(|message| message.awaiting_acknowledgement);
+        self.due.extend(awaiting_acknowledgement.flat_map(|id| due(self.unacknowledged.take(id))));
     }
 
     fn count_abandoned(&mut self, counters: &mut Counters) {

@@ -71,8 +71,10 @@ impl Listeners {
             Some(MeantFor::Shared(id)) => Some(id),
             _ => None,
         };
-        let asker = self.asker(meant_for);
-        let is_meant = move |listener: &&Subscriber| asker.is_none_or(|asker| listener.session.0 == asker);
+        let requesting_listener = self.requesting_listener(meant_for);
+        let is_meant = move |listener: &&Subscriber| {
+            requesting_listener.is_none_or(|requesting_listener| listener.session.0 == requesting_listener)
+        };
         let plain = if shared.is_none() { self.found() } else { &[] };
         let members = shared.zip(self.known.as_deref());
         let members = members.into_iter().flat_map(|(id, known)| known.matches.groups().members_of(id));
@@ -80,7 +82,7 @@ impl Listeners {
     }
 
     /// The listener of this run that a message was retained for, whether or not that is still there.
-    pub fn asker(&self, meant_for: Option<MeantFor>) -> Option<u64> {
+    pub fn requesting_listener(&self, meant_for: Option<MeantFor>) -> Option<u64> {
         let (lowest, highest) = self.known.as_ref()?.ids;
         meant_for?.retained_for().filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))
     }

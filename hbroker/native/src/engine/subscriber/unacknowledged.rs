@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 
 use crate::engine::fragmentation::reassembly::Receipt;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::link_id::LinkId;
 
 /// A message's publisher and sequence number.
@@ -32,13 +32,13 @@ impl From<Receipt> for Deliveries {
 /// Most have one.
 type Receipts = SmallVec<[Receipt; 1]>;
 
-pub struct Held {
-    receipts: HashMap<MessageId, Receipts, Keyed>,
+pub struct Unacknowledged {
+    receipts: HashMap<MessageId, Receipts, KeyedHash>,
 }
 
-impl Held {
-    pub fn new(keyed: Keyed) -> Self {
-        Self { receipts: HashMap::with_hasher(keyed) }
+impl Unacknowledged {
+    pub fn new(hasher: KeyedHash) -> Self {
+        Self { receipts: HashMap::with_hasher(hasher) }
     }
 
     /// A message is for the application, which answers for this delivery.
@@ -76,15 +76,15 @@ mod tests {
 
     #[test]
     fn every_delivery_of_a_message_is_acknowledged_when_it_is_handled() {
-        let mut held = Held::new(Keyed::new(1));
-        assert!(!held.hold_again((7, 1), (LINK, 3)));
-        held.hold((7, 1), (LINK, 3));
-        held.hold((7, 2), (LINK, 4));
-        assert!(held.hold_again((7, 1), (OTHER, 1)));
-        assert_eq!(held.take((7, 1)).as_slice(), [(LINK, 3), (OTHER, 1)]);
-        assert!(held.take((7, 1)).is_empty());
-        held.forget_link(LINK);
-        assert!(held.hold_again((7, 2), (OTHER, 2)), "the application still has it");
-        assert_eq!(held.take((7, 2)).as_slice(), [(OTHER, 2)]);
+        let mut unacknowledged = Unacknowledged::new(KeyedHash::new(1));
+        assert!(!unacknowledged.hold_again((7, 1), (LINK, 3)));
+        unacknowledged.hold((7, 1), (LINK, 3));
+        unacknowledged.hold((7, 2), (LINK, 4));
+        assert!(unacknowledged.hold_again((7, 1), (OTHER, 1)));
+        assert_eq!(unacknowledged.take((7, 1)).as_slice(), [(LINK, 3), (OTHER, 1)]);
+        assert!(unacknowledged.take((7, 1)).is_empty());
+        unacknowledged.forget_link(LINK);
+        assert!(unacknowledged.hold_again((7, 2), (OTHER, 2)), "the application still has it");
+        assert_eq!(unacknowledged.take((7, 2)).as_slice(), [(OTHER, 2)]);
     }
 }

@@ -6,7 +6,7 @@ use rand::Rng;
 use super::handover::{has_passed, install, leave, raise_barrier, subscribe_persistently};
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::engine::handover::copied::Step;
-use crate::engine::handover::held_queues::{Held, add_queued};
+use crate::engine::handover::held_queues::{HeldQueues, add_queued};
 use crate::engine::handover::moving::Moving;
 use crate::engine::sessions::queue::Bounds;
 use crate::tables::jurisdiction::Grant;
@@ -22,7 +22,7 @@ type Known = (u64, Vec<u8>, bool);
 struct Copy {
     old: usize,
     region: &'static str,
-    held: Held,
+    held: HeldQueues,
     /// Messages that were copied, and those of the difference.
     copied: usize,
     difference: usize,
@@ -31,7 +31,7 @@ struct Copy {
 impl Copy {
     fn begin(network: &mut Network, old: usize, region: &'static str) -> Self {
         network.hosts[old].engines.iter_mut().for_each(|engine| engine.begin_export(EXPORT));
-        Self { old, region, held: Held::default(), copied: 0, difference: 0 }
+        Self { old, region, held: HeldQueues::default(), copied: 0, difference: 0 }
     }
 
     fn take(&mut self, transfers: Transfers) {
@@ -47,7 +47,9 @@ impl Copy {
         let Step { gone, copies, .. } = step;
         let mut out = Transfers::default();
         gone.iter().for_each(|gone| out.add_gone(gone));
-        copies.iter().for_each(|(queue, session, parcel)| add_queued(&mut out, (*queue, *session), parcel));
+        copies.iter().for_each(|(queue, session, queued_message)| {
+            add_queued(&mut out, (*queue, *session), queued_message);
+        });
         self.copied += copies.len();
         self.take(out);
         is_over
@@ -102,8 +104,10 @@ fn with_away_session(messages: usize, qos: u8) -> (Network, usize, usize) {
 
 fn known<'a>(all: impl IntoIterator<Item = &'a Moving>) -> Vec<Known> {
     let each = |moving: &'a Moving| {
-        let parcels = moving.left_from(0);
-        parcels.map(|parcel| (moving.session, parcel.field.to_vec(), parcel.expires == u64::MAX))
+        let queued_messages = moving.left_from(0);
+        queued_messages.map(|queued_message| {
+            (moving.session, queued_message.field.to_vec(), queued_message.expires == u64::MAX)
+        })
     };
     let mut known: Vec<Known> = all.into_iter().flat_map(each).collect();
     known.sort_by_key(|(session, ..)| *session); // Stable: within a session they keep their order.
@@ -120,8 +124,8 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
         let mut network = Network::new(seed, faults);
         let (old, new) = (network.add_node("", workers), network.add_node("elsewhere", 2));
         let clients: Vec<usize> = (0..6).map(|_| network.add_client()).collect();
-        for (place, &client) in clients.iter().enumerate() {
-            let group = if place < 3 { "g" } else { "" };
+        for (position, &client) in clients.iter().enumerate() {
+            let group = if position < 3 { "g" } else { "" };
             network.hosts[client].engines[0].listen_in(network.now, 1, (group, "b/#"), 2, false);
             network.hosts[client].engines[0].listen(network.now, 2, "c/#", 2, false);
             network.connect(client, old);
@@ -146,20 +150,20 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
                 network.publish(publisher, &one);
                 sent += 1;
             }
-            let place = network.rng.random_range(0..clients.len());
-            let client = clients[place];
+            let position = network.rng.random_range(0..clients.len());
+            let client = clients[position];
             match network.rng.random_range(0..8) {
-                0 if away[place] => {
+                0 if away[position] => {
                     network.connect(client, old);
                     network.run(10 * MILLISECOND);
-                    away[place] = false;
+                    away[position] = false;
                 }
-                0 | 1 if !away[place] => {
+                0 | 1 if !away[position] => {
                     leave(&mut network, client, old);
-                    away[place] = true;
+                    away[position] = true;
                 }
                 2 => network.hosts[client].reads = network.rng.random_bool(0.5),
-                3 if place == 5 && !away[place] => {
+                3 if position == 5 && !away[position] => {
                     let (now, key) = (network.now, network.session(client, old));
                     let engines = &mut network.hosts[old].engines;
                     engines[usize::from(key.worker())].end_session(
@@ -172,7 +176,7 @@ fn the_next_owner_has_what_the_old_one_had_whatever_happened_meanwhile() {
                     network.subscribe(client, old, "b/#", 2, false);
                     network.subscribe(client, old, "c/#", 2, false);
                 }
-                4 if place < 3 => {
+                4 if position < 3 => {
                     let (now, key) = (network.now, network.session(client, old));
                     for engine in &mut network.hosts[old].engines {
                         engine.unsubscribe(now, "b/#", "g", key);

@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::network::{Faults, MILLISECOND, Network, SECOND, message};
 use super::sessions::{OWN, add_persistent, put_away};
-use crate::engine::subscriber::batch::Letter;
+use crate::engine::subscriber::batch::InboxItem;
 use crate::load::topics::Traffic;
 use crate::wire::PublishOut;
 
@@ -99,11 +99,11 @@ fn each_is_acknowledged_for_itself() {
         assert!(network.hosts[publisher].published.is_empty());
         let id = network.hosts[publisher].engines[0].config.publisher();
         let mut expected = Vec::new();
-        for places in [&[3, 4][..], &[0], &[7, 6], &[1, 2, 5]] {
-            let handled: Vec<_> = places.iter().map(|&place: &usize| (id, sent[place])).collect();
+        for positions in [&[3, 4][..], &[0], &[7, 6], &[1, 2, 5]] {
+            let handled: Vec<_> = positions.iter().map(|&position: &usize| (id, sent[position])).collect();
             network.hosts[holder].engines[0].handled(&handled);
             network.run(100 * MILLISECOND);
-            expected.extend(places.iter().map(|&place| sent[place]));
+            expected.extend(positions.iter().map(|&position| sent[position]));
             expected.sort_unstable();
             assert!(network.hosts[publisher].published.keys().eq(&expected), "QoS {qos}");
         }
@@ -147,9 +147,12 @@ fn of_messages_that_came_together_those_that_were_read_are_acknowledged() {
         assert_eq!(network.hosts[publisher].published.len(), payloads.len());
     }
     let now = network.now;
-    let letters = network.hosts[reader].engines[0].take_letters(now, 1);
-    assert!(matches!(&letters[..], [Letter::Bunch(bunch)] if bunch.len() == 22), "the rest is together");
-    letters.iter().for_each(|letter| letter.tell_payloads(|payload| payloads.extend_from_slice(payload)));
+    let items = network.hosts[reader].engines[0].take_inbox_items(now, 1);
+    assert!(
+        matches!(&items[..], [InboxItem::ReceivedBatch(received_batch)] if received_batch.len() == 22),
+        "the rest is together"
+    );
+    items.iter().for_each(|item| item.tell_payloads(|payload| payloads.extend_from_slice(payload)));
     network.run(SECOND);
     assert_eq!(payloads, (0..30).collect::<Vec<u8>>());
     network.assert_all_published(publisher, 30);

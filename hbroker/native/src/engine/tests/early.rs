@@ -75,7 +75,7 @@ fn what_others_wait_for_is_never_refused_and_what_was_refused_comes_again() {
     assert_eq!(value(&engine, "messages_in"), 70, "all of this session, in turn");
     let held = value(&engine, "early_bytes");
     assert!(held > 60 * PAYLOAD as u64, "the other session holds what it did: {held}");
-    let ids: Vec<_> = engine.out.links.iter().map(crate::engine::transport::links::Place::id).collect();
+    let ids: Vec<_> = engine.out.links.iter().map(crate::engine::transport::links::LinkSlot::id).collect();
     for id in ids {
         engine.close(1_000 * SECOND, id);
     }

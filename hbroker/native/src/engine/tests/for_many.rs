@@ -99,7 +99,7 @@ fn all_that_gateways_publish_to_one_who_is_slower_comes_once_and_in_order() {
             let node = add_node(&mut network, workers);
             let slow = network.add_idle_subscriber(node, "a/#", 2);
             // Two gateways, and two who publish for themselves.
-            let publishers = (0..4).map(|place| match place % 2 {
+            let publishers = (0..4).map(|position| match position % 2 {
                 0 => add_many(&mut network),
                 _ => network.add_client(),
             });
@@ -146,10 +146,10 @@ fn what_one_who_does_not_keep_to_it_sends_to_one_who_is_slow_is_refused() {
     let slow = add_slow(&mut network, node, "a/#");
     let gateways = [add_many(&mut network), add_many(&mut network)];
     for round in 0..400 {
-        for (place, &gateway) in gateways.iter().enumerate() {
+        for (position, &gateway) in gateways.iter().enumerate() {
             ignore_credit(&mut network, gateway);
             for number in 0..50 {
-                let topic = format!("a/{place}/{round}/{number}");
+                let topic = format!("a/{position}/{round}/{number}");
                 network.publish(gateway, &PublishOut { ack_queued: true, ..message(&topic, b"x", 1) });
             }
         }
@@ -178,7 +178,7 @@ fn one_that_says_late_that_it_publishes_for_many_is_let_go() {
     assert!(network.hosts[client].engines[0].send(link, credit));
     network.run(SECOND);
     let held = entry(&mut network, node, client);
-    assert!(!held.is_held_back && held.grace.is_none() && held.holders.len() == 1);
+    assert!(!held.is_held_back && held.allowance.is_none() && held.holders.len() == 1);
     let sent = network.publish(client, &message("quick", b"x", 1));
     network.run(SECOND);
     assert!(network.hosts[client].published.contains_key(&sent));
@@ -188,7 +188,7 @@ fn one_that_says_late_that_it_publishes_for_many_is_let_go() {
 }
 
 #[test]
-fn a_link_that_rests_is_still_of_one_who_publishes_for_many() {
+fn an_idle_link_is_still_of_one_who_publishes_for_many() {
     let mut network = Network::new(6, Faults::default());
     let node = network.add_node("", 1);
     network.add_subscriber(node, "a", 1);
@@ -281,8 +281,8 @@ fn what_waits_for_its_share_of_a_window_goes_in_runs() {
         assert!(network.now < start + SECOND, "it goes as soon as the others were read");
     }
     let links = &network.hosts[gateway].engines[0].out.links;
-    let owner = links.iter().find_map(|place| links.awake(place.id())).expect("it is busy");
-    let (open, parts) = (owner.ledger.len(), owner.ledger.iter().count());
+    let owner = links.iter().find_map(|position| links.awake(position.id())).expect("it is busy");
+    let (open, parts) = (owner.delivery_records.len(), owner.delivery_records.iter().count());
     assert!(open > 500 && 8 * parts < open, "{open} messages are open, in {parts} parts");
     network.run_until_drained();
     network.assert_all_published(gateway, 3_000);

@@ -45,7 +45,7 @@ fn each_message_goes_to_one_member_of_each_group() {
 }
 
 #[test]
-fn a_message_in_parts_goes_to_one_member_though_others_come() {
+fn a_message_in_fragments_goes_to_one_member_though_others_come() {
     let mut network = Network::new(5, Faults { jitter: 5_000, ..Faults::default() });
     let node = network.add_node("", 2);
     let members: Vec<usize> = (0..12)

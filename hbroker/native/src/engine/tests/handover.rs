@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
 use crate::Micros;
 use crate::engine::Engine;
-use crate::engine::handover::held_queues::Held;
+use crate::engine::handover::held_queues::HeldQueues;
 use crate::engine::handover::moving::Moving;
-use crate::engine::sessions::message::Parcel;
+use crate::engine::sessions::message::QueuedMessage;
 use crate::schema::reason;
 use crate::tables::jurisdiction::Grant;
 use crate::topic::Region;
@@ -35,12 +35,15 @@ pub fn export<'a>(network: &mut Network, node: usize, region: impl Into<Region<'
 pub fn export_queued<'a>(engine: &mut Engine, now: Micros, region: impl Into<Region<'a>>) -> Records {
     let (moving, gone) = engine.finish_export(now, 0, region.into());
     assert_eq!(gone, []);
-    let each = |moving: &Moving, parcel: &Parcel| {
+    let each = |moving: &Moving, queued_message: &QueuedMessage| {
         let mut out = Transfers::default();
-        moving.send(std::iter::once(parcel), &mut out);
+        moving.send(std::iter::once(queued_message), &mut out);
         out.into_all().concat()
     };
-    moving.iter().flat_map(|moving| moving.left_from(0).map(|parcel| each(moving, parcel))).collect()
+    moving
+        .iter()
+        .flat_map(|moving| moving.left_from(0).map(|queued_message| each(moving, queued_message)))
+        .collect()
 }
 
 pub fn raise_barrier(network: &mut Network, node: usize, number: u64, subtree: &str) {
@@ -58,14 +61,14 @@ fn unanswered_within<'a>(network: &mut Network, node: usize, region: impl Into<R
 
 /// And at the new one. How many records found no session or no room.
 pub fn import(network: &mut Network, node: usize, queued: &Records, seen: &Records) -> usize {
-    let mut held = Held::default();
+    let mut held = HeldQueues::default();
     queued.iter().for_each(|transfer| assert_eq!(held.take(transfer, usize::MAX), (0, 0)));
     held.seen.clone_from(seen);
     install(network, node, held)
 }
 
 /// How many found no session or no room.
-pub fn install(network: &mut Network, node: usize, held: Held) -> usize {
+pub fn install(network: &mut Network, node: usize, held: HeldQueues) -> usize {
     let now = network.now;
     let engines = &mut network.hosts[node].engines;
     engines.iter_mut().for_each(|engine| engine.import_seen(now, &held.seen));
@@ -469,7 +472,7 @@ fn records_that_make_no_sense_are_dropped_and_counted() {
         record(session, b"\xff\xff\xff", 1),
         record(session, &good, 0),
     ];
-    let mut held = Held::default();
+    let mut held = HeldQueues::default();
     for record in &bad {
         let mut out = Transfers::default();
         out.add_queued(record);
@@ -517,6 +520,6 @@ fn what_was_in_flight_moves_whatever_its_expiry() {
     network.hosts[client].reads = true;
     network.connect(client, new);
     network.run_until_drained();
-    let (accounts, queued) = network.hosts[new].engines[0].balance();
-    assert_eq!((accounts.accepted, accounts.expired, queued), (2, 1, 0));
+    let (session_counters, queued) = network.hosts[new].engines[0].balance();
+    assert_eq!((session_counters.accepted, session_counters.expired, queued), (2, 1, 0));
 }

@@ -130,7 +130,7 @@ fn a_stranger_leaves_no_trace_and_gets_no_more_than_it_sent() {
             assert_eq!(gauge(&engine, "links"), 0);
         }
         assert!(dropped(&engine) > 50_000);
-        assert!(engine.poll_timeout().is_none() && engine.loose.is_empty());
+        assert!(engine.poll_timeout().is_none() && engine.pending.is_empty());
         // Answers to requests go up to Python, within the limit; a node's, that nobody may prove, at a limited rate.
         assert!(engine.take_events(now, usize::MAX).len() <= config.event_queue);
     }

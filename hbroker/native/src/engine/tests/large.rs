@@ -1,7 +1,7 @@
 //! Messages larger than a datagram, on their way through whatever happens (§7.5).
 
 use super::network::{Faults, GRANT, MILLISECOND, Network, SECOND, message};
-use crate::engine::fragmentation::fragments::{Part, Split, Splitter};
+use crate::engine::fragmentation::fragments::{Fragment, Split, Splitter};
 use crate::wire::{Body, PacketView};
 
 /// Bytes in which a part that is missing, twice there or out of place shows.
@@ -45,7 +45,7 @@ fn it_survives_owners_that_change_and_links_that_end_half_way() {
 }
 
 #[test]
-fn its_publisher_makes_no_more_parts_than_are_under_way() {
+fn its_publisher_makes_no_more_fragments_than_are_under_way() {
     let mut network = Network::new(1, Faults::default());
     let node = network.add_node("", 1);
     let subscriber = network.add_subscriber(node, "#", 1);
@@ -133,20 +133,20 @@ fn those_that_have_no_room_beside_each_other_come_one_after_the_other() {
 }
 
 /// The parts of a message of QoS 2, as an owner passes them on.
-fn parts_of(payload: &[u8]) -> Vec<Part> {
+fn parts_of(payload: &[u8]) -> Vec<Fragment> {
     let sent = message("camera", payload, 2);
     match Splitter::new(77, 1_200).split("camera".into(), &sent) {
-        Ok(Split::Large(mut parts)) => std::iter::from_fn(|| parts.next(payload)).collect(),
+        Ok(Split::LargeMessage(mut fragments)) => std::iter::from_fn(|| fragments.next(payload)).collect(),
         other => panic!("not large: {other:?}"),
     }
 }
 
 /// The client takes these parts, each under a delivery number of its own.
-fn take(network: &mut Network, client: usize, parts: &[Part]) -> Vec<Vec<u8>> {
+fn take(network: &mut Network, client: usize, fragments: &[Fragment]) -> Vec<Vec<u8>> {
     let host = &mut network.hosts[client];
     let (engine, link) = (&mut host.engines[0], host.links[&host.session]);
-    for (part, delivery) in parts.iter().zip(1_000..) {
-        let mut packet = PacketView::from_raw(&part.field).expect("we made it");
+    for (fragment, delivery) in fragments.iter().zip(1_000..) {
+        let mut packet = PacketView::from_raw(&fragment.field).expect("we made it");
         packet.delivery = delivery;
         let Body::Publish(publish) = packet.body else { panic!("we made it") };
         engine.read(network.now, link, &packet, &publish);
@@ -159,17 +159,17 @@ fn take(network: &mut Network, client: usize, parts: &[Part]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn one_whose_parts_stop_coming_is_given_up_and_comes_whole_when_it_comes_again() {
+fn one_whose_fragments_stop_coming_is_given_up_and_comes_whole_when_it_comes_again() {
     let mut network = Network::new(4, Faults::default());
     let node = network.add_node("", 1);
     let subscriber = network.add_subscriber(node, "#", 2);
     network.run(SECOND);
     let large = payload(3_000, 5);
-    let parts = parts_of(&large);
-    assert!(take(&mut network, subscriber, &parts[..2]).is_empty());
+    let fragments = parts_of(&large);
+    assert!(take(&mut network, subscriber, &fragments[..2]).is_empty());
     network.run(40 * SECOND);
     assert_eq!(network.counter(subscriber, "drop.incomplete"), 1);
-    assert_eq!(take(&mut network, subscriber, &parts), [large]);
-    assert!(take(&mut network, subscriber, &parts).is_empty(), "it was here");
-    assert_eq!(network.counter(subscriber, "drop.duplicate_message"), parts.len() as u64);
+    assert_eq!(take(&mut network, subscriber, &fragments), [large]);
+    assert!(take(&mut network, subscriber, &fragments).is_empty(), "it was here");
+    assert_eq!(network.counter(subscriber, "drop.duplicate_message"), fragments.len() as u64);
 }

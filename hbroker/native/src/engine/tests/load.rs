@@ -38,7 +38,7 @@ fn every_message_and_every_copy_is_counted_under_its_topic() {
 }
 
 #[test]
-fn a_large_message_is_counted_once_beside_its_parts() {
+fn a_large_message_is_counted_once_beside_its_fragments() {
     for seed in 0..4 {
         for workers in [1, 3] {
             let mut network = Network::new(seed, Faults { loss: 0.03, duplication: 0.03, jitter: 1_000 });

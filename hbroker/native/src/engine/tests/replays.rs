@@ -10,7 +10,7 @@ use crate::core::Datagrams;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::retained::replay::Request;
 use crate::link_id::SessionKey;
-use crate::tables::retained::{Offer, RetainedPart};
+use crate::tables::retained::{Offer, RetainedFragment};
 use crate::wire::{self, PublishOut};
 
 /// Steps of a replay look at no more than this.
@@ -36,7 +36,7 @@ fn keep(network: &mut Network, node: usize, count: u64, bytes: usize, qos: u8) {
         let out = PublishOut { publisher: 77, sequence, retain: true, ..message(&topic, &payload, qos) };
         let mut field = Vec::new();
         wire::put_publish_field(&mut field, &out);
-        let part = RetainedPart {
+        let part = RetainedFragment {
             topic: &topic,
             field: &field,
             payload_is_empty: false,
@@ -284,7 +284,7 @@ fn what_is_dropped_is_freed_in_turns_of_its_own() {
     let now = network.now;
     let engine = &mut network.hosts[node].engines[0];
     assert!(engine.poll_timeout().is_none_or(|due| due > now));
-    engine.shared.retained.lock().drop_run("a", Some("b"));
+    engine.shared.retained.lock().drop_range("a", Some("b"));
     engine.tidy_retained(now);
     let mut turns = 0;
     while engine.poll_timeout().is_some_and(|due| due <= now) {

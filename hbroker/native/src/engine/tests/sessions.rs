@@ -4,9 +4,9 @@ mod absence;
 mod bounds;
 mod connected;
 mod groups;
+mod host_limits;
 mod lives;
 mod memory;
-mod places;
 mod restarts;
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::engine::sessions::queue::Bounds;
 use crate::engine::sessions::session::{Session, Status};
 use crate::engine::sessions::table::LOOK;
-use crate::engine::transport::outlet::Outlet;
+use crate::engine::transport::outbound::Outbound;
 use crate::link_id::LinkId;
 use crate::prefix::Prefix;
 use crate::tables::match_set::Subscriber;
@@ -52,7 +52,7 @@ pub fn status(network: &Network, node: usize, client: usize) -> Status {
 
 /// How many messages for a session were dropped for this reason.
 pub fn dropped(status: &Status, why: &str) -> u64 {
-    status.accounts.dropped().find(|(name, _)| *name == why).map_or(0, |(_, count)| count)
+    status.session_counters.dropped().find(|(name, _)| *name == why).map_or(0, |(_, count)| count)
 }
 
 /// Ends the link at both its ends, if there is one.
@@ -107,8 +107,8 @@ pub fn check(network: &Network, node: usize) {
         let away: usize = engine.out.sessions.iter().map(waits).sum();
         assert_eq!(engine.out.sessions.away_bytes(), away);
         assert!(away <= engine.config.queue_memory / engine.workers as usize / 2 + 1);
-        let (accounts, queued) = engine.balance();
-        assert_eq!(accounts.open(), queued, "{accounts:?}");
+        let (session_counters, queued) = engine.balance();
+        assert_eq!(session_counters.open(), queued, "{session_counters:?}");
         check_shares(engine, network.now);
     }
     let engines = &network.hosts[node].engines;
@@ -120,7 +120,7 @@ pub fn check(network: &Network, node: usize) {
 
 /// What is held for connected sessions counts for their hosts, exactly where nobody is about to look; and so who is full is weighed again.
 fn check_shares(engine: &Engine, now: Micros) {
-    let Outlet { sessions, full, .. } = &engine.out;
+    let Outbound { sessions, full, .. } = &engine.out;
     let (mut sum, mut hosts) = (0, HashMap::<Prefix, usize>::new());
     for session in sessions.iter() {
         let (counted, held) = (session.counted_bytes(), session.shared_bytes());

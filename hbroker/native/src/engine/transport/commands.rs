@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 
 use crate::Micros;
-use crate::engine::fragmentation::fragments::{Part, Split};
-use crate::engine::metrics::counters::Tally;
+use crate::engine::fragmentation::fragments::{Fragment, Split};
+use crate::engine::metrics::counters::EngineCounters;
 use crate::engine::owner::forward::Forwarder;
-use crate::engine::sessions::accounts::Accounts;
+use crate::engine::sessions::counters::SessionCounters;
 use crate::engine::transport::event::{DownReason, Event};
-use crate::engine::transport::links::Place;
+use crate::engine::transport::links::LinkSlot;
 use crate::engine::{Engine, Side, Unpublishable};
 use crate::link::{Link, Role};
 use crate::link_id::LinkId;
@@ -40,18 +40,18 @@ impl Engine {
 
     /// Whether the peer of a link opened it, and never answered there.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
-        self.out.links.get(link).is_some_and(Place::is_one_sided)
+        self.out.links.get(link).is_some_and(LinkSlot::is_one_sided)
     }
 
     /// Where the peer of a link is now (§4.4); `None`: there is no such link.
     pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
-        self.out.links.get(link).map(Place::address)
+        self.out.links.get(link).map(LinkSlot::address)
     }
 
     /// The publisher id of the wills of the end that opened a link, or whose session it is; 0: there is no such link.
     pub fn will_publisher(&self, link: LinkId) -> u64 {
-        let of_wills = |place: &Place| match place.inbound() {
-            true => Some(will_publisher_id(place.session(), place.peer_incarnation()?)),
+        let of_wills = |link_slot: &LinkSlot| match link_slot.inbound() {
+            true => Some(will_publisher_id(link_slot.session(), link_slot.peer_incarnation()?)),
             false => Some(will_publisher_id(self.config.session, self.config.incarnation)),
         };
         self.out.links.get(link).and_then(of_wills).unwrap_or(0)
@@ -59,8 +59,8 @@ impl Engine {
 
     /// What comes in the session of this link waits for the events of nodes alone, as long as it has the link (`turns`).
     pub fn prefer(&mut self, link: LinkId) {
-        if let Some(place) = self.out.links.get(link) {
-            self.events.prefer(place.session());
+        if let Some(link_slot) = self.out.links.get(link) {
+            self.events.prefer(link_slot.session());
         }
     }
 
@@ -186,8 +186,8 @@ impl Engine {
     }
 
     /// What it counted beside what became of messages for sessions.
-    pub fn tally(&self) -> Tally {
-        Tally { counters: self.out.counters.clone(), links: self.out.links.stats() }
+    pub fn engine_counters(&self) -> EngineCounters {
+        EngineCounters { counters: self.out.counters.clone(), links: self.out.links.stats() }
     }
 
     /// Every counter by name. They only rise.
@@ -197,8 +197,8 @@ impl Engine {
     }
 
     pub fn counters(&self, mut with: impl FnMut(&str, u64)) {
-        self.tally().each(&mut with);
-        let (Accounts { accepted, delivered, expired, .. }, _) = self.balance();
+        self.engine_counters().each(&mut with);
+        let (SessionCounters { accepted, delivered, expired, .. }, _) = self.balance();
         with("accepted", accepted);
         with("delivered", delivered);
         with("expired", expired);
@@ -208,9 +208,9 @@ impl Engine {
     pub fn gauges(&self, mut with: impl FnMut(&str, u64)) {
         let links = &self.out.links;
         with("links", links.len() as u64);
-        with("sessions", links.iter().filter(|place| place.inbound()).count() as u64);
-        with("publishers", links.iter().filter(|place| place.published()).count() as u64);
-        let on_links: usize = links.iter().filter_map(Place::link).map(Link::queued_bytes).sum();
+        with("sessions", links.iter().filter(|link_slot| link_slot.inbound()).count() as u64);
+        with("publishers", links.iter().filter(|link_slot| link_slot.published()).count() as u64);
+        let on_links: usize = links.iter().filter_map(LinkSlot::link).map(Link::queued_bytes).sum();
         with("queued_bytes", (on_links + self.out.sessions.waiting_bytes()) as u64);
         with("queued_messages", self.balance().1);
         with("away_bytes", self.out.sessions.away_bytes() as u64);
@@ -249,21 +249,22 @@ impl Engine {
         let split = split.map_err(|_| Unpublishable::TooLarge)?;
         let sequence = split.message();
         match split {
-            Split::Single(part) => self.forward_own(now, &part)?,
-            Split::Large(mut parts) => {
-                while let Some(part) = parts.next(message.payload) {
-                    self.forward_own(now, &part)?;
+            Split::Single(fragment) => self.forward_own(now, &fragment)?,
+            Split::LargeMessage(mut fragments) => {
+                while let Some(fragment) = fragments.next(message.payload) {
+                    self.forward_own(now, &fragment)?;
                 }
             }
         }
         Ok(sequence)
     }
 
-    fn forward_own(&mut self, now: Micros, part: &Part) -> Result<(), Unpublishable> {
+    fn forward_own(&mut self, now: Micros, fragment: &Fragment) -> Result<(), Unpublishable> {
         let Side::Node(forwarder) = &mut self.side else {
             return Err(Unpublishable::NotOwned);
         };
-        let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&part.field) else {
+        let Ok(PacketView { body: Body::Publish(publish), .. }) = PacketView::from_raw(&fragment.field)
+        else {
             return Err(Unpublishable::InvalidTopic);
         };
         forwarder.forward(now, &publish, None, &mut self.out).map_err(|_| Unpublishable::NotOwned)

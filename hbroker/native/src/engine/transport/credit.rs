@@ -7,18 +7,18 @@ pub const BYTES: u64 = 8 << 20;
 /// What a publisher may still have under way that was told to send nothing more (§7.7): what it had sent without an answer, and what the
 /// answers to that let it send before it heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grace {
+pub struct Allowance {
     messages: u32,
     bytes: u32,
 }
 
-impl Default for Grace {
+impl Default for Allowance {
     fn default() -> Self {
         Self { messages: 2 * MESSAGES, bytes: 2 * BYTES as u32 }
     }
 }
 
-impl Grace {
+impl Allowance {
     /// What a crowded session takes from one who publishes for many, and is not told to send nothing more (§7.7).
     pub fn of_many() -> Self {
         Self { messages: MESSAGES / 4, bytes: BYTES as u32 / 4 }
@@ -44,12 +44,12 @@ impl Grace {
 
 /// How many messages may go, and how many bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct ViewBuffer {
     pub messages: usize,
     pub bytes: usize,
 }
 
-impl Room {
+impl ViewBuffer {
     /// No more messages than so many.
     pub fn of_messages(self, most: usize) -> Self {
         Self { messages: self.messages.min(most), ..self }
@@ -115,12 +115,12 @@ impl Credit {
     }
 
     /// What may go. `own`: it is of one topic that has so much open, and leaves others their share.
-    pub fn room(&self, own: Option<(u32, usize)>) -> Room {
+    pub fn room(&self, own: Option<(u32, usize)>) -> ViewBuffer {
         let messages = self.messages.saturating_sub(self.open_messages) as usize;
         let bytes = self.bytes.saturating_sub(self.open_bytes) as usize;
         match own {
-            None => Room { messages, bytes },
-            Some((own_messages, own_bytes)) => Room {
+            None => ViewBuffer { messages, bytes },
+            Some((own_messages, own_bytes)) => ViewBuffer {
                 messages: messages.saturating_sub(own_messages as usize) / 2,
                 bytes: bytes.saturating_sub(own_bytes) / 2,
             },
@@ -152,7 +152,7 @@ impl Credit {
 
 #[cfg(test)]
 mod tests {
-    use super::{Credit, Grace, Room};
+    use super::{Allowance, Credit, ViewBuffer};
 
     #[test]
     fn a_topic_leaves_others_as_much_as_it_has_but_one_message_may_always_go() {
@@ -176,7 +176,7 @@ mod tests {
         credit.grant(100, 1_000);
         for (open, own) in [(0, 0), (40, 40), (40, 20), (41, 20), (99, 0), (99, 60), (100, 100)] {
             credit.open_all(open, 0);
-            let Room { messages: all, bytes } = credit.room(None);
+            let ViewBuffer { messages: all, bytes } = credit.room(None);
             let count = u32::try_from(all).expect("at most 100");
             assert_eq!((count, bytes), (100 - open, 1_000));
             assert!(!credit.has_room_for(count + 1, 1) && (count == 0 || credit.has_room_for(count, 1)));
@@ -188,15 +188,15 @@ mod tests {
         credit.open_all(1, 400);
         assert_eq!((credit.room(None).bytes, credit.room(Some((1, 400))).bytes), (600, 100));
         credit.grant(0, 0);
-        assert_eq!(credit.room(None), Room::default(), "less is granted than is open");
+        assert_eq!(credit.room(None), ViewBuffer::default(), "less is granted than is open");
     }
 
     #[test]
     fn what_a_crowded_session_takes_all_the_same_ends() {
-        let mut grace = Grace::of_many();
-        assert!(grace.covers(2 << 20) && !grace.covers((2 << 20) + 1));
-        assert!((0..1_024).all(|_| grace.covers(9) && grace.take(9)));
-        assert!(!grace.covers(0) && !grace.take(0));
+        let mut allowance = Allowance::of_many();
+        assert!(allowance.covers(2 << 20) && !allowance.covers((2 << 20) + 1));
+        assert!((0..1_024).all(|_| allowance.covers(9) && allowance.take(9)));
+        assert!(!allowance.covers(0) && !allowance.take(0));
     }
 
     #[test]

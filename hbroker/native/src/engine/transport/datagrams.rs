@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::event::{DownReason, Event};
-use crate::engine::transport::outlet::Handoff;
+use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
 use crate::link::{Arrival, Receipt, Role};
 use crate::link_id::LinkId;
@@ -41,12 +41,12 @@ impl Engine {
 
     /// Takes in a datagram that this worker or another one received.
     pub(in crate::engine) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        let mut view = DatagramView::unread(datagram, self.rooms.take());
-        match view.read(&mut self.rooms.mask) {
+        let mut view = DatagramView::unread(datagram, self.view_buffers.take());
+        match view.read(&mut self.view_buffers.mask) {
             Ok(()) => self.handle_view(now, source, &view, datagram),
             Err(Malformed) => self.out.counters.drop(Drop::Malformed),
         }
-        self.rooms.put_back(view.into_room());
+        self.view_buffers.put_back(view.into_buffer());
     }
 
     fn find_link(&self, session: u64, source: SocketAddr) -> Option<LinkId> {
@@ -151,7 +151,7 @@ impl Engine {
             let count = if section.is_reliable() {
                 section.len()
             } else {
-                self.take_run(now, id, rest).unwrap_or_else(|alone| {
+                self.take_batch(now, id, rest).unwrap_or_else(|alone| {
                     rest.take(alone).for_each(|packet| self.handle_body(now, id, source, packet));
                     alone
                 })
@@ -177,7 +177,7 @@ impl Engine {
                 self.release(now, id);
                 return true;
             }
-            Some(Receipt::Held) => return true,
+            Some(Receipt::Buffered) => return true,
             Some(Receipt::Duplicate) => {
                 self.out.counters.drop(Drop::DuplicateDelivery);
                 return true;
@@ -228,7 +228,7 @@ impl Engine {
             (Body::Publish(_), Side::Client(client)) => !client.inbox.is_full(),
             (Body::Control(_), _) => {
                 let entry = self.out.links.awake(id);
-                entry.is_some_and(|entry| self.events.has_room(self.lane_of(entry.session)))
+                entry.is_some_and(|entry| self.events.has_room(self.flow_of(entry.session)))
             }
             _ => true,
         }
@@ -250,7 +250,7 @@ impl Engine {
                 }
             }
             Body::Control(kind) => self.hand_up(id, source, *kind, packet.raw),
-            Body::Again(_) | Body::Reset { .. } | Body::Challenge { .. } => {
+            Body::Delta(_) | Body::Reset { .. } | Body::Challenge { .. } => {
                 self.out.counters.drop(Drop::UnexpectedPacket);
             }
             Body::Credit { messages, bytes, for_many } => match self.side {
@@ -265,15 +265,15 @@ impl Engine {
         let Some(entry) = self.out.links.awake(id) else {
             return;
         };
-        let (lane, inbound) = (self.lane_of(entry.session), entry.inbound);
-        if !self.events.has_room(lane) {
+        let (flow, inbound) = (self.flow_of(entry.session), entry.inbound);
+        if !self.events.has_room(flow) {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
         let event = Event::Control { link: Some(id), source, packet: packet.to_vec(), inbound };
         match kind {
-            Kind::Join | Kind::Authenticated => self.events.push_join(lane, event),
-            _ => self.events.push(lane, event),
+            Kind::Join | Kind::Authenticated => self.events.push_join(flow, event),
+            _ => self.events.push(flow, event),
         }
     }
 

@@ -18,7 +18,7 @@ const FEW_GAPS: usize = 64;
 pub struct Ticket {
     pub worker: u8,
     /// Which of the messages that were taken over together.
-    pub place: u16,
+    pub position: u16,
     pub key: u32,
 }
 
@@ -37,7 +37,7 @@ pub struct Span {
 
 /// Open entries by delivery number.
 #[derive(Debug)]
-pub struct Ledger<T = Ticket> {
+pub struct DeliveryRecords<T = Ticket> {
     /// Ascending. The first is never a gap.
     entries: VecDeque<Entry<T>>,
     /// Deliveries that are open.
@@ -52,14 +52,14 @@ struct Entry<T> {
     /// Its first delivery.
     first: u64,
     /// None: it is a gap.
-    open: Places,
+    open: Positions,
     /// What its deliveries stand for, unless it is a gap.
     value: Option<T>,
 }
 
 /// Some of the deliveries that share an entry, by their places from the first on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places(u64);
+pub struct Positions(u64);
 
 impl Tickets {
     /// Takes them out.
@@ -98,17 +98,17 @@ impl From<Ticket> for Span {
 impl Span {
     /// So many of them, from a place on.
     pub fn part(self, from: u16, count: u16) -> Self {
-        Self { first: Ticket { place: self.first.place + from, ..self.first }, count }
+        Self { first: Ticket { position: self.first.position + from, ..self.first }, count }
     }
 
     fn is_followed_by(self, next: Self) -> bool {
-        let place = self.first.place.checked_add(self.count);
-        let is_next = place.is_some_and(|place| next.first == Ticket { place, ..self.first });
+        let position = self.first.position.checked_add(self.count);
+        let is_next = position.is_some_and(|position| next.first == Ticket { position, ..self.first });
         is_next && self.count.checked_add(next.count).is_some()
     }
 }
 
-impl Places {
+impl Positions {
     /// So many deliveries may share an entry.
     pub const MOST: u32 = u64::BITS;
 
@@ -133,11 +133,11 @@ impl Places {
 
     /// The place behind so many.
     fn nth(self, before: usize) -> Option<u32> {
-        (0..u64::BITS).filter(|&place| self.contains(place)).nth(before)
+        (0..u64::BITS).filter(|&position| self.contains(position)).nth(before)
     }
 
-    pub fn contains(self, place: u32) -> bool {
-        self.0 >> place & 1 == 1
+    pub fn contains(self, position: u32) -> bool {
+        self.0 >> position & 1 == 1
     }
 
     /// Those that follow one another: the first, and how many.
@@ -162,27 +162,27 @@ impl Places {
     }
 }
 
-impl<T> Default for Ledger<T> {
+impl<T> Default for DeliveryRecords<T> {
     fn default() -> Self {
         Self { entries: VecDeque::new(), open: 0, gaps: 0, steps: 0 }
     }
 }
 
-impl<T> Ledger<T> {
+impl<T> DeliveryRecords<T> {
     /// Opens an entry, for a later delivery than all before.
     pub fn open(&mut self, delivery: u64, value: T) {
-        self.open_run(delivery, 1, value);
+        self.open_batch(delivery, 1, value);
     }
 
     /// Opens an entry for so many deliveries, later ones than all before.
-    pub fn open_run(&mut self, first: u64, count: u32, value: T) {
+    pub fn open_batch(&mut self, first: u64, count: u32, value: T) {
         debug_assert!(self.entries.back().is_none_or(|newest| newest.first < first));
-        self.entries.push_back(Entry { first, open: Places::all(count), value: Some(value) });
+        self.entries.push_back(Entry { first, open: Positions::all(count), value: Some(value) });
         self.open += count as usize;
     }
 
     /// Settles the open deliveries from `first` to `last`, oldest first: gives what they stand for, and their places.
-    pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(&mut T, Places)) {
+    pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(&mut T, Positions)) {
         let start = match self.entries.front() {
             Some(oldest) if oldest.first < first => {
                 self.entries.partition_point(|entry| entry.first <= first) - 1
@@ -219,17 +219,17 @@ impl<T> Ledger<T> {
     }
 
     /// Gives back the memory that it does not need now.
-    pub fn rest(&mut self) {
+    pub fn shrink(&mut self) {
         self.entries.shrink_to_fit();
     }
 
     /// Takes everything that is open, oldest first.
-    pub fn take_all(&mut self) -> impl DoubleEndedIterator<Item = (T, Places)> + use<T> {
+    pub fn take_all(&mut self) -> impl DoubleEndedIterator<Item = (T, Positions)> + use<T> {
         std::mem::take(self).entries.into_iter().filter_map(Entry::into_open)
     }
 
     /// Takes what is open and meant, oldest first.
-    pub fn extract(&mut self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<(T, Places)> {
+    pub fn extract(&mut self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<(T, Positions)> {
         let entries = self.entries.iter_mut();
         let taken: Vec<_> = entries
             .filter_map(|entry| Some((entry.value.take_if(|value| is_meant(value))?, entry.open)))
@@ -240,12 +240,12 @@ impl<T> Ledger<T> {
     }
 
     /// What is open, oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&T, Places)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&T, Positions)> {
         self.entries.iter().filter_map(|entry| Some((entry.value.as_ref()?, entry.open)))
     }
 
     /// What is open, to change, oldest first.
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&mut T, Places)> {
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&mut T, Positions)> {
         self.entries.iter_mut().filter_map(|entry| Some((entry.value.as_mut()?, entry.open)))
     }
 
@@ -280,7 +280,7 @@ impl<T> Ledger<T> {
 }
 
 impl<T> Entry<T> {
-    fn into_open(self) -> Option<(T, Places)> {
+    fn into_open(self) -> Option<(T, Positions)> {
         Some((self.value?, self.open))
     }
 }
@@ -294,48 +294,48 @@ mod tests {
 
     use super::*;
 
-    const fn ticket(place: u16) -> Ticket {
-        Ticket { worker: 0, place, key: 7 }
+    const fn ticket(position: u16) -> Ticket {
+        Ticket { worker: 0, position, key: 7 }
     }
 
-    fn settled(ledger: &mut Ledger<u64>, first: u64, last: u64) -> Vec<u64> {
+    fn settled(delivery_records: &mut DeliveryRecords<u64>, first: u64, last: u64) -> Vec<u64> {
         let mut settled = Vec::new();
-        ledger.settle(first, last, |start, places| {
-            settled.extend(deliveries(*start, places).map(|(delivery, _)| delivery));
+        delivery_records.settle(first, last, |start, positions| {
+            settled.extend(deliveries(*start, positions).map(|(delivery, _)| delivery));
         });
         settled
     }
 
     /// The deliveries at these places of an entry, and what they stand for: its first.
-    fn deliveries(first: u64, places: Places) -> impl Iterator<Item = (u64, u64)> {
-        let places = places.runs().flat_map(|(place, count)| place..place + count);
-        places.map(move |place| (first + u64::from(place), first))
+    fn deliveries(first: u64, positions: Positions) -> impl Iterator<Item = (u64, u64)> {
+        let positions = positions.runs().flat_map(|(position, count)| position..position + count);
+        positions.map(move |position| (first + u64::from(position), first))
     }
 
     #[test]
     fn settles_each_entry_once_and_lowest_first() {
-        let mut ledger = Ledger::default();
-        [3, 4, 7, 9].into_iter().for_each(|delivery| ledger.open(delivery, delivery));
-        assert_eq!(settled(&mut ledger, 5, 6), [0; 0]);
-        assert_eq!(settled(&mut ledger, 4, 4), [4]);
-        assert_eq!(settled(&mut ledger, 4, 4), [0; 0]);
-        assert_eq!(settled(&mut ledger, 0, 7), [3, 7]);
-        assert_eq!(settled(&mut ledger, u64::MAX, 0), [0; 0]);
-        assert_eq!(ledger.take_all().collect::<Vec<_>>(), [(9, Places::all(1))]);
-        assert_eq!(settled(&mut ledger, 0, u64::MAX), [0; 0]);
+        let mut delivery_records = DeliveryRecords::default();
+        [3, 4, 7, 9].into_iter().for_each(|delivery| delivery_records.open(delivery, delivery));
+        assert_eq!(settled(&mut delivery_records, 5, 6), [0; 0]);
+        assert_eq!(settled(&mut delivery_records, 4, 4), [4]);
+        assert_eq!(settled(&mut delivery_records, 4, 4), [0; 0]);
+        assert_eq!(settled(&mut delivery_records, 0, 7), [3, 7]);
+        assert_eq!(settled(&mut delivery_records, u64::MAX, 0), [0; 0]);
+        assert_eq!(delivery_records.take_all().collect::<Vec<_>>(), [(9, Positions::all(1))]);
+        assert_eq!(settled(&mut delivery_records, 0, u64::MAX), [0; 0]);
     }
 
     #[test]
     fn agrees_with_a_plain_map_and_keeps_in_proportion_to_what_is_open() {
         for seed in 0..50 {
             let mut rng = SmallRng::seed_from_u64(seed);
-            let (mut ours, mut plain, mut newest) = (Ledger::default(), BTreeMap::new(), 0);
+            let (mut ours, mut plain, mut newest) = (DeliveryRecords::default(), BTreeMap::new(), 0);
             for _ in 0..400 {
                 for _ in 0..rng.random_range(0..12) {
                     let first = newest + rng.random_range(1..4);
-                    let count = if rng.random_bool(0.5) { 1 } else { rng.random_range(1..=Places::MOST) };
+                    let count = if rng.random_bool(0.5) { 1 } else { rng.random_range(1..=Positions::MOST) };
                     newest = first + u64::from(count) - 1;
-                    ours.open_run(first, count, first);
+                    ours.open_batch(first, count, first);
                     plain.extend((first..=newest).map(|delivery| (delivery, first)));
                 }
                 let first = rng.random_range(newest.saturating_sub(900)..=newest + 1);
@@ -354,30 +354,34 @@ mod tests {
                     let taken = ours
                         .extract(is_meant)
                         .into_iter()
-                        .flat_map(|(first, places)| deliveries(first, places));
+                        .flat_map(|(first, positions)| deliveries(first, positions));
                     assert!(taken.eq(meant));
                 }
                 assert_eq!(ours.len(), plain.len());
                 for before in [0, rng.random_range(1..100)] {
-                    let found = ours.nth(before).map(|(first, place)| first + u64::from(place));
+                    let found = ours.nth(before).map(|(first, position)| first + u64::from(position));
                     assert_eq!(found, plain.keys().nth(before).copied(), "behind {before}");
                 }
                 assert!(ours.entries.len() <= 2 * plain.len() + FEW_GAPS);
                 assert!(ours.entries.front().is_none_or(|entry| entry.value.is_some()));
             }
-            assert!(ours.iter_mut().flat_map(|(first, places)| deliveries(*first, places)).eq(plain));
+            assert!(ours.iter_mut().flat_map(|(first, positions)| deliveries(*first, positions)).eq(plain));
         }
     }
 
     #[test]
     fn ranges_without_anything_open_cost_little() {
-        let mut ledger = Ledger::default();
-        (1..=10_000).for_each(|delivery| ledger.open(delivery, delivery));
-        assert_eq!(settled(&mut ledger, 2, 4_000).len(), 3_999);
+        let mut delivery_records = DeliveryRecords::default();
+        (1..=10_000).for_each(|delivery| delivery_records.open(delivery, delivery));
+        assert_eq!(settled(&mut delivery_records, 2, 4_000).len(), 3_999);
         for _ in 0..3 {
-            assert_eq!(settled(&mut ledger, 2, 4_000), [0; 0]);
+            assert_eq!(settled(&mut delivery_records, 2, 4_000), [0; 0]);
         }
-        assert_eq!((ledger.gaps, ledger.entries.len()), (0, 6_001), "closed, since they were stepped over");
+        assert_eq!(
+            (delivery_records.gaps, delivery_records.entries.len()),
+            (0, 6_001),
+            "closed, since they were stepped over"
+        );
     }
 
     #[test]

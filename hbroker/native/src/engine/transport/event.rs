@@ -96,7 +96,7 @@ pub struct Message {
     /// The listeners that it matches.
     pub subscriptions: SmallVec<[u64; 2]>,
     /// Names this copy to `handled` and `give_back`; `None`: it came at `QoS` 0.
-    pub owed: Option<MessageId>,
+    pub awaiting_acknowledgement: Option<MessageId>,
 }
 
 impl Message {
@@ -116,7 +116,7 @@ impl Message {
 
     /// What those who handle this copy know it by. `fields`: its view.
     pub fn copy_id(&self, fields: &PublishView<'_>) -> MessageId {
-        self.owed.unwrap_or_else(|| self.id(fields))
+        self.awaiting_acknowledgement.unwrap_or_else(|| self.id(fields))
     }
 
     /// What its publisher knows it by: the number is that of its first part (§7.5). `fields`: its view.

@@ -20,7 +20,7 @@ use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use crate::engine::transport::event::Event;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::prefix::Prefix;
 use crate::shrink::shrink;
 
@@ -36,7 +36,7 @@ const TAKEN_BYTES: usize = 1 << 20;
 
 /// Whose events take turns with those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
+pub enum Flow {
     /// This engine's: news of its messages, and what comes by links that it opened. It may fill what is left.
     Own,
     Session(u64),
@@ -64,14 +64,14 @@ impl Class {
 pub struct Events {
     limit: usize,
     own: Waiting,
-    others: HashMap<Lane, Waiting, Keyed>,
+    others: HashMap<Flow, Waiting, KeyedHash>,
     /// The lanes of each class that have something, the next to take a turn first; each at most once (`Waiting::lines`). A lane that has
     /// another class by then, or nothing left, is passed over.
-    turns: [VecDeque<Lane>; Class::COUNT],
+    turns: [VecDeque<Flow>; Class::COUNT],
     /// The class whose turn it is.
     next: usize,
     /// The sessions of the node's children.
-    children: HashSet<u64, Keyed>,
+    children: HashSet<u64, KeyedHash>,
     /// How many events wait in lanes of orders.
     orders: usize,
     count: usize,
@@ -92,10 +92,10 @@ impl Events {
         Self {
             limit,
             own: Waiting::new(Class::Nodes),
-            others: HashMap::with_hasher(Keyed::new(seed)),
+            others: HashMap::with_hasher(KeyedHash::new(seed)),
             turns: Default::default(),
             next: 0,
-            children: HashSet::with_hasher(Keyed::new(seed)),
+            children: HashSet::with_hasher(KeyedHash::new(seed)),
             orders: 0,
             count: 0,
             bytes: 0,
@@ -113,27 +113,27 @@ impl Events {
     }
 
     /// Adds an event behind those of its lane, or to the last of them.
-    pub fn push(&mut self, lane: Lane, event: Event) {
-        let class = match lane {
-            Lane::Own => Class::Nodes,
-            Lane::Session(session) if self.children.contains(&session) => Class::Nodes,
-            Lane::Order(_) => Class::Requests,
-            Lane::Session(_) | Lane::Outside(_) => Class::Clients,
+    pub fn push(&mut self, flow: Flow, event: Event) {
+        let class = match flow {
+            Flow::Own => Class::Nodes,
+            Flow::Session(session) if self.children.contains(&session) => Class::Nodes,
+            Flow::Order(_) => Class::Requests,
+            Flow::Session(_) | Flow::Outside(_) => Class::Clients,
         };
-        self.push_as(class, lane, event);
+        self.push_as(class, flow, event);
     }
 
     /// As `push` for a JOIN, or what proves one (§5.5), with which a session may become a child's.
-    pub fn push_join(&mut self, lane: Lane, event: Event) {
-        let is_child = matches!(lane, Lane::Session(session) if self.children.contains(&session));
-        self.push_as(if is_child { Class::Nodes } else { Class::Requests }, lane, event);
+    pub fn push_join(&mut self, flow: Flow, event: Event) {
+        let is_child = matches!(flow, Flow::Session(session) if self.children.contains(&session));
+        self.push_as(if is_child { Class::Nodes } else { Class::Requests }, flow, event);
     }
 
     /// A better class than that of what waits in the lane counts for all of it: so it stays in order.
-    fn push_as(&mut self, class: Class, lane: Lane, event: Event) {
-        let waiting = match lane {
-            Lane::Own => &mut self.own,
-            _ => self.others.entry(lane).or_insert_with(|| Waiting::new(class)),
+    fn push_as(&mut self, class: Class, flow: Flow, event: Event) {
+        let waiting = match flow {
+            Flow::Own => &mut self.own,
+            _ => self.others.entry(flow).or_insert_with(|| Waiting::new(class)),
         };
         if waiting.events.back_mut().is_some_and(|last| last.absorb(&event)) {
             return;
@@ -142,14 +142,14 @@ impl Events {
             waiting.class = class;
         }
         if !std::mem::replace(&mut waiting.lines[waiting.class as usize], true) {
-            self.turns[waiting.class as usize].push_back(lane);
+            self.turns[waiting.class as usize].push_back(flow);
         }
         let bytes = event.bytes();
         waiting.bytes += bytes;
         waiting.events.push_back(event);
         self.bytes += bytes;
         self.count += 1;
-        self.orders += usize::from(matches!(lane, Lane::Order(_)));
+        self.orders += usize::from(matches!(flow, Flow::Order(_)));
     }
 
     /// The next events: one of each class in turn, and of each lane of it, until there are so many, or they are large.
@@ -178,17 +178,17 @@ impl Events {
     }
 
     /// Whether there is room for another event of this lane.
-    pub fn has_room(&self, lane: Lane) -> bool {
-        if let Lane::Order(_) = lane {
-            let waiting = self.others.get(&lane).map_or(0, |waiting| waiting.events.len());
+    pub fn has_room(&self, flow: Flow) -> bool {
+        if let Flow::Order(_) = flow {
+            let waiting = self.others.get(&flow).map_or(0, |waiting| waiting.events.len());
             return self.orders < MOST_ORDERS && waiting < ORDERS_EACH;
         }
-        let is_session = matches!(lane, Lane::Session(_));
+        let is_session = matches!(flow, Flow::Session(_));
         let left = |most: usize, used: usize| {
             let kept = if is_session { most / SHARE } else { 0 };
             (most - kept).saturating_sub(used)
         };
-        match self.others.get(&lane).filter(|waiting| !waiting.events.is_empty()) {
+        match self.others.get(&flow).filter(|waiting| !waiting.events.is_empty()) {
             Some(waiting) => {
                 SHARE * waiting.events.len() < left(self.limit, self.count)
                     && SHARE * waiting.bytes < left(MOST_EVENT_BYTES, self.bytes)
@@ -207,16 +207,16 @@ impl Events {
         for _ in 0..Class::COUNT {
             let class = self.next;
             self.next = (class + 1) % Class::COUNT;
-            while let Some(lane) = self.turns[class].pop_front() {
-                let (event, is_left) = match lane {
-                    Lane::Own => self.own.take_turn(class),
-                    _ => self.pop_lane(lane, class),
+            while let Some(flow) = self.turns[class].pop_front() {
+                let (event, is_left) = match flow {
+                    Flow::Own => self.own.take_turn(class),
+                    _ => self.pop_flow(flow, class),
                 };
                 if is_left {
-                    self.turns[class].push_back(lane);
+                    self.turns[class].push_back(flow);
                 }
                 if event.is_some() {
-                    self.orders -= usize::from(matches!(lane, Lane::Order(_)));
+                    self.orders -= usize::from(matches!(flow, Flow::Order(_)));
                     return event;
                 }
             }
@@ -225,8 +225,8 @@ impl Events {
     }
 
     /// A turn of a lane that is not the engine's own, as [`Waiting::take_turn`]. What stands in no line any more is forgotten.
-    fn pop_lane(&mut self, lane: Lane, class: usize) -> (Option<Event>, bool) {
-        let Entry::Occupied(mut waiting) = self.others.entry(lane) else {
+    fn pop_flow(&mut self, flow: Flow, class: usize) -> (Option<Event>, bool) {
+        let Entry::Occupied(mut waiting) = self.others.entry(flow) else {
             return (None, false);
         };
         let turn = waiting.get_mut().take_turn(class);

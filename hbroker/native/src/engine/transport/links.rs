@@ -4,9 +4,7 @@
 //! Timers lie in one ordered set with at most one entry for each link: a link whose deadline moved back keeps its earlier entry,
 //! and is looked at once for nothing.
 //!
-//! A link that nothing is left to do for lies there at rest (`resting`), and is awake again as soon as somebody wants to change it.
-
-mod resting;
+//! A link that nothing is left to do for lies there at rest (`idle_entry`), and is awake again as soon as somebody wants to change it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -20,15 +18,15 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::engine::metrics::load::Timed;
 use crate::engine::publisher::refusals::Refusals;
-use crate::engine::transport::credit::{Credit, Grace};
-use crate::engine::transport::delivery_records::Ledger;
+use crate::engine::transport::credit::{Allowance, Credit};
+use crate::engine::transport::delivery_records::DeliveryRecords;
 use crate::engine::transport::event::Peer;
-pub use crate::engine::transport::links::resting::Resting;
-use crate::keyed_hash::Keyed;
+pub use crate::engine::transport::links::idle::IdleEntry;
+use crate::keyed_hash::KeyedHash;
 use crate::link::{Link, LinkConfig, LinkStats, Receipt};
 use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
-use crate::shares::{Held, Shares};
+use crate::shares::{Share, Shares};
 use crate::wire::{PacketView, PublishView};
 
 /// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
@@ -49,7 +47,7 @@ pub struct Entry {
     /// When CHALLENGE may be sent again, should its peer have moved.
     pub challenge_from: Micros,
     /// What each delivery that needs a PUBACK stands for.
-    pub ledger: Ledger,
+    pub delivery_records: DeliveryRecords,
     /// How much more the peer takes of what is in the ledger (§7.7). At an owner: what it grants, for its session.
     pub credit: Credit,
     /// Its session, if anything was subscribed in it.
@@ -63,35 +61,35 @@ pub struct Entry {
     /// Its session's replays pause until there is room (§7.6).
     pub awaits_room: bool,
     /// The sessions that hold its publisher back (§7.7), each with what it takes all the same from one who publishes for many.
-    pub holders: FxHashMap<SessionKey, Grace>,
+    pub holders: FxHashMap<SessionKey, Allowance>,
     /// Its peer publishes for many: it is not held back itself, but what it publishes to those sessions.
     pub for_many: bool,
     /// Its publisher was told to send nothing more.
     pub is_held_back: bool,
     /// What may come all the same, while its publisher is held back.
-    pub grace: Option<Grace>,
+    pub allowance: Option<Allowance>,
     /// What it holds of packets that came before their turn.
-    early: Held<Prefix>,
+    early: Share<Prefix>,
     id: LinkId,
     dirty: bool,
     /// Its entry among the timers; `Micros::MAX`: none.
     scheduled: Micros,
     /// It is not to rest before.
-    rests_from: Micros,
+    idle_from: Micros,
 }
 
 /// A link, awake or at rest.
 #[expect(clippy::large_enum_variant, reason = "nearly all are at rest")]
-pub enum Place {
+pub enum LinkSlot {
     Awake(Box<Entry>),
-    AtRest(Resting),
+    Idle(IdleEntry),
 }
 
 impl Entry {
     /// Whether its publisher sends more than it may while it is held back (§7.7).
-    pub fn is_beyond_grace(&mut self, publish: &PublishView<'_>) -> bool {
+    pub fn is_beyond_allowance(&mut self, publish: &PublishView<'_>) -> bool {
         let length = publish.topic.len() + publish.payload.len();
-        self.grace.as_mut().is_some_and(|grace| !grace.take(length))
+        self.allowance.as_mut().is_some_and(|allowance| !allowance.take(length))
     }
 
     /// Whether there are messages that its peer may not publish, though it is not held back itself.
@@ -101,18 +99,20 @@ impl Entry {
 
     /// Whether those of these sessions that hold its publisher back take a message of so many bytes all the same.
     pub fn is_let_through(&mut self, sessions: &[SessionKey], bytes: usize) -> bool {
-        let is_taken =
-            sessions.iter().filter_map(|session| self.holders.get(session)).all(|grace| grace.covers(bytes));
+        let is_taken = sessions
+            .iter()
+            .filter_map(|session| self.holders.get(session))
+            .all(|allowance| allowance.covers(bytes));
         if is_taken {
             for session in sessions {
-                self.holders.get_mut(session).map(|grace| grace.take(bytes));
+                self.holders.get_mut(session).map(|allowance| allowance.take(bytes));
             }
         }
         is_taken
     }
 
     /// Of a link that was just opened.
-    fn new(link: Link, session: u64, inbound: bool, id: LinkId, hasher: Keyed) -> Self {
+    fn new(link: Link, session: u64, inbound: bool, id: LinkId, hasher: KeyedHash) -> Self {
         Self {
             link,
             session,
@@ -121,7 +121,7 @@ impl Entry {
             publisher: 0,
             token_renewals: 0,
             challenge_from: 0,
-            ledger: Ledger::default(),
+            delivery_records: DeliveryRecords::default(),
             credit: Credit::default(),
             refusals: Refusals::new(hasher),
             subscriber: None,
@@ -131,9 +131,9 @@ impl Entry {
             holders: FxHashMap::default(),
             for_many: false,
             is_held_back: false,
-            grace: None,
-            early: Held::default(),
-            rests_from: 0,
+            allowance: None,
+            early: Share::default(),
+            idle_from: 0,
             id,
             dirty: false,
             scheduled: Micros::MAX,
@@ -150,93 +150,93 @@ impl Entry {
     }
 }
 
-impl Place {
+impl LinkSlot {
     pub fn id(&self) -> LinkId {
         match self {
-            Place::Awake(entry) => entry.id,
-            Place::AtRest(resting) => resting.id,
+            LinkSlot::Awake(entry) => entry.id,
+            LinkSlot::Idle(idle_entry) => idle_entry.id,
         }
     }
 
     /// Whether the peer opened it, or its session was handed over.
     pub fn inbound(&self) -> bool {
         match self {
-            Place::Awake(entry) => entry.inbound,
-            Place::AtRest(_) => true,
+            LinkSlot::Awake(entry) => entry.inbound,
+            LinkSlot::Idle(_) => true,
         }
     }
 
     /// Whether a PUBLISH came over it.
     pub fn published(&self) -> bool {
         match self {
-            Place::Awake(entry) => entry.publisher != 0,
-            Place::AtRest(resting) => resting.publisher != 0,
+            LinkSlot::Awake(entry) => entry.publisher != 0,
+            LinkSlot::Idle(idle_entry) => idle_entry.publisher != 0,
         }
     }
 
     /// `None`: it is at rest, and has nothing queued and nothing counted.
     pub fn link(&self) -> Option<&Link> {
         match self {
-            Place::Awake(entry) => Some(&entry.link),
-            Place::AtRest(_) => None,
+            LinkSlot::Awake(entry) => Some(&entry.link),
+            LinkSlot::Idle(_) => None,
         }
     }
 
     /// The peer's address.
     pub fn address(&self) -> SocketAddr {
         match self {
-            Place::Awake(entry) => entry.link.peer(),
-            Place::AtRest(resting) => resting.peer(),
+            LinkSlot::Awake(entry) => entry.link.peer(),
+            LinkSlot::Idle(idle_entry) => idle_entry.peer(),
         }
     }
 
     pub fn session(&self) -> u64 {
         match self {
-            Place::Awake(entry) => entry.session,
-            Place::AtRest(resting) => resting.session,
+            LinkSlot::Awake(entry) => entry.session,
+            LinkSlot::Idle(idle_entry) => idle_entry.session,
         }
     }
 
     /// The incarnation of the peer, once something came from it.
     pub fn peer_incarnation(&self) -> Option<u64> {
         match self {
-            Place::Awake(entry) => entry.link.peer_incarnation(),
-            Place::AtRest(resting) => Some(resting.link.peer_incarnation()),
+            LinkSlot::Awake(entry) => entry.link.peer_incarnation(),
+            LinkSlot::Idle(idle_entry) => Some(idle_entry.link.peer_incarnation()),
         }
     }
 
     /// As [`Link::is_one_sided`].
     pub fn is_one_sided(&self) -> bool {
         match self {
-            Place::Awake(entry) => entry.link.is_one_sided(),
-            Place::AtRest(resting) => resting.link.is_one_sided(),
+            LinkSlot::Awake(entry) => entry.link.is_one_sided(),
+            LinkSlot::Idle(idle_entry) => idle_entry.link.is_one_sided(),
         }
     }
 
     #[cold]
-    fn wake(&mut self, config: &LinkConfig, hasher: Keyed) {
-        if let Place::AtRest(resting) = self {
-            *self = Place::Awake(Box::new(resting.wake(config, hasher)));
+    fn wake(&mut self, config: &LinkConfig, hasher: KeyedHash) {
+        if let LinkSlot::Idle(idle_entry) = self {
+            *self = LinkSlot::Awake(Box::new(idle_entry.wake(config, hasher)));
         }
     }
 
     fn awake(&self) -> Option<&Entry> {
         match self {
-            Place::Awake(entry) => Some(entry),
-            Place::AtRest(_) => None,
+            LinkSlot::Awake(entry) => Some(entry),
+            LinkSlot::Idle(_) => None,
         }
     }
 }
 
 pub struct Links {
     worker: u8,
-    hasher: Keyed,
+    hasher: KeyedHash,
     /// What all links have in common.
     config: LinkConfig,
     generation: u32,
-    entries: Slab<Place>,
-    by_session: HashMap<u64, LinkId, Keyed>,
-    by_address: HashMap<SocketAddr, LinkId, Keyed>,
+    entries: Slab<LinkSlot>,
+    by_session: HashMap<u64, LinkId, KeyedHash>,
+    by_address: HashMap<SocketAddr, LinkId, KeyedHash>,
     /// The one that was found last: most often it is asked for again.
     found: Cell<Option<LinkId>>,
     dirty: Vec<LinkId>,
@@ -244,7 +244,7 @@ pub struct Links {
     /// What all links hold of packets that came before their turn (§3.3). What finds no room is not acknowledged, and so comes again.
     early: Shares<Prefix>,
     /// The incarnation that the peer of a link had that this side opened, and that is gone.
-    past: HashMap<SocketAddr, u64, Keyed>,
+    past: HashMap<SocketAddr, u64, KeyedHash>,
     /// No link that this side opened, and that is gone, had this number or a higher one.
     first_number: u64,
     /// What the links counted that are gone.
@@ -254,7 +254,7 @@ pub struct Links {
 impl Links {
     /// `config`: what all links have in common, and the first number of the first that this side opens. `early_bytes`: what they hold
     /// together of packets that came before their turn.
-    pub fn new(worker: u8, hasher: Keyed, config: LinkConfig, early_bytes: usize) -> Self {
+    pub fn new(worker: u8, hasher: KeyedHash, config: LinkConfig, early_bytes: usize) -> Self {
         Self {
             worker,
             hasher,
@@ -284,14 +284,14 @@ impl Links {
             self.by_address.insert(link.peer(), id);
         }
         let entry = Entry::new(link, session, inbound, id, self.hasher);
-        self.entries.insert(Place::Awake(Box::new(entry)));
+        self.entries.insert(LinkSlot::Awake(Box::new(entry)));
         id
     }
 
     /// Takes a link out.
     pub fn remove(&mut self, id: LinkId) -> Option<Box<Entry>> {
         self.get_mut(id)?;
-        let Place::Awake(mut entry) = self.entries.remove(id.slot()) else {
+        let LinkSlot::Awake(mut entry) = self.entries.remove(id.slot()) else {
             return None;
         };
         self.timers.remove(&(entry.scheduled, id));
@@ -309,9 +309,9 @@ impl Links {
 
     /// Takes a reliable packet that came over a link, as [`Link::receive`], as far as all links have room. `None`: it is gone.
     pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<Receipt> {
-        self.change_early(id, |link, early, held| {
+        self.change_early(id, |link, early, share| {
             let (&PacketView { delivery, after, raw, .. }, host) = (packet, link.peer().ip());
-            link.receive(delivery, after, raw, |more| early.fits_in(held, host.into(), more))
+            link.receive(delivery, after, raw, |more| early.fits_in(share, host.into(), more))
         })
     }
 
@@ -368,8 +368,8 @@ impl Links {
     }
 
     /// The link, awake or at rest.
-    pub fn get(&self, id: LinkId) -> Option<&Place> {
-        self.entries.get(id.slot()).filter(|place| place.id() == id)
+    pub fn get(&self, id: LinkId) -> Option<&LinkSlot> {
+        self.entries.get(id.slot()).filter(|link_slot| link_slot.id() == id)
     }
 
     /// The link, if it is awake: it is while what came over it is handled, and where this side opened it.
@@ -380,22 +380,22 @@ impl Links {
     /// The link, to change it: it is awake from here on. The caller says with [`Self::touch`] that it may now have something to send, or to
     /// rest.
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Entry> {
-        let place = self.entries.get_mut(id.slot())?;
-        if let Place::AtRest(resting) = place {
-            if resting.id != id {
+        let link_slot = self.entries.get_mut(id.slot())?;
+        if let LinkSlot::Idle(idle_entry) = link_slot {
+            if idle_entry.id != id {
                 return None;
             }
-            place.wake(&self.config, self.hasher);
+            link_slot.wake(&self.config, self.hasher);
         }
-        match place {
-            Place::Awake(entry) if entry.id == id => Some(entry),
+        match link_slot {
+            LinkSlot::Awake(entry) if entry.id == id => Some(entry),
             _ => None,
         }
     }
 
     /// Has the link looked at when datagrams are next sealed.
     pub fn touch(&mut self, id: LinkId) {
-        if let Some(Place::Awake(entry)) = self.entries.get_mut(id.slot())
+        if let Some(LinkSlot::Awake(entry)) = self.entries.get_mut(id.slot())
             && entry.id == id
             && !std::mem::replace(&mut entry.dirty, true)
         {
@@ -408,24 +408,24 @@ impl Links {
         !self.dirty.is_empty()
     }
 
-    /// Calls `seal` for each link that was touched, until it says that there is room for no more; and sets their timers anew.
+    /// Calls `build` for each link that was touched, until it says that there is room for no more; and sets their timers anew.
     /// Those that are left stay touched; of the others those go to rest that can.
-    pub fn drain_touched(&mut self, now: Micros, mut seal: impl FnMut(&mut Entry) -> bool) {
+    pub fn drain_touched(&mut self, now: Micros, mut build: impl FnMut(&mut Entry) -> bool) {
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut done = 0;
         for &id in &dirty {
-            if let Some(place) = self.entries.get_mut(id.slot())
-                && let Place::Awake(entry) = place
+            if let Some(link_slot) = self.entries.get_mut(id.slot())
+                && let LinkSlot::Awake(entry) = link_slot
                 && entry.id == id
             {
-                entry.dirty = seal(entry);
+                entry.dirty = build(entry);
                 schedule(&mut self.timers, entry);
                 if entry.dirty {
                     break;
                 }
-                if let Some(resting) = entry.at_rest(now) {
+                if let Some(idle_entry) = entry.idle_state(now) {
                     self.ended += entry.link.stats();
-                    *place = Place::AtRest(resting);
+                    *link_slot = LinkSlot::Idle(idle_entry);
                 }
             }
             done += 1;
@@ -444,12 +444,12 @@ impl Links {
         loop {
             let &(deadline, id) = self.timers.first().filter(|&&(deadline, _)| deadline <= now)?;
             self.timers.remove(&(deadline, id));
-            if let Some(Place::AtRest(resting)) = self.entries.get_mut(id.slot())
-                && resting.id == id
+            if let Some(LinkSlot::Idle(idle_entry)) = self.entries.get_mut(id.slot())
+                && idle_entry.id == id
             {
-                resting.scheduled = resting.link.deadline(&self.config);
-                if resting.scheduled > now {
-                    self.timers.insert((resting.scheduled, id));
+                idle_entry.scheduled = idle_entry.link.deadline(&self.config);
+                if idle_entry.scheduled > now {
+                    self.timers.insert((idle_entry.scheduled, id));
                     continue;
                 }
             }
@@ -461,12 +461,12 @@ impl Links {
     /// What all links counted, those that are gone too.
     pub fn stats(&self) -> LinkStats {
         let mut stats = self.ended;
-        self.iter().filter_map(Place::link).for_each(|link| stats += link.stats());
+        self.iter().filter_map(LinkSlot::link).for_each(|link| stats += link.stats());
         stats
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Place> {
-        self.entries.iter().map(|(_, place)| place)
+    pub fn iter(&self) -> impl Iterator<Item = &LinkSlot> {
+        self.entries.iter().map(|(_, link_slot)| link_slot)
     }
 
     pub fn len(&self) -> usize {
@@ -474,24 +474,26 @@ impl Links {
     }
 
     /// Those in so many places from one on; `None`: there are no more places.
-    pub fn part(&self, from: usize, places: usize) -> Option<impl Iterator<Item = &Place>> {
-        let part = from..from + places;
-        (from < self.entries.capacity()).then(|| part.filter_map(|slot| self.entries.get(slot)))
+    pub fn slots(&self, from: usize, positions: usize) -> Option<impl Iterator<Item = &LinkSlot>> {
+        let slots = from..from + positions;
+        (from < self.entries.capacity()).then(|| slots.filter_map(|slot| self.entries.get(slot)))
     }
 
     /// Changes what a link holds of packets that came before their turn.
     fn change_early<R>(
         &mut self,
         id: LinkId,
-        change: impl FnOnce(&mut Link, &Shares<Prefix>, &Held<Prefix>) -> R,
+        change: impl FnOnce(&mut Link, &Shares<Prefix>, &Share<Prefix>) -> R,
     ) -> Option<R> {
-        let Place::Awake(entry) = self.entries.get_mut(id.slot()).filter(|place| place.id() == id)? else {
+        let LinkSlot::Awake(entry) =
+            self.entries.get_mut(id.slot()).filter(|link_slot| link_slot.id() == id)?
+        else {
             return None;
         };
         let Entry { link, early, .. } = &mut **entry;
         let changed = change(link, &self.early, early);
-        if link.held_bytes() != early.bytes() {
-            self.early.set(early, link.peer().ip().into(), link.held_bytes());
+        if link.buffered_bytes() != early.bytes() {
+            self.early.set(early, link.peer().ip().into(), link.buffered_bytes());
         }
         Some(changed)
     }
@@ -511,3 +513,5 @@ fn schedule(timers: &mut BTreeSet<(Micros, LinkId)>, entry: &mut Entry) {
         entry.scheduled = deadline;
     }
 }
+
+mod idle;

@@ -8,7 +8,7 @@ use crate::Micros;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::transport::datagrams::is_request;
 use crate::engine::transport::event::Event;
-use crate::engine::transport::event_queue::Lane;
+use crate::engine::transport::event_queue::Flow;
 use crate::engine::{Engine, Side};
 use crate::schema::reason;
 use crate::token::LIFETIME_S;
@@ -32,8 +32,8 @@ impl Engine {
                 (Body::Control(kind), Side::Node(_)) if is_request(kind) && proved => {
                     let host = source.ip().into();
                     let is_order = matches!(kind, Kind::Join | Kind::Order);
-                    let lane = if is_order { Lane::Order(host) } else { Lane::Outside(host) };
-                    self.hand_up_outside(lane, source, &packet);
+                    let flow = if is_order { Flow::Order(host) } else { Flow::Outside(host) };
+                    self.hand_up_outside(flow, source, &packet);
                 }
                 (Body::Control(kind), Side::Node(_)) if is_request(kind) => {
                     self.out.counters.drop(Drop::AddressUnproven);
@@ -44,7 +44,7 @@ impl Engine {
                 }
                 (Body::Control(Kind::JoinAck) | Body::Challenge { .. }, Side::Node(_)) => {
                     if self.strangers.take(now) {
-                        self.hand_up_outside(Lane::Outside(source.ip().into()), source, &packet);
+                        self.hand_up_outside(Flow::Outside(source.ip().into()), source, &packet);
                     } else {
                         self.out.counters.drop(Drop::RateLimited);
                     }
@@ -55,7 +55,7 @@ impl Engine {
                     )
                     | Body::Challenge { .. },
                     Side::Client(_),
-                ) => self.hand_up_outside(Lane::Own, source, &packet),
+                ) => self.hand_up_outside(Flow::Own, source, &packet),
                 (Body::None, _) => {}
                 _ => self.out.counters.drop(Drop::UnexpectedPacket),
             }
@@ -74,7 +74,7 @@ impl Engine {
         if missing > 0 {
             wire::put_padding(&mut datagram, missing.max(2));
         }
-        self.send_loose(destination, datagram);
+        self.send_outside(destination, datagram);
     }
 
     /// A token that proves `address` to this node and to those that share its keys.
@@ -134,23 +134,23 @@ impl Engine {
             self.out.counters.drop(Drop::RateLimited);
             return;
         }
-        self.send_loose(source, datagram);
+        self.send_outside(source, datagram);
     }
 
-    fn send_loose(&mut self, destination: SocketAddr, datagram: Vec<u8>) {
-        if self.loose.len() < MOST_WAITING {
-            self.loose.push_back((destination, datagram));
+    fn send_outside(&mut self, destination: SocketAddr, datagram: Vec<u8>) {
+        if self.pending.len() < MOST_WAITING {
+            self.pending.push_back((destination, datagram));
         } else {
             self.out.counters.drop(Drop::EgressFull);
         }
     }
 
-    fn hand_up_outside(&mut self, lane: Lane, source: SocketAddr, packet: &PacketView<'_>) {
-        if !self.events.has_room(lane) {
+    fn hand_up_outside(&mut self, flow: Flow, source: SocketAddr, packet: &PacketView<'_>) {
+        if !self.events.has_room(flow) {
             self.out.counters.drop(Drop::EventQueueFull);
             return;
         }
         let event = Event::Control { link: None, source, packet: packet.raw.to_vec(), inbound: true };
-        self.events.push(lane, event);
+        self.events.push(flow, event);
     }
 }

@@ -41,27 +41,27 @@ pub struct Recovery<C> {
 
 /// What must be remembered while nothing is in flight, or one datagram of which nothing matters but that it came.
 #[derive(Debug)]
-pub struct Landed {
+pub struct IdleRecovery {
     /// The last number that is not in flight.
     settled: u64,
     /// None: there was no sample on this path.
     rtt: Option<PackedRtt>,
     pacer: Pacer,
-    flying: Option<Flying>,
+    sole_in_flight: Option<SoleInFlight>,
 }
 
 /// The only datagram in flight.
 #[derive(Debug, Clone, Copy)]
-struct Flying {
+struct SoleInFlight {
     at: Micros,
     size: u32,
     acknowledged_through: u64,
 }
 
-impl Landed {
+impl IdleRecovery {
     /// When a probe for what is in flight is due, or the link is over that is silent for so long.
     pub fn deadline(&self, longest: Micros, idle_timeout: Micros) -> Option<Micros> {
-        let Flying { at, .. } = self.flying?;
+        let SoleInFlight { at, .. } = self.sole_in_flight?;
         let mut probing = Probing::new(longest);
         probing.on_sent(at);
         Some(probing.deadline(self.rtt().probe_timeout(MAX_ACK_DELAY)).min(at + idle_timeout))
@@ -101,23 +101,23 @@ impl<C> Recovery<C> {
         }
     }
 
-    /// As it was when `at_rest` was asked, on a path whose controller is this. `contents`: of what acknowledged so much and carried nothing.
-    pub fn from_rest(
-        landed: &Landed,
+    /// As it was when `idle_state` was asked, on a path whose controller is this. `contents`: of what acknowledged so much and carried nothing.
+    pub fn from_idle_state(
+        idle_recovery: &IdleRecovery,
         congestion: Cubic,
         max_datagram: usize,
         longest: Micros,
         contents: impl FnOnce(u64) -> C,
     ) -> Self {
-        let rtt = landed.rtt();
+        let rtt = idle_recovery.rtt();
         let mut recovery = Self {
             first_sample_at: rtt.is_measured().then_some(0),
             rtt,
             congestion,
-            pacer: landed.pacer,
-            ..Self::new(landed.settled + 1, max_datagram, longest)
+            pacer: idle_recovery.pacer,
+            ..Self::new(idle_recovery.settled + 1, max_datagram, longest)
         };
-        if let Some(Flying { at, size, acknowledged_through }) = landed.flying {
+        if let Some(SoleInFlight { at, size, acknowledged_through }) = idle_recovery.sole_in_flight {
             let contents = contents(acknowledged_through);
             recovery.flight.begin(Sent { at, size: size as usize, tries_size: false, contents });
             recovery.probing.on_sent(at);
@@ -317,24 +317,24 @@ impl<C> Recovery<C> {
 
     /// All that there is to remember beside `congestion`; None: more is in flight, or is waited for. `through`: what a datagram acknowledged
     /// that carried nothing.
-    pub fn at_rest(&self, through: impl FnOnce(&C) -> Option<u64>) -> Option<Landed> {
-        let flying = match self.flight.records() {
+    pub fn idle_state(&self, through: impl FnOnce(&C) -> Option<u64>) -> Option<IdleRecovery> {
+        let sole_in_flight = match self.flight.records() {
             0 if self.waiting_since.is_none() && self.probing.unanswered() == 0 => None,
             1 => {
                 let sent = self.flight.only().filter(|sent| !sent.tries_size)?;
                 let is_first = self.waiting_since == Some(sent.at) && self.probing.waits_from(sent.at);
                 let is_of_path = self.flight.numbers().start >= self.path_start;
                 let size = u32::try_from(sent.size).ok().filter(|_| is_first && is_of_path)?;
-                Some(Flying { at: sent.at, size, acknowledged_through: through(&sent.contents)? })
+                Some(SoleInFlight { at: sent.at, size, acknowledged_through: through(&sent.contents)? })
             }
             _ => return None,
         };
         let rtt = self.rtt.packed();
-        (self.loss_deadline.is_none() && rtt.is_some() == self.rtt.is_measured()).then(|| Landed {
+        (self.loss_deadline.is_none() && rtt.is_some() == self.rtt.is_measured()).then(|| IdleRecovery {
             settled: self.flight.numbers().start - 1,
             rtt,
             pacer: self.pacer,
-            flying,
+            sole_in_flight,
         })
     }
 

@@ -22,7 +22,7 @@ const MOST_UNACKNOWLEDGED_AFTER_GAP: u32 = 2;
 /// Datagrams for which a gap is remembered: a window that CUBIC keeps at one loss in so many is larger than twenty.
 const GAP_REMEMBERED: u32 = 256;
 /// Runs of numbers remembered: what is older counts as received (RFC 9000 §13.2.3).
-const MOST_RUNS: usize = 64;
+const MOST_RANGES: usize = 64;
 
 /// The numbers received from a peer, and when to tell it.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Acks {
 
 /// What must be remembered while nothing is to be acknowledged and nothing is missing.
 #[derive(Debug, Clone, Copy)]
-pub struct Heard {
+pub struct IdleAcks {
     floor: u64,
     run: (u64, u64),
     highest_at: Micros,
@@ -62,16 +62,16 @@ pub fn ask(window: usize, in_flight: usize, datagram: usize) -> u32 {
 }
 
 impl Acks {
-    /// As they were when `at_rest` was asked.
-    pub fn from_rest(heard: Heard) -> Self {
-        let Heard { floor, run, highest_at, wary } = heard;
-        Self { received: RangeSet::with_run(MOST_RUNS, floor, run), highest_at, wary, ..Self::new() }
+    /// As they were when `idle_state` was asked.
+    pub fn from_idle_state(idle_acks: IdleAcks) -> Self {
+        let IdleAcks { floor, run, highest_at, wary } = idle_acks;
+        Self { received: RangeSet::with_range(MOST_RANGES, floor, run), highest_at, wary, ..Self::new() }
     }
 
     /// Nothing received yet.
     pub fn new() -> Self {
         Self {
-            received: RangeSet::new(MOST_RUNS),
+            received: RangeSet::new(MOST_RANGES),
             highest_at: 0,
             waiting: 0,
             waiting_bytes: 0,
@@ -151,9 +151,9 @@ impl Acks {
     }
 
     /// All that there is to remember; None: an acknowledgement is to leave, or a number is missing.
-    pub fn at_rest(&self) -> Option<Heard> {
-        let (floor, run) = self.received.only_run().filter(|_| !self.is_pending())?;
-        Some(Heard { floor, run, highest_at: self.highest_at, wary: self.wary })
+    pub fn idle_state(&self) -> Option<IdleAcks> {
+        let (floor, run) = self.received.only_range().filter(|_| !self.is_pending())?;
+        Some(IdleAcks { floor, run, highest_at: self.highest_at, wary: self.wary })
     }
 
     /// The numbers to acknowledge, how long ago the highest came, and the highest.
@@ -240,19 +240,19 @@ mod tests {
         let mut acks = after_first();
         acks.record(0, 3, 1_200, true);
         acks.on_sent();
-        let told = |acks: &mut Acks, numbers: std::ops::RangeInclusive<u64>| {
-            let mut told = 0;
+        let acknowledged = |acks: &mut Acks, numbers: std::ops::RangeInclusive<u64>| {
+            let mut acknowledged = 0;
             for number in numbers {
                 acks.record(0, number, 1_000, true);
                 if acks.is_due() {
-                    told += 1;
+                    acknowledged += 1;
                     acks.on_sent();
                 }
             }
-            told
+            acknowledged
         };
-        assert_eq!(told(&mut acks, 4..=257), 127);
-        assert_eq!(told(&mut acks, 258..=357), 10);
+        assert_eq!(acknowledged(&mut acks, 4..=257), 127);
+        assert_eq!(acknowledged(&mut acks, 258..=357), 10);
     }
 
     #[test]
@@ -283,8 +283,8 @@ mod tests {
         assert_eq!([of(1 << 20, 0), of(1 << 20, 786_431), of(1 << 20, 786_432)], [127, 127, 0]);
         for datagram in [1_200, 1_472, 8_952, 65_507] {
             for window in (2 * datagram..400_000).step_by(977) {
-                let told = (ask(window, 0, datagram) as usize * BYTES).div_ceil(datagram) * datagram;
-                assert!(told <= window, "{window} of {datagram}: told after {told}");
+                let acknowledged = (ask(window, 0, datagram) as usize * BYTES).div_ceil(datagram) * datagram;
+                assert!(acknowledged <= window, "{window} of {datagram}: told after {acknowledged}");
             }
         }
     }

@@ -46,7 +46,7 @@ pub struct Deliveries {
     /// The highest number in `sent`, and in `fresh`.
     newest: (u64, u64),
     /// To be sent again, in the order in which it was noticed: the first numbers of records. Some may have been acknowledged since.
-    again: VecDeque<u64>,
+    to_retransmit: VecDeque<u64>,
     /// The end of each chain that has a delivery outstanding, but for `current`.
     tails: HashMap<Chain, Tail>,
     /// The chain that grew twice in succession: it most often goes on.
@@ -83,8 +83,8 @@ enum State {
     Waiting,
     /// The newest datagram that carries them.
     InFlight(u64),
-    /// In the queue `again`.
-    Again,
+    /// In the queue `to_retransmit`.
+    Lost,
     Acknowledged,
 }
 
@@ -114,15 +114,15 @@ impl Deliveries {
     }
 
     /// The size of the next packet to be sent again.
-    pub fn next_again(&mut self) -> Option<usize> {
-        while let Some(&first) = self.again.front() {
-            let place = self.place_of(first);
-            if let Some(batch) = self.sent.get(place)
-                && (batch.first, batch.state) == (first, State::Again)
+    pub fn next_retransmission(&mut self) -> Option<usize> {
+        while let Some(&first) = self.to_retransmit.front() {
+            let position = self.position_of(first);
+            if let Some(batch) = self.sent.get(position)
+                && (batch.first, batch.state) == (first, State::Lost)
             {
                 return Some(batch.next_len());
             }
-            self.again.pop_front();
+            self.to_retransmit.pop_front();
         }
         None
     }
@@ -149,34 +149,34 @@ impl Deliveries {
 
     /// Puts packets into a datagram that are to be sent again, as long as `admits` says so of the datagram's length and a packet's; the
     /// numbers of the first and the last. None: there are none, or the first was not admitted. There may be more.
-    pub fn seal_again(
+    pub fn build_retransmissions(
         &mut self,
         out: &mut Vec<u8>,
         datagram: u64,
         admits: impl FnMut(usize, usize) -> bool,
     ) -> Option<(u64, u64)> {
-        self.next_again()?;
-        let place = self.place_of(*self.again.front()?);
-        let batch = self.sent.get_mut(place)?;
-        let (sealed, bytes) = batch.seal(out, u32::MAX, admits);
-        if sealed == 0 {
+        self.next_retransmission()?;
+        let position = self.position_of(*self.to_retransmit.front()?);
+        let batch = self.sent.get_mut(position)?;
+        let (built, bytes) = batch.build(out, u32::MAX, admits);
+        if built == 0 {
             return None;
         }
-        let (first, last) = (batch.first, batch.first + u64::from(sealed) - 1);
-        if sealed == batch.count {
+        let (first, last) = (batch.first, batch.first + u64::from(built) - 1);
+        if built == batch.count {
             batch.state = State::InFlight(datagram);
-            self.again.pop_front();
+            self.to_retransmit.pop_front();
         } else {
-            let part = Batch { state: State::InFlight(datagram), ..batch.split_off(sealed, bytes) };
-            self.again[0] = batch.first;
-            self.sent.insert(place, part);
+            let divided = Batch { state: State::InFlight(datagram), ..batch.split_off(built, bytes) };
+            self.to_retransmit[0] = batch.first;
+            self.sent.insert(position, divided);
         }
-        self.retransmits += u64::from(sealed);
+        self.retransmits += u64::from(built);
         Some((first, last))
     }
 
-    /// Puts packets into a datagram that were never sent, up to `most`, as [`Self::seal_again`] does others.
-    pub fn seal_fresh(
+    /// Puts packets into a datagram that were never sent, up to `most`, as [`Self::build_retransmissions`] does others.
+    pub fn build_new(
         &mut self,
         out: &mut Vec<u8>,
         most: u32,
@@ -185,22 +185,22 @@ impl Deliveries {
     ) -> Option<(u64, u64)> {
         let room = u32::try_from(self.room()).unwrap_or(u32::MAX);
         let batch = self.fresh.front_mut()?;
-        let (sealed, bytes) = batch.seal(out, room.min(most), admits);
-        let part = match sealed {
+        let (built, bytes) = batch.build(out, room.min(most), admits);
+        let divided = match built {
             0 => return None,
-            _ if sealed < batch.count => batch.split_off(sealed, bytes),
+            _ if built < batch.count => batch.split_off(built, bytes),
             _ => self.fresh.pop_front()?,
         };
-        let (first, last) = (part.first, part.last());
-        self.sent.push_back(Batch { state: State::InFlight(datagram), ..part });
+        let (first, last) = (divided.first, divided.last());
+        self.sent.push_back(Batch { state: State::InFlight(datagram), ..divided });
         self.newest.0 = last;
         Some((first, last))
     }
 
     /// A datagram that carried those from `first` to `last` was acknowledged.
     pub fn on_acknowledged(&mut self, first: u64, last: u64) {
-        for place in self.place_of(first).. {
-            let Some(batch) = self.sent.get_mut(place).filter(|batch| batch.first <= last) else {
+        for position in self.position_of(first).. {
+            let Some(batch) = self.sent.get_mut(position).filter(|batch| batch.first <= last) else {
                 break;
             };
             if std::mem::replace(&mut batch.state, State::Acknowledged) != State::Acknowledged {
@@ -246,16 +246,16 @@ impl Deliveries {
         if Defect::SendsOnce.is_present() {
             return;
         }
-        let place = self.place_of(first);
-        let batches = self.sent.range_mut(place..).take_while(|batch| batch.first <= last);
+        let position = self.position_of(first);
+        let batches = self.sent.range_mut(position..).take_while(|batch| batch.first <= last);
         for batch in batches.filter(|batch| is_meant(batch.state)) {
-            batch.state = State::Again;
-            self.again.push_back(batch.first);
+            batch.state = State::Lost;
+            self.to_retransmit.push_back(batch.first);
         }
     }
 
     /// The last delivery, where all are acknowledged.
-    pub fn at_rest(&self) -> Option<u64> {
+    pub fn idle_state(&self) -> Option<u64> {
         self.is_empty().then_some(self.settled)
     }
 
@@ -303,14 +303,14 @@ impl Deliveries {
     }
 
     /// The place in `sent` of the record that begins with a number, or of the one behind it. Most often it is the first.
-    fn place_of(&self, first: u64) -> usize {
+    fn position_of(&self, first: u64) -> usize {
         if first <= self.settled + 1 { 0 } else { self.sent.partition_point(|batch| batch.first < first) }
     }
 }
 
 impl Batch {
     /// Puts packets into a datagram, up to `most`, as long as they are admitted; how many, and the bytes of their bodies.
-    fn seal(
+    fn build(
         &self,
         out: &mut Vec<u8>,
         most: u32,
@@ -318,15 +318,15 @@ impl Batch {
     ) -> (u32, usize) {
         let mut body = self.body(0, &[]);
         let (mut head, mut taken) = (self.head(0, body), 0);
-        for sealed in 0..self.count.min(most) {
+        for built in 0..self.count.min(most) {
             body = self.body(taken, body);
             // Most often the bodies have one length, and only the numbers of a packet are others than those of the one before.
-            let is_made = sealed == 0 || sealed > 1 && head.count_up(body.len());
+            let is_made = built == 0 || built > 1 && head.count_up(body.len());
             if !is_made {
-                head = self.head(sealed, body);
+                head = self.head(built, body);
             }
             if !admits(out.len(), head.packet_len()) {
-                return (sealed, taken);
+                return (built, taken);
             }
             head.put(out, body);
             taken += body.len();
@@ -337,10 +337,10 @@ impl Batch {
     /// Splits off the first so many, whose bodies have so many bytes.
     fn split_off(&mut self, count: u32, bytes: usize) -> Self {
         let bodies = self.bodies.split_to(bytes);
-        let part = Self { count, bodies, ..*self };
+        let divided = Self { count, bodies, ..*self };
         (self.after, self.first) = (self.after(count), self.number(count));
         self.count -= count;
-        part
+        divided
     }
 
     /// The body field that begins at this byte, most often as long as `like`. (A control packet has several fields, and a record of its own.)
@@ -350,8 +350,8 @@ impl Batch {
         if self.count == 1 { rest } else { wire::first_field(rest, like) }
     }
 
-    fn head(&self, place: u32, body: &[u8]) -> PacketHead {
-        PacketHead::new(self.number(place), self.after(place), self.meant_for, body.len())
+    fn head(&self, position: u32, body: &[u8]) -> PacketHead {
+        PacketHead::new(self.number(position), self.after(position), self.meant_for, body.len())
     }
 
     /// The size of the first packet.
@@ -359,15 +359,15 @@ impl Batch {
         wire::packet_len(self.first, self.after, self.meant_for, self.body(0, &[]).len())
     }
 
-    fn number(&self, place: u32) -> u64 {
-        self.first + u64::from(place)
+    fn number(&self, position: u32) -> u64 {
+        self.first + u64::from(position)
     }
 
-    fn after(&self, place: u32) -> u64 {
-        match place {
+    fn after(&self, position: u32) -> u64 {
+        match position {
             0 => self.after,
             _ if Defect::KeepsNoOrder.is_present() => 0,
-            _ => self.number(place) - 1,
+            _ => self.number(position) - 1,
         }
     }
 
@@ -389,7 +389,7 @@ mod tests {
     }
 
     fn send_fresh(deliveries: &mut Deliveries, datagram: u64) -> Option<u64> {
-        deliveries.seal_fresh(&mut Vec::new(), 1, datagram, |_, _| true).map(|(first, _)| first)
+        deliveries.build_new(&mut Vec::new(), 1, datagram, |_, _| true).map(|(first, _)| first)
     }
 
     #[test]
@@ -427,11 +427,11 @@ mod tests {
         deliveries.probe(1, 1);
         assert_eq!(send_again(&mut deliveries, 1, 11), [(1, 1)]);
         deliveries.on_lost(1, 1, 10);
-        assert_eq!(deliveries.next_again(), None, "datagram 11 carries it still");
+        assert_eq!(deliveries.next_retransmission(), None, "datagram 11 carries it still");
         deliveries.on_lost(1, 1, 11);
-        assert!(deliveries.next_again().is_some());
+        assert!(deliveries.next_retransmission().is_some());
         deliveries.on_acknowledged(1, 1);
-        assert_eq!(deliveries.next_again(), None, "a late acknowledgement spares the repetition");
+        assert_eq!(deliveries.next_retransmission(), None, "a late acknowledgement spares the repetition");
         assert!(deliveries.is_empty() && deliveries.bytes() == 0);
     }
 
@@ -443,13 +443,13 @@ mod tests {
             deliveries.settled = deliveries.newest.0;
             let bodies = wire::field_of(b"body").repeat(10);
             let first = deliveries.push(Chain::After(9), bodies.into(), 10, None);
-            let (mut sealed, mut expected) = (Vec::new(), Vec::new());
-            deliveries.seal_fresh(&mut sealed, 10, 1, |_, _| true);
+            let (mut built, mut expected) = (Vec::new(), Vec::new());
+            deliveries.build_new(&mut built, 10, 1, |_, _| true);
             for number in first..first + 10 {
                 let after = if number == first { 9 } else { number - 1 };
                 wire::put_packet(&mut expected, number, after, None, &wire::field_of(b"body"));
             }
-            assert_eq!(sealed, expected, "{length} bits");
+            assert_eq!(built, expected, "{length} bits");
         }
     }
 
@@ -462,17 +462,17 @@ mod tests {
             alone.push(Chain::Topic(1), field.clone().into(), 1, None);
         }
         assert_eq!(together.bytes(), alone.bytes());
-        let mut sealed: [Vec<u8>; 2] = Default::default();
+        let mut built: [Vec<u8>; 2] = Default::default();
         for (datagram, portion) in [3, 1, 6].into_iter().enumerate() {
             let mut left = portion;
             let admits = |_, _| {
                 left -= 1;
                 left >= 0
             };
-            together.seal_fresh(&mut sealed[0], 20, datagram as u64, admits);
-            (0..portion).for_each(|_| _ = alone.seal_fresh(&mut sealed[1], 1, 0, |_, _| true));
+            together.build_new(&mut built[0], 20, datagram as u64, admits);
+            (0..portion).for_each(|_| _ = alone.build_new(&mut built[1], 1, 0, |_, _| true));
         }
-        assert_eq!(sealed[0], sealed[1]);
+        assert_eq!(built[0], built[1]);
         assert_eq!((together.sent(), together.next_fresh()), (10, None));
         together.on_acknowledged(4, 4);
         for (first, last, datagram) in [(5, 10, 2), (4, 4, 1), (1, 3, 7)] {
@@ -490,16 +490,16 @@ mod tests {
 
     /// Sends what is to be sent again, so many in a datagram at most.
     fn send_again(deliveries: &mut Deliveries, most: i32, datagram: u64) -> Vec<(u64, u64)> {
-        let mut sealed = Vec::new();
+        let mut built = Vec::new();
         loop {
             let mut left = most;
             let admits = |_, _| {
                 left -= 1;
                 left >= 0
             };
-            match deliveries.seal_again(&mut Vec::new(), datagram, admits) {
-                Some(range) => sealed.push(range),
-                None => return sealed,
+            match deliveries.build_retransmissions(&mut Vec::new(), datagram, admits) {
+                Some(range) => built.push(range),
+                None => return built,
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::link::receive::ranges::RangeSet;
 use crate::schema::reason;
 
 /// Runs in the PUBACKs of one datagram: at most 640 bytes of them.
-pub const MOST_RUNS: usize = 32;
+pub const MOST_RANGES: usize = 32;
 /// Refusals that may wait for their acknowledgement.
 const MOST_REFUSALS: usize = 4_096;
 
@@ -61,7 +61,7 @@ impl Pubacks {
 
     /// A success is due, for the first time or because the datagram that carried it was lost.
     pub fn acknowledge(&mut self, success: Success, first: u64, last: u64) {
-        self.due[success as usize].insert_run(first, last);
+        self.due[success as usize].insert_range(first, last);
     }
 
     /// A refusal is due: `body_field` is the PUBACK. False: too many wait.
@@ -104,13 +104,13 @@ impl Pubacks {
     }
 
     /// The refusal that `next_refusal` gave was put into a datagram.
-    pub fn on_refusal_sealed(&mut self) {
+    pub fn on_refusal_built(&mut self) {
         self.refusals_due.pop_front();
     }
 
     /// Whether successes are due.
     pub fn has_due(&self) -> bool {
-        self.due.iter().any(|runs| !runs.is_empty())
+        self.due.iter().any(|ranges| !ranges.is_empty())
     }
 
     /// Whether nothing is due. (What is in flight is not counted.)
@@ -129,11 +129,11 @@ mod tests {
         for delivery in [3, 1, 2] {
             pubacks.acknowledge(Success::Done, delivery, delivery);
         }
-        assert_eq!(pubacks.take_due(Success::Done, MOST_RUNS).collect::<Vec<_>>(), [(1, 3)]);
+        assert_eq!(pubacks.take_due(Success::Done, MOST_RANGES).collect::<Vec<_>>(), [(1, 3)]);
         for delivery in 0..100 {
             pubacks.acknowledge(Success::Done, 2 * delivery + 10, 2 * delivery + 10);
         }
-        assert_eq!(pubacks.take_due(Success::Done, MOST_RUNS).count(), MOST_RUNS);
+        assert_eq!(pubacks.take_due(Success::Done, MOST_RANGES).count(), MOST_RANGES);
         assert!(pubacks.has_due());
     }
 
@@ -143,11 +143,11 @@ mod tests {
         assert!(pubacks.refuse(Bytes::from_static(b"no")));
         let (refusal, body) = pubacks.next_refusal().unwrap();
         assert_eq!(body, "no");
-        pubacks.on_refusal_sealed();
+        pubacks.on_refusal_built();
         assert!(pubacks.next_refusal().is_none());
         pubacks.refuse_again(refusal);
         pubacks.refuse_again(refusal);
-        pubacks.on_refusal_sealed();
+        pubacks.on_refusal_built();
         assert!(pubacks.next_refusal().is_none(), "due once, however often it was found lost");
         pubacks.refuse_again(refusal);
         pubacks.on_refusal_acknowledged(refusal);

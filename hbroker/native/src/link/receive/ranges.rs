@@ -7,7 +7,7 @@
 /// Sorted, disjoint, non-adjacent inclusive runs of numbers from 1.
 #[derive(Debug, Clone)]
 pub struct RangeSet {
-    runs: Vec<(u64, u64)>,
+    ranges: Vec<(u64, u64)>,
     limit: usize,
     /// Numbers up to here were forgotten.
     floor: u64,
@@ -16,12 +16,12 @@ pub struct RangeSet {
 impl RangeSet {
     /// An empty set that keeps at most `limit` runs.
     pub fn new(limit: usize) -> Self {
-        Self { runs: Vec::new(), limit, floor: 0 }
+        Self { ranges: Vec::new(), limit, floor: 0 }
     }
 
     /// Adds a number. False: it was there, or is too old to tell.
     pub fn insert(&mut self, number: u64) -> bool {
-        if let Some(last) = self.runs.last_mut()
+        if let Some(last) = self.ranges.last_mut()
             && last.1.checked_add(1) == Some(number)
         {
             last.1 = number;
@@ -30,78 +30,78 @@ impl RangeSet {
         if self.contains(number) {
             return false;
         }
-        self.insert_run(number, number);
+        self.insert_range(number, number);
         true
     }
 
     /// Adds every number from `low` to `high`.
-    pub fn insert_run(&mut self, low: u64, high: u64) {
-        if let Some(last) = self.runs.last_mut()
+    pub fn insert_range(&mut self, low: u64, high: u64) {
+        if let Some(last) = self.ranges.last_mut()
             && (last.0..=last.1.saturating_add(1)).contains(&low)
         {
             last.1 = last.1.max(high);
             return;
         }
-        let first = self.runs.partition_point(|run| run.1 < low.saturating_sub(1));
-        let end = self.runs.partition_point(|run| run.0 <= high.saturating_add(1));
+        let first = self.ranges.partition_point(|run| run.1 < low.saturating_sub(1));
+        let end = self.ranges.partition_point(|run| run.0 <= high.saturating_add(1));
         if first == end {
-            self.runs.insert(first, (low, high));
+            self.ranges.insert(first, (low, high));
         } else {
-            let merged = (low.min(self.runs[first].0), high.max(self.runs[end - 1].1));
-            self.runs[first] = merged;
-            self.runs.drain(first + 1..end);
+            let merged = (low.min(self.ranges[first].0), high.max(self.ranges[end - 1].1));
+            self.ranges[first] = merged;
+            self.ranges.drain(first + 1..end);
         }
-        while self.runs.len() > self.limit {
-            self.floor = self.runs.remove(0).1;
+        while self.ranges.len() > self.limit {
+            self.floor = self.ranges.remove(0).1;
         }
     }
 
     /// Whether a number was added, or is too old to tell.
     pub fn contains(&self, number: u64) -> bool {
-        let at = self.runs.partition_point(|run| run.1 < number);
-        number <= self.floor || self.runs.get(at).is_some_and(|run| run.0 <= number)
+        let at = self.ranges.partition_point(|run| run.1 < number);
+        number <= self.floor || self.ranges.get(at).is_some_and(|run| run.0 <= number)
     }
 
     /// Forgets every run that ends below `number`.
     pub fn forget_below(&mut self, number: u64) {
-        let end = self.runs.partition_point(|run| run.1 < number);
+        let end = self.ranges.partition_point(|run| run.1 < number);
         if end > 0 {
-            self.floor = self.runs[end - 1].1;
-            self.runs.drain(..end);
+            self.floor = self.ranges[end - 1].1;
+            self.ranges.drain(..end);
         }
     }
 
     /// Removes and returns up to `count` of the lowest runs.
     pub fn take_lowest(&mut self, count: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.runs.drain(..count.min(self.runs.len()))
+        self.ranges.drain(..count.min(self.ranges.len()))
     }
 
     /// Up to where numbers were forgotten, and the run that is left, where it is the only one.
-    pub fn only_run(&self) -> Option<(u64, (u64, u64))> {
-        match self.runs.as_slice() {
+    pub fn only_range(&self) -> Option<(u64, (u64, u64))> {
+        match self.ranges.as_slice() {
             &[run] => Some((self.floor, run)),
             _ => None,
         }
     }
 
-    /// The set of one run that forgot the numbers up to `floor`, as `only_run` gave them.
-    pub fn with_run(limit: usize, floor: u64, run: (u64, u64)) -> Self {
-        Self { runs: vec![run], limit, floor }
+    /// The set of one run that forgot the numbers up to `floor`, as `only_range` gave them.
+    pub fn with_range(limit: usize, floor: u64, run: (u64, u64)) -> Self {
+        Self { ranges: vec![run], limit, floor }
     }
 
     /// The highest number.
     pub fn highest(&self) -> Option<u64> {
-        self.runs.last().map(|run| run.1)
+        self.ranges.last().map(|run| run.1)
     }
 
     /// The runs, highest first.
     pub fn descending(&self) -> impl Iterator<Item = (u64, u64)> + Clone + '_ {
-        self.runs.iter().rev().copied()
+        self.ranges.iter().rev().copied()
     }
 
     /// Whether there is no run.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.ranges.is_empty()
     }
 }
 
@@ -116,14 +116,14 @@ mod tests {
 
     /// The runs of a plain set, by the definition.
     fn runs_of(set: &BTreeSet<u64>) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
         for &number in set {
-            match runs.last_mut() {
+            match ranges.last_mut() {
                 Some(last) if last.1 + 1 == number => last.1 = number,
-                _ => runs.push((number, number)),
+                _ => ranges.push((number, number)),
             }
         }
-        runs
+        ranges
     }
 
     #[test]
@@ -137,12 +137,12 @@ mod tests {
                     assert_eq!(ours.insert(low), plain.insert(low));
                 } else {
                     let high = low + rng.random_range(0..6);
-                    ours.insert_run(low, high);
+                    ours.insert_range(low, high);
                     plain.extend(low..=high);
                 }
-                let mut runs: Vec<_> = ours.descending().collect();
-                runs.reverse();
-                assert_eq!(runs, runs_of(&plain), "seed {seed}");
+                let mut ranges: Vec<_> = ours.descending().collect();
+                ranges.reverse();
+                assert_eq!(ranges, runs_of(&plain), "seed {seed}");
                 let probe = rng.random_range(1..130);
                 assert_eq!(ours.contains(probe), plain.contains(&probe));
             }

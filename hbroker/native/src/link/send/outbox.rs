@@ -25,7 +25,7 @@ pub struct Outbox {
     /// Which of them, in order, are the link's own and no messages. There are few.
     own: VecDeque<u64>,
     /// Bytes of the last packet that says all of itself, and of those that are like it.
-    alike: usize,
+    with_deltas: usize,
     /// The packet at the front said whole, where it is like one that has left; else empty.
     lead: Vec<u8>,
     /// Memory for the next of those.
@@ -38,7 +38,7 @@ pub struct Stretch {
     pub length: usize,
     pub count: u32,
     /// Each is a message like the one before it (§2.4).
-    pub is_again: bool,
+    pub is_delta: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ enum Entry {
     /// The encoded length of the next packets in `bytes`, and how many have it.
     Unreliable(u32, u32),
     /// The same of messages that are like the one before them.
-    Again(u32, u32),
+    Delta(u32, u32),
     /// A run of reliable packets.
     Reliable(u32),
 }
@@ -78,15 +78,16 @@ impl Outbox {
 
     /// Queues a message that is like the unreliable packet before it, of which `before` says how many had been queued with it. False: that one
     /// does not wait any more, or not as the last one; or more than `most` bytes would be like one.
-    pub fn push_again(&mut self, payload: &[u8], before: u64, most: usize) -> bool {
-        let is_unreliable = matches!(self.turns.back(), Some(Entry::Unreliable(..) | Entry::Again(..)));
-        if !is_unreliable || before != self.queued || self.alike + wire::again_len(payload.len()) > most {
+    pub fn push_delta(&mut self, payload: &[u8], before: u64, most: usize) -> bool {
+        let is_unreliable = matches!(self.turns.back(), Some(Entry::Unreliable(..) | Entry::Delta(..)));
+        if !is_unreliable || before != self.queued || self.with_deltas + wire::delta_len(payload.len()) > most
+        {
             return false;
         }
         self.reclaim();
         let start = self.bytes.len();
-        wire::put_again(&mut self.bytes, payload);
-        self.push_turns(Stretch { is_again: true, ..Stretch::one(self.bytes.len() - start) });
+        wire::put_delta(&mut self.bytes, payload);
+        self.push_turns(Stretch { is_delta: true, ..Stretch::one(self.bytes.len() - start) });
         true
     }
 
@@ -108,16 +109,16 @@ impl Outbox {
     pub fn front(&self) -> Option<Turn> {
         self.turns.front().map(|entry| match *entry {
             Entry::Unreliable(length, _) => Turn::Unreliable(length as usize),
-            Entry::Again(..) => Turn::Unreliable(self.lead.len()),
+            Entry::Delta(..) => Turn::Unreliable(self.lead.len()),
             Entry::Reliable(count) => Turn::Reliable(count),
         })
     }
 
     /// Ends the turns of so many reliable packets at the front.
-    pub fn pop_reliable(&mut self, sealed: u32) {
+    pub fn pop_reliable(&mut self, built: u32) {
         match self.turns.front_mut() {
-            Some(Entry::Reliable(count)) if *count > sealed => *count -= sealed,
-            Some(Entry::Reliable(count)) if *count == sealed => _ = self.turns.pop_front(),
+            Some(Entry::Reliable(count)) if *count > built => *count -= built,
+            Some(Entry::Reliable(count)) if *count == built => _ = self.turns.pop_front(),
             _ => debug_assert!(false, "it is not the turn of so many reliable packets"),
         }
     }
@@ -141,9 +142,9 @@ impl Outbox {
     }
 
     /// Moves to `out` the unreliable packets at the front that fit into `room` bytes.
-    pub fn seal_unreliable(&mut self, out: &mut Vec<u8>, room: usize) {
+    pub fn build_unreliable(&mut self, out: &mut Vec<u8>, room: usize) {
         let mut left = room;
-        if let Some(Entry::Again(length, count)) = self.turns.front_mut() {
+        if let Some(Entry::Delta(length, count)) = self.turns.front_mut() {
             if self.lead.len() > room {
                 return;
             }
@@ -160,9 +161,9 @@ impl Outbox {
         // The last one that was said whole, and how many are like it.
         let (mut whole, mut like) = (None, 0);
         while let Some(entry) = self.turns.front_mut() {
-            let (length, count, is_again) = match entry {
+            let (length, count, is_delta) = match entry {
                 Entry::Unreliable(length, count) => (*length as usize, count, false),
-                Entry::Again(length, count) => (*length as usize, count, true),
+                Entry::Delta(length, count) => (*length as usize, count, true),
                 Entry::Reliable(_) => break,
             };
             let taken = (*count).min(u32::try_from(left / length).unwrap_or(u32::MAX));
@@ -172,7 +173,7 @@ impl Outbox {
             left -= taken as usize * length;
             end += taken as usize * length;
             self.left += u64::from(taken);
-            if is_again {
+            if is_delta {
                 like += u64::from(taken);
             } else {
                 (whole, like) = (Some(end - length..end), 0);
@@ -195,7 +196,7 @@ impl Outbox {
     /// one at hand; `like`: how many have left that are like it.
     fn prepare_lead(&mut self, whole: Option<Range<usize>>, like: u64) {
         self.spare.clear();
-        if let Some(&Entry::Again(length, _)) = self.turns.front() {
+        if let Some(&Entry::Delta(length, _)) = self.turns.front() {
             let model = whole.map_or(&self.lead[..], |place| &self.bytes[place]);
             let again = &self.bytes[self.head..self.head + length as usize];
             let is_said = wire::put_whole(&mut self.spare, model, like + 1, again);
@@ -225,13 +226,13 @@ impl Outbox {
     }
 
     /// Packets of one length that follow one another are noted together: those of a run nearly always have one.
-    fn push_turns(&mut self, Stretch { length, count: more, is_again }: Stretch) {
-        self.alike = if is_again { self.alike } else { 0 } + length * more as usize;
+    fn push_turns(&mut self, Stretch { length, count: more, is_delta }: Stretch) {
+        self.with_deltas = if is_delta { self.with_deltas } else { 0 } + length * more as usize;
         let length = u32::try_from(length).expect("a packet is shorter than a datagram");
         match self.turns.back_mut() {
-            Some(Entry::Unreliable(last, count)) if *last == length && !is_again => *count += more,
-            Some(Entry::Again(last, count)) if *last == length && is_again => *count += more,
-            _ if is_again => self.turns.push_back(Entry::Again(length, more)),
+            Some(Entry::Unreliable(last, count)) if *last == length && !is_delta => *count += more,
+            Some(Entry::Delta(last, count)) if *last == length && is_delta => *count += more,
+            _ if is_delta => self.turns.push_back(Entry::Delta(length, more)),
             _ => self.turns.push_back(Entry::Unreliable(length, more)),
         }
         self.queued += u64::from(more);
@@ -249,7 +250,7 @@ impl Outbox {
 impl Stretch {
     /// One packet that says all of itself.
     pub fn one(length: usize) -> Self {
-        Self { length, count: 1, is_again: false }
+        Self { length, count: 1, is_delta: false }
     }
 }
 
@@ -264,7 +265,7 @@ mod tests {
     use crate::wire::{Body, DatagramView, PublishOut};
 
     #[test]
-    fn keeps_the_order_and_seals_whole_packets_only() {
+    fn keeps_the_order_and_builds_of_whole_packets_only() {
         let mut outbox = Outbox::default();
         outbox.push_unreliable(b"\x7a\x00", None);
         outbox.push_unreliable(b"\x7a\x02\x08\x01", None);
@@ -273,13 +274,13 @@ mod tests {
         assert_eq!(outbox.messages(), 2);
         let Some(Turn::Unreliable(first)) = outbox.front() else { panic!("an unreliable packet is first") };
         let mut out = Vec::new();
-        outbox.seal_unreliable(&mut out, first + 1);
+        outbox.build_unreliable(&mut out, first + 1);
         assert_eq!(out.len(), first, "the second does not fit");
-        outbox.seal_unreliable(&mut out, 1_000);
+        outbox.build_unreliable(&mut out, 1_000);
         assert_eq!(outbox.front(), Some(Turn::Reliable(1)), "not past the reliable packet's turn");
         assert_eq!((outbox.messages(), outbox.own.len()), (0, 1), "what is left is no message");
         outbox.pop_reliable(1);
-        outbox.seal_unreliable(&mut out, 1_000);
+        outbox.build_unreliable(&mut out, 1_000);
         assert!(outbox.is_empty() && outbox.unreliable_bytes() == 0 && outbox.own.is_empty());
         let mut expected = Vec::new();
         wire::put_packet(&mut expected, 0, 0, None, b"\x7a\x00");
@@ -300,7 +301,7 @@ mod tests {
         }
         let mut out = Vec::new();
         while outbox.pass_reliable() {
-            outbox.seal_unreliable(&mut out, 1_000);
+            outbox.build_unreliable(&mut out, 1_000);
         }
         assert_eq!((out, outbox.messages()), (expected, 0));
         for left in (1..=6).rev() {
@@ -326,7 +327,7 @@ mod tests {
             while left.front().is_some_and(|next| end + next <= limit) {
                 end += left.pop_front().unwrap_or(0);
             }
-            outbox.seal_unreliable(&mut out, room);
+            outbox.build_unreliable(&mut out, room);
             assert_eq!((out.len(), outbox.messages()), (end, left.len()), "{room} bytes of room");
         }
         assert_eq!((out, outbox.is_empty()), (encoded, true));
@@ -336,7 +337,7 @@ mod tests {
     struct Source {
         topic: &'static str,
         sequence: u64,
-        /// As `push_again` asks for it.
+        /// As `push_delta` asks for it.
         queued: u64,
     }
 
@@ -353,7 +354,7 @@ mod tests {
         }
 
         fn publish(&mut self, outbox: &mut Outbox, payload: &[u8], most: usize) {
-            if outbox.push_again(payload, self.queued, most) {
+            if outbox.push_delta(payload, self.queued, most) {
                 self.sequence += 1;
             } else {
                 let packet = self.whole(payload);
@@ -370,8 +371,8 @@ mod tests {
             let mut stretches = vec![Stretch::one(packets.len())];
             for payload in others {
                 let before = packets.len();
-                wire::put_again(&mut packets, payload);
-                stretches.push(Stretch { is_again: true, ..Stretch::one(packets.len() - before) });
+                wire::put_delta(&mut packets, payload);
+                stretches.push(Stretch { is_delta: true, ..Stretch::one(packets.len() - before) });
                 self.sequence += 1;
             }
             outbox.push_encoded(&packets, stretches.into_iter());
@@ -421,7 +422,7 @@ mod tests {
                         }
                         Some(Turn::Unreliable(size)) => {
                             let mut datagram = Vec::new();
-                            outbox.seal_unreliable(&mut datagram, room.max(size));
+                            outbox.build_unreliable(&mut datagram, room.max(size));
                             assert!(!datagram.is_empty() && datagram.len() <= room.max(size), "seed {seed}");
                             bytes += datagram.len();
                             came.extend(messages(&datagram));
@@ -433,7 +434,7 @@ mod tests {
                 let mut datagram = Vec::new();
                 match turn {
                     Turn::Reliable(count) => outbox.pop_reliable(count),
-                    Turn::Unreliable(size) => outbox.seal_unreliable(&mut datagram, size),
+                    Turn::Unreliable(size) => outbox.build_unreliable(&mut datagram, size),
                 }
                 came.extend(messages(&datagram));
             }
@@ -453,7 +454,7 @@ mod tests {
                 Body::Publish(publish) => {
                     Some((publish.topic.to_owned(), publish.sequence, publish.payload.to_vec()))
                 }
-                Body::Again(_) => panic!("like nothing before it"),
+                Body::Delta(_) => panic!("like nothing before it"),
                 _ => None,
             })
             .collect()
@@ -467,7 +468,7 @@ mod tests {
         }
         for _ in 0..10_000 {
             outbox.push_unreliable(&[0; 100], None);
-            outbox.seal_unreliable(&mut Vec::new(), 110);
+            outbox.build_unreliable(&mut Vec::new(), 110);
         }
         assert!(outbox.bytes.len() <= 3 * outbox.unreliable_bytes(), "{}", outbox.bytes.len());
     }

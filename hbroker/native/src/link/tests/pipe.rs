@@ -96,7 +96,7 @@ pub fn config(incarnation: u64, role: Role) -> LinkConfig {
 }
 
 /// The sizes of the datagrams that a link sends now.
-pub fn sealed(link: &mut Link, now: Micros) -> Vec<usize> {
+pub fn built(link: &mut Link, now: Micros) -> Vec<usize> {
     let mut sink = Sink::default();
     link.poll_transmit(now, &mut sink);
     sink.datagrams().map(<[u8]>::len).collect()
@@ -153,14 +153,14 @@ impl Pair {
     }
 
     /// Runs until nothing is outstanding and nothing is on its way.
-    pub fn run_until_quiet(&mut self, limit: Micros) {
+    pub fn run_until_idle(&mut self, limit: Micros) {
         loop {
             (0..2).for_each(|end| self.transmit(end));
-            let is_quiet = self.in_pipe.is_empty()
+            let is_idle = self.in_pipe.is_empty()
                 && self.links.iter().all(|link| {
                     link.is_drained() && link.recovery.in_flight() == 0 && !link.acks.is_pending()
                 });
-            if is_quiet {
+            if is_idle {
                 return;
             }
             assert!(self.now < limit, "not quiet by {limit}: {:?}", self.links.each_ref().map(Link::stats));
@@ -208,12 +208,12 @@ impl Pair {
         let Some(count) = &mut self.rests else {
             return;
         };
-        if let Some(mut at_rest) = self.links[1].at_rest() {
+        if let Some(mut idle_state) = self.links[1].idle_state() {
             *count += 1;
             let config =
                 LinkConfig { max_datagram: self.links[1].config.max_datagram, ..config(0, Role::Initiator) };
-            assert_eq!(self.links[1].poll_timeout(), Some(at_rest.deadline(&config)));
-            self.links[1] = at_rest.wake(7, &config);
+            assert_eq!(self.links[1].poll_timeout(), Some(idle_state.deadline(&config)));
+            self.links[1] = idle_state.wake(7, &config);
         }
     }
 
@@ -274,7 +274,7 @@ impl Pair {
                 match self.links[end].receive(packet.delivery, packet.after, packet.raw, |_| true) {
                     Receipt::Deliver => self.hand_on(end, packet.delivery, &packet.body),
                     Receipt::Refused | Receipt::NoRoom => kept = false,
-                    Receipt::Held | Receipt::Duplicate => {}
+                    Receipt::Buffered | Receipt::Duplicate => {}
                 }
                 self.drain_released(end);
             }

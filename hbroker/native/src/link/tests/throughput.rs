@@ -34,10 +34,10 @@ fn bulk(seed: u64, is_reliable: bool, loss: f64, round_trip: Micros, time: Micro
 }
 
 /// Sends for a while as much as goes: so many bytes wait.
-fn flood(pair: &mut Pair, backlog: usize, time: Micros) {
+fn flood(pair: &mut Pair, send_queue: usize, time: Micros) {
     let until = pair.now + time;
     while pair.now < until {
-        while pair.links[0].queued_bytes() < backlog {
+        while pair.links[0].queued_bytes() < send_queue {
             pair.links[0].queue_unreliable(&body(0, MESSAGE), None).unwrap();
         }
         pair.step_once(until);
@@ -56,11 +56,11 @@ fn a_path_that_loses_a_twentieth_is_used_nearly_as_theory_allows() {
         (true, 0.05, 1_000, 4 * SECOND, 0.6),
         (true, 0.05, 20_000, 20 * SECOND, 0.75),
     ] {
-        let runs: Vec<_> = (0..3).map(|seed| bulk(seed, is_reliable, loss, round_trip, time)).collect();
-        let rate = runs.iter().map(|(rate, _)| rate).sum::<f64>() / runs.len() as f64;
+        let ranges: Vec<_> = (0..3).map(|seed| bulk(seed, is_reliable, loss, round_trip, time)).collect();
+        let rate = ranges.iter().map(|(rate, _)| rate).sum::<f64>() / ranges.len() as f64;
         let most = theory(loss);
         assert!((least * most..1.5 * most).contains(&rate), "{loss}, {round_trip}: {rate} of {most}");
-        let gap = runs.iter().map(|&(_, gap)| gap).max();
+        let gap = ranges.iter().map(|&(_, gap)| gap).max();
         assert!(gap < Some(500 * MILLISECOND), "{loss}, {round_trip}: nothing for {gap:?}");
     }
 }
@@ -103,14 +103,14 @@ fn a_window_that_is_always_full_does_not_hide_what_the_path_carries() {
 fn who_leaves_its_window_half_empty_is_acknowledged_seldom() {
     let mut pair = Pair::new(1, Faults { delay: MILLISECOND, ..Faults::default() });
     flood(&mut pair, BACKLOG, 300 * MILLISECOND);
-    pair.run_until_quiet(pair.now + SECOND);
+    pair.run_until_idle(pair.now + SECOND);
     assert!(pair.links[0].recovery.window() > 200_000);
     pair.log.clear();
     for id in 0..120 {
         pair.links[0].queue_unreliable(&body(id, MESSAGE), None).unwrap();
         pair.run_until(pair.now + MILLISECOND / 20);
     }
-    pair.run_until_quiet(pair.now + SECOND);
+    pair.run_until_idle(pair.now + SECOND);
     let acknowledgements = pair.log.iter().filter(|(_, to, _)| *to == 0).count();
     assert!((2..=4).contains(&acknowledgements), "{acknowledgements} for 120 datagrams");
 }
@@ -119,7 +119,7 @@ fn who_leaves_its_window_half_empty_is_acknowledged_seldom() {
 fn a_window_of_deliveries_that_fills_is_acknowledged_as_usual() {
     let mut pair = Pair::new(1, Faults { delay: MILLISECOND, ..Faults::default() });
     flood(&mut pair, BACKLOG, 300 * MILLISECOND);
-    pair.run_until_quiet(pair.now + SECOND);
+    pair.run_until_idle(pair.now + SECOND);
     pair.log.clear();
     let packets: Vec<_> = (0..4_096).map(|id| (id, 1)).collect();
     pair.queue_batch(0, Chain::Control, &packets);

@@ -35,19 +35,19 @@ fn it_counts_as_a_map_would_over_many_intervals() {
                 let mark = kept.unwrap_or_else(|| topics.mark(&topic));
                 marks.insert(topic.clone(), mark);
                 let expected = model.entry(topic).or_default();
-                let is_later_part = random.random_bool(0.1);
+                let is_later_fragment = random.random_bool(0.1);
                 if random.random() {
                     topics.count_in(mark, 1, bytes);
                     expected.messages_in += 1;
                     expected.bytes_in += bytes;
-                    expected.whole_in += u64::from(!is_later_part);
-                    is_later_part.then(|| topics.note_later_in(mark));
+                    expected.whole_in += u64::from(!is_later_fragment);
+                    is_later_fragment.then(|| topics.note_later_in(mark));
                 } else {
                     topics.count_out(mark, 1, bytes);
                     expected.messages_out += 1;
                     expected.bytes_out += bytes;
-                    expected.whole_out += u64::from(!is_later_part);
-                    is_later_part.then(|| topics.note_later_out(mark, 1));
+                    expected.whole_out += u64::from(!is_later_fragment);
+                    is_later_fragment.then(|| topics.note_later_out(mark, 1));
                 }
             }
             assert_eq!(told(&topics), (model, Traffic::default()), "seed {seed}");
@@ -117,19 +117,19 @@ fn tables_are_added_by_name() {
 #[test]
 fn topics_that_collide_are_the_rest_and_cost_no_more_than_others() {
     let mut topics = Topics::new();
-    let place = |topic: &str| {
+    let bucket = |topic: &str| {
         let mut hasher = FxHasher::default();
         hasher.write(topic.as_bytes());
-        hasher.finish() as usize % PLACES
+        hasher.finish() as usize % BUCKETS
     };
-    let colliding = (0..).map(|number| format!("x/{number}")).filter(|topic| place(topic) == 77);
+    let colliding = (0..).map(|number| format!("x/{number}")).filter(|topic| bucket(topic) == 77);
     for topic in colliding.take(MOST_STEPS + 5) {
         let mark = topics.mark(&topic);
         topics.count_in(mark, 1, 1);
     }
     let (rows, rest) = told(&topics);
     assert_eq!((rows.len(), rest.messages_in), (MOST_STEPS, 5));
-    let end = (0..).map(|number| format!("y/{number}")).find(|topic| place(topic) == PLACES - 1);
+    let end = (0..).map(|number| format!("y/{number}")).find(|topic| bucket(topic) == BUCKETS - 1);
     for topic in [end.as_deref(), end.as_deref()].into_iter().flatten() {
         let mark = topics.mark(topic);
         topics.count_in(mark, 1, 1);

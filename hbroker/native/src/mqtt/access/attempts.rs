@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::Micros;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::mqtt::access::attempts::recent::Recent;
-use crate::mqtt::codec::packets::{Connect, Farewell};
+use crate::mqtt::codec::packets::{CloseReason, Connect};
 use crate::mqtt::codec::reason::Reason;
 use crate::prefix::Prefix;
 
@@ -93,7 +93,7 @@ pub struct Named {
 
 /// See the module.
 pub struct Attempts {
-    keyed: Keyed,
+    keyed: KeyedHash,
     tables: Mutex<Tables>,
     /// As many wait for a check as may.
     is_full: AtomicBool,
@@ -119,7 +119,7 @@ impl Attempts {
     pub fn new(seed: u64, bounds: Bounds, texts: Texts) -> Self {
         let table = |bucket| Buckets { bucket, full_at: Recent::new(bounds.entries) };
         Self {
-            keyed: Keyed::new(seed),
+            keyed: KeyedHash::new(seed),
             tables: Mutex::new(Tables {
                 pairs: table(bounds.pair),
                 addresses: table(bounds.address),
@@ -203,7 +203,7 @@ impl Attempts {
     }
 
     /// Says no to a CONNECT with a name and a password that `refuse` refuses.
-    pub fn refuse_connect(&self, now: Micros, host: IpAddr, connect: &Connect) -> Option<Farewell> {
+    pub fn refuse_connect(&self, now: Micros, host: IpAddr, connect: &Connect) -> Option<CloseReason> {
         let (Some(name), Some(password), None) =
             (&connect.user, &connect.password, &connect.authentication_method)
         else {
@@ -212,7 +212,7 @@ impl Attempts {
         let refused = self.refuse(now, host, name, password)?;
         let text = &self.texts[refused as usize];
         let text = if connect.wants_problem_information { text.clone() } else { String::new() };
-        Some(Farewell { text, ..refused.reason().into() })
+        Some(CloseReason { text, ..refused.reason().into() })
     }
 
     /// How many attempts `refuse` has refused, in the order of [`Refused::ALL`].

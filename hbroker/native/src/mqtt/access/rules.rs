@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::topic;
 
 /// Where bridges of other brokers say whether they are connected (`notifications` in mosquitto.conf).
@@ -27,7 +27,7 @@ pub struct Rule {
 #[derive(Clone)]
 pub struct AccessList {
     rules: Arc<[Rule]>,
-    keyed: Keyed,
+    keyed: KeyedHash,
 }
 
 /// What one client may do. The default: everything.
@@ -41,7 +41,7 @@ struct Known {
     rules: Arc<[Rule]>,
     /// What the first rule says of all topics but those that begin with `$`, if it is about all of them.
     all: [Option<bool>; 2],
-    keyed: Keyed,
+    keyed: KeyedHash,
     answers: [Answer; SLOTS],
 }
 
@@ -62,7 +62,7 @@ enum Act {
 impl AccessList {
     /// `seed`: for the hash; secret.
     pub fn new(rules: Vec<Rule>, seed: u64) -> Self {
-        Self { rules: rules.into(), keyed: Keyed::new(seed) }
+        Self { rules: rules.into(), keyed: KeyedHash::new(seed) }
     }
 
     /// For one client.

@@ -6,59 +6,59 @@ use std::sync::Arc;
 use super::{ClientTurn, Leaving};
 use crate::mqtt::access::rules::{Access, AccessList};
 use crate::mqtt::client::{Client, Marks, Name};
-use crate::mqtt::client_counters::Weight;
-use crate::mqtt::codec::packets::{Farewell, Version};
+use crate::mqtt::codec::packets::{CloseReason, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::command::{Admitted, Command, ConnectionStatus, Traffic};
-use crate::mqtt::distribution::fanout::{Parcel, Seated, What};
+use crate::mqtt::distribution::fanout::{ItemContent, ResumedSession, SessionItem};
 use crate::mqtt::distribution::network::Network;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
+use crate::mqtt::metrics::Weight;
 use crate::mqtt::session::Delivery;
-use crate::mqtt::worker_event::News;
+use crate::mqtt::worker_event::WorkerEvent;
 
 impl<N: Network> ClientTurn<'_, N> {
     pub(super) fn obey(&mut self, connections: &mut Connections<Client>, command: Command) {
         match command {
             Command::Accept(id, admitted) => self.accept(connections, id, *admitted),
-            Command::Refuse(id, mut farewell) => {
+            Command::Refuse(id, mut close_reason) => {
                 answered(connections, id);
                 let version = connections.get(id).and_then(|(_, client)| client.version);
                 if version.is_some_and(|version| version < Version::V5) {
-                    farewell.reason = Reason::of_return_code(farewell.reason.0);
+                    close_reason.reason = Reason::of_return_code(close_reason.reason.0);
                 }
-                self.with(connections, id, |connection, hand, above, _| {
-                    connection.refuse(hand, &farewell, above);
+                self.with(connections, id, |connection, turn, above, _| {
+                    connection.refuse(turn, &close_reason, above);
                 });
             }
             Command::Challenge(id, auth) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, hand, above, _| {
-                    if !connection.challenge(hand, &auth) {
-                        connection.disconnect(hand, &Reason::PACKET_TOO_LARGE.into(), above);
+                self.with(connections, id, |connection, turn, above, _| {
+                    if !connection.challenge(turn, &auth) {
+                        connection.disconnect(turn, &Reason::PACKET_TOO_LARGE.into(), above);
                     }
                 });
             }
             Command::Suback(id, packet, reasons, text) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, hand, above, _| {
-                    connection.suback(hand, packet, &reasons, &text, above);
+                self.with(connections, id, |connection, turn, above, _| {
+                    connection.suback(turn, packet, &reasons, &text, above);
                 });
             }
             Command::Unsuback(id, packet, reasons, text) => {
                 answered(connections, id);
-                self.with(connections, id, |connection, hand, above, _| {
-                    connection.unsuback(hand, packet, &reasons, &text, above);
+                self.with(connections, id, |connection, turn, above, _| {
+                    connection.unsuback(turn, packet, &reasons, &text, above);
                 });
             }
-            Command::Disconnect(id, farewell) => self.disconnect(connections, id, &farewell),
-            Command::DisconnectAll(farewell) => {
-                connections.ids().into_iter().for_each(|id| self.disconnect(connections, id, &farewell));
+            Command::Disconnect(id, close_reason) => self.disconnect(connections, id, &close_reason),
+            Command::DisconnectAll(close_reason) => {
+                connections.ids().into_iter().for_each(|id| self.disconnect(connections, id, &close_reason));
             }
-            Command::Deliver(parcels, bytes) => {
-                self.office.arrived(self.worker, bytes);
-                let mut parcels = parcels.into_iter().peekable();
-                while let Some(parcel) = parcels.next() {
-                    self.deliver(connections, parcel, &mut parcels);
+            Command::Deliver(items, bytes) => {
+                self.dispatcher.arrived(self.worker, bytes);
+                let mut items = items.into_iter().peekable();
+                while let Some(item) = items.next() {
+                    self.deliver(connections, item, &mut items);
                 }
             }
             Command::Park(id) => self.park(id),
@@ -81,10 +81,10 @@ impl<N: Network> ClientTurn<'_, N> {
         let Admitted { accept, session: handle, settings, rate, client_id, user, access, origin, ack_queued } =
             admitted;
         let gets_copies = client.version == Some(Version::V5);
-        let Some(seated) = self.office.seat(handle, id, origin, gets_copies) else {
+        let Some(seated) = self.dispatcher.record(handle, id, origin, gets_copies) else {
             return self.disconnect(connections, id, &Reason::UNSPECIFIED.into());
         };
-        let Seated { mut session, has_no_local } = seated;
+        let ResumedSession { mut session, has_no_local } = seated;
         session.set_settings(settings);
         session.set_access(access.as_ref().map_or_else(Access::default, |(_, list)| list.access()));
         client.session = handle;
@@ -94,80 +94,91 @@ impl<N: Network> ClientTurn<'_, N> {
         if let Some(rate) = rate {
             client.connection.set_rate(self.now, rate);
         }
-        self.with(connections, id, |connection, hand, above, _| {
-            connection.accept(hand, &accept, session, above);
+        self.with(connections, id, |connection, turn, above, _| {
+            connection.accept(turn, &accept, session, above);
         });
     }
 
-    fn disconnect(&mut self, connections: &mut Connections<Client>, id: ConnectionId, farewell: &Farewell) {
-        self.with(connections, id, |connection, hand, above, _| connection.disconnect(hand, farewell, above));
+    fn disconnect(
+        &mut self,
+        connections: &mut Connections<Client>,
+        id: ConnectionId,
+        close_reason: &CloseReason,
+    ) {
+        self.with(connections, id, |connection, turn, above, _| {
+            connection.disconnect(turn, close_reason, above);
+        });
     }
 
     /// Delivers a parcel, and of the `rest` what follows it to the same connection.
     fn deliver(
         &mut self,
         connections: &mut Connections<Client>,
-        parcel: Parcel,
-        rest: &mut Peekable<impl Iterator<Item = Parcel>>,
+        item: SessionItem,
+        rest: &mut Peekable<impl Iterator<Item = SessionItem>>,
     ) {
-        let Parcel { connection: id, mut what } = parcel;
+        let SessionItem { connection: id, mut content } = item;
         if self.leaving.contains_key(&id) {
-            return self.deliver_leaving(id, what);
+            return self.deliver_leaving(id, content);
         }
-        self.with(connections, id, |connection, hand, above, encoder| {
+        self.with(connections, id, |connection, turn, above, encoder| {
             loop {
-                match what {
-                    What::Message(delivery) => connection.deliver(hand, delivery, encoder, above),
-                    What::Series(series, terms) => {
-                        connection.deliver_series(hand, &series, &terms, encoder, above);
+                match content {
+                    ItemContent::Message(delivery) => connection.deliver(turn, delivery, encoder, above),
+                    ItemContent::MessageBatch(batch, delivery_options) => {
+                        connection.deliver_batch(turn, &batch, &delivery_options, encoder, above);
                     }
-                    What::Answer(key, reason) => connection.answer(hand, key, reason, above),
+                    ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, above),
                 }
                 // What a connection leaves when it ends is for its session.
-                let goes_on = |parcel: &Parcel| parcel.connection == id && !connection.is_closed();
+                let goes_on = |item: &SessionItem| item.connection == id && !connection.is_closed();
                 match rest.next_if(goes_on) {
-                    Some(parcel) => what = parcel.what,
+                    Some(item) => content = item.content,
                     None => break,
                 }
             }
         });
     }
 
-    fn deliver_leaving(&mut self, id: ConnectionId, what: What) {
+    fn deliver_leaving(&mut self, id: ConnectionId, content: ItemContent) {
         let Some(leaving) = self.leaving.get_mut(&id) else {
             return;
         };
         let mut deliver = |delivery| {
             if !leaving.session.deliver(self.now, delivery, self.counters) {
-                self.news.push(News::Overflow(leaving.handle));
+                self.worker_events.push(WorkerEvent::Overflow(leaving.handle));
             }
         };
-        match what {
-            What::Message(delivery) => deliver(delivery),
-            What::Series(series, terms) => {
-                series
-                    .messages()
-                    .for_each(|message| deliver(Delivery { message, terms: terms.clone(), claim: None }));
+        match content {
+            ItemContent::Message(delivery) => deliver(delivery),
+            ItemContent::MessageBatch(batch, delivery_options) => {
+                batch.messages().for_each(|message| {
+                    deliver(Delivery {
+                        message,
+                        delivery_options: delivery_options.clone(),
+                        ack_guard: None,
+                    });
+                });
             }
-            What::Answer(key, reason) => leaving.session.answer(key, reason),
+            ItemContent::Answer(key, reason) => leaving.session.answer(key, reason),
         }
     }
 
     fn weigh(&mut self, connections: &mut Connections<Client>) {
-        let Some(slate) = &mut self.slate else {
+        let Some(worker_metrics) = &mut self.worker_metrics else {
             return;
         };
         let sessions = connections.ids().into_iter().filter_map(|id| {
             let (_, client) = connections.get(id)?;
             client.connection.session().map(|session| session.load())
         });
-        slate.weight = sessions.fold(Weight::default(), Weight::with);
+        worker_metrics.weight = sessions.fold(Weight::default(), Weight::with);
     }
 
     fn park(&mut self, id: ConnectionId) {
         if let Some(leaving) = self.leaving.remove(&id) {
             let Leaving { handle, session, closed } = leaving;
-            self.office.park(self.now, handle, session, News::Closed(id, handle, closed));
+            self.dispatcher.park(self.now, handle, session, WorkerEvent::Closed(id, handle, closed));
         }
     }
 
@@ -195,7 +206,7 @@ fn assign(connections: &mut Connections<Client>, id: ConnectionId, number: u32, 
 /// Python has answered a question.
 fn answered(connections: &mut Connections<Client>, id: ConnectionId) {
     if let Some((_, client)) = connections.get(id) {
-        client.asked = client.asked.saturating_sub(1);
+        client.open_requests = client.open_requests.saturating_sub(1);
     }
 }
 

@@ -4,7 +4,7 @@
 //! (MQTT 5 §3.2.2.3.9 and its like), or where the client asked for none (MQTT 5 §3.1.2.11.7).
 
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, varint_len};
-use crate::mqtt::codec::packets::{Accept, Auth, Farewell, UserProperties, Version};
+use crate::mqtt::codec::packets::{Accept, Auth, CloseReason, UserProperties, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::settings::ListenerSettings;
 
@@ -12,7 +12,7 @@ pub const PINGRESP: [u8; 2] = [kind::PINGRESP << 4, 0];
 
 /// How a client wants to be answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct ResponseOptions {
     pub version: Version,
     /// The largest packet that it takes, in bytes.
     pub maximum_packet: usize,
@@ -22,9 +22,14 @@ pub struct Manner {
 
 /// CONNACK with success. False: it is larger than the client takes, and was not written.
 #[must_use]
-pub fn put_accept(out: &mut Vec<u8>, manner: Manner, accept: &Accept, settings: &ListenerSettings) -> bool {
-    if manner.version < Version::V5 {
-        let is_present = accept.session_present && manner.version == Version::V311;
+pub fn put_accept(
+    out: &mut Vec<u8>,
+    response_options: ResponseOptions,
+    accept: &Accept,
+    settings: &ListenerSettings,
+) -> bool {
+    if response_options.version < Version::V5 {
+        let is_present = accept.session_present && response_options.version == Version::V311;
         out.extend_from_slice(&[kind::CONNACK << 4, 2, u8::from(is_present), 0]);
         return true;
     }
@@ -42,125 +47,138 @@ pub fn put_accept(out: &mut Vec<u8>, manner: Manner, accept: &Accept, settings: 
     properties.text(0x15, accept.authentication_method.as_deref());
     properties.binary(0x16, accept.authentication_data.as_deref());
     let head = [u8::from(accept.session_present), Reason::SUCCESS.0];
-    put(out, manner, kind::CONNACK, &head, properties, (&accept.text, &accept.user_properties), &[])
+    put(out, response_options, kind::CONNACK, &head, properties, (&accept.text, &accept.user_properties), &[])
 }
 
 /// CONNACK with a refusal.
-pub fn put_refusal(out: &mut Vec<u8>, manner: Manner, farewell: &Farewell) {
-    if manner.version < Version::V5 {
-        out.extend_from_slice(&[kind::CONNACK << 4, 2, 0, farewell.reason.return_code()]);
+pub fn put_refusal(out: &mut Vec<u8>, response_options: ResponseOptions, close_reason: &CloseReason) {
+    if response_options.version < Version::V5 {
+        out.extend_from_slice(&[kind::CONNACK << 4, 2, 0, close_reason.reason.return_code()]);
         return;
     }
-    let head = [0, farewell.reason.0];
-    put_farewell(out, manner, kind::CONNACK, &head, farewell);
+    let head = [0, close_reason.reason.0];
+    put_close_reason(out, response_options, kind::CONNACK, &head, close_reason);
 }
 
 /// DISCONNECT; before MQTT 5 there is none from a server.
-pub fn put_disconnect(out: &mut Vec<u8>, manner: Manner, farewell: &Farewell) {
-    if manner.version == Version::V5 {
-        put_farewell(out, manner, kind::DISCONNECT, &[farewell.reason.0], farewell);
+pub fn put_disconnect(out: &mut Vec<u8>, response_options: ResponseOptions, close_reason: &CloseReason) {
+    if response_options.version == Version::V5 {
+        put_close_reason(out, response_options, kind::DISCONNECT, &[close_reason.reason.0], close_reason);
     }
 }
 
 /// SUBACK. False: it is larger than the client takes, and was not written.
 #[must_use]
-pub fn put_suback(out: &mut Vec<u8>, manner: Manner, packet_id: u16, reasons: &[Reason], text: &str) -> bool {
-    let codes: Vec<u8> = match manner.version {
+pub fn put_suback(
+    out: &mut Vec<u8>,
+    response_options: ResponseOptions,
+    packet_id: u16,
+    reasons: &[Reason],
+    text: &str,
+) -> bool {
+    let codes: Vec<u8> = match response_options.version {
         Version::V5 => reasons.iter().map(|reason| reason.0).collect(),
         // MQTT 3.1.1 §3.9.3: there is one failure.
         _ => reasons.iter().map(|reason| if reason.is_failure() { 0x80 } else { reason.0 }).collect(),
     };
-    put_acknowledgement(out, manner, kind::SUBACK, packet_id, &codes, text)
+    put_acknowledgement(out, response_options, kind::SUBACK, packet_id, &codes, text)
 }
 
 /// UNSUBACK. False: it is larger than the client takes, and was not written.
 #[must_use]
 pub fn put_unsuback(
     out: &mut Vec<u8>,
-    manner: Manner,
+    response_options: ResponseOptions,
     packet_id: u16,
     reasons: &[Reason],
     text: &str,
 ) -> bool {
-    let codes: Vec<u8> = match manner.version {
+    let codes: Vec<u8> = match response_options.version {
         Version::V5 => reasons.iter().map(|reason| reason.0).collect(),
         _ => Vec::new(),
     };
-    put_acknowledgement(out, manner, kind::UNSUBACK, packet_id, &codes, text)
+    put_acknowledgement(out, response_options, kind::UNSUBACK, packet_id, &codes, text)
 }
 
 /// AUTH. False: it is larger than the client takes, and was not written.
 #[must_use]
-pub fn put_auth(out: &mut Vec<u8>, manner: Manner, auth: &Auth) -> bool {
+pub fn put_auth(out: &mut Vec<u8>, response_options: ResponseOptions, auth: &Auth) -> bool {
     let mut properties = Properties::default();
     properties.text(0x15, Some(&auth.method));
     properties.binary(0x16, auth.data.as_deref());
-    let people = if manner.wants_text { (auth.text.as_str(), &auth.user_properties) } else { NOTHING };
-    put(out, manner, kind::AUTH, &[auth.reason.0], properties, people, &[])
+    let diagnostics =
+        if response_options.wants_text { (auth.text.as_str(), &auth.user_properties) } else { NOTHING };
+    put(out, response_options, kind::AUTH, &[auth.reason.0], properties, diagnostics, &[])
 }
 
 /// The largest packet that there is (MQTT 5 §2.1.4).
 const LARGEST_PACKET: usize = 268_435_460;
 /// What is said to people: the reason string, and user properties.
-type People<'a> = (&'a str, &'a UserProperties);
-const NOTHING: People<'static> = ("", &Vec::new());
+type Diagnostics<'a> = (&'a str, &'a UserProperties);
+const NOTHING: Diagnostics<'static> = ("", &Vec::new());
 
-fn put_farewell(out: &mut Vec<u8>, manner: Manner, kind: u8, head: &[u8], farewell: &Farewell) {
+fn put_close_reason(
+    out: &mut Vec<u8>,
+    response_options: ResponseOptions,
+    kind: u8,
+    head: &[u8],
+    close_reason: &CloseReason,
+) {
     let mut properties = Properties::default();
-    properties.text(0x1C, Some(farewell.server_reference.as_str()).filter(|at| !at.is_empty()));
-    let people = (farewell.text.as_str(), NOTHING.1);
-    if !put(out, manner, kind, head, properties, people, &[]) {
+    properties.text(0x1C, Some(close_reason.server_reference.as_str()).filter(|at| !at.is_empty()));
+    let diagnostics = (close_reason.text.as_str(), NOTHING.1);
+    if !put(out, response_options, kind, head, properties, diagnostics, &[]) {
         // A client that takes no such packet sees the stream end, which means the same.
-        let _ = put(out, manner, kind, head, Properties::default(), NOTHING, &[]);
+        let _ = put(out, response_options, kind, head, Properties::default(), NOTHING, &[]);
     }
 }
 
 fn put_acknowledgement(
     out: &mut Vec<u8>,
-    manner: Manner,
+    response_options: ResponseOptions,
     kind: u8,
     packet_id: u16,
     codes: &[u8],
     text: &str,
 ) -> bool {
-    let people = if manner.wants_text { (text, NOTHING.1) } else { NOTHING };
-    put(out, manner, kind, &packet_id.to_be_bytes(), Properties::default(), people, codes)
+    let diagnostics = if response_options.wants_text { (text, NOTHING.1) } else { NOTHING };
+    put(out, response_options, kind, &packet_id.to_be_bytes(), Properties::default(), diagnostics, codes)
 }
 
 /// Writes a packet, with what is said to people if that fits; False: it does not fit even without.
 fn put(
     out: &mut Vec<u8>,
-    manner: Manner,
+    response_options: ResponseOptions,
     kind: u8,
     head: &[u8],
     mut properties: Properties,
-    people: People<'_>,
+    diagnostics: Diagnostics<'_>,
     payload: &[u8],
 ) -> bool {
     let must = properties.bytes.len();
-    properties.text(0x1F, Some(people.0).filter(|text| !text.is_empty()));
-    for (name, value) in people.1 {
+    properties.text(0x1F, Some(diagnostics.0).filter(|text| !text.is_empty()));
+    for (name, value) in diagnostics.1 {
         properties.pair(name, value);
     }
-    if put_sized(out, manner, kind, head, &properties.bytes, payload) {
+    if put_sized(out, response_options, kind, head, &properties.bytes, payload) {
         return true;
     }
     properties.bytes.truncate(must);
-    put_sized(out, manner, kind, head, &properties.bytes, payload)
+    put_sized(out, response_options, kind, head, &properties.bytes, payload)
 }
 
 fn put_sized(
     out: &mut Vec<u8>,
-    manner: Manner,
+    response_options: ResponseOptions,
     kind: u8,
     head: &[u8],
     properties: &[u8],
     payload: &[u8],
 ) -> bool {
-    let is_v5 = manner.version == Version::V5;
+    let is_v5 = response_options.version == Version::V5;
     let listed = if is_v5 { varint_len(properties.len()) + properties.len() } else { 0 };
     let remaining = head.len() + listed + payload.len();
-    if 1 + varint_len(remaining) + remaining > manner.maximum_packet {
+    if 1 + varint_len(remaining) + remaining > response_options.maximum_packet {
         return false;
     }
     out.push(kind << 4);

@@ -26,7 +26,7 @@ const BRIDGE: u8 = 0x80;
 
 /// A first packet that is refused, and the version in which to say so; None: it is not MQTT, and gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfit {
+pub struct InvalidConnect {
     pub version: Option<Version>,
     pub reason: Reason,
 }
@@ -35,19 +35,21 @@ pub struct Unfit {
 ///
 /// # Errors
 /// It is no CONNECT, or something is wrong with it.
-pub fn parse(frame: &Frame<'_>) -> Result<Connect, Unfit> {
+pub fn parse(frame: &Frame<'_>) -> Result<Connect, InvalidConnect> {
     if frame.kind != kind::CONNECT || frame.flags != 0 {
-        return Err(Unfit { version: None, reason: Reason::PROTOCOL_ERROR });
+        return Err(InvalidConnect { version: None, reason: Reason::PROTOCOL_ERROR });
     }
     let (version, is_bridge) = version(frame.body)?;
-    let connect = parse_body(version, frame).map_err(|reason| Unfit { version: Some(version), reason })?;
+    let connect =
+        parse_body(version, frame).map_err(|reason| InvalidConnect { version: Some(version), reason })?;
     Ok(Connect { is_bridge, ..connect })
 }
 
 /// The version, and whether the client says that it is a bridge.
-fn version(body: &[u8]) -> Result<(Version, bool), Unfit> {
+fn version(body: &[u8]) -> Result<(Version, bool), InvalidConnect> {
     let mut body = Reader::new(body);
-    let unsupported = |version| Unfit { version: Some(version), reason: Reason::UNSUPPORTED_VERSION };
+    let unsupported =
+        |version| InvalidConnect { version: Some(version), reason: Reason::UNSUPPORTED_VERSION };
     match body.binary().and_then(|name| Ok((name, body.byte()?))) {
         Ok((b"MQTT", 5)) => Ok((Version::V5, false)),
         Ok((b"MQTT", level)) if level & !BRIDGE == 4 => Ok((Version::V311, level & BRIDGE != 0)),
@@ -55,7 +57,7 @@ fn version(body: &[u8]) -> Result<(Version, bool), Unfit> {
         // MQTT 5 §3.1.2.2, for what comes after it. Whoever speaks MQTT 3 knows its own CONNACK alone (MQTT 3.1.1 §3.1.2.2).
         Ok((b"MQTT", level)) if level & !BRIDGE >= 5 => Err(unsupported(Version::V5)),
         Ok((b"MQTT" | b"MQIsdp", _)) => Err(unsupported(Version::V311)),
-        _ => Err(Unfit { version: None, reason: Reason::PROTOCOL_ERROR }),
+        _ => Err(InvalidConnect { version: None, reason: Reason::PROTOCOL_ERROR }),
     }
 }
 

@@ -126,7 +126,7 @@ pub struct Accept {
 
 /// Why the server turns a client away, or ends a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Farewell {
+pub struct CloseReason {
     pub reason: Reason,
     /// For people; empty: none.
     pub text: String,
@@ -134,7 +134,7 @@ pub struct Farewell {
     pub server_reference: String,
 }
 
-impl From<Reason> for Farewell {
+impl From<Reason> for CloseReason {
     fn from(reason: Reason) -> Self {
         Self { reason, text: String::new(), server_reference: String::new() }
     }

@@ -11,7 +11,7 @@ use crate::mqtt::codec::{Checked, acks, connect, control};
 fn read(version: Version, bytes: &[u8]) -> Checked<()> {
     let frame = split(bytes, usize::MAX)?.expect("it is whole");
     match frame.kind {
-        kind::CONNECT => connect::parse(&frame).map(drop).map_err(|unfit| unfit.reason),
+        kind::CONNECT => connect::parse(&frame).map(drop).map_err(|invalid_connect| invalid_connect.reason),
         kind::PUBLISH => Publish::parse(version, &frame).map(drop),
         kind::SUBSCRIBE => control::subscribe(version, &frame).map(drop),
         kind::UNSUBSCRIBE => control::unsubscribe(version, &frame).map(drop),

@@ -2,9 +2,9 @@
 
 use crate::Micros;
 use crate::mqtt::Turn;
-use crate::mqtt::codec::answers::{Manner, put_accept, put_refusal};
+use crate::mqtt::codec::answers::{ResponseOptions, put_accept, put_refusal};
 use crate::mqtt::codec::frame::{Frame, kind};
-use crate::mqtt::codec::packets::{Accept, Connect, Farewell, Version};
+use crate::mqtt::codec::packets::{Accept, CloseReason, Connect, Version};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::codec::{connect, control};
 use crate::mqtt::connection::{Client, Connection, State};
@@ -25,7 +25,7 @@ impl Connection {
             return;
         }
         turn.counters.packets_out += 1;
-        if !put_accept(turn.out, self.manner(), accept, &self.settings) {
+        if !put_accept(turn.out, self.response_options(), accept, &self.settings) {
             return self.close(Cause::Server, Reason::PACKET_TOO_LARGE, None, upper);
         }
         self.state = State::Open;
@@ -45,11 +45,11 @@ impl Connection {
     }
 
     /// Says no to CONNECT, in the words of its version (MQTT 5 §3.2.2.2), and closes.
-    pub fn refuse(&mut self, turn: &mut Turn<'_>, farewell: &Farewell, upper: &mut impl Upper) {
+    pub fn refuse(&mut self, turn: &mut Turn<'_>, close_reason: &CloseReason, upper: &mut impl Upper) {
         if self.state == State::Deciding {
             turn.counters.packets_out += 1;
-            put_refusal(turn.out, self.manner(), farewell);
-            self.close(Cause::Server, farewell.reason, None, upper);
+            put_refusal(turn.out, self.response_options(), close_reason);
+            self.close(Cause::Server, close_reason.reason, None, upper);
         }
     }
 
@@ -65,10 +65,12 @@ impl Connection {
                 self.turn_away(turn, connect.version, Reason::RETAIN_NOT_SUPPORTED, upper);
             }
             Ok(connect) => self.remember(connect, upper),
-            Err(connect::Unfit { version: Some(version), reason }) if is_told(version, reason) => {
+            Err(connect::InvalidConnect { version: Some(version), reason })
+                if has_connack(version, reason) =>
+            {
                 self.turn_away(turn, version, reason, upper);
             }
-            Err(connect::Unfit { reason, .. }) => self.fail(turn, reason, upper),
+            Err(connect::InvalidConnect { reason, .. }) => self.fail(turn, reason, upper),
         }
     }
 
@@ -121,15 +123,15 @@ impl Connection {
     fn turn_away(&mut self, turn: &mut Turn<'_>, version: Version, reason: Reason, upper: &mut impl Upper) {
         turn.counters.errors += 1;
         turn.counters.packets_out += 1;
-        let manner = Manner { version, maximum_packet: usize::MAX, wants_text: true };
-        put_refusal(turn.out, manner, &Farewell::from(reason));
+        let response_options = ResponseOptions { version, maximum_packet: usize::MAX, wants_text: true };
+        put_refusal(turn.out, response_options, &CloseReason::from(reason));
         self.close(Cause::Error, reason, None, upper);
     }
 }
 
 /// Whether CONNACK tells what is wrong with CONNECT. Before MQTT 5 it does so of a version and of a client id; what is malformed ends the
 /// connection without a word (MQTT 3.1.1 §3.1.4).
-fn is_told(version: Version, reason: Reason) -> bool {
+fn has_connack(version: Version, reason: Reason) -> bool {
     version == Version::V5 || matches!(reason, Reason::UNSUPPORTED_VERSION | Reason::CLIENT_ID_INVALID)
 }
 

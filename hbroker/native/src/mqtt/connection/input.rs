@@ -27,7 +27,7 @@ impl Connection {
     pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl Upper) {
         self.bytes.take(turn.now, bytes.len() as u64);
         if self.state == State::Open && bytes.len() >= SIGN_OF_LIFE {
-            self.heard = turn.now;
+            self.last_received = turn.now;
         }
         // The packet that is not whole is completed, and no more is copied.
         while !self.rest.is_empty() && !bytes.is_empty() && self.listens() {
@@ -59,7 +59,7 @@ impl Connection {
     /// Listens again, first to what was kept.
     pub(super) fn go_on(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
         self.paused = None;
-        self.heard = turn.now;
+        self.last_received = turn.now;
         self.handle_rest(turn, upper);
     }
 
@@ -108,7 +108,7 @@ impl Connection {
         frame: &Frame<'_>,
         upper: &mut impl Upper,
     ) -> Result<Flow, Reason> {
-        self.heard = turn.now;
+        self.last_received = turn.now;
         match self.state {
             State::ExpectConnect => self.handle_connect(turn, frame, upper),
             State::Deciding => self.handle_while_deciding(frame, upper)?,

@@ -1,7 +1,6 @@
 //! What a client sends once it is accepted.
 
 use crate::mqtt::Turn;
-use crate::mqtt::client_counters;
 use crate::mqtt::codec::answers::PINGRESP;
 use crate::mqtt::codec::frame::{Frame, kind};
 use crate::mqtt::codec::packets::Version;
@@ -11,6 +10,7 @@ use crate::mqtt::codec::{acks, control};
 use crate::mqtt::connection::input::Flow;
 use crate::mqtt::connection::{Connection, Pause};
 use crate::mqtt::event::{Cause, Event, Taken, Upper};
+use crate::mqtt::metrics;
 use crate::mqtt::session::Arrival;
 
 impl Connection {
@@ -86,7 +86,7 @@ impl Connection {
             Taken::Refused(Reason::NOT_AUTHORIZED)
         };
         if taken == Taken::Yes {
-            client_counters::note_in(turn, publish.topic, publish.payload.len());
+            metrics::note_in(turn, publish.topic, publish.payload.len());
         }
         let (qos, packet_id, bytes) = (publish.qos, publish.packet_id, publish.payload.len());
         self.conclude(turn, taken, qos, packet_id, bytes, upper)

@@ -12,18 +12,18 @@ mod speed;
 use std::sync::Arc;
 
 use crate::Micros;
-use crate::engine::subscriber::batch::Bunch;
+use crate::engine::subscriber::batch::ReceivedBatch;
 use crate::load::Load;
-use crate::mqtt::claim::{Claim, Releases, SHARED_MEMBER, Ticket};
+use crate::mqtt::ack_guard::{AckGuard, Releases, SHARED_POOL_CLIENT, Ticket};
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, split};
 use crate::mqtt::codec::packets::{Accept, Version};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::Connection;
 use crate::mqtt::counters::Counters;
-use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
-use crate::mqtt::distribution::message::{Message, Terms};
+use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::event::{Cause, Closed, Event, Taken, Upper};
 use crate::mqtt::io::output::Output;
 use crate::mqtt::session::{Delivery, Session};
@@ -128,15 +128,15 @@ impl Bench {
 
     /// Delivers a message at this QoS; with a claim from QoS 1 on.
     pub fn deliver(&mut self, message: Message, qos: u8) {
-        self.deliver_from(SHARED_MEMBER, message, qos);
+        self.deliver_from(SHARED_POOL_CLIENT, message, qos);
     }
 
     /// As `deliver`, a message that came through this member.
-    pub fn deliver_from(&mut self, member: u64, message: Message, qos: u8) {
-        let ticket = Ticket { member, message: message.id };
-        let claim = (qos > 0).then(|| Claim::new(ticket, &self.releases));
-        let terms = Terms { qos, ..Terms::default() };
-        self.deliver_all(Delivery { message: Arc::new(message), terms, claim });
+    pub fn deliver_from(&mut self, pool_client: u64, message: Message, qos: u8) {
+        let ticket = Ticket { pool_client, message: message.id };
+        let ack_guard = (qos > 0).then(|| AckGuard::new(ticket, &self.releases));
+        let delivery_options = DeliveryOptions { qos, ..DeliveryOptions::default() };
+        self.deliver_all(Delivery { message: Arc::new(message), delivery_options, ack_guard });
     }
 
     pub fn deliver_all(&mut self, delivery: Delivery) {
@@ -147,12 +147,13 @@ impl Bench {
     }
 
     /// Delivers messages of `QoS` 0 that came together.
-    pub fn deliver_series(&mut self, topic: &str, payloads: &[&[u8]], terms: &Terms) {
-        let series = Series::new(topic.into(), Bunch::plain(topic, payloads), std::iter::empty());
+    pub fn deliver_batch(&mut self, topic: &str, payloads: &[&[u8]], delivery_options: &DeliveryOptions) {
+        let batch =
+            MessageBatch::new(topic.into(), ReceivedBatch::plain(topic, payloads), std::iter::empty());
         let load = Some(&mut self.load);
         let mut turn = Turn { now: self.now, out: &mut self.out, counters: &mut self.counters, load };
         let (encoder, upper) = (&mut self.encoder, &mut self.upper);
-        self.connection.deliver_series(&mut turn, &Arc::new(series), terms, encoder, upper);
+        self.connection.deliver_batch(&mut turn, &Arc::new(batch), delivery_options, encoder, upper);
         self.audit();
     }
 

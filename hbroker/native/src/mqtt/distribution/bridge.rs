@@ -6,41 +6,41 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use crate::Micros;
-use crate::client_pool::Hive;
-use crate::client_pool::core::HiveCore;
+use crate::client_pool::ClientPool;
+use crate::client_pool::core::ClientPoolCore;
 use crate::client_pool::messages::{Mailbox, MessageSink};
-use crate::endpoint::mailbox;
-use crate::endpoint::worker::Errand;
+use crate::endpoint::worker::TurnHook;
+use crate::endpoint::worker_handle;
 use crate::engine::Unpublishable;
-use crate::engine::subscriber::batch::{Bunch, Letter};
+use crate::engine::subscriber::batch::{InboxItem, ReceivedBatch};
 use crate::engine::transport::event::Message as Arrived;
-use crate::link_id::MemberId;
+use crate::link_id::PoolClientId;
 use crate::load::latency::{Rate, Sample};
 use crate::mqtt::Key;
-use crate::mqtt::claim::Ticket;
+use crate::mqtt::ack_guard::Ticket;
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::dispatcher::{Dispatcher, Round};
+use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::fanout::Incoming;
 use crate::mqtt::distribution::message::Message;
-use crate::mqtt::distribution::network::{Network, Outgoing, Visit};
-use crate::mqtt::mailbox::{Office, Round};
+use crate::mqtt::distribution::network::{Guard, Network, Outgoing};
 use crate::mqtt::worker_event::SessionHandle;
 use crate::wire::{PublishOut, PublishView};
 
 /// The member that publishes everything.
-const SHARED: MemberId = MemberId(0);
+const SHARED: PoolClientId = PoolClientId(0);
 /// The hive's only worker: all that clients publish goes through one member, and so one engine.
 const WORKER: usize = 0;
 
-impl Network for HiveCore {
-    type Visit<'a> = mailbox::Visit<'a, Hive>;
+impl Network for ClientPoolCore {
+    type Guard<'a> = worker_handle::Guard<'a, ClientPool>;
 
-    fn enter(&self) -> Self::Visit<'_> {
-        self.endpoint().visit(WORKER)
+    fn enter(&self) -> Self::Guard<'_> {
+        self.endpoint().guard(WORKER)
     }
 }
 
-impl Visit for mailbox::Visit<'_, Hive> {
+impl Guard for worker_handle::Guard<'_, ClientPool> {
     fn publish(&mut self, message: &Outgoing<'_>) -> Result<Option<u64>, Reason> {
         let now = self.now;
         let publish = message.publish;
@@ -73,9 +73,9 @@ impl Visit for mailbox::Visit<'_, Hive> {
     }
 
     fn handled(&mut self, tickets: &[Ticket]) {
-        for of_member in tickets.chunk_by(|one, other| one.member == other.member) {
-            let ids: Vec<_> = of_member.iter().map(|ticket| ticket.message).collect();
-            if let Some(engine) = self.machine().engine(MemberId(of_member[0].member)) {
+        for of_pool_client in tickets.chunk_by(|one, other| one.pool_client == other.pool_client) {
+            let ids: Vec<_> = of_pool_client.iter().map(|ticket| ticket.message).collect();
+            if let Some(engine) = self.machine().engine(PoolClientId(of_pool_client[0].pool_client)) {
                 engine.handled(&ids);
             }
         }
@@ -84,7 +84,7 @@ impl Visit for mailbox::Visit<'_, Hive> {
 
 /// Where the hive's messages go: to clients, and what no client listens for to the gateway itself.
 pub struct Sorter {
-    office: Arc<Office>,
+    dispatcher: Arc<Dispatcher>,
     own: Mailbox,
     /// What this gateway publishes.
     publisher: u64,
@@ -96,50 +96,54 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    pub fn new(office: Arc<Office>, own: Mailbox, publisher: u64) -> Self {
-        Self { office, own, publisher, topic: Arc::from(""), answers: Vec::new(), timed: Rate::new(0) }
+    pub fn new(dispatcher: Arc<Dispatcher>, own: Mailbox, publisher: u64) -> Self {
+        Self { dispatcher, own, publisher, topic: Arc::from(""), answers: Vec::new(), timed: Rate::new(0) }
     }
 }
 
 impl MessageSink for Sorter {
-    fn take(&mut self, now: Micros, member: MemberId, letters: Vec<Letter>) {
+    fn take(&mut self, now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>) {
         let mut own = Vec::new();
-        self.timed.set(self.office.timed.load(Ordering::Relaxed));
-        let mut round = self.office.network_round(now);
-        for letter in letters {
-            let letter = match letter {
-                Letter::Bunch(bunch) if bunch.origin.is_some() && round.has_any(&bunch.subscriptions) => {
-                    let timed = self.timed.due_among(bunch.len() as u32);
-                    let samples = timed.map(|place| (place, Arc::new(Sample::new(now))));
-                    hand_bunch_on(&mut round, &mut self.topic, bunch, samples);
+        self.timed.set(self.dispatcher.timed.load(Ordering::Relaxed));
+        let mut round = self.dispatcher.network_round(now);
+        for item in items {
+            let item = match item {
+                InboxItem::ReceivedBatch(received_batch)
+                    if received_batch.origin.is_some() && round.has_any(&received_batch.subscriptions) =>
+                {
+                    let timed = self.timed.due_among(received_batch.len() as u32);
+                    let samples = timed.map(|position| (position, Arc::new(Sample::new(now))));
+                    hand_batch_on(&mut round, &mut self.topic, received_batch, samples);
                     continue;
                 }
                 other => other,
             };
-            for message in letter.into_messages() {
+            for message in item.into_messages() {
                 if round.has_any(&message.subscriptions) {
                     let sample = self.timed.is_due().then(|| Arc::new(Sample::new(now)));
-                    hand_on(&mut round, &mut self.topic, member, &message, sample);
+                    hand_on(&mut round, &mut self.topic, pool_client, &message, sample);
                     continue;
                 }
                 let fields = message.view();
-                if member == SHARED && message.id(&fields).0 != self.publisher {
-                    own.push(Letter::Message(message));
-                } else if message.qos > 0 && (member == SHARED || !round.has_left(&message.subscriptions)) {
+                if pool_client == SHARED && message.id(&fields).0 != self.publisher {
+                    own.push(InboxItem::Message(message));
+                } else if message.qos > 0
+                    && (pool_client == SHARED || !round.has_left(&message.subscriptions))
+                {
                     // The gateway itself said it, or its listener has gone. Where the session has gone with it nobody has had the
                     // message: its owner keeps it.
-                    round.decline(ticket(member, &message, &fields));
+                    round.decline(ticket(pool_client, &message, &fields));
                 }
             }
         }
         drop(round);
         if !own.is_empty() {
-            self.own.take(now, member, own);
+            self.own.take(now, pool_client, own);
         }
     }
 
     fn answered(&mut self, _now: Micros, sequence: u64, reason: i32) -> bool {
-        let expected = self.office.take_expected(sequence);
+        let expected = self.dispatcher.take_expected(sequence);
         self.answers.extend(expected.map(|(session, key)| (session, key, reason_of(reason))));
         expected.is_some()
     }
@@ -148,7 +152,7 @@ impl MessageSink for Sorter {
         if self.answers.is_empty() {
             return;
         }
-        let mut round = self.office.network_round(now);
+        let mut round = self.dispatcher.network_round(now);
         for (session, key, reason) in self.answers.drain(..) {
             round.answer(session, key, reason);
         }
@@ -162,25 +166,25 @@ impl MessageSink for Sorter {
         self.own.has_output()
     }
 
-    fn errand(&self) -> Option<Arc<dyn Errand>> {
-        Some(Arc::clone(&self.office) as _)
+    fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
+        Some(Arc::clone(&self.dispatcher) as _)
     }
 }
 
-fn ticket(member: MemberId, message: &Arrived, fields: &PublishView<'_>) -> Ticket {
-    Ticket { member: member.0, message: message.copy_id(fields) }
+fn ticket(pool_client: PoolClientId, message: &Arrived, fields: &PublishView<'_>) -> Ticket {
+    Ticket { pool_client: pool_client.0, message: message.copy_id(fields) }
 }
 
 fn hand_on(
     round: &mut Round<'_>,
     topic: &mut Arc<str>,
-    member: MemberId,
+    pool_client: PoolClientId,
     arrived: &Arrived,
     sample: Option<Arc<Sample>>,
 ) {
     let fields = arrived.view();
     turn_to(topic, fields.topic);
-    let ticket = ticket(member, arrived, &fields);
+    let ticket = ticket(pool_client, arrived, &fields);
     let mut message = Message::from_network(&fields, Arc::clone(topic), arrived.payload(&fields));
     (message.id, message.qos, message.sample) = (arrived.id(&fields), arrived.qos, sample);
     round.message(Incoming {
@@ -192,15 +196,15 @@ fn hand_on(
     });
 }
 
-fn hand_bunch_on(
+fn hand_batch_on(
     round: &mut Round<'_>,
     topic: &mut Arc<str>,
-    bunch: Bunch,
+    received_batch: ReceivedBatch,
     samples: impl Iterator<Item = (u32, Arc<Sample>)>,
 ) {
-    turn_to(topic, bunch.topic());
-    let (origin, listeners) = (bunch.origin.unwrap_or(0), bunch.subscriptions.clone());
-    round.series(Series::new(Arc::clone(topic), bunch, samples), origin, &listeners);
+    turn_to(topic, received_batch.topic());
+    let (origin, listeners) = (received_batch.origin.unwrap_or(0), received_batch.subscriptions.clone());
+    round.batch(MessageBatch::new(Arc::clone(topic), received_batch, samples), origin, &listeners);
 }
 
 fn turn_to(topic: &mut Arc<str>, to: &str) {

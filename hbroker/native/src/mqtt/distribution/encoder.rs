@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::mqtt::codec::packets::Version;
-use crate::mqtt::distribution::batch::Series;
-use crate::mqtt::distribution::message::{Alias, Message, Shape};
+use crate::mqtt::distribution::batch::MessageBatch;
+use crate::mqtt::distribution::message::{Alias, Message, PacketFormat};
 use crate::mqtt::io::output::Output;
 
 /// A packet that is larger costs its copying, and is written straight to each client.
 const MOST_BYTES: usize = 16_384;
 /// Clients with other shapes are written to one by one.
-const MOST_SHAPES: usize = 16;
+const MOST_FORMATS: usize = 16;
 
 /// The encodings of the message in hand; one for each worker.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub struct Encoder {
 /// What is encoded.
 enum InHand {
     Message(Arc<Message>),
-    Series(Arc<Series>),
+    MessageBatch(Arc<MessageBatch>),
 }
 
 struct Encoding {
@@ -48,44 +48,50 @@ impl Encoder {
         out: &mut Output,
         now: Micros,
         message: &Arc<Message>,
-        shape: &Shape<'_>,
+        packet_format: &PacketFormat<'_>,
         packet_id: u16,
     ) {
         self.turn_to(now, message);
-        let known = self.encodings.iter().position(|encoding| encoding.is(shape));
-        let is_common = shape.alias == Alias::None
-            && !shape.dup
+        let known = self.encodings.iter().position(|encoding| encoding.is(packet_format));
+        let is_common = packet_format.alias == Alias::None
+            && !packet_format.dup
             && message.payload.len() < MOST_BYTES
-            && (known.is_some() || self.encodings.len() < MOST_SHAPES);
+            && (known.is_some() || self.encodings.len() < MOST_FORMATS);
         if !is_common {
-            message.put_to(out, now, shape, packet_id);
+            message.put_to(out, now, packet_format, packet_id);
             return;
         }
-        let encoding = known.unwrap_or_else(|| self.encode(message, shape));
+        let encoding = known.unwrap_or_else(|| self.encode(message, packet_format));
         let encoding = &self.encodings[encoding];
         let at = out.len() + encoding.packet_id;
         out.extend_from_slice(&self.bytes[encoding.range.clone()]);
-        if shape.qos > 0 {
+        if packet_format.qos > 0 {
             out[at..at + 2].copy_from_slice(&packet_id.to_be_bytes());
         }
     }
 
-    /// Appends PUBLISH for each of the messages, as [`Series::put`] does.
-    pub fn put_series(&mut self, out: &mut Output, series: &Arc<Series>, shape: &Shape<'_>) {
-        let is_same = matches!(&self.inhand, Some(InHand::Series(known)) if Arc::ptr_eq(known, series));
+    /// Appends PUBLISH for each of the messages, as [`MessageBatch::put`] does.
+    pub fn put_batch(
+        &mut self,
+        out: &mut Output,
+        batch: &Arc<MessageBatch>,
+        packet_format: &PacketFormat<'_>,
+    ) {
+        let is_same = matches!(&self.inhand, Some(InHand::MessageBatch(known)) if Arc::ptr_eq(known, batch));
         if !is_same {
             self.clear();
-            self.inhand = Some(InHand::Series(Arc::clone(series)));
+            self.inhand = Some(InHand::MessageBatch(Arc::clone(batch)));
         }
-        let known = self.encodings.iter().find(|encoding| encoding.is(shape));
-        let is_common = shape.alias == Alias::None && (known.is_some() || self.encodings.len() < MOST_SHAPES);
+        let known = self.encodings.iter().find(|encoding| encoding.is(packet_format));
+        let is_common =
+            packet_format.alias == Alias::None && (known.is_some() || self.encodings.len() < MOST_FORMATS);
         if !is_common {
-            return series.put(out, shape);
+            return batch.put(out, packet_format);
         }
         let range = known.map(|encoding| encoding.range.clone()).unwrap_or_else(|| {
             let start = self.bytes.len();
-            series.put(&mut self.bytes, shape);
-            self.keep(shape, start, 0)
+            batch.put(&mut self.bytes, packet_format);
+            self.keep(packet_format, start, 0)
         });
         out.extend_from_slice(&self.bytes[range]);
     }
@@ -106,21 +112,21 @@ impl Encoder {
         }
     }
 
-    fn encode(&mut self, message: &Message, shape: &Shape<'_>) -> usize {
+    fn encode(&mut self, message: &Message, packet_format: &PacketFormat<'_>) -> usize {
         let start = self.bytes.len();
-        let packet_id = message.put(&mut self.bytes, self.now, shape, 0);
-        self.keep(shape, start, packet_id);
+        let packet_id = message.put(&mut self.bytes, self.now, packet_format, 0);
+        self.keep(packet_format, start, packet_id);
         self.encodings.len() - 1
     }
 
     /// Remembers what was written from `start` on.
-    fn keep(&mut self, shape: &Shape<'_>, start: usize, packet_id: usize) -> Range<usize> {
+    fn keep(&mut self, packet_format: &PacketFormat<'_>, start: usize, packet_id: usize) -> Range<usize> {
         let range = start..self.bytes.len();
         self.encodings.push(Encoding {
-            version: shape.version,
-            qos: shape.qos,
-            retain: shape.retain,
-            identifiers: shape.identifiers.into(),
+            version: packet_format.version,
+            qos: packet_format.qos,
+            retain: packet_format.retain,
+            identifiers: packet_format.identifiers.into(),
             range: range.clone(),
             packet_id,
         });
@@ -130,11 +136,11 @@ impl Encoder {
 
 impl Encoding {
     /// MQTT 3.1 and 3.1.1 have the same PUBLISH.
-    fn is(&self, shape: &Shape<'_>) -> bool {
+    fn is(&self, packet_format: &PacketFormat<'_>) -> bool {
         let is_v5 = |version| version == Version::V5;
-        is_v5(self.version) == is_v5(shape.version)
-            && (self.qos, self.retain) == (shape.qos, shape.retain)
-            && (!is_v5(shape.version) || self.identifiers.as_slice() == shape.identifiers)
+        is_v5(self.version) == is_v5(packet_format.version)
+            && (self.qos, self.retain) == (packet_format.qos, packet_format.retain)
+            && (!is_v5(packet_format.version) || self.identifiers.as_slice() == packet_format.identifiers)
     }
 }
 
@@ -142,8 +148,8 @@ impl Encoding {
 mod tests {
     use super::*;
 
-    fn shape(version: Version, qos: u8, identifiers: &[u32]) -> Shape<'_> {
-        Shape { version, qos, retain: false, dup: false, identifiers, alias: Alias::None }
+    fn packet_format(version: Version, qos: u8, identifiers: &[u32]) -> PacketFormat<'_> {
+        PacketFormat { version, qos, retain: false, dup: false, identifiers, alias: Alias::None }
     }
 
     #[test]
@@ -156,13 +162,13 @@ mod tests {
         for now in [0, 0, 4_500_001] {
             for version in [Version::V31, Version::V311, Version::V5] {
                 for (qos, identifiers) in (0..3).zip(identifiers) {
-                    let shape = shape(version, qos, identifiers);
+                    let packet_format = packet_format(version, qos, identifiers);
                     let (mut cached, mut direct) = (Output::default(), vec![9]);
                     cached.push(9);
-                    encoder.put(&mut cached, now, &message, &shape, 513);
-                    message.put(&mut direct, now, &shape, 513);
+                    encoder.put(&mut cached, now, &message, &packet_format, 513);
+                    message.put(&mut direct, now, &packet_format, 513);
                     assert_eq!(*cached, direct);
-                    assert_eq!(direct.len() - 1, message.packet_len(&shape));
+                    assert_eq!(direct.len() - 1, message.packet_len(&packet_format));
                 }
             }
         }
@@ -171,7 +177,7 @@ mod tests {
             &mut Output::default(),
             0,
             &Arc::new(Message::plain(2, "a", b"", 0)),
-            &shape(Version::V5, 0, &[]),
+            &packet_format(Version::V5, 0, &[]),
             0,
         );
         assert_eq!(encoder.encodings.len(), 1, "another message");
@@ -183,7 +189,7 @@ mod tests {
         message.expires = 5_000_000;
         for (now, seconds) in [(0, 5), (1, 5), (1_000_000, 4), (4_999_999, 1)] {
             let mut out = Vec::new();
-            message.put(&mut out, now, &shape(Version::V5, 0, &[]), 0);
+            message.put(&mut out, now, &packet_format(Version::V5, 0, &[]), 0);
             assert_eq!(out, [0x30, 9, 0, 1, b't', 5, 2, 0, 0, 0, seconds]);
         }
     }

@@ -16,18 +16,18 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::mqtt::Key;
-use crate::mqtt::claim::{Claim, Releases};
-use crate::mqtt::client_counters::Weight;
+use crate::mqtt::ack_guard::{AckGuard, Releases};
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::Counters;
-use crate::mqtt::distribution::batch::Series;
-use crate::mqtt::distribution::message::{Message, Terms};
+use crate::mqtt::distribution::batch::MessageBatch;
+use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::io::connections::ConnectionId;
+use crate::mqtt::metrics::Weight;
 use crate::mqtt::session::{Delivery, Session};
 use crate::mqtt::worker_event::SessionHandle;
 
-pub use crate::mqtt::distribution::fanout::traffic::{Batches, Incoming, Options, Parcel, What};
-use crate::mqtt::distribution::fanout::traffic::{merge, terms};
+pub use crate::mqtt::distribution::fanout::traffic::{Batches, Incoming, ItemContent, Options, SessionItem};
+use crate::mqtt::distribution::fanout::traffic::{delivery_options, merge};
 
 /// What a listener on hold keeps at `QoS` 0; the rest is bounded by the network's credit.
 const MOST_HELD: usize = 1_000;
@@ -38,7 +38,7 @@ const MOST_LEFT: usize = 65_536;
 #[derive(Default)]
 pub struct Fanout {
     listeners: FxHashMap<u64, Listener>,
-    sessions: FxHashMap<SessionHandle, Seat>,
+    sessions: FxHashMap<SessionHandle, SessionRecord>,
     connections: FxHashMap<ConnectionId, SessionHandle>,
     /// Listeners of sessions that have left, the oldest first.
     left: VecDeque<u64>,
@@ -59,8 +59,8 @@ struct Listener {
     hold: Option<(u16, Vec<Delivery>)>,
 }
 
-struct Seat {
-    place: Place,
+struct SessionRecord {
+    location: SessionLocation,
     /// As [`Incoming::origin`].
     origin: u64,
     /// Its client tells subscriptions apart: it gets a copy for each that matches. (Before MQTT 5 it could not.)
@@ -71,30 +71,30 @@ struct Seat {
     found: (u64, usize),
 }
 
-impl Seat {
-    fn new(place: Place) -> Self {
-        Self { place, origin: 0, gets_copies: false, listeners: SmallVec::new(), found: (0, 0) }
+impl SessionRecord {
+    fn new(location: SessionLocation) -> Self {
+        Self { location, origin: 0, gets_copies: false, listeners: SmallVec::new(), found: (0, 0) }
     }
 }
 
 /// A session that goes to its client's connection.
-pub struct Seated {
+pub struct ResumedSession {
     pub session: Box<Session>,
     /// It has a subscription without the client's own messages (MQTT 5 §3.8.3.1), made before: these are to bear their origin from the first on.
     pub has_no_local: bool,
 }
 
-enum Place {
+enum SessionLocation {
     With(ConnectionId),
     /// Its connection has ended, and the worker has not handed it over yet.
-    Leaving(Vec<What>),
+    Leaving(Vec<ItemContent>),
     Parked(Box<Session>),
 }
 
 /// One who gets a message: a session, or a listener on hold.
 struct Recipient {
     session: SessionHandle,
-    terms: Terms,
+    delivery_options: DeliveryOptions,
     /// The listener on hold; `None`: the session gets it at once.
     held_by: Option<u64>,
 }
@@ -112,8 +112,8 @@ impl Fanout {
     /// Has a listener's messages go to a session. `hold`: they wait for the SUBACK with this packet id.
     pub fn attach(&mut self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
         self.detach(listener);
-        if let Some(seat) = self.sessions.get_mut(&session) {
-            seat.listeners.push(listener);
+        if let Some(record) = self.sessions.get_mut(&session) {
+            record.listeners.push(listener);
             let hold = hold.map(|packet| (packet, Vec::new()));
             self.listeners.insert(listener, Listener { session, options, hold });
         }
@@ -121,15 +121,16 @@ impl Fanout {
 
     /// SUBACK is out: gives what waited for it to the session, and from now on everything at once.
     pub fn release(&mut self, now: Micros, session: SessionHandle, packet: u16, batches: &mut Batches) {
-        let listeners = self.sessions.get(&session).map(|seat| seat.listeners.clone());
+        let listeners = self.sessions.get(&session).map(|record| record.listeners.clone());
         for listener in listeners.unwrap_or_default() {
             let Some(entry) = self.listeners.get_mut(&listener) else {
                 continue;
             };
             if entry.hold.as_ref().is_some_and(|(awaited, _)| *awaited == packet) {
-                let held = entry.hold.take().map(|(_, held)| held).unwrap_or_default();
-                held.into_iter()
-                    .for_each(|delivery| self.hand(now, session, What::Message(delivery), batches));
+                let waiting = entry.hold.take().map(|(_, waiting)| waiting).unwrap_or_default();
+                waiting
+                    .into_iter()
+                    .for_each(|delivery| self.hand(now, session, ItemContent::Message(delivery), batches));
             }
         }
     }
@@ -137,9 +138,9 @@ impl Fanout {
     /// Forgets a listener, and what waited for it.
     pub fn detach(&mut self, listener: u64) {
         if let Some(Listener { session, .. }) = self.listeners.remove(&listener)
-            && let Some(seat) = self.sessions.get_mut(&session)
+            && let Some(record) = self.sessions.get_mut(&session)
         {
-            seat.listeners.retain(|other| *other != listener);
+            record.listeners.retain(|other| *other != listener);
         }
     }
 
@@ -154,33 +155,33 @@ impl Fanout {
     }
 
     /// A session is with a connection from now on. Returns it; `None`: it was not parked here. `gets_copies`: one for each subscription.
-    pub fn seat(
+    pub fn record(
         &mut self,
         handle: SessionHandle,
         connection: ConnectionId,
         origin: u64,
         gets_copies: bool,
-    ) -> Option<Seated> {
-        let seat = self.sessions.get_mut(&handle)?;
-        if !matches!(seat.place, Place::Parked(_)) {
+    ) -> Option<ResumedSession> {
+        let record = self.sessions.get_mut(&handle)?;
+        if !matches!(record.location, SessionLocation::Parked(_)) {
             return None;
         }
-        (seat.origin, seat.gets_copies) = (origin, gets_copies);
+        (record.origin, record.gets_copies) = (origin, gets_copies);
         self.connections.insert(connection, handle);
-        let listeners = seat.listeners.iter().filter_map(|listener| self.listeners.get(listener));
+        let listeners = record.listeners.iter().filter_map(|listener| self.listeners.get(listener));
         let has_no_local = listeners.into_iter().any(|listener| listener.options.no_local);
-        match std::mem::replace(&mut seat.place, Place::With(connection)) {
-            Place::Parked(session) => Some(Seated { session, has_no_local }),
-            Place::With(_) | Place::Leaving(_) => None,
+        match std::mem::replace(&mut record.location, SessionLocation::With(connection)) {
+            SessionLocation::Parked(session) => Some(ResumedSession { session, has_no_local }),
+            SessionLocation::With(_) | SessionLocation::Leaving(_) => None,
         }
     }
 
     /// The session's connection has ended: what comes waits for `park`.
     pub fn leave(&mut self, session: SessionHandle, connection: ConnectionId) {
-        if let Some(seat) = self.sessions.get_mut(&session)
-            && matches!(seat.place, Place::With(there) if there == connection)
+        if let Some(record) = self.sessions.get_mut(&session)
+            && matches!(record.location, SessionLocation::With(there) if there == connection)
         {
-            seat.place = Place::Leaving(Vec::new());
+            record.location = SessionLocation::Leaving(Vec::new());
             self.connections.remove(&connection);
         }
     }
@@ -188,9 +189,14 @@ impl Fanout {
     /// Takes over a session that was leaving, or is new.
     pub fn park(&mut self, now: Micros, handle: SessionHandle, session: Box<Session>) {
         self.changed = true;
-        let seat = self.sessions.entry(handle).or_insert_with(|| Seat::new(Place::Leaving(Vec::new())));
-        if let Place::Leaving(waited) = std::mem::replace(&mut seat.place, Place::Parked(session)) {
-            waited.into_iter().for_each(|what| self.hand(now, handle, what, &mut Vec::new()));
+        let record = self
+            .sessions
+            .entry(handle)
+            .or_insert_with(|| SessionRecord::new(SessionLocation::Leaving(Vec::new())));
+        if let SessionLocation::Leaving(waited) =
+            std::mem::replace(&mut record.location, SessionLocation::Parked(session))
+        {
+            waited.into_iter().for_each(|content| self.hand(now, handle, content, &mut Vec::new()));
         }
     }
 
@@ -201,18 +207,20 @@ impl Fanout {
         let hash_map::Entry::Occupied(entry) = self.sessions.entry(handle) else {
             return None;
         };
-        if !matches!(entry.get().place, Place::Parked(_)) {
+        if !matches!(entry.get().location, SessionLocation::Parked(_)) {
             return None;
         }
-        let Seat { place: Place::Parked(session), listeners, .. } = entry.remove() else {
+        let SessionRecord { location: SessionLocation::Parked(session), listeners, .. } = entry.remove()
+        else {
             return None;
         };
         self.remember_left(&listeners);
         let gone = listeners.iter().filter_map(|listener| self.listeners.remove(listener)?.hold);
-        let held: Vec<Delivery> = gone.flat_map(|(_, held)| held).collect();
-        let claims =
-            session.claims(is_over).chain(held.iter().filter_map(|delivery| delivery.claim.as_ref()));
-        claims.filter(|claim| !claim.is_shared()).for_each(Claim::forsake);
+        let waiting: Vec<Delivery> = gone.flat_map(|(_, waiting)| waiting).collect();
+        let ack_guards = session
+            .ack_guards(is_over)
+            .chain(waiting.iter().filter_map(|delivery| delivery.ack_guard.as_ref()));
+        ack_guards.filter(|ack_guard| !ack_guard.is_shared()).for_each(AckGuard::forsake);
         Some(session)
     }
 
@@ -228,9 +236,9 @@ impl Fanout {
 
     /// A parked session.
     pub fn parked(&mut self, handle: SessionHandle) -> Option<&mut Session> {
-        match &mut self.sessions.get_mut(&handle)?.place {
-            Place::Parked(session) => Some(session),
-            Place::With(_) | Place::Leaving(_) => None,
+        match &mut self.sessions.get_mut(&handle)?.location {
+            SessionLocation::Parked(session) => Some(session),
+            SessionLocation::With(_) | SessionLocation::Leaving(_) => None,
         }
     }
 
@@ -241,9 +249,9 @@ impl Fanout {
 
     /// The connection that has the session; `None`: none has.
     pub fn connection_of(&self, handle: SessionHandle) -> Option<ConnectionId> {
-        match self.sessions.get(&handle)?.place {
-            Place::With(connection) => Some(connection),
-            Place::Leaving(_) | Place::Parked(_) => None,
+        match self.sessions.get(&handle)?.location {
+            SessionLocation::With(connection) => Some(connection),
+            SessionLocation::Leaving(_) | SessionLocation::Parked(_) => None,
         }
     }
 
@@ -259,8 +267,8 @@ impl Fanout {
     /// Releases the claims of parked sessions that held them too long; when to ask again.
     pub fn handle_timeout(&mut self, now: Micros) -> Micros {
         let mut next = Micros::MAX;
-        for seat in self.sessions.values_mut() {
-            if let Place::Parked(session) = &mut seat.place {
+        for record in self.sessions.values_mut() {
+            if let SessionLocation::Parked(session) = &mut record.location {
                 if session.poll_timeout() <= now {
                     session.handle_timeout(now, &mut self.counters);
                 }
@@ -277,15 +285,19 @@ impl Fanout {
 
     /// (listeners, sessions parked, sessions)
     pub fn sizes(&self) -> (usize, usize, usize) {
-        let parked = self.sessions.values().filter(|seat| matches!(seat.place, Place::Parked(_))).count();
+        let parked = self
+            .sessions
+            .values()
+            .filter(|record| matches!(record.location, SessionLocation::Parked(_)))
+            .count();
         (self.listeners.len(), parked, self.sessions.len())
     }
 
     /// How many messages were routed so far; listeners and sessions there are, and what waits in those that are parked.
     pub fn weigh(&self) -> (u64, usize, usize, Weight) {
-        let parked = self.sessions.values().filter_map(|seat| match &seat.place {
-            Place::Parked(session) => Some(session.load()),
-            Place::With(_) | Place::Leaving(_) => None,
+        let parked = self.sessions.values().filter_map(|record| match &record.location {
+            SessionLocation::Parked(session) => Some(session.load()),
+            SessionLocation::With(_) | SessionLocation::Leaving(_) => None,
         });
         let weight = parked.fold(Weight::default(), Weight::with);
         (self.routed, self.listeners.len(), self.sessions.len(), weight)
@@ -305,33 +317,33 @@ impl Fanout {
         let recipients = self.recipients(&message, incoming.retained, incoming.origin, incoming.listeners);
         let (qos, message) = (message.qos, Arc::new(message));
         // Nobody but this has the claim of a message that nobody gets: it is released when it is dropped here.
-        let claim = ticket.filter(|_| qos > 0).map(|ticket| Claim::new(ticket, &self.releases));
-        self.hand_out(now, &message, claim, recipients, batches);
+        let ack_guard = ticket.filter(|_| qos > 0).map(|ticket| AckGuard::new(ticket, &self.releases));
+        self.hand_out(now, &message, ack_guard, recipients, batches);
     }
 
     fn hand_out(
         &mut self,
         now: Micros,
         message: &Arc<Message>,
-        claim: Option<Claim>,
+        ack_guard: Option<AckGuard>,
         recipients: Recipients,
         batches: &mut Batches,
     ) {
-        for Recipient { session, terms, held_by } in recipients {
-            let claim = claim.clone().filter(|_| terms.qos > 0);
-            let delivery = Delivery { message: Arc::clone(message), terms, claim };
+        for Recipient { session, delivery_options, held_by } in recipients {
+            let ack_guard = ack_guard.clone().filter(|_| delivery_options.qos > 0);
+            let delivery = Delivery { message: Arc::clone(message), delivery_options, ack_guard };
             match held_by {
-                None => self.hand(now, session, What::Message(delivery), batches),
+                None => self.hand(now, session, ItemContent::Message(delivery), batches),
                 Some(listener) => self.hold(listener, delivery),
             }
         }
     }
 
     /// Gives messages of `QoS` 0 that came together to all whom they are for, as `route` does each.
-    pub fn route_series(
+    pub fn route_batch(
         &mut self,
         now: Micros,
-        series: Series,
+        batch: MessageBatch,
         origin: u64,
         listeners: &[u64],
         batches: &mut Batches,
@@ -339,22 +351,27 @@ impl Fanout {
         let is_held = |id| self.listeners.get(id).is_some_and(|listener: &Listener| listener.hold.is_some());
         let mut known = None;
         if !listeners.iter().any(is_held) {
-            let recipients = self.recipients(series.common(), false, origin, listeners);
+            let recipients = self.recipients(batch.common(), false, origin, listeners);
             // Who gets copies gets those of a message behind one another.
-            let is_only = |(place, one): (usize, &Recipient)| {
-                self.sessions.get(&one.session).is_some_and(|seat| seat.found.1 == place)
+            let is_only = |(location, one): (usize, &Recipient)| {
+                self.sessions.get(&one.session).is_some_and(|record| record.found.1 == location)
             };
             if recipients.iter().enumerate().all(is_only) {
-                self.routed += series.len() as u64 - 1;
-                let series = Arc::new(series);
-                for Recipient { session, terms, .. } in recipients {
-                    self.hand(now, session, What::Series(Arc::clone(&series), terms), batches);
+                self.routed += batch.len() as u64 - 1;
+                let batch = Arc::new(batch);
+                for Recipient { session, delivery_options, .. } in recipients {
+                    self.hand(
+                        now,
+                        session,
+                        ItemContent::MessageBatch(Arc::clone(&batch), delivery_options),
+                        batches,
+                    );
                 }
                 return;
             }
             known = Some(recipients);
         }
-        for message in series.messages() {
+        for message in batch.messages() {
             let found = known.take();
             let recipients = found.unwrap_or_else(|| self.recipients(&message, false, origin, listeners));
             self.hand_out(now, &message, None, recipients, batches);
@@ -370,7 +387,7 @@ impl Fanout {
         reason: Reason,
         batches: &mut Batches,
     ) {
-        self.hand(now, session, What::Answer(key, reason), batches);
+        self.hand(now, session, ItemContent::Answer(key, reason), batches);
     }
 
     fn recipients(&mut self, message: &Message, retained: bool, origin: u64, ids: &[u64]) -> Recipients {
@@ -380,77 +397,80 @@ impl Fanout {
             let Some(Listener { session, options, hold }) = self.listeners.get(id) else {
                 continue;
             };
-            let Some(seat) = self.sessions.get_mut(session) else {
+            let Some(record) = self.sessions.get_mut(session) else {
                 continue;
             };
-            if options.no_local && origin != 0 && origin == seat.origin {
+            if options.no_local && origin != 0 && origin == record.origin {
                 continue;
             }
-            let terms = terms(options, message, retained);
+            let delivery_options = delivery_options(options, message, retained);
             if hold.is_some() {
-                recipients.push(Recipient { session: *session, terms, held_by: Some(*id) });
+                recipients.push(Recipient { session: *session, delivery_options, held_by: Some(*id) });
                 continue;
             }
-            let mut recipient = Recipient { session: *session, terms, held_by: None };
-            if seat.found.0 == self.routed {
-                let first = &mut recipients[seat.found.1];
-                if !seat.gets_copies {
-                    merge(&mut first.terms, recipient.terms);
+            let mut recipient = Recipient { session: *session, delivery_options, held_by: None };
+            if record.found.0 == self.routed {
+                let first = &mut recipients[record.found.1];
+                if !record.gets_copies {
+                    merge(&mut first.delivery_options, recipient.delivery_options);
                     continue;
                 }
-                if first.terms.qos < recipient.terms.qos {
+                if first.delivery_options.qos < recipient.delivery_options.qos {
                     std::mem::swap(first, &mut recipient);
                 }
             } else {
-                seat.found = (self.routed, recipients.len());
+                record.found = (self.routed, recipients.len());
             }
             recipients.push(recipient);
         }
         // Who gets it at once is not to get it again with what waits.
         let (sessions, routed) = (&self.sessions, self.routed);
-        let has_it =
-            |session: &SessionHandle| sessions.get(session).is_some_and(|seat: &Seat| seat.found.0 == routed);
+        let has_it = |session: &SessionHandle| {
+            sessions.get(session).is_some_and(|record: &SessionRecord| record.found.0 == routed)
+        };
         recipients.retain(|recipient| recipient.held_by.is_none() || !has_it(&recipient.session));
         recipients
     }
 
     fn hold(&mut self, listener: u64, delivery: Delivery) {
-        let Some((_, held)) = self.listeners.get_mut(&listener).and_then(|listener| listener.hold.as_mut())
+        let Some((_, waiting)) =
+            self.listeners.get_mut(&listener).and_then(|listener| listener.hold.as_mut())
         else {
             return;
         };
-        if delivery.claim.is_some() || held.len() < MOST_HELD {
-            held.push(delivery);
+        if delivery.ack_guard.is_some() || waiting.len() < MOST_HELD {
+            waiting.push(delivery);
         } else {
             self.counters.drop(crate::mqtt::counters::Drop::QueueFull);
         }
     }
 
-    fn hand(&mut self, now: Micros, handle: SessionHandle, what: What, batches: &mut Batches) {
-        let Some(seat) = self.sessions.get_mut(&handle) else {
+    fn hand(&mut self, now: Micros, handle: SessionHandle, content: ItemContent, batches: &mut Batches) {
+        let Some(record) = self.sessions.get_mut(&handle) else {
             return;
         };
-        match &mut seat.place {
-            Place::With(connection) => {
-                let parcel = Parcel { connection: *connection, what };
-                batches[usize::from(connection.worker())].push(parcel);
+        match &mut record.location {
+            SessionLocation::With(connection) => {
+                let item = SessionItem { connection: *connection, content };
+                batches[usize::from(connection.worker())].push(item);
             }
-            Place::Leaving(waiting) => waiting.push(what),
-            Place::Parked(session) => match what {
-                What::Message(delivery) => {
+            SessionLocation::Leaving(waiting) => waiting.push(content),
+            SessionLocation::Parked(session) => match content {
+                ItemContent::Message(delivery) => {
                     self.changed = true;
                     if !session.deliver(now, delivery, &mut self.counters) {
                         self.overflowed.push(handle);
                     }
                 }
-                What::Series(series, terms) => {
-                    for message in series.messages() {
-                        let delivery = Delivery { message, terms: terms.clone(), claim: None };
+                ItemContent::MessageBatch(batch, delivery_options) => {
+                    for message in batch.messages() {
+                        let delivery =
+                            Delivery { message, delivery_options: delivery_options.clone(), ack_guard: None };
                         // At QoS 0 nothing waits for who is away.
                         _ = session.deliver(now, delivery, &mut self.counters);
                     }
                 }
-                What::Answer(key, reason) => {
+                ItemContent::Answer(key, reason) => {
                     self.changed = true;
                     session.answer(key, reason);
                 }

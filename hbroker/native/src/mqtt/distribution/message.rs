@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::load::latency::Sample;
-use crate::mqtt::claim::MessageId;
+use crate::mqtt::ack_guard::MessageId;
 use crate::mqtt::codec::frame::{MAX_REMAINING, kind, put_binary, put_varint, varint_len};
 use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::publish::property;
@@ -39,7 +39,7 @@ pub struct Message {
 
 /// How one client gets a message: what its matching subscriptions say together (MQTT 5 §3.3.4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct DeliveryOptions {
     /// The highest granted.
     pub qos: u8,
     /// The flag to send: retained messages sent for a subscription have it, others where the publisher and a
@@ -51,7 +51,7 @@ pub struct Terms {
 
 /// What the encoding of a message depends on, but for its packet id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape<'a> {
+pub struct PacketFormat<'a> {
     pub version: Version,
     pub qos: u8,
     pub retain: bool,
@@ -105,85 +105,108 @@ impl Message {
     }
 
     /// How long the packet is in this shape.
-    pub fn packet_len(&self, shape: &Shape<'_>) -> usize {
-        let remaining = self.remaining(shape);
+    pub fn packet_len(&self, packet_format: &PacketFormat<'_>) -> usize {
+        let remaining = self.remaining(packet_format);
         1 + varint_len(remaining) + remaining
     }
 
     /// Whether there is a packet that holds it.
-    pub fn fits(&self, shape: &Shape<'_>) -> bool {
-        self.remaining(shape) <= MAX_REMAINING
+    pub fn fits(&self, packet_format: &PacketFormat<'_>) -> bool {
+        self.remaining(packet_format) <= MAX_REMAINING
     }
 
     /// Appends PUBLISH (MQTT 5 §3.3). The message must fit, and live on. A large payload is shared with all others that get it.
-    pub fn put_to(&self, out: &mut Output, now: Micros, shape: &Shape<'_>, packet_id: u16) {
-        self.put_head(out, now, shape, packet_id);
+    pub fn put_to(&self, out: &mut Output, now: Micros, packet_format: &PacketFormat<'_>, packet_id: u16) {
+        self.put_head(out, now, packet_format, packet_id);
         out.share(&self.payload);
     }
 
     /// As `put_to`, with a copy of the payload. Where the packet id is, from the packet's beginning.
-    pub fn put(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
-        let id_at = self.put_head(out, now, shape, packet_id);
+    pub fn put(
+        &self,
+        out: &mut Vec<u8>,
+        now: Micros,
+        packet_format: &PacketFormat<'_>,
+        packet_id: u16,
+    ) -> usize {
+        let id_at = self.put_head(out, now, packet_format, packet_id);
         out.extend_from_slice(&self.payload);
         id_at
     }
 
-    fn put_head(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
+    fn put_head(
+        &self,
+        out: &mut Vec<u8>,
+        now: Micros,
+        packet_format: &PacketFormat<'_>,
+        packet_id: u16,
+    ) -> usize {
         let start = out.len();
-        let remaining = self.remaining(shape);
+        let remaining = self.remaining(packet_format);
         out.reserve(5 + remaining - self.payload.len());
-        out.push(kind::PUBLISH << 4 | u8::from(shape.dup) << 3 | shape.qos << 1 | u8::from(shape.retain));
+        out.push(
+            kind::PUBLISH << 4
+                | u8::from(packet_format.dup) << 3
+                | packet_format.qos << 1
+                | u8::from(packet_format.retain),
+        );
         put_varint(out, remaining);
-        self.put_variable(out, now, shape, packet_id) - start
+        self.put_variable(out, now, packet_format, packet_id) - start
     }
 
     /// Appends PUBLISH from its topic on up to the payload. Where the packet id is in `out`.
-    pub fn put_variable(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>, packet_id: u16) -> usize {
-        let topic = if matches!(shape.alias, Alias::Instead(_)) { "" } else { &self.topic };
+    pub fn put_variable(
+        &self,
+        out: &mut Vec<u8>,
+        now: Micros,
+        packet_format: &PacketFormat<'_>,
+        packet_id: u16,
+    ) -> usize {
+        let topic = if matches!(packet_format.alias, Alias::Instead(_)) { "" } else { &self.topic };
         put_binary(out, topic.as_bytes());
         let id_at = out.len();
-        if shape.qos > 0 {
+        if packet_format.qos > 0 {
             out.extend_from_slice(&packet_id.to_be_bytes());
         }
-        if shape.version == Version::V5 {
-            put_varint(out, self.properties_len(shape));
-            self.put_properties(out, now, shape);
+        if packet_format.version == Version::V5 {
+            put_varint(out, self.properties_len(packet_format));
+            self.put_properties(out, now, packet_format);
         }
         id_at
     }
 
-    fn put_properties(&self, out: &mut Vec<u8>, now: Micros, shape: &Shape<'_>) {
+    fn put_properties(&self, out: &mut Vec<u8>, now: Micros, packet_format: &PacketFormat<'_>) {
         if self.expires < Micros::MAX {
             // MQTT 5 §3.3.2.3.3: less the time that it has waited. Rounded up, so that what still lives has never none left.
             let left = self.expires.saturating_sub(now).div_ceil(1_000_000);
             out.push(property::MESSAGE_EXPIRY);
             out.extend_from_slice(&u32::try_from(left).unwrap_or(u32::MAX).to_be_bytes());
         }
-        if let Alias::Announce(alias) | Alias::Instead(alias) = shape.alias {
+        if let Alias::Announce(alias) | Alias::Instead(alias) = packet_format.alias {
             out.push(property::TOPIC_ALIAS);
             out.extend_from_slice(&alias.to_be_bytes());
         }
-        for &identifier in shape.identifiers {
+        for &identifier in packet_format.identifiers {
             out.push(property::SUBSCRIPTION_IDENTIFIER);
             put_varint(out, identifier as usize);
         }
         out.extend_from_slice(&self.properties);
     }
 
-    fn properties_len(&self, shape: &Shape<'_>) -> usize {
+    fn properties_len(&self, packet_format: &PacketFormat<'_>) -> usize {
         let expiry = if self.expires < Micros::MAX { 5 } else { 0 };
-        let alias = if shape.alias == Alias::None { 0 } else { 3 };
+        let alias = if packet_format.alias == Alias::None { 0 } else { 3 };
         let identifiers: usize =
-            shape.identifiers.iter().map(|identifier| 1 + varint_len(*identifier as usize)).sum();
+            packet_format.identifiers.iter().map(|identifier| 1 + varint_len(*identifier as usize)).sum();
         expiry + alias + identifiers + self.properties.len()
     }
 
     /// Bytes behind the fixed header.
-    pub fn remaining(&self, shape: &Shape<'_>) -> usize {
-        let topic = if matches!(shape.alias, Alias::Instead(_)) { 0 } else { self.topic.len() };
-        let packet_id = if shape.qos > 0 { 2 } else { 0 };
-        let properties = if shape.version == Version::V5 {
-            let length = self.properties_len(shape);
+    pub fn remaining(&self, packet_format: &PacketFormat<'_>) -> usize {
+        let topic = if matches!(packet_format.alias, Alias::Instead(_)) { 0 } else { self.topic.len() };
+        let packet_id = if packet_format.qos > 0 { 2 } else { 0 };
+        let properties = if packet_format.version == Version::V5 {
+            let length = self.properties_len(packet_format);
             varint_len(length) + length
         } else {
             0
@@ -198,8 +221,8 @@ fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
         return Box::default();
     }
     let mut out = Vec::new();
-    let said = publish.properties();
-    if let Some(format) = said.payload_format {
+    let properties = publish.properties();
+    if let Some(format) = properties.payload_format {
         out.extend_from_slice(&[property::PAYLOAD_FORMAT, u8::from(format == TEXT)]);
     }
     let mut put = |id: u8, bytes: &[u8]| {
@@ -208,14 +231,14 @@ fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
             put_binary(&mut out, bytes);
         }
     };
-    if is_text(said.content_type) {
-        put(property::CONTENT_TYPE, said.content_type.as_bytes());
+    if is_text(properties.content_type) {
+        put(property::CONTENT_TYPE, properties.content_type.as_bytes());
     }
-    if is_text(said.response_topic) {
-        put(property::RESPONSE_TOPIC, said.response_topic.as_bytes());
+    if is_text(properties.response_topic) {
+        put(property::RESPONSE_TOPIC, properties.response_topic.as_bytes());
     }
-    if said.correlation_data.len() <= MAX_BINARY {
-        put(property::CORRELATION_DATA, said.correlation_data);
+    if properties.correlation_data.len() <= MAX_BINARY {
+        put(property::CORRELATION_DATA, properties.correlation_data);
     }
     for (name, value) in publish.user_properties().filter(|(name, value)| is_text(name) && is_text(value)) {
         out.push(property::USER_PROPERTY);

@@ -1,20 +1,20 @@
 //! The network as the workers see it: where messages of clients go, and who is told that messages of the network are done with.
 
-use crate::mqtt::claim::Ticket;
+use crate::mqtt::ack_guard::Ticket;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 
 /// The way to the network. One call of `enter` for each turn: it waits until the network's own thread lets it in.
 pub trait Network: Send + Sync + 'static {
-    type Visit<'a>: Visit
+    type Guard<'a>: Guard
     where
         Self: 'a;
 
-    fn enter(&self) -> Self::Visit<'_>;
+    fn enter(&self) -> Self::Guard<'_>;
 }
 
 /// A stay at the network. When it is dropped what was left there is sent.
-pub trait Visit {
+pub trait Guard {
     /// Takes a message over: its sequence number, by which it is answered (at `QoS` 0 by nobody); `None`: there is no room.
     ///
     /// # Errors

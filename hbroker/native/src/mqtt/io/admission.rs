@@ -48,13 +48,13 @@ pub enum Admission {
 
 /// Where the connections of a listener are counted.
 #[derive(Debug)]
-pub struct Gate {
+pub struct ConnectionLimiter {
     open: HostCounts,
     refusing: AtomicUsize,
     limits: Mutex<(Limits, RateLimit)>,
 }
 
-impl Gate {
+impl ConnectionLimiter {
     pub fn new(limits: Limits) -> Self {
         Self {
             open: HostCounts::new(bounds(limits), RandomState::new().build_hasher().finish()),
@@ -76,14 +76,14 @@ impl Gate {
     }
 
     /// Counts a connection from this address in; `None`: it is to be closed without a word.
-    pub fn admit(self: &Arc<Self>, now: Micros, client: IpAddr) -> Option<Pass> {
+    pub fn admit(self: &Arc<Self>, now: Micros, client: IpAddr) -> Option<ConnectionPermit> {
         let host = client.into();
         let admission = self.judge(now, host);
         if admission != Admission::Welcome && self.refusing.fetch_add(1, Ordering::Relaxed) >= REFUSING {
             self.refusing.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Pass { gate: Arc::clone(self), admission, host })
+        Some(ConnectionPermit { limiter: Arc::clone(self), admission, host })
     }
 
     /// It is counted where it is welcome.
@@ -113,13 +113,13 @@ fn metered(limits: Limits) -> (Limits, RateLimit) {
 
 /// Counts its connection out when it is dropped.
 #[derive(Debug)]
-pub struct Pass {
-    gate: Arc<Gate>,
+pub struct ConnectionPermit {
+    limiter: Arc<ConnectionLimiter>,
     admission: Admission,
     host: Prefix,
 }
 
-impl Pass {
+impl ConnectionPermit {
     pub fn admission(&self) -> Admission {
         self.admission
     }
@@ -129,12 +129,12 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         if self.is_welcome() {
-            self.gate.open.leave(Some(self.host));
+            self.limiter.open.leave(Some(self.host));
         } else {
-            self.gate.refusing.fetch_sub(1, Ordering::Relaxed);
+            self.limiter.refusing.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -151,42 +151,42 @@ mod tests {
 
     #[test]
     fn a_host_has_its_bound_and_others_are_welcome() {
-        let gate = Arc::new(Gate::new(limits(4, 2, 0)));
-        let admit = |last| gate.admit(0, [192, 0, 2, last].into()).unwrap();
+        let limiter = Arc::new(ConnectionLimiter::new(limits(4, 2, 0)));
+        let admit = |last| limiter.admit(0, [192, 0, 2, last].into()).unwrap();
         let mut inside = vec![admit(1), admit(1), admit(2)];
         assert_eq!(admit(1).admission(), Admission::HostFull);
         inside.push(admit(3));
         assert_eq!(admit(1).admission(), Admission::Full);
         inside.remove(0);
         inside.push(admit(1));
-        assert!(inside.iter().all(Pass::is_welcome) && gate.open() == 4);
-        gate.set_limits(limits(10, 1, 0));
+        assert!(inside.iter().all(ConnectionPermit::is_welcome) && limiter.open() == 4);
+        limiter.set_limits(limits(10, 1, 0));
         assert_eq!((admit(2).admission(), admit(4).admission()), (Admission::HostFull, Admission::Welcome));
         drop(inside);
-        assert_eq!(gate.open(), 0);
+        assert_eq!(limiter.open(), 0);
     }
 
     #[test]
     fn a_full_house_tells_a_few_and_then_nobody() {
-        let gate = Arc::new(Gate::new(limits(3, 3, 0)));
-        let mut inside: Vec<Pass> = (0..3).map(|_| gate.admit(0, CLIENT).unwrap()).collect();
-        assert!(inside.iter().all(|pass| pass.admission() == Admission::Welcome));
-        let told: Vec<Pass> = (0..10_000).map_while(|_| gate.admit(0, CLIENT)).collect();
-        assert_eq!(told.len(), REFUSING);
-        assert!(told.iter().all(|pass| pass.admission() == Admission::Full));
-        assert_eq!(gate.open(), 3);
-        drop(told);
+        let limiter = Arc::new(ConnectionLimiter::new(limits(3, 3, 0)));
+        let mut inside: Vec<ConnectionPermit> = (0..3).map(|_| limiter.admit(0, CLIENT).unwrap()).collect();
+        assert!(inside.iter().all(|permit| permit.admission() == Admission::Welcome));
+        let refused: Vec<ConnectionPermit> = (0..10_000).map_while(|_| limiter.admit(0, CLIENT)).collect();
+        assert_eq!(refused.len(), REFUSING);
+        assert!(refused.iter().all(|permit| permit.admission() == Admission::Full));
+        assert_eq!(limiter.open(), 3);
+        drop(refused);
         inside.pop();
-        assert_eq!(gate.admit(0, CLIENT).unwrap().admission(), Admission::Welcome);
+        assert_eq!(limiter.admit(0, CLIENT).unwrap().admission(), Admission::Welcome);
     }
 
     #[test]
     fn a_rate_is_kept_and_changed() {
-        let gate = Arc::new(Gate::new(limits(100, 100, 2)));
-        let admitted = |now| gate.admit(now, CLIENT).unwrap().admission();
+        let limiter = Arc::new(ConnectionLimiter::new(limits(100, 100, 2)));
+        let admitted = |now| limiter.admit(now, CLIENT).unwrap().admission();
         assert_eq!([admitted(0), admitted(0), admitted(0)][2], Admission::TooFast);
         assert_eq!(admitted(500_000), Admission::Welcome);
-        gate.set_limits(limits(100, 100, 0));
+        limiter.set_limits(limits(100, 100, 0));
         assert!((0..50).all(|_| admitted(500_000) == Admission::Welcome));
     }
 }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 
-use super::admission::{Admission, Pass};
+use super::admission::{Admission, ConnectionPermit};
 use super::listener::Settings;
 use super::output::Output;
 use super::tls::Identity;
 use super::transport::{Failure, Transport};
 use crate::Micros;
-use crate::mqtt::io::timers::Alarm;
+use crate::mqtt::io::timers::Timer;
 
 /// How long a peer has to close its side.
 pub const LINGER: Micros = 2_000_000;
@@ -50,12 +50,12 @@ pub struct Connection {
     pub(super) generation: u32,
     pub(super) socket: TcpStream,
     pub(super) transport: Transport,
-    pub(super) alarm: Alarm,
+    pub(super) timer: Timer,
     pub(super) source: SocketAddr,
     /// Of its listener, as they were when it came.
     settings: Arc<Settings>,
     listener: u32,
-    pass: Pass,
+    permit: ConnectionPermit,
     plain: Output,
     wire: Output,
     phase: Phase,
@@ -104,11 +104,11 @@ impl Connection {
             generation: 0,
             socket,
             transport,
-            alarm: Alarm::default(),
+            timer: Timer::default(),
             source,
             settings: origin.settings,
             listener: origin.listener,
-            pass: origin.pass,
+            permit: origin.permit,
             plain: Output::default(),
             wire: Output::default(),
             phase: Phase::Open,
@@ -129,7 +129,7 @@ impl Connection {
     }
 
     pub fn admission(&self) -> Admission {
-        self.pass.admission()
+        self.permit.admission()
     }
 
     /// Whom the client's certificate names.
@@ -236,7 +236,7 @@ impl Connection {
     /// Makes the conversation end when all is written.
     pub(super) fn begin_close(&mut self) {
         if self.is_open() {
-            self.transport.seal(&mut self.plain, &mut self.wire);
+            self.transport.encrypt(&mut self.plain, &mut self.wire);
             self.transport.close(&mut self.wire);
             self.plain.clear();
             self.phase = Phase::Closing;
@@ -290,7 +290,7 @@ impl Connection {
         loop {
             // What waits is sealed only when its turn comes: into one frame, however often it was added to.
             if self.wire.is_done() && self.is_open() {
-                self.transport.seal(&mut self.plain, &mut self.wire);
+                self.transport.encrypt(&mut self.plain, &mut self.wire);
             }
             let before = self.wire.pending();
             let all = self.wire.write_to(&mut self.socket)?;
@@ -318,5 +318,5 @@ impl Connection {
 pub struct Origin {
     pub listener: u32,
     pub settings: Arc<Settings>,
-    pub pass: Pass,
+    pub permit: ConnectionPermit,
 }

@@ -8,7 +8,7 @@ use super::connection::{Connection, LINGER};
 use super::output::Output;
 use super::protocol::Opening;
 use crate::Micros;
-use crate::mqtt::io::timers::{Alarm, AlarmOf, Alarms};
+use crate::mqtt::io::timers::{Timer, TimerOf, Timers};
 
 /// Names a connection, and no other one after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +49,7 @@ pub struct Connections<C> {
     /// Boxed: a slab that grows moves what is in it.
     entries: Slab<Box<Entry<C>>>,
     opened: u32,
-    alarms: Alarms<ConnectionId>,
+    timers: Timers<ConnectionId>,
     /// Those that are to be written to at the end of the turn.
     pub(super) dirty: Vec<ConnectionId>,
     /// Those that are to be read in the next turn.
@@ -62,7 +62,7 @@ impl<C> Connections<C> {
             worker,
             entries: Slab::new(),
             opened: 0,
-            alarms: Alarms::new(),
+            timers: Timers::new(),
             dirty: Vec::new(),
             ready: Vec::new(),
         }
@@ -88,7 +88,7 @@ impl<C> Connections<C> {
     /// Sets when `handle_timeout` is due, instead of what was set before. `None`: never.
     pub fn set_deadline(&mut self, id: ConnectionId, due: Option<Micros>) {
         if let Some(entry) = get(&mut self.entries, id).filter(|entry| entry.conversation.is_some()) {
-            self.alarms.set(id, &mut entry.connection.alarm, due);
+            self.timers.set(id, &mut entry.connection.timer, due);
         }
     }
 
@@ -170,7 +170,7 @@ impl<C> Connections<C> {
     /// Gives the peer its time to take what is left, and to close, too.
     pub(super) fn linger(&mut self, id: ConnectionId, now: Micros) {
         if let Some(entry) = get(&mut self.entries, id) {
-            self.alarms.set(id, &mut entry.connection.alarm, Some(now + LINGER));
+            self.timers.set(id, &mut entry.connection.timer, Some(now + LINGER));
             if entry.connection.set_paused(false) {
                 self.ready.push(id);
             }
@@ -194,12 +194,12 @@ impl<C> Connections<C> {
 
     /// When a deadline is due, at the earliest.
     pub(super) fn next_deadline(&self) -> Option<Micros> {
-        self.alarms.next()
+        self.timers.next()
     }
 
     /// The next one whose deadline is over.
     pub(super) fn pop_due(&mut self, now: Micros) -> Option<ConnectionId> {
-        self.alarms.pop(now, &mut self.entries)
+        self.timers.pop(now, &mut self.entries)
     }
 
     fn id_of(&self, slot: usize, entry: &Entry<C>) -> ConnectionId {
@@ -207,9 +207,9 @@ impl<C> Connections<C> {
     }
 }
 
-impl<C> AlarmOf<ConnectionId> for Slab<Box<Entry<C>>> {
-    fn alarm_of(&mut self, id: ConnectionId) -> Option<&mut Alarm> {
-        get(self, id).map(|entry| &mut entry.connection.alarm)
+impl<C> TimerOf<ConnectionId> for Slab<Box<Entry<C>>> {
+    fn timer_of(&mut self, id: ConnectionId) -> Option<&mut Timer> {
+        get(self, id).map(|entry| &mut entry.connection.timer)
     }
 }
 

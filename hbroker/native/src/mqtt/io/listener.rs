@@ -9,7 +9,7 @@ use mio::net::TcpListener;
 use parking_lot::RwLock;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::admission::{Gate, Limits};
+use super::admission::{ConnectionLimiter, Limits};
 use super::transport::Layers;
 
 /// Clients that the kernel may hold for one worker until it accepts them.
@@ -43,7 +43,7 @@ impl Default for Settings {
 pub struct Listener {
     pub number: u32,
     pub address: SocketAddr,
-    pub gate: Arc<Gate>,
+    pub limiter: Arc<ConnectionLimiter>,
     settings: RwLock<Arc<Settings>>,
 }
 
@@ -54,7 +54,7 @@ impl Listener {
 
     /// For connections from now on: certificates, limits.
     pub fn set(&self, settings: Settings) {
-        self.gate.set_limits(settings.limits);
+        self.limiter.set_limits(settings.limits);
         *self.settings.write() = Arc::new(settings);
     }
 }
@@ -84,8 +84,8 @@ pub fn open(
         Ok(TcpListener::from_std(socket.into()))
     });
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
-    let gate = Arc::new(Gate::new(settings.limits));
-    Ok((Listener { number, address: bound, gate, settings: RwLock::new(Arc::new(settings)) }, listeners))
+    let limiter = Arc::new(ConnectionLimiter::new(settings.limits));
+    Ok((Listener { number, address: bound, limiter, settings: RwLock::new(Arc::new(settings)) }, listeners))
 }
 
 fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {

@@ -8,7 +8,7 @@ use mio::net::{TcpListener, TcpStream};
 use slab::Slab;
 use socket2::SockRef;
 
-use super::admission::Pass;
+use super::admission::ConnectionPermit;
 use super::counters::{Counters, add};
 use super::listener::{INHERITS, Listener, prepare};
 use crate::Micros;
@@ -20,20 +20,20 @@ const RETRY: Micros = 100_000;
 /// Where nobody can be let in for the moment it is looked again after this.
 const HOLD: Micros = 1_000;
 /// See the module.
-pub struct Doors {
-    doors: Slab<Door>,
+pub struct Listeners {
+    listeners: Slab<ListenSocket>,
 }
 
-struct Door {
+struct ListenSocket {
     listener: Arc<Listener>,
     socket: TcpListener,
     /// From when on somebody may wait there; `Micros::MAX`: until it is rung.
     ready_at: Micros,
 }
 
-impl Doors {
+impl Listeners {
     pub fn new() -> Self {
-        Self { doors: Slab::new() }
+        Self { listeners: Slab::new() }
     }
 
     /// Adds one; `register` gets the number under which it is rung.
@@ -43,37 +43,42 @@ impl Doors {
         socket: TcpListener,
         register: impl FnOnce(&mut TcpListener, usize) -> io::Result<()>,
     ) -> io::Result<()> {
-        let index = self.doors.insert(Door { listener, socket, ready_at: 0 });
-        register(&mut self.doors[index].socket, index)
+        let index = self.listeners.insert(ListenSocket { listener, socket, ready_at: 0 });
+        register(&mut self.listeners[index].socket, index)
     }
 
     /// Closes a listener's, or all.
     pub fn close(&mut self, number: Option<u32>) {
-        self.doors.retain(|_, door| number.is_some_and(|number| number != door.listener.number));
+        self.listeners
+            .retain(|_, listen_socket| number.is_some_and(|number| number != listen_socket.listener.number));
     }
 
     /// Somebody waits.
     pub fn ring(&mut self, index: usize) {
-        if let Some(door) = self.doors.get_mut(index) {
-            door.ready_at = 0;
+        if let Some(listen_socket) = self.listeners.get_mut(index) {
+            listen_socket.ready_at = 0;
         }
     }
 
     /// Somebody may wait now.
     pub fn is_open(&self, now: Micros) -> bool {
-        self.doors.iter().any(|(_, door)| door.ready_at <= now)
+        self.listeners.iter().any(|(_, listen_socket)| listen_socket.ready_at <= now)
     }
 
     /// When to ask again.
     pub fn next_deadline(&self) -> Option<Micros> {
-        self.doors.iter().map(|(_, door)| door.ready_at).filter(|at| *at < Micros::MAX).min()
+        self.listeners
+            .iter()
+            .map(|(_, listen_socket)| listen_socket.ready_at)
+            .filter(|at| *at < Micros::MAX)
+            .min()
     }
 
     /// Leaves those who wait in the kernel for a moment.
     pub fn hold(&mut self, now: Micros) {
-        for (_, door) in &mut self.doors {
-            if door.ready_at <= now {
-                door.ready_at = now + HOLD;
+        for (_, listen_socket) in &mut self.listeners {
+            if listen_socket.ready_at <= now {
+                listen_socket.ready_at = now + HOLD;
             }
         }
     }
@@ -83,29 +88,29 @@ impl Doors {
         &mut self,
         now: Micros,
         counters: &Counters,
-        mut take: impl FnMut(&Listener, TcpStream, SocketAddr, Pass) -> bool,
+        mut take: impl FnMut(&Listener, TcpStream, SocketAddr, ConnectionPermit) -> bool,
     ) {
-        for (_, door) in &mut self.doors {
-            if door.ready_at > now {
+        for (_, listen_socket) in &mut self.listeners {
+            if listen_socket.ready_at > now {
                 continue;
             }
             for _ in 0..ACCEPTS {
-                match door.socket.accept() {
+                match listen_socket.socket.accept() {
                     Ok((socket, source)) => {
                         let source = canonical(source);
-                        let pass = door.listener.gate.admit(now, source.ip());
-                        let is_welcome = pass.as_ref().is_some_and(Pass::is_welcome);
-                        if let Some(pass) = pass {
+                        let permit = listen_socket.listener.limiter.admit(now, source.ip());
+                        let is_welcome = permit.as_ref().is_some_and(ConnectionPermit::is_welcome);
+                        if let Some(permit) = permit {
                             if !INHERITS {
                                 prepare(&SockRef::from(&socket));
                             }
-                            let is_in = take(&door.listener, socket, source, pass);
+                            let is_in = take(&listen_socket.listener, socket, source, permit);
                             add(if is_in { &counters.accepted } else { &counters.accept_errors }, 1);
                         }
                         add(&counters.turned_away, usize::from(!is_welcome));
                     }
                     Err(error) => {
-                        door.ready_at = after(&error, now, counters);
+                        listen_socket.ready_at = after(&error, now, counters);
                         break;
                     }
                 }

@@ -21,14 +21,14 @@ impl<T> Mailbox<T> {
         Ok(Self { queue: Mutex::new(Vec::new()), sleeping: AtomicBool::new(false), waker })
     }
 
-    pub fn post(&self, mail: T) {
-        self.leave(mail);
+    pub fn post(&self, inbox: T) {
+        self.leave(inbox);
         self.wake();
     }
 
     /// As `post`, but wakes nobody.
-    pub fn leave(&self, mail: T) {
-        self.queue.lock().push(mail);
+    pub fn leave(&self, inbox: T) {
+        self.queue.lock().push(inbox);
     }
 
     pub fn is_sleeping(&self) -> bool {

@@ -16,7 +16,7 @@ const LONGEST: usize = FIXED + 2_048;
 /// A header that has not come whole.
 #[derive(Debug, Default)]
 pub struct ProxyHeader {
-    kept: Vec<u8>,
+    buffered: Vec<u8>,
 }
 
 /// What is no such header.
@@ -35,18 +35,20 @@ pub struct Proxied<'a> {
 impl ProxyHeader {
     /// Takes bytes in; `None`: the header is not whole yet.
     pub fn receive<'a>(&mut self, input: &'a [u8]) -> Result<Option<Proxied<'a>>, NoHeader> {
-        let before = self.kept.len();
-        self.kept.extend_from_slice(&input[..input.len().min(LONGEST - before)]);
-        let prefix = self.kept.len().min(PROTOCOL_PREFIX.len());
-        if self.kept[..prefix] != PROTOCOL_PREFIX[..prefix] {
+        let before = self.buffered.len();
+        self.buffered.extend_from_slice(&input[..input.len().min(LONGEST - before)]);
+        let prefix = self.buffered.len().min(PROTOCOL_PREFIX.len());
+        if self.buffered[..prefix] != PROTOCOL_PREFIX[..prefix] {
             return Err(NoHeader);
         }
-        match Header::try_from(self.kept.as_slice()) {
+        match Header::try_from(self.buffered.as_slice()) {
             Ok(header) => {
                 let rest = &input[header.len() - before..];
                 Ok(Some(Proxied { source: source(&header), rest }))
             }
-            Err(ParseError::Incomplete(_) | ParseError::Partial(..)) if self.kept.len() < LONGEST => Ok(None),
+            Err(ParseError::Incomplete(_) | ParseError::Partial(..)) if self.buffered.len() < LONGEST => {
+                Ok(None)
+            }
             Err(_) => Err(NoHeader),
         }
     }
@@ -116,6 +118,6 @@ mod tests {
         let mut header = ProxyHeader::default();
         let mut pieces = bytes.chunks(100);
         assert!(pieces.any(|piece| header.receive(piece) == Err(NoHeader)));
-        assert!(header.kept.capacity() <= 2 * LONGEST);
+        assert!(header.buffered.capacity() <= 2 * LONGEST);
     }
 }

@@ -2,8 +2,8 @@
 
 mod closing;
 mod echo;
+mod inline_run;
 mod layers;
 mod limits;
 mod pressure;
-mod standing_in;
 mod websocket;

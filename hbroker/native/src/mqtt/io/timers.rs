@@ -10,42 +10,42 @@ use crate::Micros;
 
 /// The deadline of one connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Alarm {
+pub struct Timer {
     /// When it is due; `Micros::MAX`: never.
     due: Micros,
     /// The time of its entry in the heap; `Micros::MAX`: there is none.
     entered: Micros,
 }
 
-impl Default for Alarm {
+impl Default for Timer {
     fn default() -> Self {
         Self { due: Micros::MAX, entered: Micros::MAX }
     }
 }
 
 /// Where alarms are kept.
-pub trait AlarmOf<K> {
+pub trait TimerOf<K> {
     /// `None`: whom it was for is gone.
-    fn alarm_of(&mut self, key: K) -> Option<&mut Alarm>;
+    fn timer_of(&mut self, key: K) -> Option<&mut Timer>;
 }
 
 /// Wakes whom it concerns, by key.
 #[derive(Debug)]
-pub struct Alarms<K: Ord> {
+pub struct Timers<K: Ord> {
     heap: BinaryHeap<Reverse<(Micros, K)>>,
 }
 
-impl<K: Ord + Copy> Alarms<K> {
+impl<K: Ord + Copy> Timers<K> {
     pub fn new() -> Self {
         Self { heap: BinaryHeap::new() }
     }
 
     /// Sets a deadline, earlier or later than the one before. `None`: none.
-    pub fn set(&mut self, key: K, alarm: &mut Alarm, due: Option<Micros>) {
-        alarm.due = due.unwrap_or(Micros::MAX);
-        if alarm.due < alarm.entered {
-            alarm.entered = alarm.due;
-            self.heap.push(Reverse((alarm.due, key)));
+    pub fn set(&mut self, key: K, timer: &mut Timer, due: Option<Micros>) {
+        timer.due = due.unwrap_or(Micros::MAX);
+        if timer.due < timer.entered {
+            timer.entered = timer.due;
+            self.heap.push(Reverse((timer.due, key)));
         }
     }
 
@@ -55,20 +55,20 @@ impl<K: Ord + Copy> Alarms<K> {
     }
 
     /// The next key whose deadline is over.
-    pub fn pop(&mut self, now: Micros, alarms: &mut impl AlarmOf<K>) -> Option<K> {
+    pub fn pop(&mut self, now: Micros, timers: &mut impl TimerOf<K>) -> Option<K> {
         while let Some(&Reverse((at, key))) = self.heap.peek().filter(|Reverse((at, _))| *at <= now) {
             self.heap.pop();
-            let Some(alarm) = alarms.alarm_of(key).filter(|alarm| alarm.entered == at) else {
+            let Some(timer) = timers.timer_of(key).filter(|timer| timer.entered == at) else {
                 continue;
             };
-            alarm.entered = Micros::MAX;
-            if alarm.due <= now {
-                alarm.due = Micros::MAX;
+            timer.entered = Micros::MAX;
+            if timer.due <= now {
+                timer.due = Micros::MAX;
                 return Some(key);
             }
-            if alarm.due < Micros::MAX {
-                alarm.entered = alarm.due;
-                self.heap.push(Reverse((alarm.due, key)));
+            if timer.due < Micros::MAX {
+                timer.entered = timer.due;
+                self.heap.push(Reverse((timer.due, key)));
             }
         }
         None
@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    impl AlarmOf<u32> for BTreeMap<u32, Alarm> {
-        fn alarm_of(&mut self, key: u32) -> Option<&mut Alarm> {
+    impl TimerOf<u32> for BTreeMap<u32, Timer> {
+        fn timer_of(&mut self, key: u32) -> Option<&mut Timer> {
             self.get_mut(&key)
         }
     }
@@ -94,8 +94,8 @@ mod tests {
     fn each_deadline_is_told_once_and_on_time() {
         for seed in 0..50 {
             let mut random = SmallRng::seed_from_u64(seed);
-            let mut alarms = Alarms::new();
-            let mut of_key: BTreeMap<u32, Alarm> = BTreeMap::new();
+            let mut timers = Timers::new();
+            let mut of_key: BTreeMap<u32, Timer> = BTreeMap::new();
             let mut model: BTreeMap<u32, Micros> = BTreeMap::new();
             for now in 0..2_000 {
                 let key = random.random_range(0..20);
@@ -105,35 +105,35 @@ mod tests {
                         model.remove(&key);
                     }
                     1 => {
-                        alarms.set(key, of_key.entry(key).or_default(), None);
+                        timers.set(key, of_key.entry(key).or_default(), None);
                         model.remove(&key);
                     }
                     _ => {
                         let due = now + random.random_range(1..100);
-                        alarms.set(key, of_key.entry(key).or_default(), Some(due));
+                        timers.set(key, of_key.entry(key).or_default(), Some(due));
                         model.insert(key, due);
                     }
                 }
-                let mut told = Vec::new();
-                while let Some(key) = alarms.pop(now, &mut of_key) {
-                    told.push(key);
+                let mut due_keys = Vec::new();
+                while let Some(key) = timers.pop(now, &mut of_key) {
+                    due_keys.push(key);
                 }
                 let mut due: Vec<u32> =
                     model.iter().filter(|(_, at)| **at <= now).map(|(key, _)| *key).collect();
                 model.retain(|_, at| *at > now);
-                told.sort_unstable();
+                due_keys.sort_unstable();
                 due.sort_unstable();
-                assert_eq!(told, due, "seed {seed} at {now}");
+                assert_eq!(due_keys, due, "seed {seed} at {now}");
             }
         }
     }
 
     #[test]
     fn a_deadline_that_is_put_off_costs_no_entry() {
-        let (mut alarms, mut alarm) = (Alarms::new(), Alarm::default());
+        let (mut timers, mut timer) = (Timers::new(), Timer::default());
         for now in 0..10_000 {
-            alarms.set(1, &mut alarm, Some(now + 100));
+            timers.set(1, &mut timer, Some(now + 100));
         }
-        assert_eq!(alarms.heap.len(), 1);
+        assert_eq!(timers.heap.len(), 1);
     }
 }

@@ -143,7 +143,7 @@ impl Tls {
     }
 
     /// Seals plain bytes.
-    pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
+    pub fn encrypt(&mut self, plain: &mut Output, wire: &mut Output) {
         for slice in plain.slices() {
             // Without a limit it takes everything.
             let _ = self.session.writer().write_all(slice);

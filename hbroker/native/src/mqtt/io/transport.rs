@@ -88,7 +88,7 @@ impl Transport {
                 let tls_ended = tls.receive(input, &mut opened, wire).map_err(|_| Failure::Tls)?;
                 let mut answers = Output::default();
                 let ended = websocket.receive(&opened, plain, &mut answers);
-                tls.seal(&mut answers, wire);
+                tls.encrypt(&mut answers, wire);
                 ended.map_err(|_| Failure::WebSocket)? || tls_ended
             }
         };
@@ -96,15 +96,15 @@ impl Transport {
     }
 
     /// Makes of what MQTT has to say what the socket is to send.
-    pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
+    pub fn encrypt(&mut self, plain: &mut Output, wire: &mut Output) {
         match (&mut self.tls, &mut self.websocket) {
             (None, None) => wire.take(plain),
-            (Some(tls), None) => tls.seal(plain, wire),
-            (None, Some(websocket)) => websocket.seal(plain, wire),
+            (Some(tls), None) => tls.encrypt(plain, wire),
+            (None, Some(websocket)) => websocket.encrypt(plain, wire),
             (Some(tls), Some(websocket)) => {
                 let mut framed = Output::default();
-                websocket.seal(plain, &mut framed);
-                tls.seal(&mut framed, wire);
+                websocket.encrypt(plain, &mut framed);
+                tls.encrypt(&mut framed, wire);
             }
         }
     }
@@ -115,11 +115,11 @@ impl Transport {
             return;
         }
         if let Some(websocket) = &mut self.websocket {
-            let mut farewell = Output::default();
-            websocket.close(&mut farewell);
+            let mut close_frames = Output::default();
+            websocket.close(&mut close_frames);
             match &mut self.tls {
-                Some(tls) => tls.seal(&mut farewell, wire),
-                None => wire.take(&mut farewell),
+                Some(tls) => tls.encrypt(&mut close_frames, wire),
+                None => wire.take(&mut close_frames),
             }
         }
         if let Some(tls) = &mut self.tls {

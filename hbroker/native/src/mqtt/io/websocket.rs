@@ -28,7 +28,7 @@ pub struct WebSocket {
 enum State {
     /// Waits for the end of the request.
     ExpectRequest {
-        kept: Vec<u8>,
+        buffered: Vec<u8>,
         path: Box<str>,
     },
     Open(Frames),
@@ -43,7 +43,7 @@ pub struct WebSocketFailed;
 impl WebSocket {
     /// `path`: the one that is served; empty: any.
     pub fn new(path: &str) -> Self {
-        Self { state: State::ExpectRequest { kept: Vec::new(), path: path.into() } }
+        Self { state: State::ExpectRequest { buffered: Vec::new(), path: path.into() } }
     }
 
     /// Takes bytes in; true: the peer ended the conversation.
@@ -54,13 +54,13 @@ impl WebSocket {
         wire: &mut Output,
     ) -> Result<bool, WebSocketFailed> {
         match &mut self.state {
-            State::ExpectRequest { kept, path } => {
-                kept.extend_from_slice(input);
-                match answer(kept, path) {
+            State::ExpectRequest { buffered, path } => {
+                buffered.extend_from_slice(input);
+                match answer(buffered, path) {
                     Ok(None) => Ok(false),
                     Ok(Some((length, response))) => {
                         wire.extend_from_slice(&response);
-                        let rest = kept.split_off(length);
+                        let rest = buffered.split_off(length);
                         self.state = State::Open(Frames::default());
                         self.receive(&rest, plain, wire)
                     }
@@ -86,7 +86,7 @@ impl WebSocket {
     }
 
     /// Wraps plain bytes into one frame.
-    pub fn seal(&mut self, plain: &mut Output, wire: &mut Output) {
+    pub fn encrypt(&mut self, plain: &mut Output, wire: &mut Output) {
         if matches!(self.state, State::Open(_)) && !plain.is_done() {
             frames::put_head(OpCode::Data(Data::Binary), plain.pending(), wire);
             wire.take(plain);
@@ -104,10 +104,10 @@ impl WebSocket {
 }
 
 /// The length of a whole request and the answer to it. `Err`: the refusal that is to be sent.
-fn answer(kept: &[u8], path: &str) -> Result<Option<(usize, Vec<u8>)>, String> {
-    let (length, request) = match Request::try_parse(kept) {
+fn answer(buffered: &[u8], path: &str) -> Result<Option<(usize, Vec<u8>)>, String> {
+    let (length, request) = match Request::try_parse(buffered) {
         Ok(Some(parsed)) => parsed,
-        Ok(None) if kept.len() < LONGEST_REQUEST => return Ok(None),
+        Ok(None) if buffered.len() < LONGEST_REQUEST => return Ok(None),
         Ok(None) => return Err(refusal("431 Request Header Fields Too Large", "")),
         Err(_) => return Err(refusal("400 Bad Request", "")),
     };

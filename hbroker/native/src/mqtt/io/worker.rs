@@ -20,23 +20,23 @@ use super::protocol::{Protocol, Turn};
 use super::transport::Transport;
 use crate::Micros;
 use crate::endpoint::clock::Clock;
-use crate::mqtt::io::commands::WAKER;
-use crate::mqtt::io::listeners::Doors;
+use crate::mqtt::io::listeners::Listeners;
+use crate::mqtt::io::worker_handle::WAKER;
 
 /// Tokens from here on are of listening sockets; those below are slots of connections.
-const FIRST_DOOR: usize = 1 << 40;
+const FIRST_LISTENER: usize = 1 << 40;
 /// Commands that are handled before what they caused is written: each may bring many messages.
 const COMMANDS_PER_TURN: usize = 32;
 /// It looks again by itself after this.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What a worker is told.
-pub enum Order<M> {
+pub enum WorkerCommand<M> {
     /// For the protocol.
     Command(M),
-    OpenDoor(Arc<Listener>, mio::net::TcpListener),
+    OpenListener(Arc<Listener>, mio::net::TcpListener),
     /// Takes no more connections in there.
-    CloseDoor(u32),
+    CloseListener(u32),
     /// Takes no more connections in, and ends when the last has ended, or at that time.
     Stop(Micros),
 }
@@ -47,10 +47,10 @@ pub struct Worker<P: Protocol> {
     protocol: P,
     connections: Connections<P::Conversation>,
     arrivals: Arrivals,
-    doors: Doors,
+    listeners: Listeners,
     clock: Clock,
     counters: Arc<Counters>,
-    mail: Vec<Order<P::Command>>,
+    inbox: Vec<WorkerCommand<P::Command>>,
     /// What the protocol has not handled yet.
     commands: VecDeque<P::Command>,
     /// Those that have room again.
@@ -71,10 +71,10 @@ impl<P: Protocol> Worker<P> {
             protocol,
             connections: Connections::new(index),
             arrivals: Arrivals::new(),
-            doors: Doors::new(),
+            listeners: Listeners::new(),
             clock,
             counters,
-            mail: Vec::new(),
+            inbox: Vec::new(),
             commands: VecDeque::new(),
             drained: Vec::new(),
             stop_at: None,
@@ -88,19 +88,21 @@ impl<P: Protocol> Worker<P> {
         for event in events {
             match event.token() {
                 WAKER => {}
-                Token(door) if door >= FIRST_DOOR => self.doors.ring(door - FIRST_DOOR),
+                Token(listen_socket) if listen_socket >= FIRST_LISTENER => {
+                    self.listeners.ring(listen_socket - FIRST_LISTENER);
+                }
                 Token(slot) => self.connections.handle_event(slot, event),
             }
         }
     }
 
     /// One turn of all that is there to be done.
-    pub fn work(&mut self, now: Micros, mailbox: &Mailbox<Order<P::Command>>) -> io::Result<()> {
+    pub fn work(&mut self, now: Micros, mailbox: &Mailbox<WorkerCommand<P::Command>>) -> io::Result<()> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
         self.read();
-        mailbox.take(&mut self.mail);
+        mailbox.take(&mut self.inbox);
         self.obey()?;
         self.turn(now);
         self.flush(now);
@@ -108,7 +110,7 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// A turn while the thread sleeps. False: the thread is to be woken, for there is more to do than it sleeps for.
-    pub fn stand_in(&mut self, now: Micros, mailbox: &Mailbox<Order<P::Command>>) -> bool {
+    pub fn run_here(&mut self, now: Micros, mailbox: &Mailbox<WorkerCommand<P::Command>>) -> bool {
         self.fault = self.work(now, mailbox).err();
         add(&self.counters.stand_ins, 1);
         self.fault.is_none() && !self.is_over(now) && !self.is_busy(now) && self.due() >= self.asleep_until
@@ -120,7 +122,7 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// The thread is about to sleep: how long. It has announced it where that is more than nothing.
-    pub fn rest(&mut self, mailbox: &Mailbox<Order<P::Command>>) -> Duration {
+    pub fn rest(&mut self, mailbox: &Mailbox<WorkerCommand<P::Command>>) -> Duration {
         let now = self.clock.now();
         let wait = Duration::from_micros(self.due().saturating_sub(now)).min(LONGEST_SLEEP);
         if self.is_busy(now) || wait.is_zero() || !mailbox.begin_sleep() {
@@ -136,14 +138,14 @@ impl<P: Protocol> Worker<P> {
             || !self.connections.dirty.is_empty()
             || !self.drained.is_empty()
             || !self.commands.is_empty()
-            || self.doors.is_open(now)
+            || self.listeners.is_open(now)
     }
 
     /// When there is something to do, whatever comes; `Micros::MAX`: never.
     fn due(&self) -> Micros {
         let deadlines = [
             self.connections.next_deadline(),
-            self.doors.next_deadline(),
+            self.listeners.next_deadline(),
             self.protocol.poll_timeout(),
             self.stop_at,
         ];
@@ -183,7 +185,7 @@ impl<P: Protocol> Worker<P> {
             return;
         };
         if entry.connection.is_dead() {
-            self.bury(id);
+            self.remove(id);
         } else if entry.connection.is_still_ready() {
             self.connections.ready.push(id);
         }
@@ -191,18 +193,18 @@ impl<P: Protocol> Worker<P> {
 
     /// Does what is for the worker itself; what is left is for the protocol.
     fn obey(&mut self) -> io::Result<()> {
-        for order in self.mail.drain(..) {
+        for order in self.inbox.drain(..) {
             match order {
-                Order::Command(command) => self.commands.push_back(command),
-                Order::OpenDoor(listener, socket) => {
+                WorkerCommand::Command(command) => self.commands.push_back(command),
+                WorkerCommand::OpenListener(listener, socket) => {
                     let registry = &self.registry;
-                    self.doors.open(listener, socket, |socket, index| {
-                        registry.register(socket, Token(FIRST_DOOR + index), Interest::READABLE)
+                    self.listeners.open(listener, socket, |socket, index| {
+                        registry.register(socket, Token(FIRST_LISTENER + index), Interest::READABLE)
                     })?;
                 }
-                Order::CloseDoor(number) => self.doors.close(Some(number)),
-                Order::Stop(at) => {
-                    self.doors.close(None);
+                WorkerCommand::CloseListener(number) => self.listeners.close(Some(number)),
+                WorkerCommand::Stop(at) => {
+                    self.listeners.close(None);
                     self.stop_at = Some(at);
                 }
             }
@@ -212,8 +214,8 @@ impl<P: Protocol> Worker<P> {
 
     /// Has the protocol work through everything that is new.
     fn turn(&mut self, now: Micros) {
-        if self.doors.is_open(now) && !self.protocol.takes_connections() {
-            self.doors.hold(now);
+        if self.listeners.is_open(now) && !self.protocol.takes_connections() {
+            self.listeners.hold(now);
             add(&self.counters.accepts_held, 1);
         }
         let connections = &mut self.connections;
@@ -222,12 +224,12 @@ impl<P: Protocol> Worker<P> {
         for command in self.commands.drain(..count) {
             turn.handle_command(connections, command);
         }
-        self.doors.accept(now, &self.counters, |door, socket, source, pass| {
-            let settings = door.settings();
+        self.listeners.accept(now, &self.counters, |listen_socket, socket, source, permit| {
+            let settings = listen_socket.settings();
             let Ok(transport) = Transport::new(&settings.layers) else {
                 return false;
             };
-            let origin = Origin { listener: door.number, settings, pass };
+            let origin = Origin { listener: listen_socket.number, settings, permit };
             let mut connection = Connection::new(socket, source, transport, origin);
             let id = connections.next_id();
             let interest = Interest::READABLE | Interest::WRITABLE;
@@ -235,7 +237,7 @@ impl<P: Protocol> Worker<P> {
                 return false;
             }
             connections.insert(id, connection);
-            let opening = turn.open(id, door.number);
+            let opening = turn.open(id, listen_socket.number);
             connections.begin(id, opening);
             true
         });
@@ -274,7 +276,7 @@ impl<P: Protocol> Worker<P> {
                 continue;
             };
             if entry.connection.is_dead() {
-                self.bury(id);
+                self.remove(id);
                 continue;
             }
             let (flushed, sent) = entry.connection.flush(now);
@@ -302,12 +304,12 @@ impl<P: Protocol> Worker<P> {
                 self.arrivals.end(id, Ending::Failed);
                 self.connections.dirty.push(id);
             } else {
-                self.bury(id);
+                self.remove(id);
             }
         }
     }
 
-    fn bury(&mut self, id: ConnectionId) {
+    fn remove(&mut self, id: ConnectionId) {
         if let Some(mut socket) = self.connections.remove(id) {
             // It is closed in any case, and leaves the poll with that.
             let _ = self.registry.deregister(&mut socket);

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use crate::Micros;
 use crate::mqtt::Turn;
 use crate::mqtt::aliases;
-use crate::mqtt::client_counters;
 use crate::mqtt::codec::acks;
 use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::Drop;
-use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
-use crate::mqtt::distribution::message::{Alias, Shape, Terms};
-use crate::mqtt::session::queue::Parcel;
+use crate::mqtt::distribution::message::{Alias, DeliveryOptions, PacketFormat};
+use crate::mqtt::metrics;
+use crate::mqtt::session::queue::QueuedMessage;
 
 /// The way to a client.
 pub struct Channel {
@@ -67,78 +67,78 @@ impl Channel {
     pub fn put_message(
         &mut self,
         turn: &mut Turn<'_>,
-        parcel: &Parcel,
+        queued_message: &QueuedMessage,
         packet_id: u16,
         dup: bool,
         encoder: Option<&mut Encoder>,
     ) -> Result<(), Drop> {
-        let message = &parcel.message;
+        let message = &queued_message.message;
         // MQTT 5 §4.3.3: what was sent once does not expire.
         if !dup && message.expires <= turn.now {
             return Err(Drop::Expired);
         }
-        let terms = &parcel.terms;
+        let delivery_options = &queued_message.delivery_options;
         let alias = if self.version == Version::V5 { self.aliases.of(&message.topic) } else { Alias::None };
-        let mut shape = Shape {
+        let mut packet_format = PacketFormat {
             version: self.version,
-            qos: terms.qos,
-            retain: terms.retain,
+            qos: delivery_options.qos,
+            retain: delivery_options.retain,
             dup,
-            identifiers: &terms.identifiers,
+            identifiers: &delivery_options.identifiers,
             alias,
         };
-        if message.packet_len(&shape) > self.maximum_packet && matches!(alias, Alias::Announce(_)) {
-            shape.alias = Alias::None;
+        if message.packet_len(&packet_format) > self.maximum_packet && matches!(alias, Alias::Announce(_)) {
+            packet_format.alias = Alias::None;
         }
-        if message.packet_len(&shape) > self.maximum_packet || !message.fits(&shape) {
+        if message.packet_len(&packet_format) > self.maximum_packet || !message.fits(&packet_format) {
             return Err(Drop::TooLarge);
         }
         match encoder {
-            Some(encoder) => encoder.put(turn.out, turn.now, message, &shape, packet_id),
-            None => message.put_to(turn.out, turn.now, &shape, packet_id),
+            Some(encoder) => encoder.put(turn.out, turn.now, message, &packet_format, packet_id),
+            None => message.put_to(turn.out, turn.now, &packet_format, packet_id),
         }
-        self.aliases.announced(&message.topic, shape.alias);
-        if terms.qos > 0 {
+        self.aliases.announced(&message.topic, packet_format.alias);
+        if delivery_options.qos > 0 {
             self.quota -= 1;
         }
         turn.counters.packets_out += 1;
         turn.counters.messages_out += 1;
         turn.counters.payload_out += message.payload.len() as u64;
-        client_counters::note_out(turn, message);
+        metrics::note_out(turn, message);
         Ok(())
     }
 
     /// Appends PUBLISH for messages of `QoS` 0 that came together; false: not all of them may go so.
     #[must_use]
-    pub fn put_series(
+    pub fn put_batch(
         &mut self,
         turn: &mut Turn<'_>,
-        series: &Arc<Series>,
-        terms: &Terms,
+        batch: &Arc<MessageBatch>,
+        delivery_options: &DeliveryOptions,
         encoder: &mut Encoder,
     ) -> bool {
-        let alias = if self.version == Version::V5 { self.aliases.of(series.topic()) } else { Alias::None };
-        let shape = Shape {
+        let alias = if self.version == Version::V5 { self.aliases.of(batch.topic()) } else { Alias::None };
+        let packet_format = PacketFormat {
             version: self.version,
             qos: 0,
-            retain: terms.retain,
+            retain: delivery_options.retain,
             dup: false,
-            identifiers: &terms.identifiers,
+            identifiers: &delivery_options.identifiers,
             alias,
         };
-        let longest = series.longest_packet(&shape);
+        let longest = batch.longest_packet(&packet_format);
         // An alias is announced by one message alone.
         if matches!(alias, Alias::Announce(_))
             || longest > self.maximum_packet
-            || turn.out.pending() + series.len() * longest > self.output_bytes
+            || turn.out.pending() + batch.len() * longest > self.output_bytes
         {
             return false;
         }
-        encoder.put_series(turn.out, series, &shape);
-        turn.counters.packets_out += series.len() as u64;
-        turn.counters.messages_out += series.len() as u64;
-        turn.counters.payload_out += series.payload_bytes() as u64;
-        client_counters::note_series_out(turn, series);
+        encoder.put_batch(turn.out, batch, &packet_format);
+        turn.counters.packets_out += batch.len() as u64;
+        turn.counters.messages_out += batch.len() as u64;
+        turn.counters.payload_out += batch.payload_bytes() as u64;
+        metrics::note_batch_out(turn, batch);
         true
     }
 
@@ -146,8 +146,8 @@ impl Channel {
     pub fn put_ack(&self, turn: &mut Turn<'_>, kind: u8, packet_id: u16, reason: Reason) {
         turn.counters.packets_out += 1;
         let text = reason.explanation();
-        let is_told = self.wants_text && acks::len_with(text) <= self.maximum_packet;
-        acks::put(turn.out, self.version, kind, packet_id, reason, if is_told { text } else { "" });
+        let has_text = self.wants_text && acks::len_with(text) <= self.maximum_packet;
+        acks::put(turn.out, self.version, kind, packet_id, reason, if has_text { text } else { "" });
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::mqtt::claim::MessageId;
+use crate::mqtt::ack_guard::MessageId;
 
 /// Names none: of a message that does not come again.
 pub const NO_MESSAGE: MessageId = (0, 0);

@@ -15,18 +15,18 @@ use std::sync::Arc;
 
 use crate::Micros;
 use crate::mqtt::Turn;
-use crate::mqtt::claim::{Claim, MessageId};
+use crate::mqtt::ack_guard::{AckGuard, MessageId};
 use crate::mqtt::codec::frame::kind;
 use crate::mqtt::codec::packets::Version;
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::counters::{Counters, Drop};
-use crate::mqtt::distribution::batch::Series;
+use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::encoder::Encoder;
-use crate::mqtt::distribution::message::Terms;
+use crate::mqtt::distribution::message::DeliveryOptions;
 use crate::mqtt::session::channel::{Channel, NEVER};
 use crate::mqtt::session::inherited::{Inherited, Known, NO_MESSAGE};
 use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
-use crate::mqtt::session::queue::{Parcel, Queue};
+use crate::mqtt::session::queue::{Queue, QueuedMessage};
 use crate::mqtt::settings::SessionSettings;
 
 /// Messages that are sent without an acknowledgement, whatever the settings say. With what is inherited they have packet ids in one block.
@@ -35,15 +35,15 @@ const MOST_INFLIGHT: u16 = IN_BLOCK / 2;
 /// A message that was sent.
 struct Flight {
     packet_id: u16,
-    parcel: Parcel,
+    queued_message: QueuedMessage,
 }
 
 /// PUBREL was sent, and PUBCOMP has not come.
-struct Owed {
+struct AwaitingPubcomp {
     packet_id: u16,
     /// `NO_MESSAGE`: the network does not bring it again.
     message: MessageId,
-    claim: Option<Claim>,
+    ack_guard: Option<AckGuard>,
     /// When the message came.
     since: Micros,
     /// Its PUBLISH went over this connection, and took of its quota.
@@ -56,7 +56,7 @@ pub struct SentState {
     /// Not acknowledged, in order.
     pub sent: Vec<(MessageId, u16)>,
     /// PUBREC came, PUBCOMP did not: PUBREL is owed, in order. `NO_MESSAGE`: the network does not bring it again.
-    pub owed: Vec<(MessageId, u16)>,
+    pub awaiting_pubcomp: Vec<(MessageId, u16)>,
     /// PUBCOMP came, too; the network is to be told when it brings them again.
     pub had: Vec<MessageId>,
     /// Where packet ids are from.
@@ -72,7 +72,7 @@ pub struct Outgoing {
     /// How many of these, from the front on, have gone over this connection.
     fresh: usize,
     /// In the order of PUBREC.
-    owed: VecDeque<Owed>,
+    awaiting_pubcomp: VecDeque<AwaitingPubcomp>,
     inherited: Inherited,
     ids: PacketIds,
     /// No message that others wait for came before; exact once that is too long ago. `None`: there is none.
@@ -83,40 +83,50 @@ pub struct Outgoing {
 impl Outgoing {
     /// Goes on with what another gateway had sent.
     pub fn resuming(state: SentState) -> Self {
-        let SentState { sent, owed, had, block } = state;
-        let inherited = Inherited::new(sent, had.into_iter().chain(owed.iter().map(|(message, _)| *message)));
-        let owed = owed.into_iter().map(|(message, packet_id)| Owed {
+        let SentState { sent, awaiting_pubcomp, had, block } = state;
+        let inherited =
+            Inherited::new(sent, had.into_iter().chain(awaiting_pubcomp.iter().map(|(message, _)| *message)));
+        let awaiting_pubcomp = awaiting_pubcomp.into_iter().map(|(message, packet_id)| AwaitingPubcomp {
             packet_id,
             message,
-            claim: None,
+            ack_guard: None,
             since: 0,
             is_fresh: false,
         });
-        Self { inherited, owed: owed.collect(), ids: PacketIds::of(block), ..Self::default() }
+        Self {
+            inherited,
+            awaiting_pubcomp: awaiting_pubcomp.collect(),
+            ids: PacketIds::of(block),
+            ..Self::default()
+        }
     }
 
     /// Takes a message to wait. False: the queue overflowed, and the session is to end.
     #[must_use]
     pub fn deliver(
         &mut self,
-        mut parcel: Parcel,
+        mut queued_message: QueuedMessage,
         settings: &SessionSettings,
         counters: &mut Counters,
     ) -> bool {
-        self.take_on(&mut parcel);
-        let known = if parcel.terms.qos > 0 { self.inherited.take(parcel.message.id) } else { None };
+        self.take_on(&mut queued_message);
+        let known = if queued_message.delivery_options.qos > 0 {
+            self.inherited.take(queued_message.message.id)
+        } else {
+            None
+        };
         match known {
             Some(Known::Sent(packet_id)) => {
-                self.push_sent(Flight { packet_id, parcel });
+                self.push_sent(Flight { packet_id, queued_message });
                 return true;
             }
             Some(Known::Had) => {
-                self.answer_with_pubcomp(parcel);
+                self.answer_with_pubcomp(queued_message);
                 return true;
             }
             None => {}
         }
-        self.queue.push(parcel, settings, counters)
+        self.queue.push(queued_message, settings, counters)
     }
 
     /// Whether a message can be sent at once, past the queue.
@@ -130,7 +140,7 @@ impl Outgoing {
     ) -> bool {
         channel.has_room(turn)
             && match qos {
-                0 => !self.queue.has_loose(),
+                0 => !self.queue.has_qos0(),
                 _ => {
                     self.queue.is_empty() && self.may_send(channel, settings) && !self.inherited.has(message)
                 }
@@ -139,15 +149,15 @@ impl Outgoing {
 
     /// Sends messages of `QoS` 0 that came together, at once, past the queue; false: not all of them may go so.
     #[must_use]
-    pub fn send_series(
+    pub fn send_batch(
         &self,
         turn: &mut Turn<'_>,
         channel: &mut Channel,
-        series: &Arc<Series>,
-        terms: &Terms,
+        batch: &Arc<MessageBatch>,
+        delivery_options: &DeliveryOptions,
         encoder: &mut Encoder,
     ) -> bool {
-        !self.queue.has_loose() && channel.put_series(turn, series, terms, encoder)
+        !self.queue.has_qos0() && channel.put_batch(turn, batch, delivery_options, encoder)
     }
 
     /// Sends a message that nothing waits before.
@@ -155,27 +165,27 @@ impl Outgoing {
         &mut self,
         turn: &mut Turn<'_>,
         channel: &mut Channel,
-        mut parcel: Parcel,
+        mut queued_message: QueuedMessage,
         encoder: Option<&mut Encoder>,
     ) {
-        if parcel.terms.qos == 0 {
-            if let Err(why) = channel.put_message(turn, &parcel, 0, false, encoder) {
+        if queued_message.delivery_options.qos == 0 {
+            if let Err(why) = channel.put_message(turn, &queued_message, 0, false, encoder) {
                 turn.counters.drop(why);
             }
             return;
         }
-        self.take_on(&mut parcel);
+        self.take_on(&mut queued_message);
         let used = self.sent.iter().map(|flight| flight.packet_id);
         let used = used
-            .chain(self.owed.iter().map(|owed| owed.packet_id))
+            .chain(self.awaiting_pubcomp.iter().map(|awaiting_pubcomp| awaiting_pubcomp.packet_id))
             .chain(self.inherited.sent().map(|(_, id)| id));
         let Some(packet_id) = self.ids.next(used) else {
             turn.counters.drop(Drop::QueueFull);
             return;
         };
-        match channel.put_message(turn, &parcel, packet_id, false, encoder) {
+        match channel.put_message(turn, &queued_message, packet_id, false, encoder) {
             Ok(()) => {
-                self.push_sent(Flight { packet_id, parcel });
+                self.push_sent(Flight { packet_id, queued_message });
                 self.fresh += 1;
             }
             Err(why) => turn.counters.drop(why),
@@ -185,14 +195,14 @@ impl Outgoing {
     /// Sends on what waits, as far as the client and the output take it.
     pub fn flush(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
         while channel.has_room(turn) {
-            let Some(parcel) = self.queue.pop_loose() else {
+            let Some(queued_message) = self.queue.pop_qos0() else {
                 break;
             };
-            self.send(turn, channel, parcel, None);
+            self.send(turn, channel, queued_message, None);
         }
         while self.fresh < self.sent.len() && channel.has_quota() && channel.has_room(turn) {
-            let Flight { packet_id, parcel } = &self.sent[self.fresh];
-            match channel.put_message(turn, parcel, *packet_id, true, None) {
+            let Flight { packet_id, queued_message } = &self.sent[self.fresh];
+            match channel.put_message(turn, queued_message, *packet_id, true, None) {
                 Ok(()) => self.fresh += 1,
                 Err(why) => {
                     turn.counters.drop(why);
@@ -201,19 +211,19 @@ impl Outgoing {
             }
         }
         while channel.has_room(turn) && self.may_send(channel, settings) {
-            let Some(parcel) = self.queue.pop() else {
+            let Some(queued_message) = self.queue.pop() else {
                 break;
             };
-            self.send(turn, channel, parcel, None);
+            self.send(turn, channel, queued_message, None);
         }
     }
 
     /// A new connection: PUBREL for what it is owed, then all that was sent before, then what waits (MQTT 5 §4.4).
     pub fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
         self.fresh = 0;
-        for owed in &mut self.owed {
-            owed.is_fresh = false;
-            channel.put_ack(turn, kind::PUBREL, owed.packet_id, Reason::SUCCESS);
+        for awaiting_pubcomp in &mut self.awaiting_pubcomp {
+            awaiting_pubcomp.is_fresh = false;
+            channel.put_ack(turn, kind::PUBREL, awaiting_pubcomp.packet_id, Reason::SUCCESS);
         }
         self.flush(turn, channel, settings);
     }
@@ -221,7 +231,7 @@ impl Outgoing {
     /// The connection is gone, and with it what was of `QoS` 0.
     pub fn detach(&mut self, counters: &mut Counters) {
         self.fresh = 0;
-        for _ in 0..self.queue.drop_loose() {
+        for _ in 0..self.queue.drop_qos0() {
             counters.drop(Drop::Away);
         }
     }
@@ -239,31 +249,43 @@ impl Outgoing {
         reason: Reason,
     ) -> Result<(), Reason> {
         let flight = self.find(packet_id);
-        match (ack, flight.map(|index| (index, self.sent[index].parcel.terms.qos))) {
+        match (ack, flight.map(|index| (index, self.sent[index].queued_message.delivery_options.qos))) {
             (kind::PUBACK, Some((index, 1))) => self.finish(channel, index),
             // MQTT 5 §4.3.3: a refusal ends it, too.
             (kind::PUBREC, Some((index, 2))) if reason.is_failure() => self.finish(channel, index),
             (kind::PUBREC, Some((index, 2))) => {
                 let is_fresh = index < self.fresh;
-                if let Some(Flight { parcel, .. }) = self.remove(index) {
-                    let Parcel { message, claim, since, .. } = parcel;
-                    self.owed.push_back(Owed { packet_id, message: message.id, claim, since, is_fresh });
+                if let Some(Flight { queued_message, .. }) = self.remove(index) {
+                    let QueuedMessage { message, ack_guard, since, .. } = queued_message;
+                    self.awaiting_pubcomp.push_back(AwaitingPubcomp {
+                        packet_id,
+                        message: message.id,
+                        ack_guard,
+                        since,
+                        is_fresh,
+                    });
                 }
                 channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
             }
             // MQTT 5 §4.3: the answer to another message than this one.
             (_, Some(_)) if channel.version > Version::V31 => return Err(Reason::PROTOCOL_ERROR),
             (kind::PUBREC, _) if !reason.is_failure() => {
-                let is_owed = self.owed.iter().any(|owed| owed.packet_id == packet_id);
-                let is_known = is_owed || channel.version < Version::V5;
+                let awaits_pubcomp = self
+                    .awaiting_pubcomp
+                    .iter()
+                    .any(|awaiting_pubcomp| awaiting_pubcomp.packet_id == packet_id);
+                let is_known = awaits_pubcomp || channel.version < Version::V5;
                 let reason = if is_known { Reason::SUCCESS } else { Reason::PACKET_ID_NOT_FOUND };
                 channel.put_ack(turn, kind::PUBREL, packet_id, reason);
                 return Ok(());
             }
             (kind::PUBCOMP, _) => {
-                let owed = self.owed.iter().position(|owed| owed.packet_id == packet_id);
-                match owed.and_then(|index| self.owed.remove(index)) {
-                    Some(owed) if owed.is_fresh => channel.restore(),
+                let awaiting_pubcomp = self
+                    .awaiting_pubcomp
+                    .iter()
+                    .position(|awaiting_pubcomp| awaiting_pubcomp.packet_id == packet_id);
+                match awaiting_pubcomp.and_then(|index| self.awaiting_pubcomp.remove(index)) {
+                    Some(awaiting_pubcomp) if awaiting_pubcomp.is_fresh => channel.restore(),
                     Some(_) => {}
                     None => return Ok(()),
                 }
@@ -292,22 +314,31 @@ impl Outgoing {
 
     fn stall(&mut self) {
         (self.is_stalled, self.oldest) = (true, None);
-        let sent = self.sent.iter_mut().map(|flight| &mut flight.parcel.claim);
-        let owed = self.owed.iter_mut().map(|owed| &mut owed.claim);
-        let waiting = self.queue.iter_mut().map(|parcel| &mut parcel.claim);
-        for claim in sent.chain(owed).chain(waiting) {
-            claim.take_if(|claim| claim.is_shared());
+        let sent = self.sent.iter_mut().map(|flight| &mut flight.queued_message.ack_guard);
+        let awaiting_pubcomp =
+            self.awaiting_pubcomp.iter_mut().map(|awaiting_pubcomp| &mut awaiting_pubcomp.ack_guard);
+        let waiting = self.queue.iter_mut().map(|queued_message| &mut queued_message.ack_guard);
+        for ack_guard in sent.chain(awaiting_pubcomp).chain(waiting) {
+            ack_guard.take_if(|ack_guard| ack_guard.is_shared());
         }
     }
 
     /// When the oldest message came that others wait for. Only what waits lies in that order: what is owed lies in that of PUBREC, and what
     /// was sent under another gateway comes when its owner brings it.
     fn find_oldest(&self) -> Option<Micros> {
-        let holds = |claim: &Option<Claim>| claim.as_ref().is_some_and(Claim::is_shared);
-        let sent = self.sent.iter().map(|flight| &flight.parcel).filter(|parcel| holds(&parcel.claim));
-        let waiting = self.queue.iter().find(|parcel| holds(&parcel.claim));
-        let owed = self.owed.iter().filter(|owed| holds(&owed.claim)).map(|owed| owed.since);
-        sent.chain(waiting).map(|parcel| parcel.since).chain(owed).min()
+        let holds = |ack_guard: &Option<AckGuard>| ack_guard.as_ref().is_some_and(AckGuard::is_shared);
+        let sent = self
+            .sent
+            .iter()
+            .map(|flight| &flight.queued_message)
+            .filter(|queued_message| holds(&queued_message.ack_guard));
+        let waiting = self.queue.iter().find(|queued_message| holds(&queued_message.ack_guard));
+        let awaiting_pubcomp = self
+            .awaiting_pubcomp
+            .iter()
+            .filter(|awaiting_pubcomp| holds(&awaiting_pubcomp.ack_guard))
+            .map(|awaiting_pubcomp| awaiting_pubcomp.since);
+        sent.chain(waiting).map(|queued_message| queued_message.since).chain(awaiting_pubcomp).min()
     }
 
     pub fn is_stalled(&self) -> bool {
@@ -316,14 +347,24 @@ impl Outgoing {
 
     /// What another gateway needs to go on with it. A message whose claim was released does not come again.
     pub fn export(&self) -> SentState {
-        let sent = self.sent.iter().map(|flight| (flight.parcel.message.id, flight.packet_id));
-        let comes = |owed: &Owed| owed.claim.is_some() || self.inherited.had(owed.message);
-        let message = |owed: &Owed| if comes(owed) { owed.message } else { NO_MESSAGE };
-        let is_owed = |message: &MessageId| self.owed.iter().any(|owed| owed.message == *message);
+        let sent = self.sent.iter().map(|flight| (flight.queued_message.message.id, flight.packet_id));
+        let comes = |awaiting_pubcomp: &AwaitingPubcomp| {
+            awaiting_pubcomp.ack_guard.is_some() || self.inherited.had(awaiting_pubcomp.message)
+        };
+        let message = |awaiting_pubcomp: &AwaitingPubcomp| {
+            if comes(awaiting_pubcomp) { awaiting_pubcomp.message } else { NO_MESSAGE }
+        };
+        let awaits_pubcomp = |message: &MessageId| {
+            self.awaiting_pubcomp.iter().any(|awaiting_pubcomp| awaiting_pubcomp.message == *message)
+        };
         SentState {
             sent: self.inherited.sent().chain(sent).collect(),
-            owed: self.owed.iter().map(|owed| (message(owed), owed.packet_id)).collect(),
-            had: self.inherited.all_had().filter(|message| !is_owed(message)).collect(),
+            awaiting_pubcomp: self
+                .awaiting_pubcomp
+                .iter()
+                .map(|awaiting_pubcomp| (message(awaiting_pubcomp), awaiting_pubcomp.packet_id))
+                .collect(),
+            had: self.inherited.all_had().filter(|message| !awaits_pubcomp(message)).collect(),
             block: self.ids.block(),
         }
     }
@@ -334,16 +375,18 @@ impl Outgoing {
 
     /// Shares in messages that may go to whoever has the session next, or, once it is over, to another member of its group: not those
     /// of `QoS` 2 whose delivery has begun (MQTT 5 §4.8.2).
-    pub fn claims(&self, is_over: bool) -> impl Iterator<Item = &Claim> {
+    pub fn ack_guards(&self, is_over: bool) -> impl Iterator<Item = &AckGuard> {
         let may_go = move |qos| !is_over || qos < 2;
-        let sent = self.sent.iter().filter(move |flight| may_go(flight.parcel.terms.qos));
-        let owed = self.owed.iter().filter(move |_| may_go(2));
-        let begun = sent.filter_map(|flight| flight.parcel.claim.as_ref());
-        begun.chain(owed.filter_map(|owed| owed.claim.as_ref())).chain(self.queue.claims())
+        let sent = self.sent.iter().filter(move |flight| may_go(flight.queued_message.delivery_options.qos));
+        let awaiting_pubcomp = self.awaiting_pubcomp.iter().filter(move |_| may_go(2));
+        let begun = sent.filter_map(|flight| flight.queued_message.ack_guard.as_ref());
+        begun
+            .chain(awaiting_pubcomp.filter_map(|awaiting_pubcomp| awaiting_pubcomp.ack_guard.as_ref()))
+            .chain(self.queue.ack_guards())
     }
 
     pub fn inflight(&self) -> usize {
-        self.sent.len() + self.owed.len()
+        self.sent.len() + self.awaiting_pubcomp.len()
     }
 
     /// Messages that end with the session.
@@ -360,13 +403,13 @@ impl Outgoing {
     }
 
     fn push_sent(&mut self, flight: Flight) {
-        self.sent_bytes += flight.parcel.message.cost();
+        self.sent_bytes += flight.queued_message.message.cost();
         self.sent.push_back(flight);
     }
 
     fn remove(&mut self, index: usize) -> Option<Flight> {
         let flight = self.sent.remove(index)?;
-        self.sent_bytes -= flight.parcel.message.cost();
+        self.sent_bytes -= flight.queued_message.message.cost();
         if index < self.fresh {
             self.fresh -= 1;
         }
@@ -374,10 +417,13 @@ impl Outgoing {
     }
 
     /// A message that the client has: its owner is answered with PUBCOMP, or now, if that has come.
-    fn answer_with_pubcomp(&mut self, parcel: Parcel) {
-        let is_it = |owed: &&mut Owed| owed.message == parcel.message.id && owed.claim.is_none();
-        if let Some(owed) = self.owed.iter_mut().find(is_it) {
-            (owed.claim, owed.since) = (parcel.claim, parcel.since);
+    fn answer_with_pubcomp(&mut self, queued_message: QueuedMessage) {
+        let is_it = |awaiting_pubcomp: &&mut AwaitingPubcomp| {
+            awaiting_pubcomp.message == queued_message.message.id && awaiting_pubcomp.ack_guard.is_none()
+        };
+        if let Some(awaiting_pubcomp) = self.awaiting_pubcomp.iter_mut().find(is_it) {
+            (awaiting_pubcomp.ack_guard, awaiting_pubcomp.since) =
+                (queued_message.ack_guard, queued_message.since);
         }
     }
 
@@ -401,15 +447,15 @@ impl Outgoing {
     }
 
     /// The client owes an answer to this message: others wait for it, unless the client is stalled.
-    fn take_on(&mut self, parcel: &mut Parcel) {
+    fn take_on(&mut self, queued_message: &mut QueuedMessage) {
         if self.is_stalled && self.sent.is_empty() && self.queue.is_empty() {
             self.is_stalled = false;
         }
-        if parcel.claim.as_ref().is_some_and(Claim::is_shared) {
+        if queued_message.ack_guard.as_ref().is_some_and(AckGuard::is_shared) {
             if self.is_stalled {
-                parcel.claim = None;
+                queued_message.ack_guard = None;
             } else {
-                self.oldest.get_or_insert(parcel.since);
+                self.oldest.get_or_insert(queued_message.since);
             }
         }
     }

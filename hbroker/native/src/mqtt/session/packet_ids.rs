@@ -35,8 +35,8 @@ impl PacketIds {
     /// One that is not in use; None: all are.
     pub fn next(&mut self, used: impl Iterator<Item = u16>) -> Option<u16> {
         if self.free == 0 {
-            let here = used.filter_map(|id| self.place(id));
-            let mut ahead: Vec<u16> = here.map(|place| distance(self.last, place)).collect();
+            let here = used.filter_map(|id| self.offset_of(id));
+            let mut ahead: Vec<u16> = here.map(|offset_of| distance(self.last, offset_of)).collect();
             ahead.sort_unstable();
             ahead.dedup();
             let run = ahead
@@ -54,8 +54,8 @@ impl PacketIds {
     }
 
     /// Where an id is in the block, counted from 1; `None`: it is in another.
-    fn place(&self, id: u16) -> Option<u16> {
-        id.checked_sub(self.first()).filter(|place| (1..=IN_BLOCK).contains(place))
+    fn offset_of(&self, id: u16) -> Option<u16> {
+        id.checked_sub(self.first()).filter(|offset_of| (1..=IN_BLOCK).contains(offset_of))
     }
 
     /// The one before the block's first.
@@ -65,8 +65,8 @@ impl PacketIds {
 }
 
 /// The place so many steps on; the last is followed by 1.
-fn following(place: u16, steps: usize) -> u16 {
-    match usize::from(place) + steps {
+fn following(offset_of: u16, steps: usize) -> u16 {
+    match usize::from(offset_of) + steps {
         0 => 0,
         sum => ((sum - 1) % usize::from(IN_BLOCK) + 1) as u16,
     }

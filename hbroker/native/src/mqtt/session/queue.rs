@@ -9,55 +9,60 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::Micros;
-use crate::mqtt::claim::Claim;
+use crate::mqtt::ack_guard::AckGuard;
 use crate::mqtt::counters::{Counters, Drop};
-use crate::mqtt::distribution::message::{Message, Terms};
+use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::settings::SessionSettings;
 use crate::tables::match_set::Overflow;
 
 /// A message for one client.
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct QueuedMessage {
     pub message: Arc<Message>,
     /// Its `QoS` is the one to send at.
-    pub terms: Terms,
-    pub claim: Option<Claim>,
+    pub delivery_options: DeliveryOptions,
+    pub ack_guard: Option<AckGuard>,
     /// When it came.
     pub since: Micros,
 }
 
 #[derive(Default)]
 pub struct Queue {
-    certain: VecDeque<Parcel>,
-    loose: VecDeque<Parcel>,
+    certain: VecDeque<QueuedMessage>,
+    qos0: VecDeque<QueuedMessage>,
     bytes: usize,
 }
 
 impl Queue {
     /// The next of `QoS` 1 or 2.
-    pub fn pop(&mut self) -> Option<Parcel> {
-        let parcel = self.certain.pop_front();
-        self.gone(parcel)
+    pub fn pop(&mut self) -> Option<QueuedMessage> {
+        let queued_message = self.certain.pop_front();
+        self.gone(queued_message)
     }
 
     /// The next of `QoS` 0.
-    pub fn pop_loose(&mut self) -> Option<Parcel> {
-        let parcel = self.loose.pop_front();
-        self.gone(parcel)
+    pub fn pop_qos0(&mut self) -> Option<QueuedMessage> {
+        let queued_message = self.qos0.pop_front();
+        self.gone(queued_message)
     }
 
     /// Puts a message behind those of its kind. False: there was no room, and by its policy the session is to end.
     #[must_use]
-    pub fn push(&mut self, parcel: Parcel, settings: &SessionSettings, counters: &mut Counters) -> bool {
-        let cost = parcel.message.cost();
-        let is_certain = parcel.terms.qos > 0;
+    pub fn push(
+        &mut self,
+        queued_message: QueuedMessage,
+        settings: &SessionSettings,
+        counters: &mut Counters,
+    ) -> bool {
+        let cost = queued_message.message.cost();
+        let is_certain = queued_message.delivery_options.qos > 0;
         while self.is_full(cost, settings) {
             match settings.overflow {
-                _ if is_certain && !self.loose.is_empty() => drop(self.pop_loose()),
-                _ if parcel.claim.is_some() => break,
+                _ if is_certain && !self.qos0.is_empty() => drop(self.pop_qos0()),
+                _ if queued_message.ack_guard.is_some() => break,
                 Overflow::EndSession if is_certain => return false,
                 Overflow::DropOldest if is_certain && self.may_drop_oldest() => drop(self.pop()),
-                Overflow::DropOldest if !self.loose.is_empty() => drop(self.pop_loose()),
+                Overflow::DropOldest if !self.qos0.is_empty() => drop(self.pop_qos0()),
                 _ => {
                     counters.drop(Drop::QueueFull);
                     return true;
@@ -66,34 +71,34 @@ impl Queue {
             counters.drop(Drop::QueueFull);
         }
         self.bytes += cost;
-        if is_certain { &mut self.certain } else { &mut self.loose }.push_back(parcel);
+        if is_certain { &mut self.certain } else { &mut self.qos0 }.push_back(queued_message);
         true
     }
 
     /// Drops what is of `QoS` 0; how many there were.
-    pub fn drop_loose(&mut self) -> usize {
-        let count = self.loose.len();
-        while self.pop_loose().is_some() {}
-        self.loose.shrink_to_fit();
+    pub fn drop_qos0(&mut self) -> usize {
+        let count = self.qos0.len();
+        while self.pop_qos0().is_some() {}
+        self.qos0.shrink_to_fit();
         count
     }
 
     /// What waits, to change, of `QoS` 1 and 2.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Parcel> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueuedMessage> {
         self.certain.iter_mut()
     }
 
     /// What waits of `QoS` 1 and 2, the oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Parcel> {
+    pub fn iter(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.certain.iter()
     }
 
-    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
-        self.certain.iter().filter_map(|parcel| parcel.claim.as_ref())
+    pub fn ack_guards(&self) -> impl Iterator<Item = &AckGuard> {
+        self.certain.iter().filter_map(|queued_message| queued_message.ack_guard.as_ref())
     }
 
-    pub fn has_loose(&self) -> bool {
-        !self.loose.is_empty()
+    pub fn has_qos0(&self) -> bool {
+        !self.qos0.is_empty()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -101,7 +106,7 @@ impl Queue {
     }
 
     pub fn len(&self) -> usize {
-        self.certain.len() + self.loose.len()
+        self.certain.len() + self.qos0.len()
     }
 
     pub fn bytes(&self) -> usize {
@@ -110,7 +115,7 @@ impl Queue {
 
     /// Nobody waits for the answer to the oldest.
     fn may_drop_oldest(&self) -> bool {
-        self.certain.front().is_some_and(|oldest| oldest.claim.is_none())
+        self.certain.front().is_some_and(|oldest| oldest.ack_guard.is_none())
     }
 
     /// One message alone may be larger than the bound.
@@ -118,12 +123,12 @@ impl Queue {
         self.len() >= settings.queue_messages || (self.bytes > 0 && self.bytes + cost > settings.queue_bytes)
     }
 
-    fn gone(&mut self, parcel: Option<Parcel>) -> Option<Parcel> {
-        let parcel = parcel?;
-        self.bytes -= parcel.message.cost();
+    fn gone(&mut self, queued_message: Option<QueuedMessage>) -> Option<QueuedMessage> {
+        let queued_message = queued_message?;
+        self.bytes -= queued_message.message.cost();
         if self.certain.is_empty() && self.certain.capacity() > 64 {
             self.certain.shrink_to_fit();
         }
-        Some(parcel)
+        Some(queued_message)
     }
 }

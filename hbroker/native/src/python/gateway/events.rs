@@ -7,7 +7,7 @@ use crate::mqtt::codec::packets::{Auth, Subscribe, Unsubscribe, UserProperties, 
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::event::{Cause, Closed};
 use crate::mqtt::io::connections::ConnectionId;
-use crate::mqtt::worker_event::{Arrival, News};
+use crate::mqtt::worker_event::{Arrival, WorkerEvent};
 use crate::python::{Address, address_out};
 
 #[pyclass(module = "hbroker._native", frozen, get_all)]
@@ -115,19 +115,19 @@ impl ClosedEvent {
     }
 }
 
-pub fn news_out(py: Python<'_>, news: News) -> PyResult<Py<PyAny>> {
-    match news {
-        News::Connect(id, arrival) => connect_out(py, id, *arrival),
-        News::Subscribe(id, subscribe) => subscribe_out(py, id, subscribe),
-        News::Unsubscribe(id, Unsubscribe { packet_id, filters, .. }) => {
+pub fn worker_event_out(py: Python<'_>, worker_event: WorkerEvent) -> PyResult<Py<PyAny>> {
+    match worker_event {
+        WorkerEvent::Connect(id, arrival) => connect_out(py, id, *arrival),
+        WorkerEvent::Subscribe(id, subscribe) => subscribe_out(py, id, subscribe),
+        WorkerEvent::Unsubscribe(id, Unsubscribe { packet_id, filters, .. }) => {
             let filters = PyTuple::new(py, filters)?.unbind();
             Ok(Py::new(py, UnsubscribeEvent { connection: id.0, packet_id, filters })?.into_any())
         }
-        News::Auth(id, Auth { reason, method, data, .. }) => {
+        WorkerEvent::Auth(id, Auth { reason, method, data, .. }) => {
             let data = PyBytes::new(py, data.as_deref().unwrap_or_default()).unbind();
             Ok(Py::new(py, AuthEvent { connection: id.0, reason: reason.0, method, data })?.into_any())
         }
-        News::Closed(id, session, closed) => {
+        WorkerEvent::Closed(id, session, closed) => {
             let event = ClosedEvent {
                 connection: id.0,
                 session,
@@ -137,7 +137,7 @@ pub fn news_out(py: Python<'_>, news: News) -> PyResult<Py<PyAny>> {
             };
             Ok(Py::new(py, event)?.into_any())
         }
-        News::Overflow(session) => Ok(Py::new(py, SessionOverflowEvent { session })?.into_any()),
+        WorkerEvent::Overflow(session) => Ok(Py::new(py, SessionOverflowEvent { session })?.into_any()),
     }
 }
 

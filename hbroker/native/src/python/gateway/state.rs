@@ -81,7 +81,7 @@ impl SessionStateIn {
             let message = (known.publisher, known.sequence);
             match known.packet_id {
                 0 => outgoing.had.push(message),
-                packet_id if known.is_received => outgoing.owed.push((message, packet_id)),
+                packet_id if known.is_received => outgoing.awaiting_pubcomp.push((message, packet_id)),
                 packet_id => outgoing.sent.push((message, packet_id)),
             }
         }
@@ -90,7 +90,7 @@ impl SessionStateIn {
 }
 
 pub fn state_out(py: Python<'_>, state: State) -> PyResult<SessionState> {
-    let SentState { sent, owed, had, block } = state.outgoing;
+    let SentState { sent, awaiting_pubcomp, had, block } = state.outgoing;
     let in_flight = |((publisher, sequence), packet_id), qos, is_received| InFlight {
         packet_id,
         publisher,
@@ -100,7 +100,7 @@ pub fn state_out(py: Python<'_>, state: State) -> PyResult<SessionState> {
     };
     // What the QoS of a message was is known only of those that were received. The others come again by themselves.
     let sent = sent.into_iter().map(|it| in_flight(it, 1, false));
-    let owed = owed.into_iter().map(|it| in_flight(it, 2, true));
+    let awaiting_pubcomp = awaiting_pubcomp.into_iter().map(|it| in_flight(it, 2, true));
     let had = had.into_iter().map(|message| in_flight((message, 0), 2, true));
-    SessionState::of(py, sent.chain(owed).chain(had).collect(), state.received, block)
+    SessionState::of(py, sent.chain(awaiting_pubcomp).chain(had).collect(), state.received, block)
 }

@@ -8,30 +8,30 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::tree::Node;
-use super::{Kept, OVERHEAD, Parts, RetainedStore, Waiting, cost_of, cost_of_topic};
+use super::{Fragments, Kept, OVERHEAD, RetainedStore, Waiting, cost_of, cost_of_topic};
 use crate::Micros;
 
 /// What was freed, to be dropped without the lock.
 #[derive(Default)]
-pub struct Freed(Vec<Remains>);
+pub struct Freed(Vec<Leftover>);
 
 /// What is left of a message.
 #[expect(dead_code, reason = "it is only dropped")]
-enum Remains {
+enum Leftover {
     Message(Box<Node<Kept>>),
-    Part(Bytes),
+    Fragment(Bytes),
     Topic(Box<str>),
 }
 
 /// The parts of a large message that waits to be freed, and what it costs beside them.
-pub(super) struct Torn {
-    pub(super) parts: BTreeMap<u32, Bytes>,
+pub(super) struct Dismantled {
+    pub(super) fragments: BTreeMap<u32, Bytes>,
     pub(super) cost: usize,
 }
 
-impl From<Waiting> for Torn {
+impl From<Waiting> for Dismantled {
     fn from(waiting: Waiting) -> Self {
-        Self { cost: cost_of(&waiting.topic), parts: waiting.parts }
+        Self { cost: cost_of(&waiting.topic), fragments: waiting.fragments }
     }
 }
 
@@ -57,19 +57,19 @@ impl RetainedStore {
     /// Frees a part, a message or what is left of one; then what has expired. False: there is nothing.
     pub(super) fn tidy_one(&mut self) -> bool {
         self.steps += 1;
-        if let Some(torn) = self.torn.last_mut() {
-            match torn.parts.pop_first() {
-                Some((_, part)) => {
-                    self.bytes -= part.len() + OVERHEAD;
-                    self.freed.0.push(Remains::Part(part));
+        if let Some(dismantled) = self.dismantled.last_mut() {
+            match dismantled.fragments.pop_first() {
+                Some((_, fragment)) => {
+                    self.bytes -= fragment.len() + OVERHEAD;
+                    self.freed.0.push(Leftover::Fragment(fragment));
                 }
-                None => self.bytes -= self.torn.pop().map_or(0, |torn| torn.cost),
+                None => self.bytes -= self.dismantled.pop().map_or(0, |dismantled| dismantled.cost),
             }
         } else if let Some(message) = self.detached.pop() {
             self.free(message);
         } else if let Some((_, topic)) = self.next_expired().and_then(|_| self.mortal.pop_first()) {
             self.remove(&topic);
-            self.freed.0.push(Remains::Topic(topic));
+            self.freed.0.push(Leftover::Topic(topic));
         } else {
             return false;
         }
@@ -86,18 +86,18 @@ impl RetainedStore {
 
     /// A message is kept no more: frees it, or lets it wait for that where it has many parts.
     pub(super) fn free(&mut self, mut message: Box<Node<Kept>>) {
-        let Kept { expires, serial, cost, ref mut parts, .. } = message.value;
+        let Kept { expires, serial, cost, ref mut fragments, .. } = message.value;
         if expires < Micros::MAX {
-            self.freed.0.extend(self.mortal.remove(&(expires, serial)).map(Remains::Topic));
+            self.freed.0.extend(self.mortal.remove(&(expires, serial)).map(Leftover::Topic));
         }
-        match parts {
-            Parts::One(_) => self.bytes -= cost,
-            Parts::Many(parts) => {
-                let (parts, cost) = (std::mem::take(parts), cost_of_topic(&message.topic, expires));
-                self.torn.push(Torn { parts, cost });
+        match fragments {
+            Fragments::One(_) => self.bytes -= cost,
+            Fragments::Many(fragments) => {
+                let (fragments, cost) = (std::mem::take(fragments), cost_of_topic(&message.topic, expires));
+                self.dismantled.push(Dismantled { fragments, cost });
             }
         }
-        self.freed.0.push(Remains::Message(message));
+        self.freed.0.push(Leftover::Message(message));
     }
 
     /// What was freed since this was last asked. It is dropped with the next offer where nobody asks.
@@ -108,10 +108,10 @@ impl RetainedStore {
     pub(super) fn tear_first_waiting(&mut self) {
         self.steps += 1;
         let waiting = self.waiting.remove(0);
-        self.torn.push(waiting.into());
+        self.dismantled.push(waiting.into());
     }
 
     pub(super) fn drop_waiting(&mut self, may_go: impl Fn(&Waiting) -> bool) {
-        self.torn.extend(self.waiting.extract_if(.., |waiting| may_go(waiting)).map(Torn::from));
+        self.dismantled.extend(self.waiting.extract_if(.., |waiting| may_go(waiting)).map(Dismantled::from));
     }
 }

@@ -3,7 +3,7 @@
 //! From a topic that is none of those looked for it goes on with the next that can be one, so what it costs depends on what matches, and
 //! not on what is there. (The topics below `a` are one run, from `a/` up to `a0`, for `0` is the byte after `/`; but `a-b` is between `a` and it.)
 
-use super::Place;
+use super::Cursor;
 use crate::topic::{Region, is_within};
 
 /// What a walk does with a topic that it came to.
@@ -29,8 +29,8 @@ pub enum Wanted<'a> {
 
 impl Wanted<'_> {
     /// Where to begin to read.
-    pub fn first(&self) -> Place {
-        Place { topic: self.start().into(), ..Place::default() }
+    pub fn first(&self) -> Cursor {
+        Cursor { topic: self.start().into(), ..Cursor::default() }
     }
 
     /// No topic before this one is looked for.
@@ -112,7 +112,7 @@ pub fn behind(subtree: &str) -> String {
 }
 
 /// The topics of a region, as runs: from each first one up to the second, and not with it; `None`: up to the end.
-pub fn runs(region: Region<'_>) -> Vec<(String, Option<String>)> {
+pub fn ranges(region: Region<'_>) -> Vec<(String, Option<String>)> {
     let Region { subtree, less } = region;
     let mut left: Vec<(String, Option<String>)> = whole(subtree);
     for other in less {
@@ -221,7 +221,7 @@ mod tests {
             let region = Region { subtree: &subtree, less: &less };
             let expected: Vec<String> = topics.iter().filter(|topic| region.holds(topic)).cloned().collect();
             assert_eq!(walk(Wanted::Region(region), &topics).0, expected, "{region:?}");
-            let in_runs: BTreeSet<String> = runs(region)
+            let in_runs: BTreeSet<String> = ranges(region)
                 .into_iter()
                 .flat_map(|(from, to)| {
                     topics.range(from..).take_while(move |topic| to.as_ref().is_none_or(|to| *topic < to))

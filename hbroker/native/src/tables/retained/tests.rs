@@ -10,15 +10,15 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::topic;
 
-fn whole<'a>(topic: &'a str, field: &'a [u8], sequence: u64) -> RetainedPart<'a> {
+fn whole<'a>(topic: &'a str, field: &'a [u8], sequence: u64) -> RetainedFragment<'a> {
     let expires = Micros::MAX;
     let payload_is_empty = field.is_empty();
-    RetainedPart { topic, field, payload_is_empty, publisher: 1, sequence, expires, fragment: None }
+    RetainedFragment { topic, field, payload_is_empty, publisher: 1, sequence, expires, fragment: None }
 }
 
-fn part<'a>(topic: &'a str, field: &'a [u8], first: u64, index: u32, count: u32) -> RetainedPart<'a> {
+fn fragment<'a>(topic: &'a str, field: &'a [u8], first: u64, index: u32, count: u32) -> RetainedFragment<'a> {
     let sequence = first + u64::from(index);
-    RetainedPart { fragment: Some((index, count)), ..whole(topic, field, sequence) }
+    RetainedFragment { fragment: Some((index, count)), ..whole(topic, field, sequence) }
 }
 
 fn found(store: &RetainedStore, filter: &str) -> Vec<(String, Vec<u8>)> {
@@ -40,8 +40,8 @@ fn searched(store: &RetainedStore, wanted: Wanted<'_>) -> Vec<String> {
 
 fn drop_within(store: &mut RetainedStore, region: Region<'_>) {
     store.drop_unfinished(region);
-    for (from, to) in runs(region) {
-        store.drop_run(&from, to.as_deref());
+    for (from, to) in ranges(region) {
+        store.drop_range(&from, to.as_deref());
     }
 }
 
@@ -52,23 +52,25 @@ fn tidy(store: &mut RetainedStore) {
 
 /// What is here costs, but for what is detached.
 fn real_cost(store: &RetainedStore) -> usize {
-    let bytes =
-        |parts: &BTreeMap<u32, Bytes>| parts.values().map(|part| part.len() + OVERHEAD).sum::<usize>();
+    let bytes = |fragments: &BTreeMap<u32, Bytes>| {
+        fragments.values().map(|fragment| fragment.len() + OVERHEAD).sum::<usize>()
+    };
     let of_kept = |topic: &str, kept: &Kept| {
-        let parts = match &kept.parts {
-            Parts::One(part) => part.len() + OVERHEAD,
-            Parts::Many(parts) => bytes(parts),
+        let fragments = match &kept.fragments {
+            Fragments::One(fragment) => fragment.len() + OVERHEAD,
+            Fragments::Many(fragments) => bytes(fragments),
         };
-        assert_eq!(kept.cost, cost_of_topic(topic, kept.expires) + parts);
+        assert_eq!(kept.cost, cost_of_topic(topic, kept.expires) + fragments);
         kept.cost
     };
     let kept: usize = store.kept.walk("").map(|(topic, kept)| of_kept(topic, kept)).sum();
     let of_waiting = |waiting: &Waiting| {
-        assert_eq!(waiting.cost, cost_of(&waiting.topic) + bytes(&waiting.parts));
+        assert_eq!(waiting.cost, cost_of(&waiting.topic) + bytes(&waiting.fragments));
         waiting.cost
     };
-    let torn: usize = store.torn.iter().map(|torn| torn.cost + bytes(&torn.parts)).sum();
-    kept + store.waiting.iter().map(of_waiting).sum::<usize>() + torn
+    let dismantled: usize =
+        store.dismantled.iter().map(|dismantled| dismantled.cost + bytes(&dismantled.fragments)).sum();
+    kept + store.waiting.iter().map(of_waiting).sum::<usize>() + dismantled
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn the_last_message_is_kept() {
     assert_eq!(store.offer(whole("a", b"one", 1)), Offer::Kept);
     assert_eq!(store.offer(whole("a", b"two", 2)), Offer::Kept);
     assert_eq!(store.offer(whole("a", b"one", 1)), Offer::Ignored);
-    assert_eq!(store.offer(RetainedPart { publisher: 2, ..whole("a", b"three", 1) }), Offer::Kept);
+    assert_eq!(store.offer(RetainedFragment { publisher: 2, ..whole("a", b"three", 1) }), Offer::Kept);
     assert_eq!(found(&store, "a"), [("a".to_owned(), b"three".to_vec())]);
     assert_eq!(store.offer(whole("a", b"", 3)), Offer::Cleared);
     assert_eq!((store.len(), store.bytes()), (0, 0));
@@ -86,14 +88,14 @@ fn the_last_message_is_kept() {
 #[test]
 fn what_a_clearing_message_overtook_is_not_kept() {
     let mut store = RetainedStore::new(10_000, 1);
-    assert_eq!(store.offer(RetainedPart { expires: 100, ..whole("a", b"", 5) }), Offer::Cleared);
+    assert_eq!(store.offer(RetainedFragment { expires: 100, ..whole("a", b"", 5) }), Offer::Cleared);
     assert_eq!(store.offer(whole("a", b"before", 4)), Offer::Ignored);
-    assert_eq!(store.offer(part("a", b"before", 2, 1, 2)), Offer::Ignored);
-    assert_eq!(store.offer(RetainedPart { publisher: 2, ..whole("a", b"other", 4) }), Offer::Kept);
+    assert_eq!(store.offer(fragment("a", b"before", 2, 1, 2)), Offer::Ignored);
+    assert_eq!(store.offer(RetainedFragment { publisher: 2, ..whole("a", b"other", 4) }), Offer::Kept);
     assert_eq!(store.offer(whole("a", b"before", 4)), Offer::Ignored, "whoever published since");
     assert_eq!(store.offer(whole("a", b"after", 6)), Offer::Kept);
     store.set_time(100);
-    store.offer(RetainedPart { publisher: 2, ..whole("a", b"", 5) });
+    store.offer(RetainedFragment { publisher: 2, ..whole("a", b"", 5) });
     assert_eq!(store.offer(whole("a", b"long after", 4)), Offer::Kept);
 }
 
@@ -101,26 +103,26 @@ fn what_a_clearing_message_overtook_is_not_kept() {
 fn a_large_message_replaces_when_it_is_whole() {
     let mut store = RetainedStore::new(10_000, 1);
     store.offer(whole("a", b"old", 1));
-    assert_eq!(store.offer(part("a", b"C", 10, 2, 3)), Offer::Incomplete);
-    assert_eq!(store.offer(part("a", b"A", 10, 0, 3)), Offer::Incomplete);
-    assert_eq!(store.offer(part("a", b"A", 10, 0, 3)), Offer::Ignored);
-    assert_eq!(store.offer(part("a", b"x", 10, 3, 3)), Offer::Ignored);
+    assert_eq!(store.offer(fragment("a", b"C", 10, 2, 3)), Offer::Incomplete);
+    assert_eq!(store.offer(fragment("a", b"A", 10, 0, 3)), Offer::Incomplete);
+    assert_eq!(store.offer(fragment("a", b"A", 10, 0, 3)), Offer::Ignored);
+    assert_eq!(store.offer(fragment("a", b"x", 10, 3, 3)), Offer::Ignored);
     assert_eq!(found(&store, "#"), [("a".to_owned(), b"old".to_vec())]);
-    assert_eq!(store.offer(part("a", b"B", 10, 1, 3)), Offer::Kept);
+    assert_eq!(store.offer(fragment("a", b"B", 10, 1, 3)), Offer::Kept);
     assert_eq!(found(&store, "#"), [("a".to_owned(), b"ABC".to_vec())]);
-    assert_eq!(store.offer(part("a", b"late", 5, 0, 2)), Offer::Ignored);
-    assert_eq!(store.offer(part("a", b"D", 20, 0, 2)), Offer::Incomplete);
+    assert_eq!(store.offer(fragment("a", b"late", 5, 0, 2)), Offer::Ignored);
+    assert_eq!(store.offer(fragment("a", b"D", 20, 0, 2)), Offer::Incomplete);
     assert_eq!(store.offer(whole("a", b"new", 30)), Offer::Kept);
     assert!(store.waiting.is_empty());
 }
 
 #[test]
-fn what_the_first_parts_of_a_large_message_overtook_does_not_end_it() {
+fn what_the_first_fragments_of_a_large_message_overtook_does_not_end_it() {
     for before in [b"before".as_slice(), b""] {
         let mut store = RetainedStore::new(10_000, 1);
-        assert_eq!(store.offer(part("a", b"A", 10, 0, 2)), Offer::Incomplete);
+        assert_eq!(store.offer(fragment("a", b"A", 10, 0, 2)), Offer::Incomplete);
         store.offer(whole("a", before, 9));
-        assert_eq!(store.offer(part("a", b"B", 10, 1, 2)), Offer::Kept);
+        assert_eq!(store.offer(fragment("a", b"B", 10, 1, 2)), Offer::Kept);
         assert_eq!(found(&store, "#"), [("a".to_owned(), b"AB".to_vec())]);
     }
 }
@@ -128,7 +130,7 @@ fn what_the_first_parts_of_a_large_message_overtook_does_not_end_it() {
 #[test]
 fn what_waits_gives_way_and_what_is_kept_stays() {
     let mut store = RetainedStore::new(1_000, 1);
-    assert_eq!(store.offer(part("w", &[0; 300], 1, 0, 2)), Offer::Incomplete);
+    assert_eq!(store.offer(fragment("w", &[0; 300], 1, 0, 2)), Offer::Incomplete);
     assert_eq!(store.offer(whole("a", &[0; 400], 9)), Offer::Kept);
     assert!(store.waiting.is_empty());
     assert_eq!(store.offer(whole("b", &[0; 400], 10)), Offer::Refused);
@@ -149,10 +151,10 @@ fn agrees_with_a_search_through_all_topics() {
         let field = vec![7; random.random_range(0..300)];
         let expires = if random.random() { sequence + random.random_range(0..50) } else { Micros::MAX };
         let offered = match random.random_range(0..4) {
-            0 => part(topic, &field, sequence - sequence % 3, (sequence % 3) as u32, 3),
+            0 => fragment(topic, &field, sequence - sequence % 3, (sequence % 3) as u32, 3),
             _ => whole(topic, &field, sequence),
         };
-        let offer = store.offer(RetainedPart { expires, ..offered });
+        let offer = store.offer(RetainedFragment { expires, ..offered });
         store.set_time(sequence);
         if random.random_range(0..3) == 0 {
             tidy(&mut store);
@@ -184,7 +186,7 @@ fn what_is_no_part_of_a_region_stays() {
     for topic in ["a", "a/b", "a/b/c", "a/bc", "d"] {
         assert_eq!(store.offer(whole(topic, b"x", 1)), Offer::Kept);
     }
-    assert_eq!(store.offer(part("a/b/large", b"x", 2, 0, 2)), Offer::Incomplete);
+    assert_eq!(store.offer(fragment("a/b/large", b"x", 2, 0, 2)), Offer::Incomplete);
     let less = ["a/b".to_owned()];
     let region = Region { subtree: "a", less: &less };
     let within = |region| {
@@ -196,7 +198,11 @@ fn what_is_no_part_of_a_region_stays() {
     assert_eq!(within(region), (2, vec!["a".to_owned(), "a/bc".to_owned()]));
     assert_eq!(within("a/b".into()), (2, vec!["a/b".to_owned(), "a/b/c".to_owned()]));
     drop_within(&mut store, region);
-    assert_eq!(store.offer(part("a/b/large", b"x", 2, 1, 2)), Offer::Kept, "its first part is still there");
+    assert_eq!(
+        store.offer(fragment("a/b/large", b"x", 2, 1, 2)),
+        Offer::Kept,
+        "its first part is still there"
+    );
     assert_eq!(searched(&store, Wanted::Filter("#")), ["a/b", "a/b/c", "a/b/large", "d"]);
     tidy(&mut store);
     assert_eq!(store.bytes(), real_cost(&store));
@@ -205,7 +211,7 @@ fn what_is_no_part_of_a_region_stays() {
 #[test]
 fn a_dead_message_is_neither_found_nor_charged() {
     let mut store = RetainedStore::new(10_000, 1);
-    let mortal = |topic, sequence, expires| RetainedPart { expires, ..whole(topic, b"x", sequence) };
+    let mortal = |topic, sequence, expires| RetainedFragment { expires, ..whole(topic, b"x", sequence) };
     store.offer(mortal("a", 1, 100));
     store.offer(mortal("b", 2, 200));
     store.offer(mortal("b", 3, Micros::MAX));

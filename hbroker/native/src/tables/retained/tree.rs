@@ -61,7 +61,7 @@ impl<V> Tree<V> {
     }
 
     /// Takes out the topics from `from` on that come before `to`; `None`: all that come after it.
-    pub fn take_run(&mut self, from: &str, to: Option<&str>, into: &mut Detached<V>) {
+    pub fn take_range(&mut self, from: &str, to: Option<&str>, into: &mut Detached<V>) {
         let (before, rest) = split(self.root.take(), from, &self.looks);
         let (run, after) = match to {
             Some(to) => split(rest, to, &self.looks),
@@ -282,7 +282,7 @@ mod tests {
                 _ if random.random_range(0..10) == 0 => {
                     let to = random.random_range(0..500_u32).to_string();
                     let to = Some(to).filter(|to| *to >= topic);
-                    tree.take_run(&topic, to.as_deref(), &mut detached);
+                    tree.take_range(&topic, to.as_deref(), &mut detached);
                     let is_in = |known: &String| *known >= topic && to.as_ref().is_none_or(|to| known < to);
                     let mut taken: Vec<_> =
                         std::iter::from_fn(|| detached.pop()).map(|node| node.topic.into_string()).collect();
@@ -319,7 +319,7 @@ mod tests {
         bounded(&tree, "remove");
         assert_eq!(tree.walk("070000").next(), Some(("070000", &70_000)));
         bounded(&tree, "walk");
-        tree.take_run("020000", Some("080000"), &mut detached);
+        tree.take_range("020000", Some("080000"), &mut detached);
         bounded(&tree, "take_run");
         assert_eq!((tree.len(), detached.len()), (40_000, 60_000));
     }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{NONE, Node, ROOT, SubscriptionTrie};
-use crate::tables::small_list::Few;
+use crate::tables::small_list::SmallList;
 
 impl SubscriptionTrie {
     pub(super) fn find_node(&self, filter: &str) -> Option<u32> {
@@ -25,7 +25,7 @@ impl SubscriptionTrie {
         match level {
             "+" => Some(self.nodes[node].plus).filter(|&child| child != NONE),
             "#" => Some(self.nodes[node].hash).filter(|&child| child != NONE),
-            _ => self.child(node, self.keyed.hash_bytes(level.as_bytes()), level.as_bytes()),
+            _ => self.child(node, self.hasher.hash_bytes(level.as_bytes()), level.as_bytes()),
         }
     }
 
@@ -45,7 +45,7 @@ impl SubscriptionTrie {
             "#" => self.nodes[parent].hash = node,
             _ => {
                 self.nodes[parent].children += 1;
-                let name_hash = self.keyed.hash_bytes(level.as_bytes());
+                let name_hash = self.hasher.hash_bytes(level.as_bytes());
                 self.children.insert(child_hash(parent, name_hash), node);
             }
         }
@@ -61,7 +61,7 @@ impl SubscriptionTrie {
                 b"#" => self.nodes[parent].hash = NONE,
                 _ => {
                     self.nodes[parent].children -= 1;
-                    self.children.remove(child_hash(parent, self.keyed.hash_bytes(&name)), node);
+                    self.children.remove(child_hash(parent, self.hasher.hash_bytes(&name)), node);
                 }
             }
             node = parent;
@@ -87,7 +87,7 @@ impl Default for Node {
             plus: NONE,
             hash: NONE,
             children: 0,
-            subscriptions: Few::None,
+            subscriptions: SmallList::None,
             name: SmallVec::new(),
         }
     }
@@ -99,7 +99,7 @@ impl Node {
         self.children == 0
             && self.plus == NONE
             && self.hash == NONE
-            && matches!(self.subscriptions, Few::None)
+            && matches!(self.subscriptions, SmallList::None)
     }
 }
 

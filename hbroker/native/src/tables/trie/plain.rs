@@ -7,14 +7,14 @@ use std::ops::{Index, IndexMut};
 use smallvec::SmallVec;
 
 use super::Subscription;
-use crate::keyed_hash::Keyed;
+use crate::keyed_hash::KeyedHash;
 use crate::tables::arena::Arena;
 use crate::tables::slot_index::SlotIndex;
-use crate::tables::small_list::Few;
+use crate::tables::small_list::SmallList;
 
 /// Filters by their text, and by number.
 pub struct PlainFilters {
-    keyed: Keyed,
+    hasher: KeyedHash,
     index: SlotIndex,
     filters: Arena<PlainFilter>,
 }
@@ -24,13 +24,13 @@ pub struct PlainFilters {
 #[repr(align(64))]
 pub struct PlainFilter {
     text: SmallVec<[u8; 32]>,
-    pub subscriptions: Few<Subscription>,
+    pub subscriptions: SmallList<Subscription>,
 }
 
 impl PlainFilters {
     /// No filters. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
-        Self { keyed: Keyed::new(seed), index: SlotIndex::default(), filters: Arena::default() }
+        Self { hasher: KeyedHash::new(seed), index: SlotIndex::default(), filters: Arena::default() }
     }
 
     /// The number of the filter that matches a topic.
@@ -46,7 +46,7 @@ impl PlainFilters {
             return filter;
         }
         let text = SmallVec::from_slice(text.as_bytes());
-        let filter = self.filters.insert(PlainFilter { text, subscriptions: Few::None });
+        let filter = self.filters.insert(PlainFilter { text, subscriptions: SmallList::None });
         self.index.insert(hash, filter);
         filter
     }
@@ -77,7 +77,7 @@ impl PlainFilters {
     }
 
     fn hash(&self, text: &[u8]) -> u64 {
-        self.keyed.hash_bytes(text)
+        self.hasher.hash_bytes(text)
     }
 }
 

@@ -5,10 +5,10 @@ use std::hash::BuildHasher;
 
 use rustc_hash::FxBuildHasher;
 
-use super::{Filter, Options, Place, Session, Subscription, SubscriptionTrie};
+use super::{Filter, FilterLocation, Options, Session, Subscription, SubscriptionTrie};
 use crate::link_id::SessionKey;
 use crate::tables::groups::OWN;
-use crate::tables::small_list::{Crowds, Few};
+use crate::tables::small_list::{ListArena, SmallList};
 use crate::topic;
 
 impl SubscriptionTrie {
@@ -27,7 +27,7 @@ impl SubscriptionTrie {
         if number != OWN {
             self.memberships.insert((id, number));
         }
-        let slot = self.sessions.insert(Session { id, group: number, filters: Few::None });
+        let slot = self.sessions.insert(Session { id, group: number, filters: SmallList::None });
         let sessions = &self.sessions;
         let hash_of = |&slot: &u32| session_hash(sessions[slot].id, sessions[slot].group);
         self.session_slots.insert_unique(session_hash(id, number), slot, hash_of);
@@ -52,113 +52,118 @@ impl SubscriptionTrie {
     }
 
     /// Where a filter is.
-    pub(super) fn find(&self, filter: &str) -> Option<Place> {
+    pub(super) fn find(&self, filter: &str) -> Option<FilterLocation> {
         if topic::has_wildcards(filter) {
-            self.find_node(filter).map(Place::Node)
+            self.find_node(filter).map(FilterLocation::Node)
         } else {
-            self.plain.find(filter).map(Place::Plain)
+            self.plain.find(filter).map(FilterLocation::Plain)
         }
     }
 
     /// Where a filter is from now on.
-    pub(super) fn make(&mut self, filter: &str) -> Place {
+    pub(super) fn make(&mut self, filter: &str) -> FilterLocation {
         if topic::has_wildcards(filter) {
-            Place::Node(self.make_node(filter))
+            FilterLocation::Node(self.make_node(filter))
         } else {
-            Place::Plain(self.plain.make(filter))
+            FilterLocation::Plain(self.plain.make(filter))
         }
     }
 
     /// The filter that is there.
-    pub(super) fn text(&self, place: Place) -> Cow<'_, str> {
-        match place {
-            Place::Plain(filter) => self.plain.text(filter).into(),
-            Place::Node(node) => self.filter_of(node).into(),
+    pub(super) fn text(&self, location: FilterLocation) -> Cow<'_, str> {
+        match location {
+            FilterLocation::Plain(filter) => self.plain.text(filter).into(),
+            FilterLocation::Node(node) => self.filter_of(node).into(),
         }
     }
 
     /// Where among a filter's subscriptions the session's is. Searched for in the shorter of the two lists.
-    pub(super) fn position(&self, place: Place, session: u32) -> Option<u32> {
-        let (subscriptions, filters) = (self.subscriptions(place), self.filters(session));
+    pub(super) fn position(&self, location: FilterLocation, session: u32) -> Option<u32> {
+        let (subscriptions, filters) = (self.subscriptions(location), self.filters(session));
         if subscriptions.len() <= filters.len() {
             subscriptions.iter().position(|each| each.session == session).map(|position| position as u32)
         } else {
-            filters.iter().find(|filter| filter.place == place).map(|filter| filter.position)
+            filters.iter().find(|filter| filter.location == location).map(|filter| filter.position)
         }
     }
 
     /// Adds a subscription that is not there yet.
-    pub(super) fn attach(&mut self, place: Place, session: u32, options: Options, shared: u32) {
-        let filter = Filter { place, position: self.subscriptions(place).len() as u32 };
+    pub(super) fn attach(&mut self, location: FilterLocation, session: u32, options: Options, shared: u32) {
+        let filter = Filter { location, position: self.subscriptions(location).len() as u32 };
         let Session { id, .. } = self.sessions[session];
         let position = self.filters(session).len() as u32;
         let subscription = Subscription { id, session, position, options, shared };
-        self.sessions[session].filters.push(filter, &mut self.session_crowds);
-        let (list, crowds) = self.list_mut(place);
-        list.push(subscription, crowds);
+        self.sessions[session].filters.push(filter, &mut self.session_lists);
+        let (list, list_arena) = self.list_mut(location);
+        list.push(subscription, list_arena);
         self.len += 1;
     }
 
     /// Removes the subscription at this position of a filter, and what existed only for it.
-    pub(super) fn detach(&mut self, place: Place, position: u32) {
-        let (list, crowds) = self.list_mut(place);
-        let Some(gone) = list.swap_remove(position, crowds) else {
+    pub(super) fn detach(&mut self, location: FilterLocation, position: u32) {
+        let (list, list_arena) = self.list_mut(location);
+        let Some(gone) = list.swap_remove(position, list_arena) else {
             return;
         };
         if gone.shared != OWN {
             self.shared_ids.release(gone.shared);
         }
-        if let Some(&moved) = self.subscriptions(place).get(position as usize) {
+        if let Some(&moved) = self.subscriptions(location).get(position as usize) {
             self.filters_mut(moved.session)[moved.position as usize].position = position;
         }
-        self.sessions[gone.session].filters.swap_remove(gone.position, &mut self.session_crowds);
+        self.sessions[gone.session].filters.swap_remove(gone.position, &mut self.session_lists);
         if let Some(&moved) = self.filters(gone.session).get(gone.position as usize) {
-            self.subscriptions_mut(moved.place)[moved.position as usize].position = gone.position;
+            self.subscriptions_mut(moved.location)[moved.position as usize].position = gone.position;
         }
         if self.filters(gone.session).is_empty() {
             self.drop_session(gone.session);
         }
-        match place {
-            Place::Plain(filter) if self.subscriptions(place).is_empty() => self.plain.remove(filter),
-            Place::Plain(_) => {}
-            Place::Node(node) => self.prune(node),
+        match location {
+            FilterLocation::Plain(filter) if self.subscriptions(location).is_empty() => {
+                self.plain.remove(filter);
+            }
+            FilterLocation::Plain(_) => {}
+            FilterLocation::Node(node) => self.prune(node),
         }
         self.len -= 1;
     }
 
-    pub(super) fn subscriptions(&self, place: Place) -> &[Subscription] {
-        let list = match place {
-            Place::Plain(filter) => &self.plain[filter].subscriptions,
-            Place::Node(node) => &self.nodes[node].subscriptions,
+    pub(super) fn subscriptions(&self, location: FilterLocation) -> &[Subscription] {
+        let list = match location {
+            FilterLocation::Plain(filter) => &self.plain[filter].subscriptions,
+            FilterLocation::Node(node) => &self.nodes[node].subscriptions,
         };
-        list.as_slice(&self.crowds)
+        list.as_slice(&self.list_arena)
     }
 
-    pub(super) fn subscriptions_mut(&mut self, place: Place) -> &mut [Subscription] {
-        let (list, crowds) = self.list_mut(place);
-        list.as_mut_slice(crowds)
+    pub(super) fn subscriptions_mut(&mut self, location: FilterLocation) -> &mut [Subscription] {
+        let (list, list_arena) = self.list_mut(location);
+        list.as_mut_slice(list_arena)
     }
 
-    fn list_mut(&mut self, place: Place) -> (&mut Few<Subscription>, &mut Crowds<Subscription>) {
-        let list = match place {
-            Place::Plain(filter) => &mut self.plain[filter].subscriptions,
-            Place::Node(node) => &mut self.nodes[node].subscriptions,
+    fn list_mut(
+        &mut self,
+        location: FilterLocation,
+    ) -> (&mut SmallList<Subscription>, &mut ListArena<Subscription>) {
+        let list = match location {
+            FilterLocation::Plain(filter) => &mut self.plain[filter].subscriptions,
+            FilterLocation::Node(node) => &mut self.nodes[node].subscriptions,
         };
-        (list, &mut self.crowds)
+        (list, &mut self.list_arena)
     }
 
     pub(super) fn filters(&self, session: u32) -> &[Filter] {
-        self.sessions[session].filters.as_slice(&self.session_crowds)
+        self.sessions[session].filters.as_slice(&self.session_lists)
     }
 
     fn filters_mut(&mut self, session: u32) -> &mut [Filter] {
-        self.sessions[session].filters.as_mut_slice(&mut self.session_crowds)
+        self.sessions[session].filters.as_mut_slice(&mut self.session_lists)
     }
 }
 
 impl Default for Session {
     fn default() -> Self {
-        Self { id: SessionKey(0), group: OWN, filters: Few::None }
+        Self { id: SessionKey(0), group: OWN, filters: SmallList::None }
     }
 }
 

@@ -157,7 +157,7 @@ fn removal_frees_everything() {
         }
     }
     assert_eq!((trie.len(), trie.sessions(), trie.plain.len(), trie.nodes.len()), (1, 1, 1, 1));
-    assert!(trie.children.is_empty() && trie.crowds.len() + trie.session_crowds.len() == 0);
+    assert!(trie.children.is_empty() && trie.list_arena.len() + trie.session_lists.len() == 0);
     assert_eq!((trie.groups.len(), trie.memberships.len()), (0, 0));
     assert!(trie.nodes.end() < 500, "slots are used again");
 }

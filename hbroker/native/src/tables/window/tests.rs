@@ -129,7 +129,7 @@ fn knows(window: &DuplicateWindow, publisher: u64, sequence: u64) -> bool {
 #[test]
 fn what_was_seen_and_is_not_open_stays_seen_elsewhere_and_nothing_else_becomes_so() {
     let mut random = SmallRng::seed_from_u64(5);
-    let (mut told, mut silent) = (0, 0);
+    let (mut reported, mut silent) = (0, 0);
     for round in 0..60 {
         let (mut here, mut there) = (DuplicateWindow::new(9, SPAN, 9), DuplicateWindow::new(9, SPAN, 9));
         let begin = if round % 3 == 0 { 1 } else { random.random_range(1..1_000_000) };
@@ -156,10 +156,10 @@ fn what_was_seen_and_is_not_open_stays_seen_elsewhere_and_nothing_else_becomes_s
             let expected =
                 theirs.contains(&sequence) || (mine.contains(&sequence) && !open.contains(&sequence));
             assert_eq!(knows(&there, 1, sequence), expected, "{sequence} in round {round}");
-            *(if expected { &mut told } else { &mut silent }) += 1;
+            *(if expected { &mut reported } else { &mut silent }) += 1;
         }
     }
-    assert!(told > 10_000 && silent > 10_000, "{told} {silent}");
+    assert!(reported > 10_000 && silent > 10_000, "{reported} {silent}");
 }
 
 #[test]

@@ -17,15 +17,22 @@ const LIMITS: Limits = Limits {
     patience: 1_000,
 };
 
-fn part(publisher: u64, first: u64, index: u32, count: u32, total: usize, bytes: &[u8]) -> Part<'_> {
-    Part { id: (publisher, first, None), index, count, total: total as u64, bytes, receipt: None }
+fn fragment(
+    publisher: u64,
+    first: u64,
+    index: u32,
+    count: u32,
+    total: usize,
+    bytes: &[u8],
+) -> ReceivedFragment<'_> {
+    ReceivedFragment { id: (publisher, first, None), index, count, total: total as u64, bytes, receipt: None }
 }
 
 /// One of a message that comes in order, at QoS 1 or 2.
-fn firm(publisher: u64, first: u64, index: u32, bytes: &[u8], count: u32) -> Part<'_> {
+fn firm(publisher: u64, first: u64, index: u32, bytes: &[u8], count: u32) -> ReceivedFragment<'_> {
     let total = bytes.len() * count as usize;
     let receipt = Some((LinkId(publisher), first * 1_000 + u64::from(index)));
-    Part { receipt, ..part(publisher, first, index, count, total, bytes) }
+    ReceivedFragment { receipt, ..fragment(publisher, first, index, count, total, bytes) }
 }
 
 fn sums_are_right(reassembler: &Reassembler) -> bool {
@@ -33,9 +40,9 @@ fn sums_are_right(reassembler: &Reassembler) -> bool {
     let withheld: Vec<usize> = open().flat_map(|open| &open.withheld).map(|(_, bytes)| *bytes).collect();
     let mut claims: BTreeMap<u64, u64> = BTreeMap::new();
     for (id, open) in reassembler.open.iter().filter(|(_, open)| open.is_claimed) {
-        *claims.entry(id.0).or_default() += open.partial.total();
+        *claims.entry(id.0).or_default() += open.partial_message.total();
     }
-    reassembler.bytes == open().map(|open| open.partial.cost()).sum::<usize>()
+    reassembler.bytes == open().map(|open| open.partial_message.cost()).sum::<usize>()
         && (reassembler.withheld, reassembler.withheld_bytes) == (withheld.len(), withheld.iter().sum())
         && withheld.len() <= reassembler.limits.withheld
         && reassembler.withheld_bytes <= reassembler.limits.withheld_bytes
@@ -60,8 +67,10 @@ fn puts_together_what_comes_in_any_order_and_twice() {
         let (last, others) = order.split_last().expect("there is a part");
         let send = |reassembler: &mut Reassembler, index: usize| {
             let first = (u64::MAX - 10).wrapping_add(round * 1_000);
-            reassembler
-                .add(round, part(7, first, index as u32, chunks.len() as u32, payload.len(), chunks[index]))
+            reassembler.add(
+                round,
+                fragment(7, first, index as u32, chunks.len() as u32, payload.len(), chunks[index]),
+            )
         };
         assert!(others.iter().all(|&index| send(&mut reassembler, index) == Added::Kept));
         assert!(others.iter().all(|&index| send(&mut reassembler, index) == Added::Known));
@@ -80,7 +89,7 @@ fn stays_within_its_limits_whatever_a_liar_sends() {
     let (mut whole, mut withheld, mut released) = (0, 0, 0);
     for now in 0..60_000 {
         let choose = |random: &mut SmallRng, from: &[u64]| from[random.random_range(0..from.len())];
-        let lie = Part {
+        let lie = ReceivedFragment {
             id: (
                 random.random_range(0..5),
                 random.random_range(0..60),
@@ -109,7 +118,7 @@ fn stays_within_its_limits_whatever_a_liar_sends() {
         }
         assert!(reassembler.bytes() <= limits.total_bytes + limits.withheld_bytes);
         assert!(reassembler.len() <= LIMITS.messages && sums_are_right(&reassembler));
-        let capacity: usize = reassembler.open.values().map(|open| open.partial.capacity()).sum();
+        let capacity: usize = reassembler.open.values().map(|open| open.partial_message.capacity()).sum();
         assert!(capacity <= 2 * reassembler.bytes(), "what was claimed takes no memory");
     }
     assert!(whole > 100 && reassembler.abandoned() > 100 && withheld > 100, "{whole} {withheld}");
@@ -127,12 +136,12 @@ fn messages_in_doubt_give_way_in_order_of_age_and_firm_ones_do_not() {
     let mut reassembler = Reassembler::new(Limits { messages: 3, ..LIMITS }, 1);
     assert_eq!(reassembler.add(0, firm(9, 1, 0, b"a", 2)), Added::Kept);
     for (now, first) in [(0, 100), (1, 200), (2, 300)] {
-        assert_eq!(reassembler.add(now, part(1, first, 0, 2, 2, b"a")), Added::Kept);
+        assert_eq!(reassembler.add(now, fragment(1, first, 0, 2, 2, b"a")), Added::Kept);
     }
     assert_eq!(reassembler.abandoned(), 1);
-    assert_eq!(reassembler.add(3, part(1, 200, 1, 2, 2, b"b")), Added::Whole(b"ab".to_vec()));
-    assert_eq!(reassembler.add(3, part(1, 300, 1, 2, 2, b"b")), Added::Whole(b"ab".to_vec()));
-    assert_eq!(reassembler.add(3, part(1, 100, 1, 2, 2, b"b")), Added::Kept, "its first was given up");
+    assert_eq!(reassembler.add(3, fragment(1, 200, 1, 2, 2, b"b")), Added::Whole(b"ab".to_vec()));
+    assert_eq!(reassembler.add(3, fragment(1, 300, 1, 2, 2, b"b")), Added::Whole(b"ab".to_vec()));
+    assert_eq!(reassembler.add(3, fragment(1, 100, 1, 2, 2, b"b")), Added::Kept, "its first was given up");
     assert_eq!(reassembler.add(3, firm(9, 1, 1, b"b", 2)), Added::Whole(b"ab".to_vec()));
     for first in 400..403 {
         assert_eq!(reassembler.add(4, firm(9, first, 0, b"a", 2)), Added::Kept);
@@ -144,14 +153,14 @@ fn messages_in_doubt_give_way_in_order_of_age_and_firm_ones_do_not() {
 fn two_totals_for_one_message_do_not_mix() {
     let mut reassembler = Reassembler::new(LIMITS, 1);
     assert_eq!(reassembler.add(0, firm(1, 5, 0, b"ab", 2)), Added::Kept);
-    assert_eq!(reassembler.add(0, part(1, 5, 1, 2, 3, b"c")), Added::Invalid);
-    assert_eq!(reassembler.add(0, part(1, 5, 1, 3, 4, b"c")), Added::Invalid);
-    assert_eq!(reassembler.add(0, part(1, 5, 2, 2, 4, b"c")), Added::Invalid, "beyond its count");
+    assert_eq!(reassembler.add(0, fragment(1, 5, 1, 2, 3, b"c")), Added::Invalid);
+    assert_eq!(reassembler.add(0, fragment(1, 5, 1, 3, 4, b"c")), Added::Invalid);
+    assert_eq!(reassembler.add(0, fragment(1, 5, 2, 2, 4, b"c")), Added::Invalid, "beyond its count");
     assert_eq!(reassembler.add(0, firm(1, 5, 1, b"cd", 2)), Added::Whole(b"abcd".to_vec()));
-    assert_eq!(reassembler.add(0, part(1, 6, 0, 2, 3, b"ab")), Added::Kept);
-    assert_eq!(reassembler.add(0, part(1, 6, 1, 2, 3, b"cd")), Added::Invalid, "more than its total");
-    assert_eq!(reassembler.add(0, part(1, 7, 0, 2, 4, b"ab")), Added::Kept);
-    assert_eq!(reassembler.add(0, part(1, 7, 1, 2, 4, b"c")), Added::Invalid, "less than its total");
+    assert_eq!(reassembler.add(0, fragment(1, 6, 0, 2, 3, b"ab")), Added::Kept);
+    assert_eq!(reassembler.add(0, fragment(1, 6, 1, 2, 3, b"cd")), Added::Invalid, "more than its total");
+    assert_eq!(reassembler.add(0, fragment(1, 7, 0, 2, 4, b"ab")), Added::Kept);
+    assert_eq!(reassembler.add(0, fragment(1, 7, 1, 2, 4, b"c")), Added::Invalid, "less than its total");
     assert_eq!((reassembler.len(), reassembler.abandoned()), (0, 2));
 }
 

@@ -25,8 +25,8 @@ use crate::tables::groups::GroupList;
 use crate::tables::match_set::Subscriber;
 
 /// Places at first and at most, of 128 bytes each: 0.1 and 17 MB.
-pub const PLACES: usize = 1_024;
-pub const MOST_PLACES: usize = 131_072;
+pub const SLOTS: usize = 1_024;
+pub const MOST_SLOTS: usize = 131_072;
 /// The cache grows once so many routes for each place were in the way of others.
 const PATIENCE: usize = 8;
 /// A route stays so often in the way of others, since it was used last.
@@ -43,7 +43,7 @@ static NO_GROUPS: GroupList = GroupList::NONE;
 /// Routes by topic.
 pub struct Cache {
     /// A power of two of them.
-    places: Box<[Place]>,
+    slots: Box<[CachedRoute]>,
     /// Good routes that were in the way of others since there are so many places.
     in_the_way: usize,
     /// Bytes beside the places.
@@ -53,7 +53,7 @@ pub struct Cache {
 /// A route remembered.
 #[derive(Clone, Default)]
 #[repr(align(128))]
-struct Place {
+struct CachedRoute {
     /// In bytes.
     topic: SmallVec<[u8; 48]>,
     /// Of the tables that it was found in; 0: none.
@@ -69,40 +69,40 @@ struct Place {
     stands: u8,
 }
 
-const _: () = assert!(size_of::<Place>() == 128, "two lines of a processor's cache");
+const _: () = assert!(size_of::<CachedRoute>() == 128, "two lines of a processor's cache");
 
 impl Cache {
     pub fn new() -> Self {
-        Self { places: vec![Place::default(); PLACES].into(), in_the_way: 0, beside: 0 }
+        Self { slots: vec![CachedRoute::default(); SLOTS].into(), in_the_way: 0, beside: 0 }
     }
 
     /// The place of a topic's route, if that is remembered, from tables of this version.
     pub fn find(&mut self, topic: &str, version: u64, now: Micros) -> Option<usize> {
-        let index = place_of(topic, self.places.len());
-        let place = &mut self.places[index];
-        if !place.leads(topic, version, now) {
+        let index = slot_of(topic, self.slots.len());
+        let slot = &mut self.slots[index];
+        if !slot.leads(topic, version, now) {
             return None;
         }
-        if place.stands < STANDS {
-            place.stands = STANDS;
+        if slot.stands < STANDS {
+            slot.stands = STANDS;
         }
         Some(index)
     }
 
     /// The route in a place that was found.
-    pub fn route(&self, place: usize) -> Route<'_> {
-        self.places[place].route()
+    pub fn route(&self, slot: usize) -> Route<'_> {
+        self.slots[slot].route()
     }
 
     /// Asks the memory for the place of a topic that is looked up soon. Costs little, and nothing waits for it.
     pub fn touch(&self, topic: &str) {
-        let place = &self.places[place_of(topic, self.places.len())];
-        black_box((place.topic.len(), place.stands));
+        let slot = &self.slots[slot_of(topic, self.slots.len())];
+        black_box((slot.topic.len(), slot.stands));
     }
 
     /// Whether to `touch` is worth while.
     pub fn is_far(&self) -> bool {
-        self.places.len() > NEAR
+        self.slots.len() > NEAR
     }
 
     /// Remembers a route that was not, if there is room.
@@ -111,51 +111,51 @@ impl Cache {
         {
             return;
         }
-        let place = self.place_for(now, topic, version);
-        let beside = self.beside - place.map_or(0, |place| self.places[place].beside());
-        let Some(place) = place.map(|place| &mut self.places[place]) else {
+        let slot = self.slot_for(now, topic, version);
+        let beside = self.beside - slot.map_or(0, |slot| self.slots[slot].beside());
+        let Some(slot) = slot.map(|slot| &mut self.slots[slot]) else {
             return;
         };
-        *place = Place::of(topic, version, until, route);
-        self.beside = beside + place.beside();
+        *slot = CachedRoute::of(topic, version, until, route);
+        self.beside = beside + slot.beside();
         if self.beside > MOST_BESIDE {
             self.beside = beside;
-            *place = Place::default();
+            *slot = CachedRoute::default();
         }
     }
 
     /// Forgets the route of a topic.
     pub fn forget(&mut self, topic: &str) {
-        self.places[place_of(topic, self.places.len())].version = 0;
+        self.slots[slot_of(topic, self.slots.len())].version = 0;
     }
 
     /// Where to remember a topic; None: a route that is used stays there. The cache may grow.
-    fn place_for(&mut self, now: Micros, topic: &str, version: u64) -> Option<usize> {
-        let index = place_of(topic, self.places.len());
-        let place = &mut self.places[index];
-        if !place.is_good(version, now) {
+    fn slot_for(&mut self, now: Micros, topic: &str, version: u64) -> Option<usize> {
+        let index = slot_of(topic, self.slots.len());
+        let slot = &mut self.slots[index];
+        if !slot.is_good(version, now) {
             return Some(index);
         }
         self.in_the_way += 1;
-        if self.in_the_way < PATIENCE * self.places.len() || self.places.len() >= MOST_PLACES {
-            let place = &mut self.places[index];
-            let gives_way = place.stands == 0;
-            place.stands = place.stands.saturating_sub(1);
+        if self.in_the_way < PATIENCE * self.slots.len() || self.slots.len() >= MOST_SLOTS {
+            let slot = &mut self.slots[index];
+            let gives_way = slot.stands == 0;
+            slot.stands = slot.stands.saturating_sub(1);
             return gives_way.then_some(index);
         }
-        let places = vec![Place::default(); 2 * self.places.len()].into();
-        *self = Self { places, in_the_way: 0, beside: 0 };
-        Some(place_of(topic, self.places.len()))
+        let slots = vec![CachedRoute::default(); 2 * self.slots.len()].into();
+        *self = Self { slots, in_the_way: 0, beside: 0 };
+        Some(slot_of(topic, self.slots.len()))
     }
 }
 
-fn place_of(topic: &str, places: usize) -> usize {
+fn slot_of(topic: &str, slots: usize) -> usize {
     let mut hasher = FxHasher::default();
     hasher.write(topic.as_bytes());
-    hasher.finish() as usize & (places - 1)
+    hasher.finish() as usize & (slots - 1)
 }
 
-impl Place {
+impl CachedRoute {
     fn of(topic: &str, version: u64, until: Micros, route: Route<'_>) -> Self {
         Self {
             topic: SmallVec::from_slice(topic.as_bytes()),
@@ -199,16 +199,16 @@ impl Place {
 
 #[cfg(test)]
 impl Cache {
-    pub fn places(&self) -> usize {
-        self.places.len()
+    pub fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     pub fn leads(&self, topic: &str, version: u64, now: Micros) -> bool {
-        self.places[place_of(topic, self.places.len())].leads(topic, version, now)
+        self.slots[slot_of(topic, self.slots.len())].leads(topic, version, now)
     }
 
     /// Bytes beside the places, as counted, and as they are.
     pub fn bytes_beside(&self) -> (usize, usize) {
-        (self.beside, self.places.iter().map(Place::beside).sum())
+        (self.beside, self.slots.iter().map(CachedRoute::beside).sum())
     }
 }

@@ -3,9 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::engine::owner::routes::cache::{
-    LONGEST_TOPIC, MOST_BESIDE, MOST_PLACES, MOST_SUBSCRIBERS, PLACES,
-};
+use crate::engine::owner::routes::cache::{LONGEST_TOPIC, MOST_BESIDE, MOST_SLOTS, MOST_SUBSCRIBERS, SLOTS};
 use crate::engine::owner::routes::*;
 use crate::tables::jurisdiction::Grant;
 
@@ -106,7 +104,7 @@ fn a_filter_without_wildcards_costs_other_topics_nothing() {
 }
 
 #[test]
-fn keeps_no_route_that_is_large_and_no_more_than_it_may_have_places() {
+fn keeps_no_route_that_is_large_and_no_more_than_it_has_slots() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     let long = "l".repeat(LONGEST_TOPIC + 1);
@@ -119,16 +117,16 @@ fn keeps_no_route_that_is_large_and_no_more_than_it_may_have_places() {
     }
     let route = routes.find(0, "crowd").expect("it is ours");
     assert_eq!(route.subscribers.len() + route.groups.members(), MOST_SUBSCRIBERS + 1);
-    assert_eq!(routes.cache.places(), PLACES, "nothing gave way to what is not kept");
-    for number in 0..10 * MOST_PLACES {
+    assert_eq!(routes.cache.slots(), SLOTS, "nothing gave way to what is not kept");
+    for number in 0..10 * MOST_SLOTS {
         assert!(routes.find(0, &format!("t/{number}")).is_ok());
     }
-    assert_eq!(routes.cache.places(), MOST_PLACES);
+    assert_eq!(routes.cache.slots(), MOST_SLOTS);
     assert_eq!(routes.cache.bytes_beside(), (0, 0), "what is short lies in its place");
 }
 
 #[test]
-fn what_lies_beside_the_places_is_counted_and_bounded() {
+fn what_lies_beside_the_slots_is_counted_and_bounded() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     (0..MOST_SUBSCRIBERS as u64).for_each(|session| _ = routes.subscribe("#", "", subscriber(session)));
@@ -148,7 +146,7 @@ fn of_topics_that_come_in_turn_some_are_remembered_however_many_there_are() {
     let mut routes = Routes::new(1);
     routes.jurisdiction_mut().grant("", GRANT);
     let topics: Vec<String> =
-        (0..2 * MOST_PLACES).map(|number| format!("home/{number}/temperature")).collect();
+        (0..2 * MOST_SLOTS).map(|number| format!("home/{number}/temperature")).collect();
     let mut remembered = 0;
     for round in 0..10 {
         for topic in &topics {
@@ -156,8 +154,8 @@ fn of_topics_that_come_in_turn_some_are_remembered_however_many_there_are() {
             assert!(routes.find(0, topic).is_ok());
         }
     }
-    assert_eq!(routes.cache.places(), MOST_PLACES);
-    assert!(remembered > MOST_PLACES / 2, "{remembered}");
+    assert_eq!(routes.cache.slots(), MOST_SLOTS);
+    assert!(remembered > MOST_SLOTS / 2, "{remembered}");
 }
 
 #[test]
@@ -170,5 +168,5 @@ fn topics_that_are_in_use_come_to_be_remembered() {
     }
     let leads = |topic: &&String| routes.cache.leads(topic, routes.version, 0);
     let remembered = topics.iter().filter(leads).count();
-    assert!(remembered > 2_000 && routes.cache.places() < MOST_PLACES, "{remembered}");
+    assert!(remembered > 2_000 && routes.cache.slots() < MOST_SLOTS, "{remembered}");
 }

@@ -2,19 +2,19 @@
 
 use crate::engine::fragmentation::fragments::{Split, Splitter};
 use crate::engine::publisher::outgoing::*;
-use crate::engine::transport::delivery_records::Ledger;
+use crate::engine::transport::delivery_records::DeliveryRecords;
 use crate::wire::PublishOut;
 
 const HERE: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
 const THERE: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
 
 fn publisher() -> Publisher {
-    Publisher::new(Zones::new(10, 1), 10_000, Keyed::new(1))
+    Publisher::new(Zones::new(10, 1), 10_000, KeyedHash::new(1))
 }
 
 /// Settles the ticket of one message.
-fn settle_one(publisher: &mut Publisher, ticket: Ticket) -> Part {
-    publisher.settle(ticket, Places::all(1)).remove(0)
+fn settle_one(publisher: &mut Publisher, ticket: Ticket) -> Fragment {
+    publisher.settle(ticket, Positions::all(1)).remove(0)
 }
 
 /// A client's messages, numbered as they are made.
@@ -38,18 +38,18 @@ impl Messages {
     /// A message of 5,000 bytes waits, which are five parts.
     fn open(&mut self, publisher: &mut Publisher, topic: &str, expiry_s: Option<u32>) {
         let split = self.split(topic, 5_000, 1, expiry_s);
-        let Split::Large(parts) = &split else { panic!("it fits") };
-        assert_eq!(parts.count(), 5);
-        publisher.open(parts);
+        let Split::LargeMessage(fragments) = &split else { panic!("it fits") };
+        assert_eq!(fragments.count(), 5);
+        publisher.open(fragments);
         let large = split.keep(|| vec![7; 5_000].into());
         assert_eq!(large.bytes(), 5_000);
         publisher.push(large);
     }
 
-    fn single(&mut self) -> Part {
+    fn single(&mut self) -> Fragment {
         match self.make("a", 100, 1, None) {
-            Outgoing::Single(part) => part,
-            Outgoing::Large(_) => panic!("100 bytes fit"),
+            Outgoing::Single(fragment) => fragment,
+            Outgoing::LargeMessage(_) => panic!("100 bytes fit"),
         }
     }
 }
@@ -67,11 +67,11 @@ fn a_route_holds_until_a_zone_changes_or_ends_or_something_is_in_its_way() {
 
     let ticket = publisher.keep(here, messages.single(), 7);
     assert!(publisher.holds(0, &route), "it is in flight to the same owner");
-    let part = settle_one(&mut publisher, ticket);
-    publisher.give_back(part);
+    let fragment = settle_one(&mut publisher, ticket);
+    publisher.give_back(fragment);
     assert!(!publisher.holds(0, &route), "it would overtake what waits");
-    let part = publisher.take_first("a").expect("it waits");
-    let _ticket = publisher.keep(there, part, 8);
+    let fragment = publisher.take_first("a").expect("it waits");
+    let _ticket = publisher.keep(there, fragment, 8);
     assert!(!publisher.holds(0, &route), "it would overtake what is in flight elsewhere");
 
     let other = publisher.route(0, "b");
@@ -101,7 +101,7 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
     publisher.give_back(refused);
     assert!(matches!(publisher.next(0, "a"), Next::Send { owner, qos: 1, .. } if owner == here));
     let order: Vec<u64> =
-        std::iter::from_fn(|| publisher.take_first("a")).map(|part| part.sequence).collect();
+        std::iter::from_fn(|| publisher.take_first("a")).map(|fragment| fragment.sequence).collect();
     assert_eq!(order, [1, 2, 3]);
     assert!(publisher.is_drained() && publisher.budget.bytes == 0);
 }
@@ -109,9 +109,9 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
 #[test]
 fn what_waits_goes_together_as_far_as_there_is_room_and_its_numbers_follow_one_another() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
-    let room = |messages, bytes| Room { messages, bytes };
-    let fields: Vec<Part> = (0..9).map(|_| messages.single()).collect();
-    fields[..5].iter().for_each(|part| publisher.give_back(part.clone()));
+    let room = |messages, bytes| ViewBuffer { messages, bytes };
+    let fields: Vec<Fragment> = (0..9).map(|_| messages.single()).collect();
+    fields[..5].iter().for_each(|fragment| publisher.give_back(fragment.clone()));
     messages.single();
     for message in [messages.make("a", 9, 1, None), messages.make("a", 9, 1, None)] {
         publisher.push(message);
@@ -122,8 +122,10 @@ fn what_waits_goes_together_as_far_as_there_is_room_and_its_numbers_follow_one_a
     }
     messages.open(&mut publisher, "a", None);
     let one = fields[0].field.len();
-    let mut take = |room| publisher.take_run("a", room).map(|run| (run.sequence, run.count, run.field));
-    let joined = |parts: &[Part]| parts.iter().flat_map(|part| part.field.to_vec()).collect::<Vec<u8>>();
+    let mut take = |room| publisher.take_batch("a", room).map(|run| (run.sequence, run.count, run.field));
+    let joined = |fragments: &[Fragment]| {
+        fragments.iter().flat_map(|fragment| fragment.field.to_vec()).collect::<Vec<u8>>()
+    };
     assert_eq!(take(room(2, 9_999)), Some((1, 2, joined(&fields[..2]).into())), "by number");
     assert_eq!(take(room(9, 3 * one - 1)), Some((3, 2, joined(&fields[2..4]).into())), "by bytes");
     assert_eq!(take(room(0, 0)), Some((5, 1, fields[4].field.clone())), "the first may go");
@@ -139,24 +141,24 @@ fn what_waits_goes_together_as_far_as_there_is_room_and_its_numbers_follow_one_a
 fn what_goes_together_fills_no_more_than_a_block() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
     (0..30).for_each(|_| publisher.push(Outgoing::Single(messages.single())));
-    let room = Room { messages: 100, bytes: 100_000 };
-    let runs: Vec<Part> = std::iter::from_fn(|| publisher.take_run("a", room)).collect();
+    let room = ViewBuffer { messages: 100, bytes: 100_000 };
+    let runs: Vec<Fragment> = std::iter::from_fn(|| publisher.take_batch("a", room)).collect();
     assert!(runs.iter().all(|run| run.field.len() <= 1_200), "as what is gathered");
     assert!(runs.len() <= 6 && runs.iter().map(|run| run.count).sum::<u32>() == 30, "{}", runs.len());
     assert!(runs.iter().map(|run| run.sequence).is_sorted() && publisher.is_drained());
 }
 
 /// Several messages, as one part.
-fn together(messages: &mut Messages, sizes: &[usize]) -> Part {
-    let parts: Vec<Part> = sizes
+fn together(messages: &mut Messages, sizes: &[usize]) -> Fragment {
+    let fragments: Vec<Fragment> = sizes
         .iter()
         .map(|&size| match messages.make("a", size, 1, None) {
-            Outgoing::Single(part) => part,
-            Outgoing::Large(_) => panic!("it fits"),
+            Outgoing::Single(fragment) => fragment,
+            Outgoing::LargeMessage(_) => panic!("it fits"),
         })
         .collect();
-    let field: Vec<u8> = parts.iter().flat_map(|part| part.field.to_vec()).collect();
-    Part { field: field.into(), count: sizes.len() as u32, ..parts[0].clone() }
+    let field: Vec<u8> = fragments.iter().flat_map(|fragment| fragment.field.to_vec()).collect();
+    Fragment { field: field.into(), count: sizes.len() as u32, ..fragments[0].clone() }
 }
 
 #[test]
@@ -167,19 +169,22 @@ fn messages_that_went_together_come_back_each_for_itself() {
     let whole = run.field.clone();
     let ticket = publisher.keep(HERE.into(), run, 7);
     assert_eq!((publisher.last("a"), publisher.in_flight()), (12, 6));
-    let mut entry: Ledger<Ticket> = Ledger::default();
-    entry.open_run(7, 6, ticket);
-    let mut settle = |publisher: &mut Publisher, first, last| -> Vec<Part> {
+    let mut entry: DeliveryRecords<Ticket> = DeliveryRecords::default();
+    entry.open_batch(7, 6, ticket);
+    let mut settle = |publisher: &mut Publisher, first, last| -> Vec<Fragment> {
         let mut answered = Vec::new();
-        entry.settle(first, last, |ticket, places| answered.push((*ticket, places)));
-        answered.into_iter().flat_map(|(ticket, places)| publisher.settle(ticket, places)).collect()
+        entry.settle(first, last, |ticket, positions| answered.push((*ticket, positions)));
+        answered.into_iter().flat_map(|(ticket, positions)| publisher.settle(ticket, positions)).collect()
     };
     let middle = settle(&mut publisher, 9, 10);
-    assert_eq!(middle.iter().map(|part| (part.message, part.count)).collect::<Vec<_>>(), [(3, 2)]);
+    assert_eq!(
+        middle.iter().map(|fragment| (fragment.message, fragment.count)).collect::<Vec<_>>(),
+        [(3, 2)]
+    );
     let outer = settle(&mut publisher, 7, 11);
-    let told: Vec<_> = outer.iter().map(|part| (part.sequence, part.count)).collect();
+    let told: Vec<_> = outer.iter().map(|fragment| (fragment.sequence, fragment.count)).collect();
     assert_eq!((told, publisher.in_flight()), (vec![(1, 2), (5, 1)], 1));
-    let in_order = [&outer[0], &middle[0], &outer[1]].map(|part| part.field.to_vec()).concat();
+    let in_order = [&outer[0], &middle[0], &outer[1]].map(|fragment| fragment.field.to_vec()).concat();
     assert!(whole.starts_with(&in_order));
     // Refused from the second on: the last is still out, and nothing passes it.
     publisher.give_back(outer[0].section(1, 1));
@@ -189,14 +194,14 @@ fn messages_that_went_together_come_back_each_for_itself() {
     assert_eq!((last.len(), publisher.in_flight()), (1, 0));
     publisher.give_back(last[0].clone());
     let back: Vec<_> = std::iter::from_fn(|| publisher.take_first("a"))
-        .map(|part| (part.sequence, part.message, part.count))
+        .map(|fragment| (fragment.sequence, fragment.message, fragment.count))
         .collect();
     assert_eq!(back, [2, 3, 4, 6].map(|sequence| (sequence, sequence, 1)));
     assert!(publisher.is_drained() && publisher.budget.bytes == 0);
 }
 
 #[test]
-fn a_message_that_failed_in_one_part_leaves_none_behind() {
+fn a_message_that_failed_in_one_fragment_leaves_none_behind() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
     messages.open(&mut publisher, "a", None);
     publisher.push(Outgoing::Single(messages.single()));
@@ -241,9 +246,9 @@ fn what_waits_dies_in_time_and_what_was_begun_does_not() {
     assert_eq!((first.sequence, publisher.next_death()), (1, None));
     publisher.give_back(first);
     assert_eq!(publisher.expire(3_000_000)[0].message, 1, "it came back, and waits again");
-    assert_eq!(publisher.take_first("a").map(|part| part.sequence), Some(2));
-    assert_eq!(std::iter::from_fn(|| publisher.take_first("b")).count() as u32, begun.parts - 1);
-    assert!(publisher.is_drained() && publisher.budget.bytes == 0 && publisher.parts_out.len() == 1);
+    assert_eq!(publisher.take_first("a").map(|fragment| fragment.sequence), Some(2));
+    assert_eq!(std::iter::from_fn(|| publisher.take_first("b")).count() as u32, begun.fragments - 1);
+    assert!(publisher.is_drained() && publisher.budget.bytes == 0 && publisher.fragments_out.len() == 1);
 }
 
 #[test]
@@ -256,9 +261,9 @@ fn topics_take_turns_and_leave_no_turn_behind() {
     publisher.block(THERE.into(), &"c".into());
     assert_eq!(publisher.unblock(HERE.into()).as_deref(), Some("a"));
     publisher.block(HERE.into(), &"a".into());
-    assert!(!publisher.is_held("a") && publisher.is_waiting("a"));
+    assert!(!publisher.is_blocked("a") && publisher.is_waiting("a"));
     assert_eq!(publisher.unblock(HERE.into()).as_deref(), Some("b"));
-    assert!(publisher.is_held("b"));
+    assert!(publisher.is_blocked("b"));
     assert_eq!(publisher.expire(1_000_000).len(), 3);
     assert!(publisher.blocked.is_empty() && publisher.unblock(HERE.into()).is_none());
 }

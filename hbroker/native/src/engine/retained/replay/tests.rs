@@ -7,7 +7,7 @@ use crate::engine::retained::replay::*;
 
 fn replay(filter: &str, listener: u64, subtree: &str) -> Replay {
     let (name, wanted) = ((filter.into(), listener, subtree.into()), filter.into());
-    Replay { name, wanted, qos: 1, newest: 0, place: Place::default() }
+    Replay { name, wanted, qos: 1, newest: 0, cursor: Cursor::default() }
 }
 
 fn key(slot: usize) -> SessionKey {
@@ -42,7 +42,7 @@ fn what_is_counted_is_what_there_is() {
                 if let Some(session) = replays.next()
                     && let Some(mut one) = replays.take_first(session)
                 {
-                    one.place.topic = "a".repeat(random.random_range(0..100)).into();
+                    one.cursor.topic = "a".repeat(random.random_range(0..100)).into();
                     assert!(replays.put_back(session, one));
                 }
             }
@@ -112,10 +112,10 @@ fn strangers_with_many_leave_room_for_others() {
     assert!(replays.bytes <= MOST_OF_ALL + 1_000 * ALWAYS, "{}", replays.bytes);
     // The topics that they come to count, too.
     let mut one = replays.take_first(key(0)).expect("there is one");
-    one.place.topic = "a".repeat(MOST_ON_THE_WAY).into();
+    one.cursor.topic = "a".repeat(MOST_ON_THE_WAY).into();
     assert!(!replays.put_back(key(0), one));
     let mut one = replays.take_first(key(0)).expect("there is another");
-    one.place.topic = "a".repeat(60_000).into();
+    one.cursor.topic = "a".repeat(60_000).into();
     assert!(replays.put_back(key(0), one));
     assert_eq!(replays.bytes, real_cost(&replays));
     assert!(taken.iter().all(|&count| count > 0), "who comes last has one, too");

@@ -4,15 +4,15 @@ use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::engine::metrics::load::Docket;
+use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::sessions::queue::*;
 
 /// `number` is its content; what it costs depends on `length`.
-fn parcel(number: u64, length: usize, overflow: Overflow, expires: Micros) -> Parcel {
+fn queued_message(number: u64, length: usize, overflow: Overflow, expires: Micros) -> QueuedMessage {
     let mut field = number.to_be_bytes().to_vec();
     field.resize(length.max(8), 0);
     let field = Bytes::from(field);
-    Parcel {
+    QueuedMessage {
         field,
         chain: 0,
         qos: 1,
@@ -21,26 +21,27 @@ fn parcel(number: u64, length: usize, overflow: Overflow, expires: Micros) -> Pa
         group: None,
         source: None,
         ticket: None,
-        docket: Docket::default(),
+        message_metrics: MessageMetrics::default(),
         expires,
         number: 0,
     }
 }
 
-fn number(parcel: &Parcel) -> u64 {
-    u64::from_be_bytes(parcel.field[..8].try_into().expect("eight bytes"))
+fn number(queued_message: &QueuedMessage) -> u64 {
+    u64::from_be_bytes(queued_message.field[..8].try_into().expect("eight bytes"))
 }
 
 fn numbers(queue: &mut SessionQueue) -> Vec<u64> {
-    queue.iter_mut().map(|parcel| number(parcel)).collect()
+    queue.iter_mut().map(|queued_message| number(queued_message)).collect()
 }
 
 /// What is left after too much was in a plain list; true: the session is to end.
-fn fit(list: &mut Vec<Parcel>, bounds: Bounds, most: usize, now: Micros) -> bool {
-    let bytes = |list: &[Parcel]| list.iter().map(Parcel::cost).sum::<usize>();
-    let is_over = |list: &[Parcel]| list.len() > bounds.messages || bytes(list) > bounds.bytes.min(most);
+fn fit(list: &mut Vec<QueuedMessage>, bounds: Bounds, most: usize, now: Micros) -> bool {
+    let bytes = |list: &[QueuedMessage]| list.iter().map(QueuedMessage::cost).sum::<usize>();
+    let is_over =
+        |list: &[QueuedMessage]| list.len() > bounds.messages || bytes(list) > bounds.bytes.min(most);
     if is_over(list) {
-        list.retain(|parcel| parcel.expires > now);
+        list.retain(|queued_message| queued_message.expires > now);
     }
     let mut ends = false;
     while is_over(list) {
@@ -69,27 +70,28 @@ fn gives_way_as_its_policies_say_and_stays_within_its_bounds() {
                 if random.random_bool(0.3) { now + random.random_range(1..40) } else { Micros::MAX };
             match random.random_range(0..10) {
                 0..6 => {
-                    let new = parcel(now, random.random_range(8..600), policy, expires);
+                    let new = queued_message(now, random.random_range(8..600), policy, expires);
                     list.push(new.clone());
                     queue.push(new);
                 }
                 6..8 => {
-                    let popped = queue.pop().map(|parcel| number(&parcel));
+                    let popped = queue.pop().map(|queued_message| number(&queued_message));
                     let expected = (!list.is_empty()).then(|| number(&list.remove(0)));
                     assert_eq!(popped, expected);
                 }
                 8 => {
-                    let back: Vec<Parcel> =
-                        (0..3).map(|index| parcel(1_000 * now + index, 50, policy, Micros::MAX)).collect();
+                    let back: Vec<QueuedMessage> = (0..3)
+                        .map(|index| queued_message(1_000 * now + index, 50, policy, Micros::MAX))
+                        .collect();
                     list.splice(0..0, back.iter().cloned());
                     queue.put_back(back.into_iter());
                 }
                 _ => {
-                    let taken = queue.extract(|parcel| number(parcel).is_multiple_of(3));
-                    assert!(taken.is_sorted_by_key(|parcel| {
-                        list.iter().position(|each| number(each) == number(parcel))
+                    let taken = queue.extract(|queued_message| number(queued_message).is_multiple_of(3));
+                    assert!(taken.is_sorted_by_key(|queued_message| {
+                        list.iter().position(|each| number(each) == number(queued_message))
                     }));
-                    list.retain(|parcel| !number(parcel).is_multiple_of(3));
+                    list.retain(|queued_message| !number(queued_message).is_multiple_of(3));
                 }
             }
             let most = if random.random_bool(0.1) { random.random_range(0..2_000) } else { usize::MAX };
@@ -106,7 +108,7 @@ fn gives_way_as_its_policies_say_and_stays_within_its_bounds() {
             ended += usize::from(has_ended);
             assert_eq!(has_ended, ends);
             assert_eq!(numbers(&mut queue), list.iter().map(number).collect::<Vec<_>>());
-            assert_eq!(queue.bytes(), list.iter().map(Parcel::cost).sum::<usize>());
+            assert_eq!(queue.bytes(), list.iter().map(QueuedMessage::cost).sum::<usize>());
             assert!(queue.len() <= bounds.messages && queue.bytes() <= bounds.bytes.min(most));
         }
     }
@@ -117,7 +119,7 @@ fn gives_way_as_its_policies_say_and_stays_within_its_bounds() {
 fn a_search_for_the_dead_is_made_only_when_something_can_have_died() {
     let bounds = Bounds { messages: 10, bytes: usize::MAX };
     let mut queue = SessionQueue::new(bounds);
-    (0..8).for_each(|index| queue.push(parcel(index, 8, Overflow::DropOldest, 100 + index % 2)));
+    (0..8).for_each(|index| queue.push(queued_message(index, 8, Overflow::DropOldest, 100 + index % 2)));
     assert!(queue.take_dead(99).is_empty());
     assert_eq!(queue.take_dead(100).len(), 4);
     assert_eq!((queue.next_expiry, queue.len()), (101, 4));
@@ -126,13 +128,13 @@ fn a_search_for_the_dead_is_made_only_when_something_can_have_died() {
 }
 
 #[test]
-fn one_at_rest_has_given_back_what_a_burst_took() {
+fn an_idle_one_has_given_back_what_a_burst_took() {
     let mut queue = SessionQueue::new(Bounds { messages: 10_000, bytes: 1 << 30 });
     for number in 0..5_000 {
-        queue.push(parcel(number, 8, Overflow::DropOldest, Micros::MAX));
+        queue.push(queued_message(number, 8, Overflow::DropOldest, Micros::MAX));
     }
     while queue.pop().is_some() {}
-    assert!(queue.parcels.capacity() > 0, "it may be wanted again soon");
-    queue.rest();
-    assert_eq!(queue.parcels.capacity(), 0);
+    assert!(queue.queued_messages.capacity() > 0, "it may be wanted again soon");
+    queue.shrink();
+    assert_eq!(queue.queued_messages.capacity(), 0);
 }

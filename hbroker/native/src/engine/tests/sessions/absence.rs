@@ -33,8 +33,8 @@ fn what_came_while_a_session_was_away_comes_when_it_is_back_in_order() {
             let sequences = network.sequences(subscriber, "a/b");
             assert_eq!(firsts(&sequences), (1..=120).collect::<Vec<_>>(), "seed {seed}, QoS {qos}");
             assert!(qos == 1 || sequences.len() == 120, "seed {seed}: QoS 2 came twice");
-            let Status { accounts, queued, .. } = status(&network, node, subscriber);
-            assert_eq!((accounts.accepted, accounts.delivered, queued), (120, 120, 0));
+            let Status { session_counters, queued, .. } = status(&network, node, subscriber);
+            assert_eq!((session_counters.accepted, session_counters.delivered, queued), (120, 120, 0));
         }
     }
 }
@@ -107,6 +107,6 @@ fn a_message_that_outlived_its_expiry_is_not_sent_on() {
     network.connect(subscriber, node);
     network.run(SECOND);
     assert_eq!(network.sequences(subscriber, "a/b"), [1, 3, 5]);
-    let Status { accounts, .. } = status(&network, node, subscriber);
-    assert_eq!((accounts.accepted, accounts.delivered, accounts.expired), (5, 3, 2));
+    let Status { session_counters, .. } = status(&network, node, subscriber);
+    assert_eq!((session_counters.accepted, session_counters.delivered, session_counters.expired), (5, 3, 2));
 }

@@ -55,7 +55,7 @@ fn held_of(network: &Network, node: usize, host: [u8; 4]) -> Vec<usize> {
     let held = network.hosts[node]
         .engines
         .iter()
-        .map(|engine| engine.out.sessions.iter().filter(is_of_it).map(Session::held_bytes).sum());
+        .map(|engine| engine.out.sessions.iter().filter(is_of_it).map(Session::queued_bytes).sum());
     held.collect()
 }
 
@@ -246,7 +246,7 @@ fn fill_until(fate: Fate, workers: u8, taken_at_once: u32) {
     network.run(50 * MILLISECOND);
     assert!(network.counter(node, "drop.queues_full") > 0 && answered(&network) == 0, "{case}");
     let links = network.hosts[node].engines.iter().flat_map(|engine| engine.out.links.iter());
-    let published = links.filter(|place| place.published()).map(|place| place.id());
+    let published = links.filter(|position| position.published()).map(|position| position.id());
     let held: Vec<_> = published
         .filter_map(|link| network.hosts[node].engines[usize::from(link.worker())].out.links.awake(link))
         .collect();

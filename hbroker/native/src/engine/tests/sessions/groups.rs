@@ -68,7 +68,7 @@ fn a_member_that_is_away_or_stalled_gets_nothing_while_others_are_there() {
     publish_many(&mut network, publisher, 50, 1);
     network.run(SECOND);
     assert_eq!(network.hosts[ready].read.len() - before, 50);
-    assert_eq!(status(&network, node, away).accounts.accepted, 0);
+    assert_eq!(status(&network, node, away).session_counters.accepted, 0);
     put_away(&mut network, node, ready);
     let now = network.now;
     let link = network.hosts[node].links[&network.hosts[stalled].session];

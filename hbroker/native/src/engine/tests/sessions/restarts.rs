@@ -50,7 +50,7 @@ fn what_answers_a_link_that_is_gone_answers_nothing_of_the_next() {
         }
         let before = status(&network, node, subscriber);
         assert!(before.is_connected, "the other end learns from the new link that its own is gone");
-        assert_eq!((before.accounts.delivered, before.queued), (0, 5));
+        assert_eq!((before.session_counters.delivered, before.queued), (0, 5));
         network.connect(subscriber, node);
         network.run_until_drained();
         check(&network, node);

@@ -10,9 +10,9 @@ use crate::engine::transport::event_queue::*;
 const HOST: [u8; 4] = [192, 0, 2, 1];
 
 /// An event that tells the lane it is in, and its place there.
-fn event(lane: u16, place: usize) -> Event {
-    let packet = place.to_be_bytes().to_vec();
-    Event::Control { link: None, source: (HOST, lane).into(), packet, inbound: true }
+fn event(flow: u16, position: usize) -> Event {
+    let packet = position.to_be_bytes().to_vec();
+    Event::Control { link: None, source: (HOST, flow).into(), packet, inbound: true }
 }
 
 fn sized(bytes: usize) -> Event {
@@ -28,29 +28,29 @@ fn what(event: &Event) -> (u16, usize) {
     }
 }
 
-fn lane(number: u16) -> Lane {
+fn flow(number: u16) -> Flow {
     match number {
-        0 => Lane::Own,
-        1..8 => Lane::Session(u64::from(number)),
-        _ => Lane::Outside(IpAddr::from([192, 0, 2, number as u8]).into()),
+        0 => Flow::Own,
+        1..8 => Flow::Session(u64::from(number)),
+        _ => Flow::Outside(IpAddr::from([192, 0, 2, number as u8]).into()),
     }
 }
 
 #[test]
-fn a_lane_waits_for_one_event_of_each_other_at_most() {
+fn a_flow_waits_for_one_event_of_each_other_at_most() {
     let mut events = Events::new(100_000, 1);
     for flood in [1, 2, 9] {
-        (0..1_000).for_each(|place| events.push(lane(flood), event(flood, place)));
+        (0..1_000).for_each(|position| events.push(flow(flood), event(flood, position)));
     }
     let _ = events.take(10);
-    events.push(lane(3), event(3, 0));
-    events.push(lane(0), event(0, 0));
+    events.push(flow(3), event(3, 0));
+    events.push(flow(0), event(0, 0));
     let next: Vec<u16> = events.take(5).iter().map(|event| what(event).0).collect();
     assert!(next.contains(&3) && next.contains(&0), "{next:?}");
 }
 
 #[test]
-fn everything_comes_once_and_each_lane_in_order_whatever_the_turns() {
+fn everything_comes_once_and_each_flow_in_order_whatever_the_turns() {
     let mut random = SmallRng::seed_from_u64(1);
     let mut events = Events::new(500, 1);
     let (mut pushed, mut came) = ([0; 12], [0; 12]);
@@ -59,16 +59,16 @@ fn everything_comes_once_and_each_lane_in_order_whatever_the_turns() {
         let number = random.random_range(0..12_u16).min(random.random_range(0..12));
         let at = usize::from(number);
         if random.random_bool(0.97) {
-            if events.has_room(lane(number)) {
-                events.push(lane(number), event(number, pushed[at]));
+            if events.has_room(flow(number)) {
+                events.push(flow(number), event(number, pushed[at]));
                 pushed[at] += 1;
             } else {
                 refused += 1;
             }
         } else {
             for event in events.take(random.random_range(0..60)) {
-                let (number, place) = what(&event);
-                assert_eq!(place, came[usize::from(number)], "lane {number}");
+                let (number, position) = what(&event);
+                assert_eq!(position, came[usize::from(number)], "lane {number}");
                 came[usize::from(number)] += 1;
             }
         }
@@ -83,10 +83,10 @@ fn everything_comes_once_and_each_lane_in_order_whatever_the_turns() {
 }
 
 /// Has this lane hold as much as it may; how much came in.
-fn flood(events: &mut Events, lane: Lane) -> usize {
+fn flood(events: &mut Events, flow: Flow) -> usize {
     let before = events.len();
-    while events.has_room(lane) {
-        events.push(lane, sized(1));
+    while events.has_room(flow) {
+        events.push(flow, sized(1));
     }
     events.len() - before
 }
@@ -94,41 +94,41 @@ fn flood(events: &mut Events, lane: Lane) -> usize {
 #[test]
 fn many_floods_at_once_leave_room_for_others() {
     let mut events = Events::new(10_000, 1);
-    let held: Vec<usize> = (0..200).map(|session| flood(&mut events, Lane::Session(session))).collect();
+    let held: Vec<usize> = (0..200).map(|session| flood(&mut events, Flow::Session(session))).collect();
     assert!((900..1_100).contains(&held[0]), "one alone may hold much: {}", held[0]);
     assert!(held.iter().all(|&held| held > 0), "a session has one event at least: {held:?}");
     assert!(events.len() < 9_000, "{}", events.len());
     for host in 8..200 {
-        let came = flood(&mut events, lane(host));
+        let came = flood(&mut events, flow(host));
         assert!(host > 20 || came > 10, "{came} requests of host {host} came through");
     }
     assert!(events.is_full());
-    assert!(!events.has_room(lane(201)), "there may be any number of hosts");
-    assert!(events.has_room(Lane::Session(201)), "there are so many sessions and no more");
+    assert!(!events.has_room(flow(201)), "there may be any number of hosts");
+    assert!(events.has_room(Flow::Session(201)), "there are so many sessions and no more");
     // With time they share what there is, whoever came first.
     for _ in 0..1_000 {
         events.take(100);
-        (0..200).for_each(|session| _ = flood(&mut events, Lane::Session(session)));
+        (0..200).for_each(|session| _ = flood(&mut events, Flow::Session(session)));
     }
     let held: Vec<usize> =
-        (0..200).map(|session| events.others[&Lane::Session(session)].events.len()).collect();
+        (0..200).map(|session| events.others[&Flow::Session(session)].events.len()).collect();
     assert!(held.iter().all(|held| (20..600).contains(held)), "{held:?}");
 }
 
 #[test]
-fn a_lane_is_bounded_in_bytes_and_the_engines_own_by_all_that_there_is() {
+fn a_flow_is_bounded_in_bytes_and_the_engines_own_by_all_that_there_is() {
     let mut events = Events::new(usize::MAX, 1);
-    let fill = |events: &mut Events, lane| {
-        while events.has_room(lane) {
-            events.push(lane, sized(64_000));
+    let fill = |events: &mut Events, flow| {
+        while events.has_room(flow) {
+            events.push(flow, sized(64_000));
         }
     };
-    fill(&mut events, lane(1));
+    fill(&mut events, flow(1));
     let share = MOST_EVENT_BYTES * (SHARE - 1) / SHARE / (SHARE + 1);
     assert!((share..share + 65_000).contains(&events.bytes), "{}", events.bytes);
-    fill(&mut events, lane(9));
-    fill(&mut events, lane(0));
-    assert!(events.is_full() && !events.has_room(lane(1)) && !events.has_room(lane(9)));
+    fill(&mut events, flow(9));
+    fill(&mut events, flow(0));
+    assert!(events.is_full() && !events.has_room(flow(1)) && !events.has_room(flow(9)));
     assert!(events.bytes < MOST_EVENT_BYTES + 65_000);
     events.take(3);
     assert!(!events.is_full());
@@ -137,8 +137,8 @@ fn a_lane_is_bounded_in_bytes_and_the_engines_own_by_all_that_there_is() {
 #[test]
 fn what_is_taken_at_once_is_bounded_in_bytes_and_never_nothing() {
     let mut events = Events::new(usize::MAX, 1);
-    (0..100).for_each(|_| events.push(lane(1), sized(64_000)));
-    events.push(lane(2), sized(3 * TAKEN_BYTES));
+    (0..100).for_each(|_| events.push(flow(1), sized(64_000)));
+    events.push(flow(2), sized(3 * TAKEN_BYTES));
     let mut left = 101;
     while !events.is_empty() {
         let taken = events.take(usize::MAX);
@@ -153,8 +153,8 @@ fn what_is_taken_at_once_is_bounded_in_bytes_and_never_nothing() {
 fn a_burst_that_is_over_holds_no_memory() {
     let mut events = Events::new(usize::MAX, 1);
     for number in 0..50_000 {
-        events.push(Lane::Session(number % 5_000), sized(1));
-        events.push(Lane::Own, sized(1));
+        events.push(Flow::Session(number % 5_000), sized(1));
+        events.push(Flow::Own, sized(1));
     }
     while !events.take(usize::MAX).is_empty() {}
     assert!(events.is_empty() && events.others.is_empty());
@@ -177,7 +177,7 @@ fn answers_to_messages_that_follow_one_another_are_one_event() {
     let mut events = Events::new(500, 1);
     let (here, there): (std::sync::Arc<str>, std::sync::Arc<str>) = ("a".into(), "b".into());
     let mut push = |first, count, topic: &std::sync::Arc<str>, reason| {
-        events.push(Lane::Own, Event::Published { first, count, topic: topic.clone(), reason });
+        events.push(Flow::Own, Event::Published { first, count, topic: topic.clone(), reason });
     };
     for (first, count) in [(1, 1), (2, 3), (5, 1)] {
         push(first, count, &here, 0);
@@ -201,8 +201,8 @@ fn answers_to_messages_that_follow_one_another_are_one_event() {
     assert_eq!((events.len(), events.bytes), (0, 0));
 }
 
-fn order(host: u8) -> Lane {
-    Lane::Order(IpAddr::from([192, 0, 2, host]).into())
+fn order(host: u8) -> Flow {
+    Flow::Order(IpAddr::from([192, 0, 2, host]).into())
 }
 
 /// How many events are taken until one of this lane comes.
@@ -214,18 +214,18 @@ fn waits(events: &mut Events, number: u16) -> usize {
 fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
     let mut events = Events::new(100_000, 1);
     for session in 1_000..60_000 {
-        events.push(Lane::Session(session), event(60_000, 0));
+        events.push(Flow::Session(session), event(60_000, 0));
     }
     events.prefer(1);
-    for (lane, number) in [(Lane::Session(1), 1), (Lane::Own, 2), (order(3), 3), (Lane::Session(4), 4)] {
+    for (flow, number) in [(Flow::Session(1), 1), (Flow::Own, 2), (order(3), 3), (Flow::Session(4), 4)] {
         match number {
-            4 => events.push_join(lane, event(number, 0)),
-            _ => events.push(lane, event(number, 0)),
+            4 => events.push_join(flow, event(number, 0)),
+            _ => events.push(flow, event(number, 0)),
         }
-        assert!(waits(&mut events, number) <= 3, "{lane:?}");
+        assert!(waits(&mut events, number) <= 3, "{flow:?}");
     }
     events.unprefer(1);
-    events.push(Lane::Session(1), event(1, 1));
+    events.push(Flow::Session(1), event(1, 1));
     assert!(waits(&mut events, 1) > 50_000, "its link is gone: it is a client");
 }
 
@@ -233,23 +233,23 @@ fn nodes_and_orders_wait_for_no_flood_of_clients_however_many_they_are() {
 fn clients_have_their_turns_whatever_nodes_send() {
     let mut events = Events::new(100_000, 1);
     for number in 0..1_000 {
-        events.push(Lane::Own, event(9, number));
+        events.push(Flow::Own, event(9, number));
         events.push(order(1), event(8, number));
     }
-    events.push(Lane::Session(7), event(7, 0));
+    events.push(Flow::Session(7), event(7, 0));
     assert!(waits(&mut events, 7) <= 3);
 }
 
 #[test]
 fn a_session_that_asks_to_join_goes_on_in_order() {
     let mut events = Events::new(100_000, 1);
-    (0..3).for_each(|place| events.push(Lane::Session(1), event(1, place)));
-    events.push_join(Lane::Session(1), event(1, 3));
+    (0..3).for_each(|position| events.push(Flow::Session(1), event(1, position)));
+    events.push_join(Flow::Session(1), event(1, 3));
     events.prefer(1);
-    events.push(Lane::Session(1), event(1, 4));
-    (10..90).for_each(|session| events.push(Lane::Session(session), event(2, 0)));
+    events.push(Flow::Session(1), event(1, 4));
+    (10..90).for_each(|session| events.push(Flow::Session(session), event(2, 0)));
     let taken: Vec<_> = events.take(15).iter().map(what).filter(|(number, _)| *number == 1).collect();
-    assert_eq!(taken, (0..5).map(|place| (1, place)).collect::<Vec<_>>());
+    assert_eq!(taken, (0..5).map(|position| (1, position)).collect::<Vec<_>>());
     assert_eq!(events.take(usize::MAX).len(), 70);
     assert!(events.is_empty() && events.others.is_empty());
 }
@@ -257,7 +257,7 @@ fn a_session_that_asks_to_join_goes_on_in_order() {
 #[test]
 fn no_flood_takes_the_room_of_orders_and_theirs_is_bounded() {
     let mut events = Events::new(1_000, 1);
-    (8..250).for_each(|host| _ = flood(&mut events, lane(host)));
+    (8..250).for_each(|host| _ = flood(&mut events, flow(host)));
     assert!(events.is_full() && events.has_room(order(1)));
     assert_eq!(flood(&mut events, order(1)), ORDERS_EACH);
     (2..250).for_each(|host| _ = flood(&mut events, order(host)));
@@ -268,21 +268,21 @@ fn no_flood_takes_the_room_of_orders_and_theirs_is_bounded() {
 
 /// A lane that becomes of another class still stands in the line of the one before: there it waits for its next turn as of that class.
 #[test]
-fn a_lane_takes_one_turn_in_a_round_whatever_it_was_before() {
+fn a_flow_takes_one_turn_in_a_round_whatever_it_was_before() {
     let mut events = Events::new(100_000, 1);
     // Others wait, so that the line of clients is long.
     for session in 100..200 {
-        (0..50).for_each(|place| events.push(Lane::Session(session), event(session as u16, place)));
+        (0..50).for_each(|position| events.push(Flow::Session(session), event(session as u16, position)));
     }
     // A client's request, and a JOIN (of no worth) behind it: both are taken as of the class of requests.
     for _ in 0..40 {
-        events.push(lane(7), event(7, 0));
-        events.push_join(lane(7), event(7, 1));
-        while !events.others[&lane(7)].events.is_empty() {
+        events.push(flow(7), event(7, 0));
+        events.push_join(flow(7), event(7, 1));
+        while !events.others[&flow(7)].events.is_empty() {
             events.take(1);
         }
     }
-    (0..5_000).for_each(|place| events.push(lane(7), event(7, place)));
+    (0..5_000).for_each(|position| events.push(flow(7), event(7, position)));
     let _ = events.take(300);
     let next = events.take(300);
     let own = next.iter().filter(|event| what(event).0 == 7).count();
@@ -290,27 +290,27 @@ fn a_lane_takes_one_turn_in_a_round_whatever_it_was_before() {
 }
 
 #[test]
-fn a_lane_stands_in_each_line_once_at_most_and_is_forgotten_when_in_none() {
+fn a_flow_stands_in_each_line_once_at_most_and_is_forgotten_when_in_none() {
     let mut random = SmallRng::seed_from_u64(2);
     let mut events = Events::new(10_000, 1);
     for _ in 0..20_000 {
         let session = random.random_range(1..20_u64);
         let of_session = event(session as u16, 0);
         match random.random_range(0..8) {
-            0 => events.push_join(Lane::Session(session), of_session),
+            0 => events.push_join(Flow::Session(session), of_session),
             1 => events.prefer(session),
             2 => events.unprefer(session),
             3 => _ = events.take(random.random_range(0..12)),
-            4 => events.push(Lane::Own, event(0, 0)),
-            _ => events.push(Lane::Session(session), of_session),
+            4 => events.push(Flow::Own, event(0, 0)),
+            _ => events.push(Flow::Session(session), of_session),
         }
-        let lanes =
-            events.others.iter().map(|(lane, waiting)| (*lane, waiting)).chain([(Lane::Own, &events.own)]);
-        for (lane, waiting) in lanes {
-            let stands = |class: usize| events.turns[class].iter().filter(|other| **other == lane).count();
-            assert_eq!([0, 1, 2].map(stands), waiting.lines.map(usize::from), "{lane:?}");
-            assert!(waiting.events.is_empty() || waiting.lines[waiting.class as usize], "{lane:?}");
-            assert!(lane == Lane::Own || waiting.lines.contains(&true), "{lane:?}");
+        let flows =
+            events.others.iter().map(|(flow, waiting)| (*flow, waiting)).chain([(Flow::Own, &events.own)]);
+        for (flow, waiting) in flows {
+            let stands = |class: usize| events.turns[class].iter().filter(|other| **other == flow).count();
+            assert_eq!([0, 1, 2].map(stands), waiting.lines.map(usize::from), "{flow:?}");
+            assert!(waiting.events.is_empty() || waiting.lines[waiting.class as usize], "{flow:?}");
+            assert!(flow == Flow::Own || waiting.lines.contains(&true), "{flow:?}");
         }
     }
     while !events.take(100).is_empty() {}

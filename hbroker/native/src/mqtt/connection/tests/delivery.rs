@@ -66,13 +66,17 @@ fn messages_that_came_together_are_written_as_they_would_be_one_by_one() {
                 ("topic/2", false, &[5, 300_000]),
                 ("t/1", false, &[]),
             ] {
-                let terms = Terms { qos: 0, retain, identifiers: identifiers.into() };
+                let delivery_options = DeliveryOptions { qos: 0, retain, identifiers: identifiers.into() };
                 if together {
-                    bench.deliver_series(topic, &payloads, &terms);
+                    bench.deliver_batch(topic, &payloads, &delivery_options);
                 } else {
                     for payload in payloads {
                         let message = Arc::new(Message::plain(1, topic, payload, 0));
-                        bench.deliver_all(Delivery { message, terms: terms.clone(), claim: None });
+                        bench.deliver_all(Delivery {
+                            message,
+                            delivery_options: delivery_options.clone(),
+                            ack_guard: None,
+                        });
                     }
                 }
                 packets.extend(bench.take());
@@ -92,16 +96,20 @@ fn messages_that_came_together_are_written_as_they_would_be_one_by_one() {
 }
 
 #[test]
-fn a_claim_is_shared_by_all_who_get_the_message() {
+fn an_ack_guard_is_shared_by_all_who_get_the_message() {
     let releases = Arc::default();
     let message = Arc::new(Message::plain(1, "t", b"x", 1));
-    let claim = Claim::new(Ticket { member: 0, message: message.id }, &releases);
+    let ack_guard = AckGuard::new(Ticket { pool_client: 0, message: message.id }, &releases);
     let mut clients: Vec<Bench> = (0..5).map(|_| Bench::open(Version::V311)).collect();
     for bench in &mut clients {
-        let terms = Terms { qos: 1, ..Terms::default() };
-        bench.deliver_all(Delivery { message: Arc::clone(&message), terms, claim: Some(claim.clone()) });
+        let delivery_options = DeliveryOptions { qos: 1, ..DeliveryOptions::default() };
+        bench.deliver_all(Delivery {
+            message: Arc::clone(&message),
+            delivery_options,
+            ack_guard: Some(ack_guard.clone()),
+        });
     }
-    drop(claim);
+    drop(ack_guard);
     let last = clients.pop().unwrap();
     for mut bench in clients {
         bench.feed(&ack(kind::PUBACK, 1));
@@ -114,15 +122,24 @@ fn a_claim_is_shared_by_all_who_get_the_message() {
 #[test]
 fn terms_say_how_a_message_comes() {
     let mut bench = Bench::open(Version::V5);
-    let terms = Terms { qos: 2, retain: true, identifiers: [7, 200].into_iter().collect() };
+    let delivery_options =
+        DeliveryOptions { qos: 2, retain: true, identifiers: [7, 200].into_iter().collect() };
     let mut message = Message::plain(1, "t", b"x", 1);
     message.expires = 90 * SECOND + 1;
     bench.now = 30 * SECOND;
-    bench.deliver_all(Delivery { message: Arc::new(message), terms: terms.clone(), claim: None });
+    bench.deliver_all(Delivery {
+        message: Arc::new(message),
+        delivery_options: delivery_options.clone(),
+        ack_guard: None,
+    });
     let properties = b"\x02\0\0\0\x3d\x0b\x07\x0b\xc8\x01";
     assert_eq!(bench.take(), [publish(Version::V5, 3, "t", 1, properties, b"x")]);
     let mut bench = Bench::open(Version::V311);
-    bench.deliver_all(Delivery { message: Arc::new(Message::plain(1, "t", b"x", 1)), terms, claim: None });
+    bench.deliver_all(Delivery {
+        message: Arc::new(Message::plain(1, "t", b"x", 1)),
+        delivery_options,
+        ack_guard: None,
+    });
     assert_eq!(bench.take(), [publish(Version::V311, 3, "t", 1, &[], b"x")], "before MQTT 5 no properties");
 }
 
@@ -286,12 +303,12 @@ fn a_full_queue_overflows_as_its_policy_says() {
 /// What an owner waits for is bounded by the credit that it has; here there is no room for it to be dropped (R7).
 #[test]
 fn what_its_owner_waits_for_is_never_dropped() {
-    for (member, overflow) in [(SHARED_MEMBER, Overflow::DropOldest), (7, Overflow::EndSession)] {
+    for (pool_client, overflow) in [(SHARED_POOL_CLIENT, Overflow::DropOldest), (7, Overflow::EndSession)] {
         let settings =
             SessionSettings { queue_messages: 2, queue_bytes: 50, overflow, ..SessionSettings::default() };
         let mut bench = small(settings, b"\x21\0\x01");
         for sequence in 1..=100 {
-            bench.deliver_from(member, Message::plain(sequence, "t", &[sequence as u8], 1), 1);
+            bench.deliver_from(pool_client, Message::plain(sequence, "t", &[sequence as u8], 1), 1);
         }
         assert_eq!((bench.settled(), bench.closed()), (0, None));
         let mut sent = Vec::new();
@@ -307,7 +324,7 @@ fn what_its_owner_waits_for_is_never_dropped() {
 
 /// The owner has a session for this client alone, and decides by itself what it may miss.
 #[test]
-fn what_came_through_a_member_of_its_own_is_not_answered_in_the_clients_stead() {
+fn what_came_through_a_pool_client_of_its_own_is_not_answered_in_the_clients_stead() {
     let mut bench = small(SessionSettings::default(), &[]);
     bench.deliver_from(7, Message::plain(1, "t", b"", 1), 1);
     bench.deliver_from(7, Message::plain(2, "t", b"", 2), 2);

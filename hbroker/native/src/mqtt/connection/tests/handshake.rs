@@ -1,7 +1,7 @@
 //! Until a client is accepted, and how it ends.
 
 use super::*;
-use crate::mqtt::codec::packets::{Auth, Farewell};
+use crate::mqtt::codec::packets::{Auth, CloseReason};
 
 fn connected(bench: &Bench) -> &crate::mqtt::codec::packets::Connect {
     match bench.upper.events.first() {
@@ -148,8 +148,8 @@ fn a_refusal_has_the_code_of_the_version() {
         for version in VERSIONS {
             let mut bench = Bench::new(ListenerSettings::default());
             bench.feed(&connect(version, 2, &[], b"\0\x01c"));
-            let farewell = Farewell { reason, text: String::new(), server_reference: "b".to_owned() };
-            bench.turn(|connection, turn, upper| connection.refuse(turn, &farewell, upper));
+            let close_reason = CloseReason { reason, text: String::new(), server_reference: "b".to_owned() };
+            bench.turn(|connection, turn, upper| connection.refuse(turn, &close_reason, upper));
             assert_eq!(bench.closed(), Some((Cause::Server, reason)));
             let expected = if version == Version::V5 {
                 vec![0x20, 7, 0, reason.0, 4, 0x1C, 0, 1, b'b']

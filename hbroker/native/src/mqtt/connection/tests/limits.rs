@@ -1,8 +1,8 @@
 //! Time, rates, sizes, and what the client wants to be spared.
 
 use super::*;
-use crate::mqtt::codec::answers::{Manner, put_accept, put_auth, put_disconnect};
-use crate::mqtt::codec::packets::{Auth, Farewell};
+use crate::mqtt::codec::answers::{ResponseOptions, put_accept, put_auth, put_disconnect};
+use crate::mqtt::codec::packets::{Auth, CloseReason};
 
 #[test]
 fn the_keep_alive_is_one_and_a_half_times_what_was_agreed() {
@@ -129,24 +129,28 @@ fn what_the_server_does_not_offer_is_refused() {
 /// Holds MQTT-3.2.2-19, MQTT-3.2.2-20, MQTT-3.14.2-3, MQTT-3.15.2-2, MQTT-3.15.2-3.
 #[test]
 fn what_is_said_to_people_gives_way_to_the_largest_packet() {
-    let people = vec![("n".to_owned(), "v".to_owned())];
-    let accept = Accept { text: "hello".to_owned(), user_properties: people.clone(), ..Accept::default() };
+    let diagnostics = vec![("n".to_owned(), "v".to_owned())];
+    let accept =
+        Accept { text: "hello".to_owned(), user_properties: diagnostics.clone(), ..Accept::default() };
     let challenge = Auth {
         reason: Reason::CONTINUE_AUTHENTICATION,
         method: "m".to_owned(),
         data: None,
         text: "hello".to_owned(),
-        user_properties: people,
+        user_properties: diagnostics,
     };
-    let farewell =
-        Farewell { reason: Reason::SERVER_BUSY, text: "hello".to_owned(), server_reference: String::new() };
+    let close_reason = CloseReason {
+        reason: Reason::SERVER_BUSY,
+        text: "hello".to_owned(),
+        server_reference: String::new(),
+    };
     let settings = ListenerSettings { topic_alias_maximum: 0, ..ListenerSettings::default() };
     let written = |maximum_packet| {
-        let manner = Manner { version: Version::V5, maximum_packet, wants_text: true };
+        let response_options = ResponseOptions { version: Version::V5, maximum_packet, wants_text: true };
         let mut packets = [const { Vec::new() }; 3];
-        assert!(put_accept(&mut packets[0], manner, &accept, &settings));
-        assert!(put_auth(&mut packets[1], manner, &challenge));
-        put_disconnect(&mut packets[2], manner, &farewell);
+        assert!(put_accept(&mut packets[0], response_options, &accept, &settings));
+        assert!(put_auth(&mut packets[1], response_options, &challenge));
+        put_disconnect(&mut packets[2], response_options, &close_reason);
         packets
     };
     let bare = [5 + 3, 4 + 4, 4];
@@ -180,9 +184,9 @@ fn reason_strings_are_spared_where_the_client_asks_or_has_no_room() {
     assert_eq!(bench.closed(), Some((Cause::Error, Reason::PACKET_TOO_LARGE)), "it cannot be told at all");
     // DISCONNECT has its reason string in any case (MQTT 5 §3.1.2.11.7).
     let mut bench = Bench::open_with(Version::V5, ListenerSettings::default(), Session::default(), b"\x17\0");
-    let farewell =
-        Farewell { reason: Reason::SHUTTING_DOWN, text: "x".to_owned(), server_reference: "h".to_owned() };
-    bench.turn(|connection, turn, upper| connection.disconnect(turn, &farewell, upper));
+    let close_reason =
+        CloseReason { reason: Reason::SHUTTING_DOWN, text: "x".to_owned(), server_reference: "h".to_owned() };
+    bench.turn(|connection, turn, upper| connection.disconnect(turn, &close_reason, upper));
     assert_eq!(bench.take(), [[0xE0, 10, 0x8B, 8, 0x1C, 0, 1, b'h', 0x1F, 0, 1, b'x']]);
 }
 

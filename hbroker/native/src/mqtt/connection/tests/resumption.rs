@@ -1,11 +1,15 @@
 //! Sessions over several connections, and over several gateways (MQTT 5 §4.4).
 
 use super::*;
-use crate::mqtt::claim::MessageId;
+use crate::mqtt::ack_guard::MessageId;
 use crate::mqtt::session::{NO_MESSAGE, SentState, SessionState};
 
-fn state(sent: Vec<(MessageId, u16)>, owed: Vec<(MessageId, u16)>, received: Vec<u16>) -> SessionState {
-    SessionState { outgoing: SentState { sent, owed, ..SentState::default() }, received }
+fn state(
+    sent: Vec<(MessageId, u16)>,
+    awaiting_pubcomp: Vec<(MessageId, u16)>,
+    received: Vec<u16>,
+) -> SessionState {
+    SessionState { outgoing: SentState { sent, awaiting_pubcomp, ..SentState::default() }, received }
 }
 
 /// The client comes back to its session; what it is sent behind CONNACK.
@@ -33,8 +37,8 @@ fn pubrel_and_publish_come_again_first_in_order_and_with_their_ids() {
         let mut session = bench.part();
         let waits = Delivery {
             message: Arc::new(Message::plain(7, "t", b"new", 1)),
-            terms: Terms { qos: 1, ..Terms::default() },
-            claim: None,
+            delivery_options: DeliveryOptions { qos: 1, ..DeliveryOptions::default() },
+            ack_guard: None,
         };
         assert!(session.deliver(0, waits, &mut Counters::default()));
         let (mut bench, packets) = back(version, session, &[]);
@@ -242,8 +246,12 @@ fn a_client_that_releases_nothing_holds_up_nobody_for_long() {
     assert_eq!(bench.now, SessionSettings::default().stall);
     bench.turn(|connection, turn, upper| connection.handle_timeout(turn, upper));
     assert_eq!(bench.settled(), 1);
-    let owed = vec![(NO_MESSAGE, 1)];
-    assert_eq!(bench.part().export(), state(vec![], owed, vec![]), "its owner does not bring it again");
+    let awaiting_pubcomp = vec![(NO_MESSAGE, 1)];
+    assert_eq!(
+        bench.part().export(),
+        state(vec![], awaiting_pubcomp, vec![]),
+        "its owner does not bring it again"
+    );
 }
 
 #[test]
@@ -272,9 +280,9 @@ fn a_client_that_is_away_is_kept_what_is_of_qos_1_and_2() {
     let mut counters = Counters::default();
     for (sequence, qos) in (2..).zip([0, 1, 2]) {
         let message = Arc::new(Message::plain(sequence, "t", &[sequence as u8], qos));
-        let claim = Some(Claim::new(Ticket { member: 0, message: message.id }, &releases));
-        let terms = Terms { qos: 2, ..Terms::default() };
-        assert!(session.deliver(0, Delivery { message, terms, claim }, &mut counters));
+        let ack_guard = Some(AckGuard::new(Ticket { pool_client: 0, message: message.id }, &releases));
+        let delivery_options = DeliveryOptions { qos: 2, ..DeliveryOptions::default() };
+        assert!(session.deliver(0, Delivery { message, delivery_options, ack_guard }, &mut counters));
     }
     assert_eq!(counters.drops[crate::mqtt::counters::Drop::Away as usize], 1);
     assert_eq!((session.load().queued, releases.take().len()), (2, 1));
@@ -296,8 +304,9 @@ fn what_began_at_qos_2_goes_to_nobody_else_when_its_session_is_over() {
     }
     bench.feed(&ack(kind::PUBREC, 1));
     let session = bench.part();
-    let ids =
-        |is_over| -> Vec<u64> { session.claims(is_over).map(|claim| claim.ticket().message.1).collect() };
+    let ids = |is_over| -> Vec<u64> {
+        session.ack_guards(is_over).map(|ack_guard| ack_guard.ticket().message.1).collect()
+    };
     assert_eq!(ids(false), [2, 3, 1, 4]);
     assert_eq!(ids(true), [3, 4], "the fourth was not sent");
 }

@@ -49,11 +49,13 @@ fn outward(version: Version, qos: u8) -> f64 {
     for sequence in 0..MESSAGES / CLIENTS {
         let message =
             Arc::new(Message::plain(sequence as u64, "home/kitchen/oven/temperature", &[5; 100], qos));
-        let claim = (qos > 0).then(|| Claim::new(Ticket { member: 0, message: message.id }, &releases));
+        let ack_guard =
+            (qos > 0).then(|| AckGuard::new(Ticket { pool_client: 0, message: message.id }, &releases));
         for bench in &mut clients {
             let mut turn = Turn { now: 0, out: &mut bench.out, counters: &mut bench.counters, load: None };
-            let terms = Terms { qos, ..Terms::default() };
-            let delivery = Delivery { message: Arc::clone(&message), terms, claim: claim.clone() };
+            let delivery_options = DeliveryOptions { qos, ..DeliveryOptions::default() };
+            let delivery =
+                Delivery { message: Arc::clone(&message), delivery_options, ack_guard: ack_guard.clone() };
             bench.connection.deliver(&mut turn, delivery, &mut encoder, &mut network);
             if qos > 0 {
                 let ack = [0x40, 2, turn.out[34], turn.out[35]];

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::engine::subscriber::batch::Bunch;
-use crate::mqtt::claim::Ticket;
+use crate::engine::subscriber::batch::ReceivedBatch;
+use crate::mqtt::ack_guard::Ticket;
 use crate::mqtt::distribution::fanout::*;
 use crate::wire::PublishView;
 
@@ -33,7 +33,7 @@ struct Bench {
     releases: Arc<Releases>,
     batches: Batches,
     /// Through which messages come.
-    member: u64,
+    pool_client: u64,
 }
 
 impl Bench {
@@ -45,11 +45,11 @@ impl Bench {
             fanout.park(NOW, session, new_session());
             assert!(
                 fanout
-                    .seat(session, connection((session % 2) as u8, session), session, session % 2 == 1)
+                    .record(session, connection((session % 2) as u8, session), session, session % 2 == 1)
                     .is_some()
             );
         }
-        Self { fanout, releases, batches: vec![Vec::new(), Vec::new()], member: 0 }
+        Self { fanout, releases, batches: vec![Vec::new(), Vec::new()], pool_client: 0 }
     }
 
     fn attach(&mut self, listener: u64, session: u64, options: Options) {
@@ -57,28 +57,32 @@ impl Bench {
     }
 
     fn route(&mut self, message: Message, retained: bool, origin: u64, listeners: &[u64]) {
-        let ticket = Some(Ticket { member: self.member, message: message.id });
+        let ticket = Some(Ticket { pool_client: self.pool_client, message: message.id });
         self.fanout.route(NOW, Incoming { ticket, message, retained, origin, listeners }, &mut self.batches);
     }
 
     /// What was posted: (session, terms), in the order of sessions.
-    fn posted(&mut self) -> Vec<(u64, Terms)> {
-        let parcels = self.take();
+    fn posted(&mut self) -> Vec<(u64, DeliveryOptions)> {
+        let items = self.take();
         let mut posted: Vec<_> =
-            parcels.into_iter().map(|(session, delivery)| (session, delivery.terms)).collect();
+            items.into_iter().map(|(session, delivery)| (session, delivery.delivery_options)).collect();
         posted.sort_by_key(|(session, _)| *session);
         posted
     }
 
     fn take(&mut self) -> Vec<(u64, Delivery)> {
-        let deliveries = |Parcel { connection, what }: Parcel| {
-            let deliveries = match what {
-                What::Message(delivery) => vec![delivery],
-                What::Series(series, terms) => {
-                    let one = |message| Delivery { message, terms: terms.clone(), claim: None };
-                    series.messages().map(one).collect()
+        let deliveries = |SessionItem { connection, content }: SessionItem| {
+            let deliveries = match content {
+                ItemContent::Message(delivery) => vec![delivery],
+                ItemContent::MessageBatch(batch, delivery_options) => {
+                    let one = |message| Delivery {
+                        message,
+                        delivery_options: delivery_options.clone(),
+                        ack_guard: None,
+                    };
+                    batch.messages().map(one).collect()
                 }
-                What::Answer(..) => panic!("nobody published"),
+                ItemContent::Answer(..) => panic!("nobody published"),
             };
             deliveries.into_iter().map(move |delivery| (connection.0 & 0xFFFF_FFFF, delivery))
         };
@@ -86,11 +90,17 @@ impl Bench {
     }
 
     /// Routes messages together, or one by one; what was posted: (session, payload, terms).
-    fn route_all(&mut self, together: bool, origin: u64, listeners: &[u64]) -> Vec<(u64, Bytes, Terms)> {
+    fn route_all(
+        &mut self,
+        together: bool,
+        origin: u64,
+        listeners: &[u64],
+    ) -> Vec<(u64, Bytes, DeliveryOptions)> {
         let payloads: [&[u8]; 3] = [b"one", b"", b"three"];
         if together {
-            let series = Series::new("a/b".into(), Bunch::plain("a/b", &payloads), std::iter::empty());
-            self.fanout.route_series(NOW, series, origin, listeners, &mut self.batches);
+            let batch =
+                MessageBatch::new("a/b".into(), ReceivedBatch::plain("a/b", &payloads), std::iter::empty());
+            self.fanout.route_batch(NOW, batch, origin, listeners, &mut self.batches);
         } else {
             for payload in payloads {
                 let message = Message::bare("a/b".into(), Bytes::from_static(payload));
@@ -100,7 +110,7 @@ impl Bench {
         let mut posted: Vec<_> = self
             .take()
             .into_iter()
-            .map(|(session, it)| (session, it.message.payload.clone(), it.terms))
+            .map(|(session, it)| (session, it.message.payload.clone(), it.delivery_options))
             .collect();
         // Between sessions there is no order.
         posted.sort_by_key(|(session, ..)| *session);
@@ -117,18 +127,19 @@ fn a_copy_for_each_subscription_and_the_highest_qos_first_or_one_for_all() {
     bench.attach(14, 2, Options { identifier: 7, ..options(1) });
     bench.attach(13, 3, Options { retain_as_published: true, ..options(2) });
     bench.route(message(2, true), false, 0, &[10, 11, 12, 13, 14, 99]);
-    let terms = |qos, retain, ids: &[u32]| Terms { qos, retain, identifiers: ids.into() };
+    let delivery_options =
+        |qos, retain, ids: &[u32]| DeliveryOptions { qos, retain, identifiers: ids.into() };
     assert_eq!(
         bench.posted(),
         [
-            (1, terms(2, false, &[6])),
-            (1, terms(1, false, &[5])),
-            (2, terms(1, false, &[7])),
-            (3, terms(2, true, &[]))
+            (1, delivery_options(2, false, &[6])),
+            (1, delivery_options(1, false, &[5])),
+            (2, delivery_options(1, false, &[7])),
+            (3, delivery_options(2, true, &[]))
         ]
     );
     bench.route(message(1, false), true, 0, &[11]);
-    assert_eq!(bench.posted(), [(1, terms(1, true, &[6]))], "kept messages say so");
+    assert_eq!(bench.posted(), [(1, delivery_options(1, true, &[6]))], "kept messages say so");
 }
 
 #[test]
@@ -139,13 +150,13 @@ fn a_message_is_answered_when_the_last_has_done_with_it() {
     let mut deliveries = bench.take();
     assert_eq!(deliveries.len(), 3);
     deliveries.retain(|(session, delivery)| {
-        assert_eq!(delivery.claim.is_some(), *session != 3, "who gets it at QoS 0 answers nothing");
+        assert_eq!(delivery.ack_guard.is_some(), *session != 3, "who gets it at QoS 0 answers nothing");
         *session != 3
     });
     deliveries.pop();
     assert!(bench.releases.is_empty());
     deliveries.pop();
-    assert_eq!(bench.releases.take(), [Ticket { member: 0, message: (7, 1) }]);
+    assert_eq!(bench.releases.take(), [Ticket { pool_client: 0, message: (7, 1) }]);
 }
 
 #[test]
@@ -197,7 +208,7 @@ fn nobody_gets_an_own_message_that_does_not_want_it() {
     bench.route(message(1, false), false, 1, &[1, 2, 3]);
     let posted = bench.posted();
     assert_eq!(
-        posted.iter().map(|(session, terms)| (*session, terms.qos)).collect::<Vec<_>>(),
+        posted.iter().map(|(session, delivery_options)| (*session, delivery_options.qos)).collect::<Vec<_>>(),
         [(1, 0), (2, 1)]
     );
     bench.route(message(1, false), false, 0, &[1]);
@@ -219,7 +230,7 @@ fn what_a_listener_on_hold_gets_waits_in_order() {
     assert!(batches.iter().all(Vec::is_empty), "another SUBACK");
     fanout.release(NOW, 1, 9, batches);
     let held = bench.take();
-    assert_eq!(held.iter().map(|(_, delivery)| delivery.terms.qos).collect::<Vec<_>>(), [1, 0, 1]);
+    assert_eq!(held.iter().map(|(_, delivery)| delivery.delivery_options.qos).collect::<Vec<_>>(), [1, 0, 1]);
     bench.route(message(1, false), false, 0, &[1]);
     assert_eq!(bench.posted().len(), 1);
 }
@@ -254,7 +265,7 @@ fn a_session_gets_everything_wherever_it_is() {
     assert_eq!(bench.fanout.parked(1).unwrap().load().queued, 2);
     assert!(bench.fanout.take_changed() && !bench.fanout.take_changed());
 
-    let Seated { session, has_no_local } = bench.fanout.seat(1, connection(0, 8), 1, true).unwrap();
+    let ResumedSession { session, has_no_local } = bench.fanout.record(1, connection(0, 8), 1, true).unwrap();
     assert!(!has_no_local);
     assert_eq!(session.load().queued, 2);
     bench.route(message(1, false), false, 0, &[1]);
@@ -277,27 +288,27 @@ fn a_session_that_is_resumed_says_whether_it_wants_its_own_messages() {
         bench.attach(10 * session, session, options(1));
         bench.attach(10 * session + 1, session, Options { no_local, ..options(0) });
         assert_eq!(
-            bench.fanout.seat(session, connection(0, session), session, true).unwrap().has_no_local,
+            bench.fanout.record(session, connection(0, session), session, true).unwrap().has_no_local,
             no_local
         );
     }
 }
 
 #[test]
-fn what_came_through_a_member_of_its_own_stays_unanswered_when_a_session_leaves() {
+fn what_came_through_a_pool_client_of_its_own_stays_unanswered_when_a_session_leaves() {
     let mut bench = Bench::new(1);
     bench.attach(1, 1, options(1));
     bench.fanout.attach(2, 1, options(1), Some(4));
     bench.fanout.leave(1, connection(1, 1));
     bench.fanout.park(NOW, 1, new_session());
-    for member in [0, 5] {
-        bench.member = member;
+    for pool_client in [0, 5] {
+        bench.pool_client = pool_client;
         bench.route(message(1, false), false, 0, &[1]);
         bench.route(message(2, false), false, 0, &[2]);
     }
     let session = bench.fanout.remove(1, false).unwrap();
     session.end(bench.fanout.counters());
-    let answered: Vec<u64> = bench.releases.take().into_iter().map(|ticket| ticket.member).collect();
+    let answered: Vec<u64> = bench.releases.take().into_iter().map(|ticket| ticket.pool_client).collect();
     assert_eq!(answered, [0, 0]);
     assert!(bench.fanout.listeners.is_empty() && bench.fanout.connections.is_empty());
     // Nor is what comes later, while its owners do not know yet.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::mqtt::Key;
-use crate::mqtt::claim::Ticket;
+use crate::mqtt::ack_guard::Ticket;
 use crate::mqtt::codec::reason::Reason;
-use crate::mqtt::distribution::batch::Series;
-use crate::mqtt::distribution::message::{Message, Terms};
+use crate::mqtt::distribution::batch::MessageBatch;
+use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::session::Delivery;
 
@@ -33,45 +33,45 @@ pub struct Incoming<'a> {
 }
 
 /// Something for a session that is with a worker.
-pub struct Parcel {
+pub struct SessionItem {
     pub connection: ConnectionId,
-    pub what: What,
+    pub content: ItemContent,
 }
 
-pub enum What {
+pub enum ItemContent {
     Message(Delivery),
     /// Messages of `QoS` 0 that came together.
-    Series(Arc<Series>, Terms),
+    MessageBatch(Arc<MessageBatch>, DeliveryOptions),
     /// The network's answer to a message that the client published.
     Answer(Key, Reason),
 }
 
-impl Parcel {
+impl SessionItem {
     /// What it counts for.
     pub fn bytes(&self) -> usize {
-        match &self.what {
-            What::Message(delivery) => size_of::<Self>() + delivery.message.payload.len(),
-            What::Series(series, _) => size_of::<Self>() + series.payload_bytes(),
-            What::Answer(..) => size_of::<Self>(),
+        match &self.content {
+            ItemContent::Message(delivery) => size_of::<Self>() + delivery.message.payload.len(),
+            ItemContent::MessageBatch(batch, _) => size_of::<Self>() + batch.payload_bytes(),
+            ItemContent::Answer(..) => size_of::<Self>(),
         }
     }
 
     /// How many messages it is that nobody waits for an answer to.
-    pub fn loose(&self) -> usize {
-        match &self.what {
-            What::Message(delivery) => usize::from(delivery.claim.is_none()),
-            What::Series(series, _) => series.len(),
-            What::Answer(..) => 0,
+    pub fn qos0(&self) -> usize {
+        match &self.content {
+            ItemContent::Message(delivery) => usize::from(delivery.ack_guard.is_none()),
+            ItemContent::MessageBatch(batch, _) => batch.len(),
+            ItemContent::Answer(..) => 0,
         }
     }
 }
 
 /// Parcels for each worker, by number.
-pub type Batches = Vec<Vec<Parcel>>;
+pub type Batches = Vec<Vec<SessionItem>>;
 
 /// How a message reaches a client by one subscription (§3.3.1.3, §3.3.4).
-pub fn terms(options: &Options, message: &Message, retained: bool) -> Terms {
-    Terms {
+pub fn delivery_options(options: &Options, message: &Message, retained: bool) -> DeliveryOptions {
+    DeliveryOptions {
         qos: options.qos.min(message.qos),
         retain: retained || (message.retain && options.retain_as_published),
         identifiers: (options.identifier > 0).then_some(options.identifier).into_iter().collect(),
@@ -79,8 +79,8 @@ pub fn terms(options: &Options, message: &Message, retained: bool) -> Terms {
 }
 
 /// Both subscriptions' terms together.
-pub fn merge(terms: &mut Terms, other: Terms) {
-    terms.qos = terms.qos.max(other.qos);
-    terms.retain |= other.retain;
-    terms.identifiers.extend(other.identifiers);
+pub fn merge(delivery_options: &mut DeliveryOptions, other: DeliveryOptions) {
+    delivery_options.qos = delivery_options.qos.max(other.qos);
+    delivery_options.retain |= other.retain;
+    delivery_options.identifiers.extend(other.identifiers);
 }

@@ -13,12 +13,12 @@ use crate::Micros;
 use crate::endpoint::clock::Clock;
 use crate::mqtt::io::Server;
 use crate::mqtt::io::admission::Admission;
-use crate::mqtt::io::commands::Post;
 use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 use crate::mqtt::io::listener::{Listener, Settings};
 use crate::mqtt::io::protocol::{Opening, Protocol, Turn};
 use crate::mqtt::io::tls::Identity;
+use crate::mqtt::io::worker_handle::CommandSender;
 
 /// Nothing here takes so long, but on a machine that others use.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -214,7 +214,7 @@ impl Bench {
     }
 
     pub fn post(&self, worker: u8, command: Command) {
-        self.server.desks()[usize::from(worker)].post(command);
+        self.server.worker_handles()[usize::from(worker)].post(command);
     }
 
     pub fn counter(&self, name: &str) -> u64 {
@@ -224,7 +224,8 @@ impl Bench {
     /// Waits until every connection that was accepted is closed.
     pub fn wait_empty(&self) {
         let deadline = Instant::now() + PATIENCE;
-        while self.counter("mqtt.accepted") != self.counter("mqtt.closed") || self.listener.gate.open() > 0 {
+        while self.counter("mqtt.accepted") != self.counter("mqtt.closed") || self.listener.limiter.open() > 0
+        {
             assert!(Instant::now() < deadline, "{:?}", self.server.counters());
             std::thread::yield_now();
         }

@@ -40,7 +40,7 @@ fn who_comes_too_fast_is_told() {
 }
 
 #[test]
-fn a_crowd_at_a_closed_door_costs_nothing_lasting() {
+fn many_connections_at_a_full_listener_cost_nothing_lasting() {
     let limits = Limits { connections: 0, ..Limits::default() };
     let bench = Bench::new(Settings { limits, ..Settings::default() });
     let crowd: Vec<_> = (0..600).map(|_| bench.connect()).collect();

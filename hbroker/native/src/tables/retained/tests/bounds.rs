@@ -11,7 +11,7 @@ fn full(count: u64, max_bytes: usize) -> RetainedStore {
         let topic = format!("home/{}/{number}", number % 1_000);
         let expires = if number % 2 == 0 { 1_000 } else { Micros::MAX };
         let offer =
-            store.offer(RetainedPart { expires, ..whole(&topic, b"a field of some bytes", number + 1) });
+            store.offer(RetainedFragment { expires, ..whole(&topic, b"a field of some bytes", number + 1) });
         assert_eq!(offer, Offer::Kept);
     }
     store
@@ -37,7 +37,7 @@ fn read_all(store: &mut RetainedStore, wanted: Wanted<'_>) -> (usize, usize) {
     let (mut pieces, mut holds, mut next) = (0, 0, Some(wanted.first()));
     while let Some(place) = next {
         let batch = holding(store, "read", 700, |store| store.read(wanted, u64::MAX, &place));
-        assert!(batch.pieces.len() <= MOST_PARTS);
+        assert!(batch.pieces.len() <= MOST_FRAGMENTS);
         pieces += batch.pieces.len();
         holds += 1;
         next = batch.rest;
@@ -76,14 +76,14 @@ fn what_expires_at_once_is_gone_at_once_and_removed_by_and_by() {
 #[test]
 fn what_leaves_is_gone_at_once_and_freed_by_and_by() {
     let mut store = full(TOPICS, usize::MAX);
-    store.offer(part("home/7/large", b"x", TOPICS * 2, 0, 2));
+    store.offer(fragment("home/7/large", b"x", TOPICS * 2, 0, 2));
     let less = ["home/8".to_owned(), "home/9/9".to_owned()];
     let region = Region { subtree: "home", less: &less };
-    let runs = runs(region);
-    assert!(runs.len() <= 8);
+    let ranges = ranges(region);
+    assert!(ranges.len() <= 8);
     holding(&mut store, "drop_unfinished", 10, |store| store.drop_unfinished(region));
-    for (from, to) in runs {
-        holding(&mut store, "drop_run", 400, |store| store.drop_run(&from, to.as_deref()));
+    for (from, to) in ranges {
+        holding(&mut store, "drop_run", 400, |store| store.drop_range(&from, to.as_deref()));
     }
     assert_eq!(read_all(&mut store, Wanted::Filter("#")).0, 101);
     assert_eq!((store.len(), store.waiting.len()), (101, 0));
@@ -107,16 +107,16 @@ fn nothing_is_refused_for_which_freeing_all_makes_room() {
         loop {
             number += 1;
             let topic = format!("a/{number}");
-            let mortal = RetainedPart { expires: 1_000, ..whole(&topic, &[1; 100], number) };
+            let mortal = RetainedFragment { expires: 1_000, ..whole(&topic, &[1; 100], number) };
             let offer = match way {
                 "expired" => store.offer(mortal),
                 "large" if number % 2 == 0 => (0..20)
-                    .map(|index| store.offer(part(&topic, &[1; 100], number << 8, index, 20)))
+                    .map(|index| store.offer(fragment(&topic, &[1; 100], number << 8, index, 20)))
                     .last()
                     .expect("there are some"),
                 "unfinished" if number > 200 => break,
                 "unfinished" => (0..300)
-                    .map(|index| store.offer(part(&topic, &[1; 100], number << 16, index, 1_000)))
+                    .map(|index| store.offer(fragment(&topic, &[1; 100], number << 16, index, 1_000)))
                     .last()
                     .expect("there are some"),
                 _ => store.offer(whole(&topic, &[1; 100], number)),
@@ -144,13 +144,15 @@ fn nothing_is_refused_for_which_freeing_all_makes_room() {
 }
 
 #[test]
-fn a_large_message_is_read_and_freed_part_by_part() {
+fn a_large_message_is_read_and_freed_fragment_by_fragment() {
     let mut store = RetainedStore::new(usize::MAX, 1);
-    let parts = 100_000;
-    for index in 0..parts {
-        holding(&mut store, "offer", 1_000, |store| store.offer(part("a/large", b"a part", 1, index, parts)));
+    let fragments = 100_000;
+    for index in 0..fragments {
+        holding(&mut store, "offer", 1_000, |store| {
+            store.offer(fragment("a/large", b"a part", 1, index, fragments))
+        });
     }
-    assert_eq!(read_all(&mut store, Wanted::Filter("a/+")).0, parts as usize);
+    assert_eq!(read_all(&mut store, Wanted::Filter("a/+")).0, fragments as usize);
     assert_eq!(
         holding(&mut store, "replace", 1_000, |store| store.offer(whole("a/large", b"x", 1 << 40))),
         Offer::Kept
@@ -159,8 +161,8 @@ fn a_large_message_is_read_and_freed_part_by_part() {
     while holding(&mut store, "tidy", STEPS * 2, RetainedStore::tidy) {}
     assert_eq!(store.bytes(), real_cost(&store));
     // One of which parts are missing gives way.
-    for index in 1..parts {
-        store.offer(part("a/large", b"a part", 1 << 50, index, parts));
+    for index in 1..fragments {
+        store.offer(fragment("a/large", b"a part", 1 << 50, index, fragments));
     }
     holding(&mut store, "clear", 1_000, |store| store.offer(whole("a/large", b"", 1 << 60)));
     assert_eq!((store.waiting.len(), found(&store, "#").len()), (0, 0));
@@ -173,7 +175,7 @@ fn topics_that_were_cleared_are_forgotten_a_few_at_a_time() {
     let mut store = RetainedStore::new(usize::MAX, 1);
     for number in 0..20_000_u64 {
         let topic = number.to_string();
-        let clears = RetainedPart { expires: 1_000, ..whole(&topic, b"", number + 1) };
+        let clears = RetainedFragment { expires: 1_000, ..whole(&topic, b"", number + 1) };
         holding(&mut store, "clear", 500, |store| store.offer(clears));
     }
     store.set_time(1_000);

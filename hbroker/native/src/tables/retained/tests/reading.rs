@@ -26,7 +26,7 @@ impl Model {
 struct Reader {
     filter: &'static str,
     newest: u64,
-    next: Option<Place>,
+    next: Option<Cursor>,
     /// What was there when it began, and all the while since.
     lasting: BTreeSet<Message>,
     began_with: BTreeSet<Message>,
@@ -100,11 +100,11 @@ fn change(random: &mut SmallRng, store: &mut RetainedStore, model: &mut Model, n
             let mut offer = Offer::Ignored;
             for index in 0..count {
                 let one = if count > 1 {
-                    part(topic, &field, number << 16, index, count)
+                    fragment(topic, &field, number << 16, index, count)
                 } else {
                     whole(topic, &field, number << 16)
                 };
-                offer = store.offer(RetainedPart { expires, ..one });
+                offer = store.offer(RetainedFragment { expires, ..one });
             }
             assert_eq!(offer, Offer::Kept);
             model.kept.insert(topic.to_owned(), (number, expires));
@@ -121,7 +121,7 @@ fn step(reader: &mut Reader, store: &mut RetainedStore, model: &Model) {
     if batch.pieces.len() > most {
         let first = &batch.pieces[most];
         let topic = store.kept.walk("").find(|(_, kept)| kept.serial == first.serial).expect("it is there").0;
-        batch.rest = Some(Place { topic: topic.into(), serial: first.serial, parts: first.index });
+        batch.rest = Some(Cursor { topic: topic.into(), serial: first.serial, fragments: first.index });
         batch.pieces.truncate(most);
     }
     for piece in batch.pieces {
@@ -139,7 +139,7 @@ fn check(reader: &Reader) -> usize {
     let got: BTreeSet<&Message> = reader.got.iter().map(|(message, _)| message).collect();
     assert!(reader.lasting.iter().all(|message| got.contains(message)), "what lasted comes");
     assert!(got.iter().all(|message| reader.began_with.contains(message)), "nothing newer, nothing gone");
-    let parts = |message| reader.got.iter().filter(|(known, _)| known == message).count();
-    assert!(reader.lasting.iter().all(|message| [1, 12].contains(&parts(message))), "with all its parts");
+    let fragments = |message| reader.got.iter().filter(|(known, _)| known == message).count();
+    assert!(reader.lasting.iter().all(|message| [1, 12].contains(&fragments(message))), "with all its parts");
     got.len()
 }

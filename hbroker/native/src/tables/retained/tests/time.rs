@@ -67,7 +67,7 @@ fn retained_time() {
             _ => format!("{number}/state"),
         };
         let expires = if number % 4 < 2 { 1_000 } else { Micros::MAX };
-        let message = RetainedPart { expires, ..whole(&topic, &[1; 100], number + 1) };
+        let message = RetainedFragment { expires, ..whole(&topic, &[1; 100], number + 1) };
         holds.hold(&store, |store| store.offer(message));
     }
     holds.print("offer");
@@ -91,8 +91,8 @@ fn retained_time() {
     store.lock().set_time(1_000);
     tidy_all(&store, "expiry of half");
     let mut holds = Holds::default();
-    for (from, to) in runs("home".into()) {
-        holds.hold(&store, |store| store.drop_run(&from, to.as_deref()));
+    for (from, to) in ranges("home".into()) {
+        holds.hold(&store, |store| store.drop_range(&from, to.as_deref()));
     }
     holds.print("drop");
     tidy_all(&store, "freeing of the rest");

@@ -1,0 +1,285 @@
+//! The thread that drives the connections of a load.
+//!
+//! In a round each connection that has something to do has a turn; between rounds the kernel is asked once for news of all. Those
+//! that keep to a rate beside others that do not are *prompt*: after each turn of another they have theirs, so that what is measured of
+//! them is not how long the others' turns take here. The thread sleeps when nobody has anything to do (unless it [polls](Plan::polls)), but not for the last moment before a
+//! paced message is due, so that it leaves on time.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use mio::{Events, Poll, Token, Waker};
+use parking_lot::Mutex;
+
+use super::port::{Bench, Port, Shared, Turn};
+use crate::bench::Nanos;
+use crate::bench::load::{Load, Plan};
+use crate::endpoint::socket::{self, Arrivals};
+
+const WAKER: Token = Token(usize::MAX);
+/// Events that one look at the kernel brings.
+const EVENTS: usize = 1_024;
+/// No sleep is longer: somebody has to see that nothing comes.
+const LONGEST_SLEEP: Nanos = 50_000_000;
+/// What is due sooner is waited for awake.
+const AWAKE: Nanos = 50_000;
+
+/// A load, and the thread that runs it until it is shut down or dropped.
+pub struct Generator {
+    pub shared: Shared,
+    ports: Mutex<Sender<Box<dyn Port>>>,
+    waker: Waker,
+    stop: Arc<AtomicBool>,
+    fault: Arc<Mutex<Option<String>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Generator {
+    /// Starts the thread, which has no connections yet.
+    ///
+    /// # Errors
+    /// The thread, or what it waits with, cannot be had.
+    pub fn new(plan: Plan) -> io::Result<Self> {
+        let polls = plan.polls;
+        let shared = Shared::new(Load::new(plan));
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let (ports, arriving) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let fault = Arc::default();
+        let driver = LoadDriver::new(shared.clone(), polls, poll, arriving);
+        let thread = thread::Builder::new().name("hbroker-bench".into()).spawn({
+            let (stop, fault) = (Arc::clone(&stop), Arc::clone(&fault));
+            move || driver.run(&stop, &fault)
+        })?;
+        Ok(Self { shared, ports: Mutex::new(ports), waker, stop, fault, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Has the thread drive one more connection.
+    pub fn add(&self, port: Box<dyn Port>) {
+        // A thread that has ended has told why.
+        let _ = self.ports.lock().send(port);
+        self.wake();
+    }
+
+    /// Publishers may send from now on.
+    pub fn start(&self) {
+        self.shared.load.lock().start(self.shared.now());
+        self.wake();
+    }
+
+    /// Why the load cannot go on, if it cannot.
+    pub fn fault(&self) -> Option<String> {
+        self.fault.lock().clone()
+    }
+
+    /// Ends the thread and closes its connections. Idempotent.
+    pub fn shutdown(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+        if let Some(thread) = self.thread.lock().take() {
+            // It catches nothing: a panic was printed, and the load is over either way.
+            let _ = thread.join();
+        }
+    }
+
+    fn wake(&self) {
+        // The only error is that of a descriptor that is full of calls already.
+        let _ = self.waker.wake();
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// A connection, and what the thread knows of it.
+struct DrivenPort {
+    port: Box<dyn Port>,
+    /// It has a turn in the next round.
+    is_ready: bool,
+    /// The load allows it to send, and the transport does not: nothing changes before something comes in.
+    is_blocked: bool,
+    /// Its entry among the timers.
+    due: Option<Nanos>,
+    /// It does not wait for the others' turns.
+    is_prompt: bool,
+}
+
+struct LoadDriver {
+    bench: Bench,
+    polls: bool,
+    poll: Poll,
+    arriving: Receiver<Box<dyn Port>>,
+    driven_ports: Vec<DrivenPort>,
+    publishers: Vec<usize>,
+    prompt: Vec<usize>,
+    ready: Vec<usize>,
+    timers: BTreeSet<(Nanos, usize)>,
+}
+
+impl LoadDriver {
+    fn new(shared: Shared, polls: bool, poll: Poll, arriving: Receiver<Box<dyn Port>>) -> Self {
+        Self {
+            bench: Bench { shared, arrivals: Arrivals::new(), bytes: Vec::new(), plain: Vec::new() },
+            polls,
+            poll,
+            arriving,
+            driven_ports: Vec::new(),
+            publishers: Vec::new(),
+            prompt: Vec::new(),
+            ready: Vec::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool, fault: &Mutex<Option<String>>) {
+        let mut events = Events::with_capacity(EVENTS);
+        while !stop.load(Ordering::Acquire) {
+            if let Err(error) = self.round(&mut events) {
+                *fault.lock() = Some(error.to_string());
+                self.bench.shared.load.lock().stop();
+                return;
+            }
+        }
+    }
+
+    fn round(&mut self, events: &mut Events) -> io::Result<()> {
+        self.welcome()?;
+        let now = self.bench.shared.now();
+        while let Some(&(due, index)) = self.timers.first().filter(|&&(due, _)| due <= now) {
+            self.timers.remove(&(due, index));
+            self.driven_ports[index].due = None;
+            self.mark(index);
+        }
+        let next_due = self.mark_publishers(now);
+        if !self.ready.is_empty() {
+            self.turns(events)?;
+        } else if !self.polls {
+            self.sleep(now, next_due)?;
+        }
+        self.hear(events)
+    }
+
+    /// Asks the kernel for news.
+    fn hear(&mut self, events: &mut Events) -> io::Result<()> {
+        self.poll.poll(events, Some(Duration::ZERO))?;
+        for token in events.iter().map(mio::event::Event::token).filter(|&token| token != WAKER) {
+            self.mark(token.0);
+        }
+        Ok(())
+    }
+
+    /// Takes in the connections that were added.
+    fn welcome(&mut self) -> io::Result<()> {
+        while let Ok(mut port) = self.arriving.try_recv() {
+            let index = self.driven_ports.len();
+            port.register(self.poll.registry(), Token(index))?;
+            let role = port.role();
+            if role.publishes.is_some() {
+                self.publishers.push(index);
+            }
+            let is_prompt = self.bench.shared.load.lock().is_prompt(role.publishes, role.subscribes);
+            if is_prompt {
+                self.prompt.push(index);
+            }
+            self.driven_ports.push(DrivenPort {
+                port,
+                is_ready: false,
+                is_blocked: false,
+                due: None,
+                is_prompt,
+            });
+            self.mark(index);
+        }
+        Ok(())
+    }
+
+    /// Gives the publishers a turn that may send; returns when the next may.
+    fn mark_publishers(&mut self, now: Nanos) -> Option<Nanos> {
+        let load = Arc::clone(&self.bench.shared.load);
+        let mut load = load.lock();
+        load.look(now);
+        for position in 0..self.publishers.len() {
+            let index = self.publishers[position];
+            let driven = &self.driven_ports[index];
+            let may_send = |stream| load.may_send(stream, now) > 0;
+            if !driven.is_ready && !driven.is_blocked && driven.port.role().publishes.is_some_and(may_send) {
+                self.driven_ports[index].is_ready = true;
+                self.ready.push(index);
+            }
+        }
+        load.next_due()
+    }
+
+    fn turns(&mut self, events: &mut Events) -> io::Result<()> {
+        for index in std::mem::take(&mut self.ready) {
+            // A prompt one has had its turn already.
+            if self.driven_ports[index].is_ready {
+                self.turn(index)?;
+            }
+            if !self.prompt.is_empty() && !self.driven_ports[index].is_prompt {
+                self.hear(events)?;
+                self.prompt_turns()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn prompt_turns(&mut self) -> io::Result<()> {
+        let now = self.bench.shared.now();
+        for position in 0..self.prompt.len() {
+            let index = self.prompt[position];
+            let driven = &self.driven_ports[index];
+            let may_send = |stream| self.bench.shared.load.lock().may_send(stream, now) > 0;
+            if driven.is_ready || (!driven.is_blocked && driven.port.role().publishes.is_some_and(may_send)) {
+                self.turn(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, index: usize) -> io::Result<()> {
+        let driven = &mut self.driven_ports[index];
+        driven.is_ready = false;
+        let Turn { has_more, is_blocked, due } = driven.port.turn(&mut self.bench)?;
+        driven.is_blocked = is_blocked;
+        if driven.due != due {
+            if let Some(old) = std::mem::replace(&mut driven.due, due) {
+                self.timers.remove(&(old, index));
+            }
+            self.timers.extend(due.map(|new| (new, index)));
+        }
+        if has_more {
+            self.mark(index);
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, now: Nanos, next_due: Option<Nanos>) -> io::Result<()> {
+        let timer = self.timers.first().map(|&(due, _)| due);
+        let wanted = timer.into_iter().chain(next_due.map(|due| due.saturating_sub(AWAKE))).min();
+        let until = wanted.unwrap_or(Nanos::MAX).min(now + LONGEST_SLEEP);
+        match until.checked_sub(now) {
+            None | Some(0) => Ok(()),
+            Some(left) => socket::wait_readable(self.poll.as_raw_fd(), Duration::from_nanos(left)).map(drop),
+        }
+    }
+
+    /// Has a connection have a turn in the next round.
+    fn mark(&mut self, index: usize) {
+        let driven = &mut self.driven_ports[index];
+        driven.is_blocked = false;
+        if !std::mem::replace(&mut driven.is_ready, true) {
+            self.ready.push(index);
+        }
+    }
+}

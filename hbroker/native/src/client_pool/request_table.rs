@@ -1,0 +1,108 @@
+//! Whose answers outside of sessions are (§4.1, §6.1).
+//!
+//! Members share one address, so such an answer does not say by itself which of them it is for. It holds the number of the
+//! request, and those are random: who asked is noted when the request leaves. CHALLENGE holds none, and concerns all
+//! that went to its source: it is for those who wrote there since the one before, once each, so that members who
+//! ask one node at the same time do not cost the square of their number.
+//!
+//! What is noted is forgotten after one to two periods, or with half of what may be noted, whichever comes first. A request
+//! that is repeated is noted again.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use hashbrown::HashMap;
+
+use crate::Micros;
+use crate::keyed_hash::KeyedHash;
+use crate::link_id::PoolClientId;
+
+/// Nobody waits longer for an answer, or repeats a request later.
+const PERIOD: Micros = 60_000_000;
+/// Requests noted in one period.
+const MOST: usize = 65_536;
+
+/// Who asked what, and whom.
+pub struct RequestTable {
+    hasher: KeyedHash,
+    young: NotedRequests,
+    old: NotedRequests,
+    since: Micros,
+}
+
+struct NotedRequests {
+    requesters: HashMap<u64, PoolClientId, KeyedHash>,
+    unproven: HashMap<SocketAddr, BTreeSet<PoolClientId>, KeyedHash>,
+}
+
+impl RequestTable {
+    /// Nobody has asked anything. `hasher`: requests' numbers are random, but who else sends some is a stranger.
+    pub fn new(hasher: KeyedHash) -> Self {
+        Self { hasher, young: NotedRequests::new(hasher), old: NotedRequests::new(hasher), since: 0 }
+    }
+
+    /// A member sends a request to this address.
+    pub fn note(&mut self, now: Micros, request: u64, pool_client: PoolClientId, address: SocketAddr) {
+        if now >= self.since.saturating_add(PERIOD) || self.young.requesters.len() >= MOST {
+            self.old = std::mem::replace(&mut self.young, NotedRequests::new(self.hasher));
+            self.since = now;
+        }
+        self.young.requesters.insert(request, pool_client);
+        self.young.unproven.entry(address).or_default().insert(pool_client);
+    }
+
+    /// Who asked this.
+    pub fn requester(&self, request: u64) -> Option<PoolClientId> {
+        [&self.young, &self.old].into_iter().find_map(|notes| notes.requesters.get(&request)).copied()
+    }
+
+    /// Takes out whom a CHALLENGE from this address concerns.
+    pub fn take_challenged(&mut self, source: SocketAddr) -> BTreeSet<PoolClientId> {
+        let mut challenged = self.young.unproven.remove(&source).unwrap_or_default();
+        challenged.extend(self.old.unproven.remove(&source).into_iter().flatten());
+        challenged
+    }
+}
+
+impl NotedRequests {
+    fn new(hasher: KeyedHash) -> Self {
+        Self { requesters: HashMap::with_hasher(hasher), unproven: HashMap::with_hasher(hasher) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: ([u8; 4], u16) = ([192, 0, 2, 1], 7_000);
+
+    #[test]
+    fn a_challenge_is_for_those_who_wrote_since_the_one_before() {
+        let mut inquiries = RequestTable::new(KeyedHash::new(1));
+        let other = ([192, 0, 2, 2], 7_000).into();
+        for (request, pool_client, to) in
+            [(1, 7, ROOT.into()), (2, 8, ROOT.into()), (3, 7, ROOT.into()), (4, 9, other)]
+        {
+            inquiries.note(0, request, PoolClientId(pool_client), to);
+        }
+        assert!(inquiries.take_challenged(ROOT.into()).into_iter().eq([PoolClientId(7), PoolClientId(8)]));
+        assert!(inquiries.take_challenged(ROOT.into()).is_empty());
+        inquiries.note(0, 2, PoolClientId(8), ROOT.into());
+        assert!(inquiries.take_challenged(ROOT.into()).into_iter().eq([PoolClientId(8)]));
+        assert_eq!(inquiries.requester(1), Some(PoolClientId(7)), "its answer may still come");
+    }
+
+    #[test]
+    fn what_is_old_or_too_much_is_forgotten() {
+        let mut inquiries = RequestTable::new(KeyedHash::new(2));
+        for period in 0..3 {
+            inquiries.note(period * PERIOD, period, PoolClientId(1), ROOT.into());
+        }
+        assert_eq!((0..3).filter_map(|request| inquiries.requester(request)).count(), 2);
+        for request in 0..10 * MOST as u64 {
+            inquiries.note(3 * PERIOD, request, PoolClientId(1), ROOT.into());
+        }
+        let noted = inquiries.young.requesters.len() + inquiries.old.requesters.len();
+        assert!((MOST..=2 * MOST).contains(&noted), "{noted}");
+    }
+}

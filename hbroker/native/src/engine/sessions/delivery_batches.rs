@@ -1,0 +1,292 @@
+//! Runs of `QoS` 1 and 2: deliveries that follow one another over a link, with messages on one topic.
+//!
+//! They share what a run of `QoS` 0 shares (`batch`), and what only a message costs that is kept: the memory for its bytes, the record
+//! of what it waits for, and, of each piece of memory that they lie in, a record with each session that gets them (a
+//! [`QueuedBatch`]). Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Where a link does not take them all at once
+//! they go on one by one. To the sessions of another worker each consignment goes as it is. Whatever is not plain, or came out of turn, goes by [`Engine::forward`].
+//!
+//! At a subscriber those of `QoS` 1 stay together until its application reads them ([`Inbox::take_deliveries`](crate::engine::subscriber::inbox::Inbox::take_deliveries)).
+
+use std::iter::once;
+
+use crate::Micros;
+use crate::broken::Defect;
+use crate::engine::fragmentation::fragments::chain_of;
+use crate::engine::owner::distribution::{Distribution, Origin};
+use crate::engine::owner::forward::{Forwarder, wants};
+use crate::engine::sessions::copy_blocks::copy_together;
+use crate::engine::sessions::message::{QueuedBatch, QueuedMessage};
+use crate::engine::transport::delivery_records::{Positions, Span};
+use crate::engine::transport::outbound::{ByWorker, Outbound, Target};
+use crate::engine::transport::publish_batch::{BatchMetrics, PublishBatch, is_open};
+use crate::engine::{Engine, Side};
+use crate::link::receive::pubacks::Success;
+use crate::link_id::{LinkId, SessionKey};
+use crate::tables::match_set::Overflow;
+use crate::wire::{Body, Packets, PublishView};
+
+/// Messages of one run at most: each has a place in a record.
+const MOST: usize = 1_024;
+
+impl Engine {
+    /// Takes the run that packets begin with: of how many messages.
+    ///
+    /// # Errors
+    /// They begin with none, it is not plain, or what comes before it is missing: how many packets are to be handled each by itself.
+    pub(in crate::engine) fn take_deliveries(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        packets: Packets<'_, '_>,
+    ) -> Result<usize, usize> {
+        let length = batch_length(packets).max(1);
+        let Some(batch) = &PublishBatch::of(packets.take(length)).filter(|_| length > 1) else {
+            return Err(length);
+        };
+        let Some(delivery) = packets.sections().next().map(|section| section.first().delivery) else {
+            return Err(length);
+        };
+        let Some(entry) = self.out.links.awake(id).filter(|entry| entry.link.is_next(delivery)) else {
+            return Err(length);
+        };
+        let is_taken = match &mut self.side {
+            Side::Node(forwarder) => {
+                // The first message of a link makes its session a publisher's.
+                let is_free = entry.refusals.is_empty() && entry.allowance.is_none() && !entry.holds_some();
+                let is_ready = entry.inbound && is_free && batch.is_of(entry);
+                let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
+                is_ready && forwarder.forward_deliveries(now, batch, origin, source, &mut self.out)
+            }
+            Side::Client(client) => {
+                let is_at_once = batch.head().is_some_and(|publish| publish.qos == 1);
+                is_at_once && client.inbox.take_deliveries(batch, (id, delivery), &mut self.out.counters)
+            }
+        };
+        if !is_taken {
+            return Err(length);
+        }
+        if let Some(entry) = self.out.links.get_mut(id) {
+            entry.link.receive_next(length as u64);
+        }
+        if matches!(self.side, Side::Node(_)) {
+            self.settle_pending(now);
+        }
+        Ok(length)
+    }
+}
+
+impl Forwarder {
+    /// Takes the messages of a run over, as [`Forwarder::forward`] does each; what it holds back of their PUBACKs meanwhile, it leaves loose. False: each
+    /// is to be forwarded by itself.
+    fn forward_deliveries(
+        &mut self,
+        now: Micros,
+        batch: &PublishBatch<'_, '_>,
+        origin: Origin,
+        source: Option<SessionKey>,
+        out: &mut Outbound,
+    ) -> bool {
+        let (worker, count) = (self.worker(), batch.len() as u64);
+        let Self { routes, window, distribution, .. } = self;
+        let Some(first) = batch.first() else {
+            return false;
+        };
+        let Ok(route) = &routes.find(now, first.topic) else {
+            return false;
+        };
+        let is_taken = is_open(route)
+            && !route.gathering
+            && !out.is_full()
+            && out.full.among(route.subscribers.iter().copied()).next().is_none()
+            && (first.qos == 1 || window.all_first_seen(now, first.publisher, first.sequence, count));
+        if !is_taken {
+            return false;
+        }
+        out.counters.messages_in += count;
+        let batch_metrics = BatchMetrics::of(batch, now, route.mark, out);
+        let mut subscribers =
+            route.subscribers.iter().filter(|subscriber| wants(subscriber, source)).peekable();
+        if subscribers.peek().is_none() {
+            out.acknowledge_batch(origin, count, Success::Unmatched);
+            return true;
+        }
+        let is_early = first.ack_queued || Defect::AcknowledgesEarly.is_present();
+        let id = (first.qos == 2).then_some((first.publisher, first.sequence));
+        let span = (!is_early).then(|| distribution.open_batch(origin, count as u16, id, first.topic));
+        let (mut kept, mut elsewhere) = (Vec::new(), ByWorker::new());
+        for subscriber in subscribers {
+            let target = Target { qos: subscriber.qos.min(first.qos), ..subscriber.into() };
+            let home = target.session.worker();
+            if home == worker && target.qos == 0 {
+                offer_copies(batch, &batch_metrics, target.session, out);
+                continue;
+            }
+            if kept.is_empty() {
+                kept = keep(batch, &batch_metrics, origin.link, span);
+            }
+            if home != worker {
+                elsewhere.add(home, target);
+                continue;
+            }
+            for queued_batch in &kept {
+                offer(now, queued_batch, &target, distribution, out);
+            }
+        }
+        for (home, targets) in elsewhere.drain() {
+            for queued_batch in &kept {
+                distribution.hand_over(home, queued_batch.clone(), targets.clone(), out);
+            }
+        }
+        if is_early {
+            out.acknowledge_batch(origin, count, Success::Done);
+        }
+        out.pending.tickets.extend(span);
+        true
+    }
+}
+
+/// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `source`: the link that they came over. `span`: their tickets.
+fn keep(
+    batch: &PublishBatch<'_, '_>,
+    batch_metrics: &BatchMetrics,
+    source: LinkId,
+    span: Option<Span>,
+) -> Vec<QueuedBatch> {
+    let Some(publish) = batch.head() else {
+        return Vec::new();
+    };
+    let chain = chain_of(0, publish.topic.as_bytes());
+    let copies = copy_together(batch.messages().map(|(field, _)| field), Positions::MOST as usize);
+    let mut position = 0;
+    let consign = |(field, count)| {
+        let (message_metrics, timed) = batch_metrics.of_some(batch, position, count);
+        let queued_message = QueuedMessage {
+            field,
+            chain,
+            qos: publish.qos,
+            meant_for: None,
+            overflow: Overflow::default(),
+            group: None,
+            source: Some(source),
+            ticket: span.map(|span| span.part(position as u16, count as u16).first),
+            message_metrics,
+            expires: Micros::MAX,
+            number: 0,
+        };
+        position += count;
+        QueuedBatch { queued_message, count, timed }
+    };
+    copies.into_iter().map(consign).collect()
+}
+
+/// Offers a session messages of a run, and adds the copies that hold tickets.
+fn offer(
+    now: Micros,
+    queued_batch: &QueuedBatch,
+    target: &Target,
+    distribution: &mut Distribution,
+    out: &mut Outbound,
+) {
+    match out.offer_all(now, queued_batch, target) {
+        Some(holds_ticket) => {
+            let span = queued_batch.tickets(queued_batch.positions()).filter(|_| holds_ticket);
+            span.for_each(|span| distribution.add_copies(span, 1));
+        }
+        None => {
+            for queued_message in queued_batch.clone().into_queued_messages(queued_batch.positions()) {
+                distribution.keep(now, queued_message, target.clone(), out);
+            }
+        }
+    }
+}
+
+/// Offers a session the messages of a run at `QoS` 0.
+fn offer_copies(
+    batch: &PublishBatch<'_, '_>,
+    batch_metrics: &BatchMetrics,
+    session: SessionKey,
+    out: &mut Outbound,
+) {
+    for ((field, _), message_metrics) in batch.messages().zip(batch_metrics.metrics_of_each(batch)) {
+        out.offer_copy(session, field, None, &message_metrics);
+    }
+}
+
+/// How many plain messages of one topic, each of them the next delivery, these packets begin with.
+fn batch_length(packets: Packets<'_, '_>) -> usize {
+    let mut sections = packets.take(MOST).sections();
+    let Some(section) = sections.next() else {
+        return 0;
+    };
+    let head = section.first();
+    let Body::Publish(first) = &head.body else {
+        return 0;
+    };
+    let continues = |publish: &PublishView<'_>| {
+        publish.is_simple()
+            && (publish.qos, publish.ack_queued) == (first.qos, first.ack_queued)
+            && (first.qos == 1 || first.qos == 2 && publish.publisher == first.publisher)
+            && publish.topic == first.topic
+    };
+    let mut length = 0;
+    for section in once(section).chain(sections) {
+        let packet = section.first();
+        let is_next = packet.delivery == head.delivery.wrapping_add(length as u64);
+        let continues = matches!(&packet.body, Body::Publish(publish) if continues(publish));
+        if !(section.is_reliable() && is_next && continues && packet.meant_for().is_none()) {
+            break;
+        }
+        let count = if first.qos == 1 {
+            section.len()
+        } else {
+            let due = (0..).map(|position| first.sequence.wrapping_add(length as u64 + position));
+            section.sequences().zip(due).take_while(|(sequence, due)| sequence == due).count()
+        };
+        length += count;
+        if count < section.len() {
+            break;
+        }
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire;
+    use crate::wire::{DatagramView, PublishOut};
+
+    #[test]
+    fn a_batch_ends_where_something_is_different() {
+        let length = |change: fn(usize, &mut PublishOut<'_>, &mut u64)| {
+            let mut datagram = Vec::new();
+            for position in 0..6 {
+                let mut out = PublishOut {
+                    topic: "t",
+                    qos: 2,
+                    publisher: 7,
+                    sequence: 40 + position as u64,
+                    ..PublishOut::default()
+                };
+                let mut delivery = 10 + position as u64;
+                change(position, &mut out, &mut delivery);
+                let mut field = Vec::new();
+                wire::put_publish_field(&mut field, &out);
+                wire::put_packet(&mut datagram, delivery, 0, None, &field);
+            }
+            batch_length(DatagramView::parse(&datagram).unwrap().packets())
+        };
+        assert_eq!(length(|_, _, _| {}), 6);
+        assert_eq!(length(|_, out, _| out.qos = 1), 6);
+        assert_eq!(length(|_, out, _| out.qos = 3), 0);
+        assert_eq!(length(|_, out, delivery| (out.qos, *delivery) = (0, 0)), 0);
+        assert_eq!(length(|position, _, delivery| *delivery += u64::from(position > 3)), 4);
+        assert_eq!(length(|position, out, _| out.sequence += u64::from(position > 3)), 4);
+        assert_eq!(length(|position, out, _| (out.qos, out.sequence) = (1, 7 * position as u64)), 6);
+        assert_eq!(length(|position, out, _| out.qos -= u8::from(position > 2)), 3);
+        assert_eq!(length(|position, out, _| out.ack_queued = position > 2), 3);
+        assert_eq!(length(|position, out, _| out.retain = position > 1), 2);
+        assert_eq!(length(|position, out, _| out.expiry_s = (position > 1).then_some(9)), 2);
+        assert_eq!(length(|position, out, _| out.topic = if position > 0 { "u" } else { "t" }), 1);
+    }
+}

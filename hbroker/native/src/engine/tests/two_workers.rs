@@ -1,0 +1,193 @@
+//! Messages of `QoS` 1 and 2 that come many at once, and whose subscriber is another worker's.
+
+use super::network::{Faults, MILLISECOND, Network, SECOND, message};
+use crate::engine::metrics::counters::Drop;
+use crate::engine::transport::outbound::Handoff;
+use crate::load::topics::Traffic;
+use crate::wire::PublishOut;
+
+/// A node with two workers; a subscriber of `t` that takes so many messages unanswered; and a publisher.
+pub(super) struct Apart {
+    pub network: Network,
+    pub node: usize,
+    pub subscriber: usize,
+    pub publisher: usize,
+}
+
+impl Apart {
+    /// The publisher's link is not the worker's that has the subscriber's session.
+    pub fn new(qos: u8, credit: u32) -> Self {
+        for seed in 0..64 {
+            let mut network = Network::new(seed, Faults::default());
+            let node = network.add_node("", 2);
+            let subscriber =
+                network.add_client_with(|config| (config.hold, config.receive_messages) = (true, credit));
+            let now = network.now;
+            network.hosts[subscriber].engines[0].listen(now, 1, "t", qos, false);
+            network.connect(subscriber, node);
+            network.subscribe(subscriber, node, "t", qos, false);
+            let publisher = network.add_client_with(|config| config.max_datagram = 8_952);
+            network.publish(publisher, &message("t", b"first", 0));
+            // Full datagrams, so that the link finds how large they may be.
+            for _ in 0..20 {
+                network.publish(publisher, &message("elsewhere", &[0; 1_000], 0));
+                network.run(20 * MILLISECOND);
+            }
+            let mut apart = Self { network, node, subscriber, publisher };
+            if apart.at() != apart.home() {
+                apart.network.hosts[subscriber].read.clear();
+                return apart;
+            }
+        }
+        panic!("64 publishers in a row came to the subscriber's worker");
+    }
+
+    /// The worker that has the publisher's link.
+    fn at(&self) -> usize {
+        let session = self.network.hosts[self.publisher].session;
+        usize::from(self.network.hosts[self.node].links[&session].worker())
+    }
+
+    /// The worker that has the subscriber's session.
+    pub fn home(&self) -> usize {
+        usize::from(self.network.session(self.subscriber, self.node).worker())
+    }
+
+    /// The publisher's worker gets a datagram from it.
+    pub fn receive(&mut self, datagram: &[u8]) {
+        let (at, now) = (self.at(), self.network.now);
+        let source = self.network.hosts[self.publisher].address;
+        self.network.hosts[self.node].engines[at].handle_datagram(now, source, datagram);
+    }
+
+    pub fn publish(&mut self, count: usize, out: &PublishOut<'_>) -> Vec<u64> {
+        let sent = (0..count).map(|_| self.network.publish(self.publisher, out)).collect();
+        self.network.run(100 * MILLISECOND);
+        sent
+    }
+
+    /// What the publisher's worker has for the subscriber's.
+    pub fn handed(&mut self) -> Vec<Handoff> {
+        let (at, home) = (self.at(), self.home());
+        let engine = &mut self.network.hosts[self.node].engines[at];
+        let handed = std::iter::from_fn(|| engine.poll_handoff());
+        handed.inspect(|(to, _)| assert_eq!(usize::from(*to), home)).map(|(_, handoff)| handoff).collect()
+    }
+
+    /// The subscriber's worker gets it.
+    pub fn take(&mut self, handoff: Handoff) {
+        let (home, now) = (self.home(), self.network.now);
+        self.network.hosts[self.node].engines[home].handle_handoff(now, handoff);
+    }
+
+    /// The subscriber's application is done with these.
+    fn handle(&mut self, sequences: &[u64]) {
+        let id = self.network.hosts[self.publisher].publisher;
+        let handled: Vec<_> = sequences.iter().map(|&sequence| (id, sequence)).collect();
+        self.network.hosts[self.subscriber].engines[0].handled(&handled);
+        self.network.run(100 * MILLISECOND);
+    }
+
+    fn acknowledged(&self) -> Vec<u64> {
+        self.network.hosts[self.publisher].published.keys().copied().collect()
+    }
+}
+
+#[test]
+fn they_go_to_it_as_one_and_each_is_acknowledged_for_itself() {
+    for qos in 1..=2 {
+        let mut apart = Apart::new(2, 4_096);
+        apart.network.holds_handoffs = true;
+        let sent = apart.publish(8, &message("t", &[7; 50], qos));
+        let [handoff] = <[_; 1]>::try_from(apart.handed()).expect("one for all of them");
+        assert!(matches!(&handoff, Handoff::Deliver { queued_batch, .. } if queued_batch.count == 8));
+        apart.take(handoff);
+        let (home, engines) = (apart.home(), &mut apart.network.hosts[apart.node].engines);
+        let records = engines[home].out.sessions.iter().map(|session| session.records_in_flight());
+        assert_eq!(records.collect::<Vec<_>>(), [1]);
+        apart.network.holds_handoffs = false;
+        apart.network.run(100 * MILLISECOND);
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent, "QoS {qos}");
+        assert!(apart.acknowledged().is_empty());
+        let mut expected = Vec::new();
+        for positions in [&[3, 4][..], &[0], &[7, 6], &[1, 2, 5]] {
+            let handled: Vec<u64> = positions.iter().map(|&position: &usize| sent[position]).collect();
+            apart.handle(&handled);
+            expected.extend(handled);
+            expected.sort_unstable();
+            assert_eq!(apart.acknowledged(), expected, "QoS {qos}");
+        }
+        let counted = apart.network.counted(apart.node, "t").0;
+        let expected = Traffic::of_small(9, 405, 9, 405);
+        assert_eq!(counted, expected);
+        apart.network.run_until_drained();
+    }
+}
+
+#[test]
+fn what_its_link_does_not_take_at_once_waits_in_order() {
+    for qos in 1..=2 {
+        let mut apart = Apart::new(2, 5);
+        let sent = apart.publish(8, &message("t", &[7; 50], qos));
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent[..5]);
+        apart.handle(&sent[..5]);
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent);
+        apart.handle(&sent[5..]);
+        assert_eq!(apart.acknowledged(), sent);
+        apart.network.run_until_drained();
+    }
+}
+
+#[test]
+fn one_that_is_gone_when_they_come_holds_no_acknowledgement_back() {
+    let mut apart = Apart::new(1, 4_096);
+    apart.network.holds_handoffs = true;
+    let sent = apart.publish(8, &message("t", &[7; 50], 1));
+    let (now, home) = (apart.network.now, apart.home());
+    let gone = apart.network.session(apart.subscriber, apart.node);
+    apart.network.hosts[apart.node].engines[home].end_session(now, gone, Drop::SessionEnded);
+    assert!(apart.acknowledged().is_empty());
+    apart.network.holds_handoffs = false;
+    apart.network.run(SECOND);
+    assert_eq!(apart.acknowledged(), sent);
+    assert!(apart.network.sequences(apart.subscriber, "t").is_empty());
+}
+
+#[test]
+fn at_the_least_qos_and_for_a_publisher_that_does_not_wait_nothing_is_held_back() {
+    for (wanted, ack_queued) in [(0, false), (1, true)] {
+        let mut apart = Apart::new(wanted, 4_096);
+        let sent = apart.publish(8, &PublishOut { ack_queued, ..message("t", &[7; 50], 1) });
+        assert_eq!(apart.acknowledged(), sent);
+        assert_eq!(apart.network.sequences(apart.subscriber, "t"), sent);
+    }
+}
+
+#[test]
+fn each_is_counted_and_timed_however_few_go_together() {
+    // More than one fits into a piece of memory that they share, or just one does.
+    for length in [50, 700] {
+        let mut apart = Apart::new(1, 4_096);
+        let sent = apart.publish(8, &message("t", &vec![7; length], 1));
+        apart.handle(&sent);
+        let (counted, timed) = apart.network.counted(apart.node, "t");
+        let bytes = 5 + 8 * length as u64;
+        let expected = Traffic::of_small(9, bytes, 9, bytes);
+        assert_eq!((counted, timed), (expected, 9), "{length} bytes");
+    }
+}
+
+#[test]
+fn sessions_of_one_worker_get_them_each_at_its_own_qos() {
+    let mut apart = Apart::new(1, 4_096);
+    let more: Vec<usize> =
+        (0..8).map(|number| apart.network.add_subscriber(apart.node, "t", number % 3)).collect();
+    let sent = apart.publish(8, &message("t", &[7; 50], 2));
+    assert!(apart.acknowledged().is_empty(), "one of them has not been handled");
+    apart.handle(&sent);
+    assert_eq!(apart.acknowledged(), sent);
+    for subscriber in more {
+        assert_eq!(apart.network.sequences(subscriber, "t"), sent);
+    }
+    apart.network.run_until_drained();
+}

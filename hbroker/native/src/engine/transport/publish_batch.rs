@@ -1,0 +1,340 @@
+//! Runs: messages of one `QoS` on one topic that came one behind the other in a datagram.
+//!
+//! A publisher under load fills its datagrams with messages of few topics. What is the same for all of a run is found once: at an owner its
+//! route, its subscribers' links, the place where it is counted; at a subscriber the listeners that match. The packets leave an owner
+//! with the very bytes that they came with, so that a run costs each subscriber one copy of all of them; one whose session is another
+//! worker's gets them through that. A subscriber keeps them in one piece of memory, which its messages share. A run is only a shorter way to what [`Engine::forward`] and [`Engine::read`] do for each
+//! message by itself, and whatever is not plain (a message that is retained, that may expire, that is a part of a larger one, a shared
+//! group) goes that way.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::engine::metrics::counters::Drop;
+use crate::engine::metrics::load::MessageMetrics;
+use crate::engine::owner::forward::{Forwarder, wants};
+use crate::engine::owner::routes::Route;
+use crate::engine::owner::worker_copies;
+use crate::engine::transport::links::Entry;
+use crate::engine::transport::outbound::{ByWorker, Outbound};
+use crate::engine::{Engine, Side};
+use crate::link::Queued;
+use crate::link::send::outbox::Stretch;
+use crate::link_id::{LinkId, SessionKey};
+use crate::load::latency::Sample;
+use crate::load::topics::Mark;
+use crate::wire::{Body, Packets, PublishView, Section};
+
+/// Two messages or more, one behind the other; or a piece of such a run.
+#[derive(Clone, Copy)]
+pub struct PublishBatch<'a, 'b> {
+    packets: Packets<'a, 'b>,
+    /// Of the packets. The first of them says all of its message.
+    pub bytes: &'a [u8],
+}
+
+/// What the telemetry notes of a run (see [`MessageMetrics`](crate::engine::metrics::load::Docket)).
+#[derive(Default)]
+pub(in crate::engine) struct BatchMetrics {
+    mark: Mark,
+    /// Bytes of all payloads.
+    payload: u64,
+    /// Those that are timed, by their place in the run.
+    timed: SmallVec<[(u32, Arc<Sample>); 2]>,
+}
+
+impl<'a, 'b> PublishBatch<'a, 'b> {
+    /// The run that packets begin with.
+    ///
+    /// # Errors
+    /// There is none: how many packets are to be handled each by itself.
+    #[inline]
+    pub(in crate::engine) fn at(packets: Packets<'a, 'b>) -> Result<Self, usize> {
+        let plain = packets.sections().map_while(|section| match section.body() {
+            Body::Publish(publish) if section.is_bare() && publish.is_plain() => {
+                Some((publish.topic, section.len()))
+            }
+            _ => None,
+        });
+        let mut plain = plain.peekable();
+        let &(topic, _) = plain.peek().ok_or(1_usize)?;
+        let len: usize = plain.take_while(|(other, _)| *other == topic).map(|(_, len)| len).sum();
+        Self::of(packets.take(len)).filter(|_| len > 1).ok_or(len)
+    }
+
+    /// Messages on one topic; `None`: there is something between them.
+    #[inline]
+    pub(in crate::engine) fn of(packets: Packets<'a, 'b>) -> Option<Self> {
+        Some(Self { packets, bytes: packets.encoded()? })
+    }
+
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub fn topic(&self) -> &'a str {
+        self.head().map_or("", |publish| publish.topic)
+    }
+
+    /// The first message.
+    pub fn first(&self) -> Option<PublishView<'a>> {
+        match self.packets.sections().next()?.first().body {
+            Body::Publish(publish) => Some(publish),
+            _ => None,
+        }
+    }
+
+    /// Of each message the field `publish`, or, at `QoS` 0, the packet that says it is like the one before it (§2.4); and the payload.
+    pub fn messages(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
+        self.packets.sections().flat_map(Section::messages)
+    }
+
+    /// The first message, whose numbers and payload count for nothing.
+    pub fn head(&self) -> Option<&'b PublishView<'a>> {
+        self.heads(1).next()
+    }
+
+    /// The first so many messages, once for those that differ in their numbers and payloads alone.
+    pub fn heads(&self, count: usize) -> impl Iterator<Item = &'b PublishView<'a>> + use<'a, 'b> {
+        self.packets.take(count).sections().filter_map(|section| match section.body() {
+            Body::Publish(publish) => Some(publish),
+            _ => None,
+        })
+    }
+
+    /// Whether all of them may come over this link, by their publisher's id.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        self.heads(self.len()).all(|publish| entry.is_of(publish.publisher))
+    }
+
+    /// Bytes of the payloads of so many messages from a place on.
+    fn payload(&self, first: u32, count: u32) -> u64 {
+        let sections = self.packets.skip(first as usize).take(count as usize).sections();
+        let bytes = sections.map(|section| match section.body() {
+            Body::Publish(publish) => section.len() * publish.payload.len(),
+            _ => 0,
+        });
+        bytes.sum::<usize>() as u64
+    }
+
+    /// Its packets, by their lengths.
+    fn stretches(&self) -> impl Iterator<Item = Stretch> + use<'a, 'b> {
+        self.sections().map(|section| Stretch {
+            length: section.length(),
+            count: section.len() as u32,
+            is_delta: section.is_delta(),
+        })
+    }
+
+    /// Its messages, those together that are alike.
+    pub fn sections(&self) -> impl Iterator<Item = Section<'a, 'b>> + Clone + use<'a, 'b> {
+        self.packets.sections()
+    }
+
+    /// Of each message all that is known.
+    fn views(&self) -> impl Iterator<Item = PublishView<'a>> + use<'a, 'b> {
+        self.packets.iter().filter_map(|packet| match packet.body {
+            Body::Publish(publish) => Some(publish),
+            _ => None,
+        })
+    }
+}
+
+impl Engine {
+    /// Takes the run that packets begin with, if they do: of how many messages.
+    ///
+    /// # Errors
+    /// None is taken: how many packets are to be handled each by itself.
+    pub(in crate::engine) fn take_batch(
+        &mut self,
+        now: Micros,
+        id: LinkId,
+        packets: Packets<'_, '_>,
+    ) -> Result<usize, usize> {
+        // What follows borrows what it gets: written in small pieces, it would be waited for to be copied in large ones.
+        let batch = &PublishBatch::at(packets)?;
+        let is_taken = match &mut self.side {
+            Side::Node(forwarder) => {
+                // The first message of a link makes its session a publisher's.
+                let entry = self.out.links.awake(id).filter(|entry| entry.inbound && batch.is_of(entry));
+                let source = entry.map(|entry| entry.subscriber);
+                source.is_some_and(|source| forwarder.forward_batch(now, batch, source, &mut self.out))
+            }
+            Side::Client(client) => {
+                client.inbox.take_batch(batch, &mut self.out.counters);
+                true
+            }
+        };
+        if is_taken { Ok(batch.len()) } else { Err(batch.len()) }
+    }
+}
+
+impl Forwarder {
+    /// Takes the messages of a run over, and offers them to all who want them. False: each is to be forwarded by itself.
+    fn forward_batch(
+        &mut self,
+        now: Micros,
+        batch: &PublishBatch<'_, '_>,
+        source: Option<SessionKey>,
+        out: &mut Outbound,
+    ) -> bool {
+        let worker = self.worker();
+        let Ok(route) = &self.routes.find(now, batch.topic()) else {
+            return false;
+        };
+        if !is_open(route) {
+            return false;
+        }
+        out.counters.messages_in += batch.len() as u64;
+        let batch_metrics = BatchMetrics::of(batch, now, route.mark, out);
+        let mut elsewhere = ByWorker::new();
+        for subscriber in route.subscribers.iter().filter(|subscriber| wants(subscriber, source)) {
+            let session = subscriber.session;
+            if session.worker() == worker {
+                out.offer_batch(session, batch, &batch_metrics);
+            } else {
+                elsewhere.add(session.worker(), session);
+            }
+        }
+        for (other, sessions) in elsewhere.drain() {
+            out.hand_batch_over(other, &sessions, batch, &batch_metrics);
+        }
+        true
+    }
+}
+
+impl Outbound {
+    /// Has another worker offer the messages of a run to its sessions.
+    fn hand_batch_over(
+        &mut self,
+        worker: u8,
+        sessions: &[SessionKey],
+        batch: &PublishBatch<'_, '_>,
+        batch_metrics: &BatchMetrics,
+    ) {
+        let (count, bytes) = (batch.len() as u32, batch.bytes.len());
+        if bytes <= worker_copies::MOST_BYTES {
+            return self.copies_for(worker, sessions, bytes).add(
+                batch.bytes,
+                count,
+                batch_metrics.timed_of(0, count),
+            );
+        }
+        for (publish, message_metrics) in batch.views().zip(batch_metrics.metrics_of_each(batch)) {
+            let field = publish.field();
+            self.copies_for(worker, sessions, field.len()).add_one(&field, &message_metrics);
+        }
+    }
+
+    /// Offers a session the messages of a run, as [`Outbound::offer_copy`] does each.
+    pub(in crate::engine) fn offer_batch(
+        &mut self,
+        key: SessionKey,
+        batch: &PublishBatch<'_, '_>,
+        batch_metrics: &BatchMetrics,
+    ) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        session.accept_copies(batch.len() as u64);
+        let Some((id, entry)) = session.link.and_then(|id| Some((id, self.links.get_mut(id)?))) else {
+            session.refuse_copies(Drop::Away, batch.len() as u64);
+            return self.counters.drop_many(Drop::Away, batch.len() as u64);
+        };
+        let (copies, bytes) = entry.queue_publishes(batch, batch_metrics);
+        self.links.touch(id);
+        self.counters.messages_out += copies;
+        let refused = batch.len() as u64 - copies;
+        session.refuse_copies(Drop::QueueFull, refused);
+        self.counters.drop_many(Drop::QueueFull, refused);
+        if let Some(load) = &mut self.load {
+            load.topics.count_out(batch_metrics.mark, copies as u32, bytes);
+        }
+    }
+}
+
+impl Entry {
+    /// Queues the messages of a run, or as many as there is room for; how many those are, and the bytes of their payloads.
+    fn queue_publishes(&mut self, batch: &PublishBatch<'_, '_>, batch_metrics: &BatchMetrics) -> (u64, u64) {
+        let (queued, _) = self.link.passed();
+        if self.link.queue_encoded(batch.bytes, batch.stretches()).is_ok() {
+            for (position, sample) in &batch_metrics.timed {
+                self.timed.add(Queued::Unreliable(queued + 1 + u64::from(*position)), sample);
+            }
+            return (batch.len() as u64, batch_metrics.payload);
+        }
+        let taken =
+            batch.views().take_while(|publish| self.link.queue_unreliable(&publish.field(), None).is_ok());
+        taken.fold((0, 0), |(copies, bytes), publish| (copies + 1, bytes + publish.payload.len() as u64))
+    }
+}
+
+impl BatchMetrics {
+    /// Counts the messages of a run as taken over. `known`: their route's mark.
+    pub(in crate::engine) fn of(
+        batch: &PublishBatch<'_, '_>,
+        now: Micros,
+        known: Option<&std::cell::Cell<Mark>>,
+        out: &mut Outbound,
+    ) -> Self {
+        let Some(load) = &mut out.load else {
+            return Self::default();
+        };
+        let mark = load.mark_of(batch.topic(), known);
+        let payload = batch.payload(0, batch.len() as u32);
+        load.topics.count_in(mark, batch.len() as u32, payload);
+        let timed = load.latency.begin_among(now, batch.len() as u32).collect();
+        Self { mark, payload, timed }
+    }
+
+    /// Of messages that another worker took over, and counted.
+    pub(in crate::engine) fn handed_over(
+        batch: &PublishBatch<'_, '_>,
+        timed: SmallVec<[(u32, Arc<Sample>); 2]>,
+        out: &mut Outbound,
+    ) -> Self {
+        let Some(load) = &mut out.load else {
+            return Self::default();
+        };
+        let payload = batch.payload(0, batch.len() as u32);
+        Self { mark: load.topics.mark(batch.topic()), payload, timed }
+    }
+
+    /// Those that are timed of so many messages from a place on, by their places among these.
+    fn timed_of(&self, first: u32, count: u32) -> impl Iterator<Item = (u32, Arc<Sample>)> {
+        let timed = self.timed.iter().filter(move |(position, _)| (first..first + count).contains(position));
+        timed.map(move |(position, sample)| (position - first, Arc::clone(sample)))
+    }
+
+    /// Where copies of so many messages of the run are counted, from a place on, and the places among them of those that are timed, if they
+    /// are several.
+    pub(in crate::engine) fn of_some(
+        &self,
+        batch: &PublishBatch<'_, '_>,
+        first: u32,
+        count: u32,
+    ) -> (MessageMetrics, Vec<(u32, Arc<Sample>)>) {
+        let mut timed: Vec<_> = self.timed_of(first, count).collect();
+        let sample = if count == 1 { timed.pop().map(|(_, sample)| sample) } else { None };
+        (MessageMetrics::of_several(self.mark, batch.payload(first, count), sample), timed)
+    }
+
+    /// For each message of the run, where its copies are counted.
+    pub(in crate::engine) fn metrics_of_each<'c>(
+        &'c self,
+        batch: &PublishBatch<'c, 'c>,
+    ) -> impl Iterator<Item = MessageMetrics> + 'c {
+        let mut timed = self.timed.iter().peekable();
+        (0..).zip(batch.messages()).map(move |(position, (_, payload))| {
+            let sample = timed.next_if(|(due, _)| *due == position).map(|(_, sample)| Arc::clone(sample));
+            MessageMetrics::new(self.mark, payload, sample)
+        })
+    }
+}
+
+/// Whether anybody may publish there, and every session gets all.
+pub(in crate::engine) fn is_open(route: &Route<'_>) -> bool {
+    !route.reserved && route.groups.iter().next().is_none()
+}

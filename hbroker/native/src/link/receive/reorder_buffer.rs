@@ -1,0 +1,317 @@
+//! The reliable packets that one end of a link receives (docs/protocol.md §3.3).
+//!
+//! Each is handed on once, and not before the one that it names as its predecessor; what comes too early is held. So
+//! a loss holds back its own chain and no other. Numbers have no gaps, and a peer keeps no more than a window of them
+//! unacknowledged, so the state of all that is not settled fits one queue of slots, indexed by number.
+
+use std::collections::VecDeque;
+
+use crate::link::receive::delivery::WINDOW;
+use crate::shrink::shrink;
+
+/// Bytes held for one link, with what keeping them costs.
+const BUFFERED_BYTES: usize = 4 << 20;
+
+/// What it costs to remember of one number whether it came.
+const SLOT: usize = size_of::<Slot>();
+
+/// What becomes of a reliable packet that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receipt {
+    /// It is next: hand it on, then drain `next_released`.
+    Deliver,
+    /// It was copied, and comes out of `next_released` once the packet that it follows was handed on.
+    Buffered,
+    /// It was handed on, or is held.
+    Duplicate,
+    /// It may not come now: its datagram must not be acknowledged.
+    Refused,
+    /// It comes before its turn, and there is no room to remember that. As `Refused`.
+    NoRoom,
+}
+
+/// Puts what arrived into the order of its chains.
+#[derive(Debug, Default)]
+pub struct ReorderBuffer {
+    /// Every number up to here was handed on.
+    settled: u64,
+    /// The slots of the numbers above.
+    slots: VecDeque<Slot>,
+    released: VecDeque<Box<[u8]>>,
+    /// Of the packets that are held or released.
+    raw_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    state: State,
+    /// The head of the list of held packets that name this one as predecessor; 0: none.
+    first_follower: u64,
+    /// The next in the list that this packet is in.
+    next_follower: u64,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Missing,
+    Buffered(Box<[u8]>),
+    HandedOn,
+}
+
+impl ReorderBuffer {
+    /// Every packet up to this one was handed on, and no other came.
+    pub fn after(settled: u64) -> Self {
+        Self { settled, ..Self::default() }
+    }
+
+    /// Takes in the packet `raw`. Refuses while released packets wait: those come first. `has_room`: whether there is room for so many
+    /// bytes more than are [held](Self::held_bytes). What others wait for needs none.
+    pub fn receive(
+        &mut self,
+        delivery: u64,
+        after: u64,
+        raw: &[u8],
+        has_room: impl FnOnce(usize) -> bool,
+    ) -> Receipt {
+        if self.is_known(delivery) {
+            return Receipt::Duplicate;
+        }
+        if delivery - self.settled > WINDOW || !self.released.is_empty() {
+            return Receipt::Refused;
+        }
+        if self.is_next(delivery) {
+            self.settled = delivery;
+            return Receipt::Deliver;
+        }
+        // A predecessor that is not an earlier packet breaks the protocol: it is taken for none.
+        let is_due = after >= delivery || self.is_handed_on(after);
+        let need = self.slots_for(delivery) * SLOT + if is_due { 0 } else { raw.len() };
+        if need > 0 && (self.buffered_bytes() + need > BUFFERED_BYTES || !has_room(need)) {
+            return Receipt::NoRoom;
+        }
+        if is_due {
+            self.hand_on(delivery);
+            return Receipt::Deliver;
+        }
+        self.hold(delivery, after, raw);
+        Receipt::Buffered
+    }
+
+    /// Bytes of packets that came before their turn, and what it costs to remember what came and what did not.
+    pub fn buffered_bytes(&self) -> usize {
+        self.raw_bytes + self.slots.len() * SLOT
+    }
+
+    /// Whether this packet is next, and none behind it is here.
+    pub fn is_next(&self, delivery: u64) -> bool {
+        delivery == self.settled + 1 && self.slots.is_empty() && self.released.is_empty()
+    }
+
+    /// Takes in so many packets, the first of which `is_next`: they are handed on. (What each names as its predecessor was handed on, or
+    /// is before it among these, or breaks the protocol.)
+    pub fn receive_next(&mut self, count: u64) {
+        debug_assert!(self.is_next(self.settled + 1));
+        self.settled += count;
+    }
+
+    /// The packet that `next_released` would give.
+    pub fn peek_released(&self) -> Option<&[u8]> {
+        self.released.front().map(|raw| &**raw)
+    }
+
+    /// The next packet whose predecessor was handed on.
+    pub fn next_released(&mut self) -> Option<Box<[u8]>> {
+        let raw = self.released.pop_front()?;
+        self.raw_bytes -= raw.len();
+        Some(raw)
+    }
+
+    /// The last packet that was handed on; None: there are others.
+    pub fn idle_state(&self) -> Option<u64> {
+        (self.slots.is_empty() && self.released.is_empty()).then_some(self.settled)
+    }
+
+    fn is_known(&self, delivery: u64) -> bool {
+        delivery <= self.settled || !matches!(self.state(delivery), State::Missing)
+    }
+
+    fn is_handed_on(&self, delivery: u64) -> bool {
+        delivery <= self.settled || matches!(self.state(delivery), State::HandedOn)
+    }
+
+    fn hold(&mut self, delivery: u64, after: u64, raw: &[u8]) {
+        self.raw_bytes += raw.len();
+        let next_follower = std::mem::replace(&mut self.slot(after).first_follower, delivery);
+        let slot = self.slot(delivery);
+        slot.state = State::Buffered(raw.into());
+        slot.next_follower = next_follower;
+    }
+
+    /// Marks a packet as handed on, and releases all that followed it, directly or not.
+    fn hand_on(&mut self, delivery: u64) {
+        self.slot(delivery).state = State::HandedOn;
+        let mut handed_on = vec![delivery];
+        while let Some(predecessor) = handed_on.pop() {
+            let mut next = self.slot(predecessor).first_follower;
+            while next != 0 {
+                let slot = self.slot(next);
+                if let State::Buffered(raw) = std::mem::replace(&mut slot.state, State::HandedOn) {
+                    handed_on.push(next);
+                    next = slot.next_follower;
+                    self.released.push_back(raw);
+                }
+            }
+        }
+        while self.slots.front().is_some_and(|slot| matches!(slot.state, State::HandedOn)) {
+            self.slots.pop_front();
+            self.settled += 1;
+        }
+        shrink(&mut self.slots);
+    }
+
+    /// How many slots more there are once this packet has one.
+    fn slots_for(&self, delivery: u64) -> usize {
+        (self.index(delivery) + 1).saturating_sub(self.slots.len())
+    }
+
+    fn state(&self, delivery: u64) -> &State {
+        self.slots.get(self.index(delivery)).map_or(&State::Missing, |slot| &slot.state)
+    }
+
+    /// The slot of a number above `settled` and within the window.
+    fn slot(&mut self, delivery: u64) -> &mut Slot {
+        let index = self.index(delivery);
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Slot::default);
+        }
+        &mut self.slots[index]
+    }
+
+    fn index(&self, delivery: u64) -> usize {
+        usize::try_from(delivery - self.settled - 1).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    impl ReorderBuffer {
+        /// Takes in a packet where there is room for all.
+        fn take(&mut self, delivery: u64, after: u64, raw: &[u8]) -> Receipt {
+            self.receive(delivery, after, raw, |_| true)
+        }
+    }
+
+    fn released(arrivals: &mut ReorderBuffer) -> Vec<u8> {
+        std::iter::from_fn(|| arrivals.next_released()).map(|raw| raw[0]).collect()
+    }
+
+    #[test]
+    fn a_chain_waits_for_its_predecessor_and_another_does_not() {
+        let mut arrivals = ReorderBuffer::default();
+        assert_eq!(arrivals.take(3, 1, b"c"), Receipt::Buffered);
+        assert_eq!(arrivals.take(4, 3, b"d"), Receipt::Buffered);
+        assert_eq!(arrivals.take(2, 0, b"b"), Receipt::Deliver);
+        assert_eq!(released(&mut arrivals), b"");
+        assert_eq!(arrivals.take(3, 1, b"c"), Receipt::Duplicate);
+        assert_eq!(arrivals.take(2, 0, b"b"), Receipt::Duplicate);
+        assert_eq!(arrivals.take(1, 0, b"a"), Receipt::Deliver);
+        assert_eq!(released(&mut arrivals), b"cd");
+        assert_eq!((arrivals.settled, arrivals.slots.len(), arrivals.buffered_bytes()), (4, 0, 0));
+        assert_eq!(arrivals.take(4, 3, b"d"), Receipt::Duplicate);
+    }
+
+    #[test]
+    fn a_hostile_peer_finds_bounds() {
+        let mut arrivals = ReorderBuffer::default();
+        assert_eq!(arrivals.take(WINDOW + 1, 0, b"x"), Receipt::Refused);
+        assert_eq!(arrivals.take(u64::MAX, u64::MAX, b"x"), Receipt::Refused);
+        assert_eq!(arrivals.take(WINDOW, WINDOW, b"x"), Receipt::Deliver, "follows itself");
+        assert_eq!(arrivals.take(2, 3, b"x"), Receipt::Deliver, "follows a later one");
+        let large = vec![0; 60_000];
+        let mut held = 0;
+        while arrivals.take(3 + held, 1, &large) == Receipt::Buffered {
+            held += 1;
+        }
+        assert!(arrivals.buffered_bytes() <= BUFFERED_BYTES && held > 50);
+        assert_eq!(arrivals.take(1, 0, &large), Receipt::Deliver, "what releases others is never refused");
+        assert_eq!(std::iter::from_fn(|| arrivals.next_released()).count() as u64, held);
+        assert_eq!(arrivals.raw_bytes, 0);
+    }
+
+    #[test]
+    fn a_run_is_next_where_nothing_is_missing_and_nothing_waits() {
+        let mut arrivals = ReorderBuffer::default();
+        assert!(arrivals.is_next(1) && !arrivals.is_next(2) && !arrivals.is_next(0));
+        arrivals.receive_next(5);
+        assert_eq!(arrivals.take(5, 4, b"e"), Receipt::Duplicate);
+        assert_eq!(arrivals.take(7, 6, b"g"), Receipt::Buffered);
+        assert!(!arrivals.is_next(6), "what waits for it is to be released");
+        assert_eq!(arrivals.take(6, 5, b"f"), Receipt::Deliver);
+        assert!(!arrivals.is_next(8), "what was released comes first");
+        assert_eq!(released(&mut arrivals), b"g");
+        assert!(arrivals.is_next(8));
+        arrivals.receive_next(1);
+        assert_eq!((arrivals.settled, arrivals.take(9, 8, b"i")), (8, Receipt::Deliver));
+    }
+
+    #[test]
+    fn where_there_is_no_room_what_is_due_comes_all_the_same_and_all_in_the_end() {
+        for seed in 0..200 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let after: Vec<u64> = (0..200).map(|number| random.random_range(0..=number)).collect();
+            let (mut arrivals, mut handed_on, mut refused) = (ReorderBuffer::default(), vec![0], 0);
+            let room = random.random_range(0..40 * SLOT);
+            while handed_on.len() <= after.len() {
+                let delivery = random.random_range(1..=after.len() as u64);
+                let held = arrivals.buffered_bytes();
+                let has_room = |more| held + more <= room;
+                let predecessor = after[delivery as usize - 1];
+                match arrivals.receive(delivery, predecessor, &[delivery as u8], has_room) {
+                    Receipt::Deliver => handed_on.push(delivery),
+                    Receipt::NoRoom => refused += 1,
+                    Receipt::Buffered | Receipt::Duplicate => {}
+                    Receipt::Refused => unreachable!("all is released"),
+                }
+                assert!(arrivals.buffered_bytes() <= room, "seed {seed}");
+                let numbers = |raw: Box<[u8]>| u64::from(raw[0]);
+                handed_on.extend(std::iter::from_fn(|| arrivals.next_released()).map(numbers));
+            }
+            let place = |number| handed_on.iter().position(|&other| other == number);
+            assert!((1..).zip(&after).all(|(number, &before)| place(before) < place(number)), "seed {seed}");
+            assert!(refused > 0 || room > 0, "seed {seed}");
+            assert_eq!((arrivals.settled, arrivals.buffered_bytes()), (200, 0), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn numbers_far_ahead_cost_room_though_nothing_of_them_is_held() {
+        let mut arrivals = ReorderBuffer::default();
+        let mut asked = 0;
+        let refuse = |need| {
+            asked = need;
+            false
+        };
+        assert_eq!(arrivals.receive(WINDOW, 0, b"x", refuse), Receipt::NoRoom);
+        assert_eq!((asked, arrivals.buffered_bytes()), (WINDOW as usize * SLOT, 0));
+        assert_eq!(arrivals.take(WINDOW, 0, b"x"), Receipt::Deliver);
+        assert_eq!(arrivals.buffered_bytes(), WINDOW as usize * SLOT);
+        let nothing = |_| unreachable!("it needs no room");
+        assert_eq!(arrivals.receive(1, 0, b"a", nothing), Receipt::Deliver, "others wait for it");
+    }
+
+    #[test]
+    fn what_was_released_comes_before_what_arrives() {
+        let mut arrivals = ReorderBuffer::default();
+        arrivals.take(2, 1, b"b");
+        arrivals.take(1, 0, b"a");
+        assert_eq!(arrivals.take(3, 2, b"c"), Receipt::Refused, "b is not handed on yet");
+        assert_eq!(released(&mut arrivals), b"b");
+        assert_eq!(arrivals.take(3, 2, b"c"), Receipt::Deliver);
+    }
+}

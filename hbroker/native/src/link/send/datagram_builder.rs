@@ -1,0 +1,357 @@
+//! Makes datagrams of what is due (docs/protocol.md §3.4).
+//!
+//! Each datagram is a header, and then packets in this order: PUBACKs, what was lost, what was never sent. It is
+//! written straight into the sink's buffer. A packet that is larger than a bundle may be leaves alone in a datagram.
+
+use smallvec::SmallVec;
+
+use crate::Micros;
+use crate::link::loss_recovery::recovery::{Admission, Sent};
+use crate::link::receive::acks;
+use crate::link::receive::pubacks;
+use crate::link::receive::pubacks::Success;
+use crate::link::send::contents::{Carried, Contents};
+use crate::link::send::outbox::Turn;
+use crate::link::{Link, Role};
+use crate::sink::DatagramSink;
+use crate::wire::{self, AckOut, HeaderOut};
+
+/// Ranges told in one acknowledgement: the newest.
+const MOST_ACK_RANGES: usize = 32;
+/// What a datagram's header takes at most: all but the ranges after the first, and the token.
+pub(in crate::link) const HEADER_BYTES: usize = 74;
+/// What a range takes at most: two numbers.
+const RANGE_BYTES: usize = 20;
+/// No datagram of an initiator is smaller: RESET, which is never longer than what it answers (§3.6), can so answer any.
+const LEAST_DATAGRAM: usize = 64;
+
+/// A datagram that is being filled.
+struct DatagramBuilder<'a> {
+    out: &'a mut Vec<u8>,
+    limits: Limits,
+    carried: SmallVec<[Carried; 2]>,
+}
+
+/// Where the packets of a datagram begin, and where it must end.
+#[derive(Clone, Copy)]
+struct Limits {
+    packets: usize,
+    end: usize,
+}
+
+impl Link {
+    /// Sends as many datagrams as are due, and as the window and the sink let through. True: the sink is full, and
+    /// there may be more.
+    pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
+        self.resume_at = None;
+        if self.is_unproved {
+            return self.send_address_probe(now, sink);
+        }
+        let mut is_due = self.first_due(now);
+        while let Some(size) = is_due {
+            if sink.is_full() {
+                return true;
+            }
+            if self.probes == 0 && !self.is_admitted(now, size.max(self.mtu.size())) {
+                break;
+            }
+            self.build(now, size, sink);
+            is_due = self.first_due(now);
+        }
+        self.recovery.set_window_limited(is_due.is_some());
+        if self.acks.is_due() {
+            self.build_acknowledgement(now, sink);
+        }
+        self.try_larger(now, sink);
+        false
+    }
+
+    /// §5.4: another node named the peer's address. Until that proves itself all that goes there is one PING, with the token that proves it.
+    fn send_address_probe(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
+        self.probes = 0;
+        let has_knocked = self.recovery.next_number() > self.config.first_number;
+        if has_knocked || sink.is_full() {
+            return !has_knocked;
+        }
+        let out = sink.buffer();
+        let start = out.len();
+        let number = self.recovery.next_number();
+        self.put_header(now, number, None, out);
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, 0);
+        wire::put_packet(out, 0, 0, None, &self.body_field);
+        let contents = Contents { acknowledged_through: 0, carried: SmallVec::new() };
+        self.recovery.on_sent(Sent { at: now, size: out.len() - start, tries_size: false, contents });
+        self.keep_alive_timer.on_active(now);
+        sink.commit(&self.peer, start);
+        false
+    }
+
+    /// Whether the window and the pacer let a datagram through; if it is the pacer that does not, notes when it will.
+    fn is_admitted(&mut self, now: Micros, size: usize) -> bool {
+        match self.recovery.admit(now, size) {
+            Admission::Now => return true,
+            Admission::Later(at) => self.resume_no_later_than(at),
+            Admission::Full => {}
+        }
+        false
+    }
+
+    fn resume_no_later_than(&mut self, at: Micros) {
+        self.resume_at = Some(self.resume_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// The size of the delivery that is to be sent again next, if there is credit for it, or a probe to carry it.
+    fn next_retransmission(&mut self, now: Micros) -> Option<usize> {
+        let size = self.deliveries.next_retransmission()?;
+        match self.budget.next_repetition(now) {
+            Some(at) if self.probes == 0 => {
+                self.resume_no_later_than(at);
+                None
+            }
+            _ => Some(size),
+        }
+    }
+
+    /// The least size of the next datagram; None: nothing is due.
+    fn first_due(&mut self, now: Micros) -> Option<usize> {
+        self.pass_blocked();
+        let first_packet = if self.pubacks.has_due() {
+            pubacks::MOST_RANGES * RANGE_BYTES
+        } else if let Some((_, body_field)) = self.pubacks.next_refusal() {
+            wire::packet_len(0, 0, None, body_field.len())
+        } else if let Some(size) = self.next_retransmission(now) {
+            size
+        } else {
+            match self.outbox.front() {
+                Some(Turn::Unreliable(size)) => size,
+                Some(Turn::Reliable(_)) => match self.deliveries.next_fresh() {
+                    Some(size) => size,
+                    None if self.probes > 0 => 0,
+                    None => return None,
+                },
+                None if self.probes > 0 => 0,
+                None => return None,
+            }
+        };
+        Some(HEADER_BYTES + self.token.len() + first_packet)
+    }
+
+    /// The order of queueing is kept, but for unreliable packets behind a reliable one that the window holds back (§3.3).
+    fn pass_blocked(&mut self) {
+        if matches!(self.outbox.front(), Some(Turn::Reliable(_))) && !self.deliveries.has_fresh() {
+            self.outbox.pass_reliable();
+        }
+    }
+
+    /// Seals a datagram of which the parts that cannot wait take up to `least` bytes.
+    fn build(&mut self, now: Micros, least: usize, sink: &mut impl DatagramSink) {
+        let number = self.recovery.next_number();
+        let out = sink.buffer();
+        let start = out.len();
+        let ranges = self.mtu.size().saturating_sub(least) / RANGE_BYTES;
+        let acknowledged_through = self.put_header(now, number, Some(ranges), out);
+        let end = start + self.mtu.size();
+        let limits = Limits { packets: out.len(), end };
+        let mut builder = DatagramBuilder { out, limits, carried: SmallVec::new() };
+        self.put_pubacks(&mut builder);
+        self.put_refusals(&mut builder);
+        self.put_retransmissions(now, &mut builder, number);
+        self.put_queued(&mut builder, number);
+        if builder.is_empty() {
+            self.put_probe(now, &mut builder);
+        }
+        if self.config.role == Role::Initiator {
+            builder.pad(start + LEAST_DATAGRAM);
+        }
+        self.probes = self.probes.saturating_sub(1);
+        let (size, carried) = (builder.out.len() - start, builder.carried);
+        let contents = Contents { acknowledged_through, carried };
+        self.recovery.on_sent(Sent { at: now, size, tries_size: false, contents });
+        self.keep_alive_timer.on_active(now);
+        sink.commit(&self.peer, start);
+    }
+
+    /// Tries whether the path carries larger datagrams, if the search is that far. A full window does not hold it up, or who always has more to send
+    /// would never know: there is one try for each round trip at most (RFC 8899 §3).
+    fn try_larger(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let Some(size) = self.mtu.due(now) else {
+            return;
+        };
+        if !self.is_established {
+            return;
+        }
+        let number = self.recovery.next_number();
+        let out = sink.buffer();
+        let start = out.len();
+        let acknowledged_through = self.put_header(now, number, None, out);
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, now);
+        wire::put_packet(out, 0, 0, None, &self.body_field);
+        wire::put_padding(out, start + size - out.len());
+        let contents = Contents { acknowledged_through, carried: SmallVec::new() };
+        self.recovery.on_sent(Sent { at: now, size, tries_size: true, contents });
+        self.mtu.on_probe_sent();
+        sink.commit(&self.peer, start);
+    }
+
+    /// A datagram that only acknowledges is not numbered: nothing acknowledges it.
+    fn build_acknowledgement(&mut self, now: Micros, sink: &mut impl DatagramSink) {
+        let out = sink.buffer();
+        let start = out.len();
+        self.put_header(now, 0, Some(MOST_ACK_RANGES), out);
+        sink.commit(&self.peer, start);
+    }
+
+    /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one; `None`: what waits to be
+    /// acknowledged waits on.
+    fn put_header(&mut self, now: Micros, number: u64, more: Option<usize>, out: &mut Vec<u8>) -> u64 {
+        let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
+        // What carries a token may begin a link at the peer, which is to see whether it is of this one; and who opened a link takes nothing
+        // that does not acknowledge something, before anything did (§3.6).
+        if more.is_some() && self.acks.is_pending() || !self.token.is_empty() || !self.is_answered {
+            let most = 1 + more.unwrap_or(0).min(MOST_ACK_RANGES - 1);
+            ranges.extend(self.acks.received().descending().take(most));
+            if more.is_some() {
+                self.acks.on_sent();
+            }
+        }
+        let ack = (!ranges.is_empty()).then(|| AckOut { delay_us: self.acks.delay(now), ranges: &ranges });
+        let header = HeaderOut {
+            session: self.config.session,
+            incarnation: self.config.incarnation,
+            number,
+            ack,
+            token: &self.token,
+            ack_every: if number == 0 { 0 } else { self.ack_every() },
+        };
+        wire::put_header(out, &header);
+        ranges.first().map_or(0, |range| range.1)
+    }
+
+    /// How many datagrams the peer may leave unacknowledged; 0: as many as usual. It waits no longer than either window lets this end go on
+    /// (§3.2).
+    fn ack_every(&self) -> u32 {
+        if self.deliveries.is_half_full() {
+            return 0;
+        }
+        acks::ask(self.recovery.window(), self.recovery.in_flight(), self.mtu.size())
+    }
+
+    fn put_pubacks(&mut self, builder: &mut DatagramBuilder<'_>) {
+        if !self.pubacks.has_due() {
+            return;
+        }
+        let mut room = pubacks::MOST_RANGES;
+        let Self { pubacks, body_field, .. } = self;
+        for success in Success::ALL {
+            let ranges: SmallVec<[(u64, u64); 8]> = pubacks.take_due(success, room).collect();
+            if ranges.is_empty() {
+                continue;
+            }
+            room -= ranges.len();
+            body_field.clear();
+            wire::put_puback_field(body_field, ranges.iter().copied(), success.reason(), "", None);
+            wire::put_packet(builder.out, 0, 0, None, body_field);
+            builder
+                .carried
+                .extend(ranges.iter().map(|&(first, last)| Carried::Success(success, first, last)));
+        }
+    }
+
+    fn put_refusals(&mut self, builder: &mut DatagramBuilder<'_>) {
+        while let Some((refusal, body_field)) = self.pubacks.next_refusal() {
+            if !builder.fits(wire::packet_len(0, 0, None, body_field.len())) {
+                return;
+            }
+            wire::put_packet(builder.out, 0, 0, None, body_field);
+            builder.carried.push(Carried::Refusal(refusal));
+            self.pubacks.on_refusal_built();
+        }
+    }
+
+    fn put_retransmissions(&mut self, now: Micros, builder: &mut DatagramBuilder<'_>, number: u64) {
+        while self.next_retransmission(now).is_some() {
+            let Self { deliveries, budget, probes, .. } = self;
+            let room = builder.limits;
+            let built = deliveries.build_retransmissions(builder.out, number, |length, size| {
+                let may_go =
+                    room.admit(length, size) && (*probes > 0 || budget.next_repetition(now).is_none());
+                if may_go {
+                    budget.spend(now, size);
+                }
+                may_go
+            });
+            let Some(built) = built else {
+                return;
+            };
+            builder.carry_deliveries(built);
+        }
+    }
+
+    fn put_queued(&mut self, builder: &mut DatagramBuilder<'_>, number: u64) {
+        while let Some(turn) = self.outbox.front() {
+            match turn {
+                Turn::Unreliable(size) if builder.fits(size) => {
+                    self.outbox.build_unreliable(builder.out, builder.room().max(size));
+                }
+                Turn::Unreliable(_) => return,
+                Turn::Reliable(count) => {
+                    let room = builder.limits;
+                    let admits = |length, size| room.admit(length, size);
+                    if let Some(built) = self.deliveries.build_new(builder.out, count, number, admits) {
+                        self.outbox.pop_reliable((built.1 - built.0) as u32 + 1);
+                        builder.carry_deliveries(built);
+                    } else if self.deliveries.has_fresh() || !self.outbox.pass_reliable() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A probe that has nothing to carry: one PING asks for an acknowledgement as well as two.
+    fn put_probe(&mut self, now: Micros, builder: &mut DatagramBuilder<'_>) {
+        self.body_field.clear();
+        wire::put_ping_field(&mut self.body_field, now);
+        wire::put_packet(builder.out, 0, 0, None, &self.body_field);
+        self.probes = 0;
+    }
+}
+
+impl DatagramBuilder<'_> {
+    /// Whether a packet of so many bytes may join.
+    fn fits(&self, size: usize) -> bool {
+        self.limits.admit(self.out.len(), size)
+    }
+
+    fn room(&self) -> usize {
+        self.limits.end.saturating_sub(self.out.len())
+    }
+
+    /// Fills the datagram up to this end.
+    fn pad(&mut self, end: usize) {
+        if self.out.len() < end {
+            wire::put_padding(self.out, (end - self.out.len()).max(2));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.out.len() == self.limits.packets
+    }
+
+    /// It holds the deliveries from the first to the last.
+    fn carry_deliveries(&mut self, (first, last): (u64, u64)) {
+        match self.carried.last_mut() {
+            Some(Carried::Deliveries(_, newest)) if *newest + 1 == first => *newest = last,
+            _ => self.carried.push(Carried::Deliveries(first, last)),
+        }
+    }
+}
+
+impl Limits {
+    /// Whether a packet of so many bytes may join a datagram that ends here by now. The first always may.
+    fn admit(self, length: usize, size: usize) -> bool {
+        length == self.packets || length + size <= self.end
+    }
+}

@@ -1,0 +1,146 @@
+//! What a gateway's workers count for telemetry (docs/telemetry.md).
+//!
+//! Each worker has a slate, which is its own for as long as a turn lasts. Who reads takes it between two turns, so that what it says of topics
+//! and what the counters say agree, also once the worker has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use crate::load::latency::{self, Sample};
+use crate::load::{Load, Report, Taker};
+use crate::mqtt::Turn;
+use crate::mqtt::command::Command;
+use crate::mqtt::counters::{Counters, Drop};
+use crate::mqtt::dispatcher::Dispatcher;
+use crate::mqtt::distribution::batch::MessageBatch;
+use crate::mqtt::distribution::message::Message;
+use crate::mqtt::session;
+
+/// One worker's.
+pub struct WorkerMetrics {
+    pub load: Box<Load>,
+    /// As they were when the last turn ended.
+    pub counters: Counters,
+    /// As it was when that was last asked for.
+    pub weight: Weight,
+}
+
+/// What waits for clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weight {
+    messages: u64,
+    bytes: u64,
+}
+
+/// Those of all workers.
+pub struct GatewayMetrics {
+    gateway_metrics: Vec<Arc<Mutex<WorkerMetrics>>>,
+    reading: Mutex<Reading>,
+}
+
+struct Reading {
+    taker: Taker,
+    /// Messages of the network so far.
+    routed: u64,
+}
+
+/// Counts a message of a client that was taken over.
+pub fn note_in(turn: &mut Turn<'_>, topic: &str, bytes: usize) {
+    if let Some(load) = &mut turn.load {
+        let mark = load.topics.mark(topic);
+        load.topics.count_in(mark, 1, bytes as u64);
+    }
+}
+
+/// Counts a message that was written to a client.
+pub fn note_out(turn: &mut Turn<'_>, message: &Message) {
+    if let Some(load) = &mut turn.load {
+        let mark = load.topics.mark(&message.topic);
+        load.topics.count_out(mark, 1, message.payload.len() as u64);
+        if let Some(received) = message.sample.as_deref().and_then(Sample::end) {
+            load.latency.note(turn.now.saturating_sub(received));
+        }
+    }
+}
+
+/// Counts messages that were written to a client together.
+pub fn note_batch_out(turn: &mut Turn<'_>, batch: &MessageBatch) {
+    if let Some(load) = &mut turn.load {
+        let mark = load.topics.mark(batch.topic());
+        load.topics.count_out(mark, batch.len() as u32, batch.payload_bytes() as u64);
+        for received in batch.samples().filter_map(Sample::end) {
+            load.latency.note(turn.now.saturating_sub(received));
+        }
+    }
+}
+
+impl Weight {
+    /// With another session.
+    pub fn with(self, session: session::Load) -> Self {
+        Self {
+            messages: self.messages + session.queued as u64,
+            bytes: self.bytes + session.queued_bytes as u64,
+        }
+    }
+}
+
+impl GatewayMetrics {
+    pub fn new() -> Self {
+        let reading = Reading { taker: Taker::new(0), routed: 0 };
+        Self { gateway_metrics: Vec::new(), reading: Mutex::new(reading) }
+    }
+
+    /// Another worker's.
+    pub fn add(&mut self) -> Arc<Mutex<WorkerMetrics>> {
+        let load = Box::new(Load::new());
+        let worker_metrics = WorkerMetrics { load, counters: Counters::default(), weight: Weight::default() };
+        self.gateway_metrics.push(Arc::new(Mutex::new(worker_metrics)));
+        self.reading.get_mut().taker = Taker::new(self.gateway_metrics.len());
+        Arc::clone(&self.gateway_metrics[self.gateway_metrics.len() - 1])
+    }
+
+    /// What passed since this was last asked, but for the network's side of it.
+    pub fn take(&self, dispatcher: &Dispatcher) -> Report {
+        let mut reading = self.reading.lock();
+        let Reading { taker, routed } = &mut *reading;
+        let (now_routed, listeners, sessions, parked) = dispatcher.weigh();
+        let every = latency::rate_for(now_routed - std::mem::replace(routed, now_routed));
+        dispatcher.timed.store(every, Ordering::Relaxed);
+        let mut all = vec![dispatcher.count(&mut |_, _| {})];
+        let mut weight = parked;
+        let load = taker.take(|worker, spare| {
+            let mut worker_metrics = self.gateway_metrics[worker].lock();
+            spare.succeed(&worker_metrics.load, every);
+            std::mem::swap(&mut *worker_metrics.load, spare);
+            all.push(worker_metrics.counters);
+            weight.messages += worker_metrics.weight.messages;
+            weight.bytes += worker_metrics.weight.bytes;
+        });
+        let mut report = Report::of(load);
+        drop(reading);
+        dispatcher.post_all(|| Command::Weigh);
+        all.iter().for_each(|counters| add(&mut report, counters));
+        report.gauges.extend([
+            // One more moves what comes from the network.
+            ("workers", self.gateway_metrics.len() as u64 + 1),
+            ("sessions", sessions as u64),
+            ("subscriptions", listeners as u64),
+            ("queued_messages", weight.messages),
+            ("queued_bytes", weight.bytes),
+        ]);
+        report
+    }
+}
+
+/// What was refused did not come in: it counts as dropped.
+fn add(report: &mut Report, counters: &Counters) {
+    report.count("messages_in", counters.messages_in - counters.refused);
+    report.count("messages_out", counters.messages_out);
+    report.count("drop.refused", counters.refused);
+    report.count("drop.unfinished_full", counters.unfinished_full);
+    for why in Drop::ALL {
+        report.count(&format!("drop.{}", why.name()), counters.drops[why as usize]);
+    }
+}

@@ -1,0 +1,453 @@
+"""Between one client's control and those who wait for it, whatever they wait with.
+
+Both shells, `hbroker.runtime.client.client` (asyncio) and `hbroker.sync` (threads), call it under their own
+rule of one caller at a time. It hands each outcome to the callback that waits for it, and each message to the
+inboxes that it is for, in batches. Messages are left in the core while an inbox that must not drop is full.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
+from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
+from hbroker.properties import Properties
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.results import (
+    Published,
+    Resolved,
+    ResolveFailed,
+    Result,
+    Subscribed,
+    SubscriptionFailed,
+    TakenOver,
+    Unsubscribed,
+    WillRefused,
+    WillSet,
+)
+from hbroker.protocol.subscriptions import shared
+from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.runtime.client.failure import of_publication, of_request, of_takeover
+from hbroker.runtime.client.identity import Identity, Will, random_id
+from hbroker.runtime.client.inbox import Inbox
+from hbroker.runtime.client.publication import encoded
+from hbroker.runtime.control_loop import clock
+
+if TYPE_CHECKING:
+    from hbroker._native import Message
+    from hbroker.protocol.packets import Address
+
+__all__ = [
+    "CLOSE_TIMEOUT",
+    "LEAVE_TIMEOUT",
+    "Callback",
+    "Dispatcher",
+    "config_of",
+    "microseconds",
+    "new_endpoint",
+]
+
+Callback: TypeAlias = Callable[[Result | Exception], None]
+"""Told the outcome; an exception: a defect of this program, because of which there may be none."""
+
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds that `close` waits for owners: one that is dead answers never."""
+
+LEAVE_TIMEOUT: Final = 0.2
+"""Seconds that `close` then gives the words of its leaving."""
+
+MOST_FAILURES: Final = 100
+
+BATCH: Final = 512
+"""Messages read at once."""
+
+_HANDLED_BATCH: Final = 64
+
+logger = logging.getLogger(__name__)
+
+_SECOND: Final = 1_000_000
+
+
+def microseconds(seconds: float) -> int:
+    """Seconds, as the protocol counts them."""
+    return round(seconds * _SECOND)
+
+
+def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
+    """An endpoint for a new run of this client. Raises OSError where it cannot listen."""
+    return Endpoint(config_of(identity), listen)
+
+
+def config_of(identity: Identity) -> Config:
+    """The settings of a core for a new run of this client."""
+    return Config(
+        node=False,
+        session=identity.session_options.session,
+        incarnation=random_id(),
+        token_keys=[os.urandom(16)],
+        seed=random_id(),
+        persistent=identity.session_options.is_persistent,
+        named=identity.session_options.is_named,
+        hold=identity.holds,
+        max_message_bytes=identity.max_message_bytes,
+        reassembly_bytes=2 * identity.max_message_bytes,
+        receive_messages=identity.receive_messages,
+        receive_bytes=identity.receive_bytes,
+    )
+
+
+class Dispatcher:
+    """One client's endpoint, control, waiting callers and inboxes. `on_room`: messages can be read again.
+    `knowledge`: as in `ClientControl`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        root: Address,
+        identity: Identity,
+        on_room: Callable[[], None],
+        knowledge: Knowledge | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.control = ClientControl(
+            endpoint, Random(random_id()), root, identity.session_options, knowledge=knowledge
+        )
+        self.is_persistent = identity.session_options.is_persistent
+        """The session outlives the client."""
+        self._on_will: Callback | None = None
+        self._holds = identity.holds
+        self._unbegun: set[int] = set()
+        """Subscriptions of a clean start that are not complete: what comes for them alone is an earlier
+        run's."""
+        self._released: set[int] = set()
+        """Subscriptions that nobody here reads, and that are left in the session."""
+        self._shared: dict[tuple[int, int], int] = {}
+        """Of messages that are in several inboxes: in how many they are not handled yet."""
+        self._handled: list[tuple[int, int]] = []
+        self._members: set[int] = set()
+        """Subscriptions as a member of a shared group."""
+        self._given_back: list[tuple[int, int]] = []
+        """Messages of groups that are being left: nobody here has handled them."""
+        self._on_room = on_room
+        self._requests: dict[int, Callback] = {}
+        self._publications: dict[int, Callback] = {}
+        self._inboxes: dict[int, Inbox] = {}
+        self._failures: deque[Published] = deque(maxlen=MOST_FAILURES)
+        self._failed = 0
+        self._error: Exception | None = None
+        self.has_failed = False
+        """The endpoint can go on no more: whoever waits was told, and no more turns are to be taken."""
+        self.is_taken_over = False
+        """That is because another run of the client has its session: the endpoint is to be shut down at once,
+        for its links would take the session back (§6.4)."""
+
+    # In
+
+    def start(self, patience: int, callback: Callback) -> None:
+        """Asks the root whether it serves."""
+        self._requests[self.control.start(clock(), patience)] = callback
+
+    def set_will(self, will: Will, patience: int, callback: Callback) -> None:
+        """Has the will kept by its topic's owner."""
+        self._on_will = callback
+        self.control.set_will(clock(), will.registered(), patience=patience)
+
+    def publish(
+        self, topic: str, payload: bytes | str, properties: Properties, callback: Callback | None = None
+    ) -> int:
+        """Queues a message and returns its sequence number; at QoS 1 and 2 the callback is told what became
+        of it.
+
+        Raises Backpressure where queue or credit is full, InvalidTopic, PayloadTooLarge, ValueError for a QoS
+        or another number that there is not.
+        """
+        self.check()
+        payload = payload if type(payload) is bytes else encoded(payload)
+        try:
+            sequence = self.endpoint.publish(topic, payload, published_at_us=_wall_clock(), **properties)
+        except (NativeError, OverflowError) as error:
+            raise _unpublishable(topic, properties, error) from None
+        if sequence is None:
+            raise Backpressure(f"too much waits for the owner of {topic!r}")
+        if callback is not None and properties.get("qos", 0):
+            self._publications[sequence] = callback
+        return sequence
+
+    def publish_many(
+        self, messages: Sequence[tuple[str, bytes]], properties: Properties, callback: Callback
+    ) -> list[int]:
+        """Queues messages, (topic, payload), in order, with all that is `properties` of each: as many as
+        there is room for. Returns their sequence numbers; at QoS 1 and 2 the callback is told what became of
+        each.
+
+        Raises as `publish` where it is the first that cannot be queued.
+        """
+        self.check()
+        try:
+            sequences = self.endpoint.publish_many(messages, published_at_us=_wall_clock(), **properties)
+        except (NativeError, OverflowError) as error:
+            raise _unpublishable(messages[0][0], properties, error) from None
+        if not sequences:
+            raise Backpressure(f"too much waits for the owner of {messages[0][0]!r}")
+        if properties.get("qos", 0):
+            self._publications.update(dict.fromkeys(sequences, callback))
+        return sequences
+
+    def resolve(self, topic: str, trace: bool, patience: int, callback: Callback) -> None:
+        """Asks who owns a topic."""
+        self.check()
+        if not topic_is_valid(topic):
+            raise InvalidTopic(f"not a topic name: {topic!r}")
+        ticket = self.control.resolve(clock(), topic, trace=trace, patience=patience)
+        self._requests[ticket] = callback
+
+    def subscribe(
+        self, filter: str, options: Options, inbox: Inbox, patience: int, callback: Callback
+    ) -> int:
+        """Subscribes; messages go to the inbox from now on. The callback is told once it is complete."""
+        self.check()
+        parts = shared.split(filter)
+        if parts is None:
+            raise InvalidTopic(f"not a topic filter: {filter!r}")
+        group, plain = parts
+        subscription = self.control.subscribe(clock(), plain, options, group=group, patience=patience)
+        self._requests[subscription] = callback
+        self._inboxes[subscription] = inbox
+        if group:
+            self._members.add(subscription)
+        if self.control.session_options.clean_start:
+            self._unbegun.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: int, callback: Callback) -> None:
+        """Ends a subscription; the callback is told when every owner knows."""
+        self._inboxes.pop(subscription, None)
+        self._unbegun.discard(subscription)
+        self._requests[subscription] = callback
+        self._flush_handled()
+        self.control.unsubscribe(clock(), subscription)
+        if subscription in self._members:
+            # §6.5: from here on the core answers for nothing that is another member's.
+            self._members.discard(subscription)
+            self.endpoint.give_back(self._given_back)
+            self._given_back = []
+
+    def release(self, subscription: int) -> None:
+        """Hears no more of a subscription, and leaves it in the session."""
+        self._inboxes.pop(subscription, None)
+        self._members.discard(subscription)
+        self._released.add(subscription)
+        self._flush_handled()
+        self.control.release(clock(), subscription)
+
+    def let_go(self, inbox: Inbox, subscriptions: Sequence[int], *, keep: bool | None) -> Sequence[int]:
+        """Closes an inbox. `keep`: as in `Subscription.close`. Returns those of its subscriptions that are to
+        be ended at their owners."""
+        keep = self.is_persistent if keep is None else keep
+        inbox.close(keep=keep)
+        if self.is_closed:
+            return []
+        if not keep:
+            return subscriptions
+        for subscription in subscriptions:
+            self.release(subscription)
+        return []
+
+    def abandon(self, *sequences: int) -> None:
+        """Nobody waits for these messages any more."""
+        for sequence in sequences:
+            self._publications.pop(sequence, None)
+
+    def turn(self, now: int) -> bool:
+        """Hands on what there is; returns whether there may be more."""
+        if self._unbegun:
+            # What is here by now came before the owners' word that they began clean.
+            while self._read() == BATCH:
+                pass
+        while (result := self.control.poll_result()) is not None:
+            self._hand_on(result)
+        fault = self.endpoint.fault
+        if fault is not None:
+            self._break_off(NotConnected(f"the client's socket failed: {fault}"))
+        if self.has_failed or self.is_blocked:
+            return False
+        return self._read() == BATCH
+
+    def fail(self, error: Exception) -> None:
+        """Tells all who wait of `error`. Where a handler raised it, whose outcome it took is not known."""
+        waiting = [*self._requests.values(), *self._publications.values()]
+        if self._on_will is not None:
+            waiting.append(self._on_will)
+        self._requests.clear()
+        self._publications.clear()
+        self._on_will = None
+        for callback in waiting:
+            callback(error)
+
+    def close(self, *, end_session: bool = False) -> None:
+        """Leaves every owner; whoever waits on an inbox is told. The endpoint stays open. Idempotent."""
+        if self._error is not None:
+            return
+        self._error = NotConnected("the client is closed")
+        for inbox in self._inboxes.values():
+            inbox.close(keep=True)
+        self._flush_handled()
+        self.control.leave(end_session=end_session)
+
+    def end(self) -> None:
+        """The endpoint is shut: whoever still waits for an outcome is told that there will be none.
+        Idempotent."""
+        self.fail(self._error or NotConnected("the client is closed"))
+
+    def vanish(self) -> None:
+        """Ends without a word to the owners; whoever waits is told. Idempotent."""
+        if self._error is None:
+            self._error = NotConnected("the client vanished")
+            self._break_off(self._error)
+
+    # Out
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether an inbox that must not drop is full."""
+        return any(inbox.is_blocking for inbox in self._inboxes.values())
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether somebody waits to hear what became of a message."""
+        return bool(self._publications)
+
+    def counters(self) -> dict[str, int]:
+        """The core's, and `publish_failed`."""
+        return {**self.endpoint.counters(), "publish_failed": self._failed}
+
+    @property
+    def failures(self) -> tuple[Published, ...]:
+        """The latest messages that failed while nobody waited for them."""
+        return tuple(self._failures)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or it has failed."""
+        return self._error is not None
+
+    def new_inbox(self, limit: int, qos: int, on_ready: Callable[[], None]) -> Inbox:
+        """An inbox whose consumer is woken by `on_ready`."""
+        told = (self._on_handled, self._on_unread) if self._holds else (None, None)
+        return Inbox(limit, qos, on_ready, self._on_room, *told)
+
+    def check(self) -> None:
+        """Raises NotConnected once the client is closed, or has failed."""
+        if self._error is not None:
+            raise self._error
+
+    def _read(self) -> int:
+        messages = self.endpoint.poll_messages(BATCH)
+        for message in messages:
+            subscriptions = message.subscriptions
+            if self._unbegun and not message.retained and self._unbegun.issuperset(subscriptions):
+                if self._holds:
+                    self._on_handled(message, False)
+            elif len(subscriptions) == 1 and (inbox := self._inboxes.get(subscriptions[0])) is not None:
+                inbox.put(message)
+            else:
+                self._deliver(message, subscriptions)
+        return len(messages)
+
+    def _deliver(self, message: Message, subscriptions: list[int]) -> None:
+        """To none of the inboxes, or to several: each gets it once."""
+        inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, subscriptions) if inbox}
+        if self._holds and message.qos:
+            if len(inboxes) > 1:
+                self._shared[message.copy_id] = len(inboxes)
+            elif not inboxes and not self._released.intersection(subscriptions):
+                self._on_handled(message, False)
+        for inbox in inboxes.values():
+            inbox.put(message)
+
+    def _on_handled(self, message: Message, more: bool) -> None:
+        """§7.3: tells the core, in batches while there are more."""
+        if message.qos and self._is_last(message):
+            self._handled.append(message.copy_id)
+        if not more or len(self._handled) >= _HANDLED_BATCH:
+            self._flush_handled()
+
+    def _on_unread(self, message: Message) -> None:
+        """A subscription is about to end, or to be left in the session, with this in its inbox."""
+        if not message.qos or not self._members.issuperset(message.subscriptions):
+            self._on_handled(message, False)
+        elif self._is_last(message):
+            self._given_back.append(message.copy_id)
+
+    def _is_last(self, message: Message) -> bool:
+        """One inbox less has a message; whether that was the last."""
+        id = message.copy_id
+        others = self._shared.pop(id, 1) - 1
+        if others:
+            self._shared[id] = others
+        return not others
+
+    def _flush_handled(self) -> None:
+        if self._handled:
+            self.endpoint.handled(self._handled)
+            self._handled = []
+
+    def _break_off(self, error: HBrokerError) -> None:
+        """What was read can still be taken; then whoever takes is told."""
+        self.has_failed = True
+        if self._error is None:
+            self._error = error
+            logger.error("%s", self._error)
+        for inbox in self._inboxes.values():
+            inbox.close(self._error)
+        self.fail(self._error)
+
+    def _hand_on(self, result: Result) -> None:
+        callback: Callback | None = None
+        match result:
+            case TakenOver():
+                self.is_taken_over = True
+                self._break_off(of_takeover(self.control.session_options.client))
+            case WillSet() | WillRefused():
+                callback, self._on_will = self._on_will, None
+            case Published():
+                callback = self._publications.pop(result.sequence, None)
+                error = None if callback is not None else of_publication(result)
+                if error is not None:
+                    self._failed += 1
+                    self._failures.append(result)
+                    logger.warning("nobody waited for it: %s", error)
+            case Resolved() | ResolveFailed():
+                callback = self._requests.pop(result.ticket, None)
+            case Subscribed() | Unsubscribed():
+                self._unbegun.discard(result.subscription)
+                callback = self._requests.pop(result.subscription, None)
+            case SubscriptionFailed():
+                callback = self._requests.pop(result.subscription, None)
+                inbox = self._inboxes.pop(result.subscription, None)
+                self._members.discard(result.subscription)
+                # With nobody waiting it was complete, and was refused when it was made again.
+                if inbox is not None and callback is None and not self.has_failed:
+                    inbox.close(of_request(result, 0))
+        if callback is not None:
+            callback(result)
+
+
+def _unpublishable(topic: str, properties: Properties, error: NativeError | OverflowError) -> Exception:
+    """What is wrong with the first of those that the core did not take."""
+    if not topic_is_valid(topic):
+        return InvalidTopic(f"not a topic name: {topic!r}")
+    if properties.get("qos", 0) not in (0, 1, 2) or isinstance(error, OverflowError):
+        return ValueError(str(error))
+    return PayloadTooLarge(str(error))
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1000

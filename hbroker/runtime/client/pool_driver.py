@@ -1,0 +1,221 @@
+"""The members of a hive as clients see them, and the turns of all of them: `PoolDriver`, of `PoolEndpoint`.
+
+A seat is to a member's hub the client's endpoint, and to its client what takes its turns, as `Driver` is
+for a client with a socket of its own. One turn of the seats takes the events and messages of all members, and
+visits those that have some, are due, or asked for it. What the hive gives out waits at its seat until the hub
+has room for it; until then its owner holds it, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from hbroker._native import ClientPool, Message
+from hbroker._native import PoolClient as NativeMember
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.packets import Address
+from hbroker.protocol.timer_queue import TimerQueue
+from hbroker.runtime.control_loop import clock
+
+__all__ = ["PoolDriver", "PoolEndpoint"]
+
+BATCH: Final = 512
+"""Events, and messages, taken in one turn."""
+_SHORTEST_S: Final = 0.001
+
+logger = logging.getLogger(__name__)
+
+
+class PoolDriver:
+    """All members of one hive, in one event loop."""
+
+    def __init__(self, pool: ClientPool, loop: asyncio.AbstractEventLoop) -> None:
+        self.pool = pool
+        self._loop: asyncio.AbstractEventLoop | None = loop
+        self._endpoints: dict[int, PoolEndpoint] = {}
+        self._awake: dict[int, PoolEndpoint] = {}
+        """Those that the next turn visits."""
+        self._deadlines: TimerQueue[int] = TimerQueue()
+        self._handled: list[tuple[int, tuple[int, int]]] = []
+        self._next: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        loop.add_reader(pool.fileno(), self._iterate)
+
+    # Change
+
+    def take(self, number: int, *, acknowledges: bool) -> PoolEndpoint:
+        """The seat of a new member. `acknowledges`: what its hub reads is answered for."""
+        endpoint = PoolEndpoint(self, number, self.pool.member(number), acknowledges=acknowledges)
+        self._endpoints[number] = endpoint
+        return endpoint
+
+    def leave(self, endpoint: PoolEndpoint) -> None:
+        """Its member ended: nothing of it is heard any more. Idempotent."""
+        if self._endpoints.pop(endpoint.number, None) is not None and self._loop is not None:
+            self._awake.pop(endpoint.number, None)
+            self._deadlines.cancel(endpoint.number)
+            self.pool.close_pool_client(endpoint.number)
+
+    def wake(self, endpoint: PoolEndpoint) -> None:
+        """It is visited in the next turn."""
+        if self._loop is not None:
+            self._awake[endpoint.number] = endpoint
+            if self._next is None:
+                self._next = self._loop.call_soon(self._iterate)
+
+    def acknowledge(self, number: int, messages: list[Message]) -> None:
+        """§7.3: a member has these; their owners hear so at the end of the turn."""
+        self._handled += [(number, m.copy_id) for m in messages if m.qos]
+
+    def stop(self) -> None:
+        """No more turns, and the hive ends. Idempotent."""
+        if self._loop is None:
+            return
+        self._loop.remove_reader(self.pool.fileno())
+        for handle in (self._next, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._endpoints.clear()
+        self._loop = None
+        self.pool.shutdown()
+
+    # Turns
+
+    def _iterate(self) -> None:
+        """Takes what has come, and visits those whom it concerns."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        if self._loop is None:
+            return
+        now = clock()
+        visited, self._awake = self._awake, {}
+        events = self.pool.poll_pool_events(BATCH)
+        for number, event in events:
+            if (endpoint := self._endpoints.get(number)) is not None:
+                visited[number] = endpoint
+                endpoint.guard(endpoint.control.handle_event, now, event)
+        messages = self.pool.poll_pool_messages(BATCH)
+        for number, message in messages:
+            if (endpoint := self._endpoints.get(number)) is not None:
+                visited[number] = endpoint
+                endpoint.unread.append(message)
+        for number in self._deadlines.due(now):
+            endpoint = self._endpoints[number]
+            visited[number] = endpoint
+            endpoint.guard(endpoint.control.handle_timeout, now)
+        if self.pool.fault is not None:
+            visited = dict(self._endpoints)
+        for endpoint in visited.values():
+            self._visit(now, endpoint)
+        if self._handled:
+            self.pool.handled(self._handled)
+            self._handled = []
+        self._plan(now, at_once=bool(self._awake) or BATCH in (len(events), len(messages)))
+
+    def _visit(self, now: int, endpoint: PoolEndpoint) -> None:
+        if endpoint.number not in self._endpoints:
+            return
+        if endpoint.guard(endpoint.on_iteration, now):
+            self._awake[endpoint.number] = endpoint
+        if endpoint.number not in self._endpoints:
+            return  # It ended.
+        due = endpoint.control.poll_timeout()
+        if due is None:
+            self._deadlines.cancel(endpoint.number)
+        else:
+            self._deadlines.set(endpoint.number, due)
+
+    def _plan(self, now: int, *, at_once: bool) -> None:
+        if self._loop is None:
+            return
+        if at_once and self._next is None:
+            self._next = self._loop.call_soon(self._iterate)
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self._deadlines.next()
+        self._timer = None
+        if due is not None:
+            self._timer = self._loop.call_later(max(_SHORTEST_S, (due - now) / 1e6), self._iterate)
+
+
+class PoolEndpoint:
+    """One member. Verbs of an endpoint that are not here are the native member's own."""
+
+    control: ClientControl
+
+    def __init__(self, pool: PoolDriver, number: int, native: NativeMember, *, acknowledges: bool) -> None:
+        self._endpoints = pool
+        self._native = native
+        self._acknowledges = acknowledges
+        self.number = number
+        self.unread: deque[Message] = deque()
+        self.on_iteration: Callable[[int], bool] = lambda now: False
+        self.on_error: Callable[[Exception], None] = lambda error: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def run(
+        self,
+        endpoint: object,
+        control: ClientControl,
+        *,
+        on_iteration: Callable[[int], bool],
+        on_error: Callable[[Exception], None],
+    ) -> PoolEndpoint:
+        """Itself as the runner of this control, in the form in which a `Driver` is made."""
+        self.control, self.on_iteration, self.on_error = control, on_iteration, on_error
+        return self
+
+    # As an endpoint
+
+    @property
+    def fault(self) -> str | None:
+        """As `Endpoint.fault`."""
+        return self._endpoints.pool.fault
+
+    @property
+    def address(self) -> Address:
+        """Where the socket of all members is."""
+        return self._endpoints.pool.address
+
+    def poll_messages(self, limit: int = 1024) -> list[Message]:
+        """As `Endpoint.poll_messages`."""
+        messages = [self.unread.popleft() for _ in range(min(limit, len(self.unread)))]
+        if self._acknowledges and messages:
+            self._endpoints.acknowledge(self.number, messages)
+        return messages
+
+    def shutdown(self) -> None:
+        """The member ends; the socket stays."""
+        self._endpoints.leave(self)
+
+    # As a runner
+
+    def start(self) -> None:
+        """Its turns begin."""
+        self.wake()
+
+    def wake(self) -> None:
+        """It is visited in the next turn."""
+        self._endpoints.wake(self)
+
+    def watch(self, wanted: bool) -> None:
+        """What it does not take stays in `unread`."""
+
+    def stop(self) -> None:
+        """No more turns: `shutdown` follows."""
+
+    def guard(self, handler: Callable[..., Any], *args: Any) -> Any:
+        """One member's trouble is not the others': a defect of this program is logged and told."""
+        try:
+            return handler(*args)
+        except Exception as error:
+            logger.exception("a handler of a member's control failed: a defect of this program")
+            self.on_error(error)
+            return None

@@ -1,0 +1,162 @@
+"""The files of one process: whole or not there, and no more of them than are to be kept.
+
+    DIR/date=YYYY-MM-DD/node=NAME/KIND-STARTED-NUMBER.parquet
+
+A file is written under a name with a dot before it, which readers pass over, and gets its own by rename. What
+another run of this process left under such a name is removed.
+
+What is kept has an end in bytes and in age. To know it costs little whatever is there: of each day the sum of
+the bytes, and only of the oldest the list of its files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["FileArchive"]
+
+_SUFFIX: Final = ".parquet"
+_HOUR: Final = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _ArchivedFile:
+    """A file that is there. `written`: seconds since the epoch, by the file system."""
+
+    path: Path
+    size: int
+    written: float
+
+
+class FileArchive:
+    """Where the process called `node` puts its files. `clock`: seconds since the epoch.
+
+    To make one reads the directory and writes nothing; it raises no error.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        node: str,
+        *,
+        keep_bytes: int,
+        keep_hours: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._directory = directory
+        self._node = node
+        self._keep_bytes = keep_bytes
+        self._keep_s = keep_hours * _HOUR
+        self._clock = clock
+        self._days = {day: sum(kept.size for kept in self._files(day)) for day in sorted(self._known_days())}
+        self._oldest: tuple[str, deque[_ArchivedFile]] | None = None
+
+    # Change
+
+    def put(self, kind: str, day: str, run: int, number: int, write: Callable[[Path], None]) -> None:
+        """Adds a file, whose content `write` puts into the path that it is given.
+
+        Raises OSError, and whatever `write` does; then nothing is left of it.
+        """
+        place = self._place(day)
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / f"{kind}-{run}-{number}{_SUFFIX}"
+        fresh = place / f".{path.name}"
+        try:
+            write(fresh)
+            size = fresh.stat().st_size
+            fresh.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                fresh.unlink()
+            raise
+        self._days[day] = self._days.get(day, 0) + size
+        if self._oldest is not None and day < self._oldest[0]:
+            self._oldest = None  # The clock stepped back.
+        elif self._oldest is not None and day == self._oldest[0]:
+            self._oldest[1].append(_ArchivedFile(path, size, self._clock()))
+
+    def tidy(self) -> None:
+        """Removes what is to be kept no longer, the oldest first. Raises OSError."""
+        while (oldest := self._first()) is not None:
+            day, files = oldest
+            is_too_old = files[0].written < self._clock() - self._keep_s
+            if not is_too_old and sum(self._days.values()) <= self._keep_bytes:
+                return
+            kept = files.popleft()
+            self._days[day] -= kept.size
+            with suppress(FileNotFoundError):
+                kept.path.unlink()
+
+    def clear_away(self, run: int) -> int:
+        """Removes what other runs began to write. Returns a number for this run under which there is nothing
+        yet: the given one, or the next that is free. Raises OSError."""
+        taken = set()
+        for day in self._known_days():
+            for entry in os.scandir(self._place(day)):
+                if entry.name.startswith("."):
+                    os.unlink(entry.path)
+                elif (order := _order(entry.name)) is not None:
+                    taken.add(order[0])
+        while run in taken:
+            run += 1
+        return run
+
+    # Below
+
+    def _first(self) -> tuple[str, deque[_ArchivedFile]] | None:
+        """The oldest day that still has files, and those; None: there are none."""
+        while self._oldest is None or not self._oldest[1]:
+            if self._oldest is not None:
+                self._drop_day(self._oldest[0])
+                self._oldest = None
+            if not self._days:
+                return None
+            day = min(self._days)
+            self._oldest = day, deque(self._files(day))
+        return self._oldest
+
+    def _drop_day(self, day: str) -> None:
+        self._days.pop(day, None)
+        place = self._place(day)
+        with suppress(OSError):  # Another node may have files of that day.
+            place.rmdir()
+            place.parent.rmdir()
+
+    def _place(self, day: str) -> Path:
+        return self._directory / f"date={day}" / f"node={self._node}"
+
+    def _known_days(self) -> list[str]:
+        try:
+            names = os.listdir(self._directory)
+        except OSError:
+            return []
+        days = [name.removeprefix("date=") for name in names if name.startswith("date=")]
+        return [day for day in days if self._place(day).is_dir()]
+
+    def _files(self, day: str) -> Iterator[_ArchivedFile]:
+        """Those of one day, the oldest first."""
+        found = []
+        with suppress(OSError), os.scandir(self._place(day)) as entries:
+            for entry in entries:
+                order = _order(entry.name)
+                if order is not None:
+                    status = entry.stat()
+                    found.append((order, _ArchivedFile(Path(entry.path), status.st_size, status.st_mtime)))
+        return (kept for _, kept in sorted(found, key=lambda item: item[0]))
+
+
+def _order(name: str) -> tuple[int, int, str] | None:
+    """(run, number, kind) of a file's name; None: it is no file of telemetry."""
+    parts = name.removesuffix(_SUFFIX).split("-")
+    if name.startswith(".") or not name.endswith(_SUFFIX) or len(parts) != 3:
+        return None
+    kind, run, number = parts
+    return (int(run), int(number), kind) if run.isdecimal() and number.isdecimal() else None

@@ -1,0 +1,46 @@
+"""What an interval cost, and when it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hbroker.runtime.node.usage import process_usage
+
+__all__ = ["Sample", "Watch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One interval. `at`: when it began, in µs since the epoch, by the clock on the wall, which may step.
+    `seconds`: how long it was, by one that does not. `cpu_s`: processor time of all threads."""
+
+    at: int
+    seconds: float
+    cpu_s: float
+    rss_bytes: int
+
+
+class Watch:
+    """Tells intervals apart, one behind the other. `wall`: µs since the epoch; `steady`: seconds."""
+
+    def __init__(
+        self,
+        wall: Callable[[], int] = lambda: time.time_ns() // 1000,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self.began = self._at = wall()
+        """When the first interval began."""
+        self._since = steady()
+        self._cpu_s = 0.0
+
+    def sample(self) -> Sample:
+        """Ends an interval, and begins the next."""
+        usage = process_usage()
+        at, since, cpu_s = self._wall(), self._steady(), float(usage["cpu_s"] or 0.0)
+        sample = Sample(self._at, since - self._since, cpu_s - self._cpu_s, int(usage["rss_bytes"] or 0))
+        self._at, self._since, self._cpu_s = at, since, cpu_s
+        return sample

@@ -1,0 +1,112 @@
+"""The count that proves the promise, and that it can be other than zero."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from hbroker.capture.command import capture_main
+from hbroker.capture.frames import PcapFile, seen_at
+from hbroker.capture.packet_counts import Address, PacketCounts
+from tests.capture.datagrams import datagram, publish, sent
+
+ROOT, KITCHEN, CLIENT = ("127.0.0.1", 7700), ("127.0.0.1", 7701), ("127.0.0.1", 40_001)
+BROKERS = {ROOT, KITCHEN}
+
+
+def test_sees_a_publish_between_brokers() -> None:
+    packet_counts = PacketCounts()
+    packet_counts.add(CLIENT, ROOT, ["PUBLISH", "PUBLISH"])
+    packet_counts.add(ROOT, CLIENT, ["PUBLISH"])
+    packet_counts.add(KITCHEN, ROOT, ["JOIN"])
+    assert packet_counts.between("PUBLISH", BROKERS) == 0
+    packet_counts.add(ROOT, KITCHEN, ["PING", "PUBLISH"])
+    assert packet_counts.between("PUBLISH", BROKERS) == 1
+    assert packet_counts.between("JOIN", BROKERS) == 1
+    assert (packet_counts.seen("PUBLISH"), packet_counts.datagrams) == (4, 4)
+
+
+def test_a_port_alone_does_not_make_a_broker() -> None:
+    packet_counts = PacketCounts()
+    packet_counts.add(("127.0.0.2", 7700), ROOT, ["PUBLISH"])
+    assert packet_counts.between("PUBLISH", BROKERS) == 0
+
+
+def test_counts_agree_with_a_plain_count() -> None:
+    draw = random.Random(1)
+    places: list[Address] = [ROOT, KITCHEN, CLIENT, ("::1", 7700)]
+    flows = [(draw.choice(places), draw.choice(places), draw.choice(("PUBLISH", "PING"))) for _ in range(500)]
+    packet_counts = PacketCounts()
+    for source, destination, kind in flows:
+        packet_counts.add(source, destination, [kind])
+    assert packet_counts.between("PUBLISH", BROKERS) == sum(
+        1 for source, destination, kind in flows if kind == "PUBLISH" and {source, destination} <= BROKERS
+    )
+    assert PacketCounts.from_json(json.loads(json.dumps(packet_counts.to_json()))) == packet_counts
+
+
+@pytest.fixture
+def house(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A pcap file with one PUBLISH between brokers among others."""
+    path = str(tmp_path_factory.mktemp("capture") / "house.pcap")
+    file = PcapFile(path)
+    for at, (source, destination) in enumerate([(CLIENT, ROOT), (ROOT, KITCHEN), (ROOT, CLIENT)]):
+        packet = sent(source, destination, datagram(publish(delivery=at + 1)))
+        packet.time = 1_000 + at / 4
+        file.write(packet)
+    file.write(sent(CLIENT, ROOT, b"not ours"))
+    file.write(sent(("::1", 40_001), ("::1", 7700), datagram(publish())))
+    file.close()
+    return path
+
+
+def test_counts_from_a_file(house: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capture_main(["-r", house, "--count", "--json"]) == 0
+    packet_counts = PacketCounts.from_json(json.loads(capsys.readouterr().out))
+    assert (
+        packet_counts.datagrams,
+        packet_counts.seen("PUBLISH"),
+        packet_counts.between("PUBLISH", BROKERS),
+    ) == (4, 4, 1)
+
+
+def test_prints_a_line_for_each_datagram(house: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capture_main(["-r", house, "--port", "7701"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "127.0.0.1:7700 > 127.0.0.1:7701 HBroker #7 PUBLISH" in line
+
+
+def test_prints_json(house: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capture_main(["-r", house, "--json", "--limit", "2"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["time"], second["time"]) == (1_000.0, 1_000.25)
+    assert second["packets"][0]["body"]["topic"] == "home/kitchen/lamp"
+
+
+def test_a_written_file_reads_the_same(
+    house: str, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    copy = str(tmp_path_factory.mktemp("copy") / "copy.pcap")
+    assert capture_main(["-r", house, "-w", copy]) == 0
+    lines = capsys.readouterr().out
+    assert capture_main(["-r", copy]) == 0
+    assert capsys.readouterr().out == lines
+
+
+@pytest.mark.parametrize("content", [b"", b"no pcap file at all, whatever its name"])
+def test_refuses_what_is_no_capture(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("broken") / "broken.pcap"
+    path.write_bytes(content)
+    assert capture_main(["-r", str(path)]) == 1
+    assert str(path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("microsecond", range(0, 1_000_000, 7_919))
+def test_no_time_loses_a_microsecond(microsecond: int) -> None:
+    packet = sent(CLIENT, ROOT, b"")
+    packet.time = 1_700_000_000 + microsecond / 1_000_000
+    assert seen_at(packet) == (1_700_000_000, microsecond)

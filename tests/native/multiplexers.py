@@ -1,0 +1,125 @@
+"""Gateways without MQTT: hives over real sockets, whose members are decided for as any client is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+from hbroker._native import ClientPool, Config, Message
+from hbroker.protocol.client import ClientControl
+from hbroker.protocol.packets import Address
+from hbroker.protocol.results import Result, Subscribed, TakenOver
+from hbroker.protocol.sessions.options import SessionOptions
+from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.runtime.control_loop import clock
+
+PATIENCE = 60.0
+
+
+@dataclass
+class Client:
+    """A member, and its control."""
+
+    number: int
+    control: ClientControl
+    results: list[Result] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+    def payloads(self) -> list[bytes]:
+        return [message.payload for message in self.messages]
+
+
+class Gateway:
+    """A hive and its clients. Made by `gateway_up`."""
+
+    def __init__(self, root: Address, workers: int = 1) -> None:
+        self._root = root
+        self._random = Random(os.urandom(8))
+        config = Config(
+            node=False,
+            session=self.bits(),
+            incarnation=self.bits(),
+            token_keys=[os.urandom(16)],
+            seed=self.bits(),
+        )
+        self.pool = ClientPool(config, ("127.0.0.1", 0), workers)
+        self.clients: dict[int, Client] = {}
+        self.handles = True
+        self.first = self._decide_for(0, SessionOptions("first"))
+
+    def bits(self) -> int:
+        return self._random.getrandbits(63) + 1
+
+    def open(self, session: int = 0, expiry_s: int = 0) -> Client:
+        """A new member; one with an expiry has a persistent session."""
+        session = session or self.bits()
+        number = self.pool.open_pool_client(session, persistent=expiry_s > 0, incarnation=self.bits())
+        return self._decide_for(number, SessionOptions("member", session=session, expiry_s=expiry_s))
+
+    def close(self, client: Client, *, end_session: bool = True) -> None:
+        client.control.leave(end_session=end_session)
+        self.pool.close_pool_client(client.number)
+        del self.clients[client.number]
+
+    def subscribe(self, client: Client, filter: str, qos: int = 1) -> int:
+        """Subscribes, and waits until it is complete."""
+        subscription = client.control.subscribe(clock(), filter, Options(qos=qos))
+        self.run_until(
+            lambda: any(isinstance(o, Subscribed) and o.subscription == subscription for o in client.results)
+        )
+        return subscription
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
+        """Publishes, as a gateway does: by its first member."""
+        assert self.pool.member(0).publish(topic, payload, qos, retain) is not None
+
+    def run_until(self, holds: Callable[[], bool]) -> None:
+        """Takes turns until something holds."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, "it takes too long"
+            self.turn()
+
+    def turn(self) -> None:
+        """Waits for something to do, a moment, and does it."""
+        due = [
+            at for at in (client.control.poll_timeout() for client in self.clients.values()) if at is not None
+        ]
+        pause = min([10_000, *(at - clock() for at in due)])
+        self.pool.wait(max(pause, 0) / 1e6)
+        for number, event in self.pool.poll_pool_events():
+            if number in self.clients:
+                self.clients[number].control.handle_event(clock(), event)
+        handled = []
+        for number, message in self.pool.poll_pool_messages():
+            if number in self.clients:
+                self.clients[number].messages.append(message)
+            if message.qos and self.handles:
+                handled.append((number, message.copy_id))
+        self.pool.handled(handled)
+        for client in list(self.clients.values()):
+            if (deadline := client.control.poll_timeout()) is not None and deadline <= clock():
+                client.control.handle_timeout(clock())
+            while (result := client.control.poll_result()) is not None:
+                client.results.append(result)
+                if isinstance(result, TakenOver):
+                    self.pool.close_pool_client(client.number)
+
+    def _decide_for(self, number: int, terms: SessionOptions) -> Client:
+        control = ClientControl(self.pool.member(number), self._random, self._root, terms)
+        self.clients[number] = Client(number, control)
+        return self.clients[number]
+
+
+@contextmanager
+def gateway_up(root: Address, workers: int = 1) -> Iterator[Gateway]:
+    """A gateway, until the end; then it is gone as one is that was killed."""
+    gateway = Gateway(root, workers)
+    try:
+        yield gateway
+    finally:
+        gateway.pool.shutdown()

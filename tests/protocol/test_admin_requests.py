@@ -1,0 +1,247 @@
+"""What those who operate the network order, who may, and how often (§5.7)."""
+
+from __future__ import annotations
+
+from itertools import count
+from random import Random
+
+import pytest
+
+from hbroker._native import ControlEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.admin.client import AdminClient, order_credential
+from hbroker.protocol.admin.requests import MEMORY
+from hbroker.protocol.events import Ordered
+from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD
+from hbroker.protocol.packets import Address, Reason, body_of, pack
+from tests.protocol.world import World
+
+KEY = b"a secret of enough bytes"
+LEAVE, CLAIM, HAND_BACK = pb.ORDER_KIND_LEAVE, pb.ORDER_KIND_CLAIM, pb.ORDER_KIND_HAND_BACK
+HOSTS = count(1)
+
+
+def house(key: bytes = b"") -> World:
+    world = World()
+    world.start_root(join_key=key)
+    for name, subtree in (("home", "home"), ("kitchen", "home/kitchen"), ("garden", "garden")):
+        world.start_node(name, subtree, join_key=key)
+        world.advance(0.5)
+    return world
+
+
+def give(world: World, node: str, kind: int, subtree: str = "", key: bytes = b"") -> pb.OrderAck:
+    """Gives an order and waits for its end."""
+    core = world.network.attach(("10.0.3.1", 5_000 + next(HOSTS)), is_node=False)
+    order = pb.Order(kind=pb.OrderKind.Name(kind), node=node, subtree=subtree)
+    admin_client = AdminClient(core, Random(next(HOSTS)), world.nodes[node].settings.listen, order, key)
+    core.control = admin_client
+    admin_client.start(world.network.now)
+    for _ in range(100):
+        world.advance(0.05)
+        if admin_client.has_ended:
+            break
+    assert admin_client.answer is not None, "it is answered"
+    return admin_client.answer
+
+
+def ordered(world: World, node: str) -> int:
+    return sum(isinstance(node_event, Ordered) for node_event in world.events(node))
+
+
+def test_a_subtree_goes_from_one_to_another() -> None:
+    world = house()
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
+    assert world.owners("home/kitchen/x") == ["home"]
+    assert give(world, "garden", CLAIM, "home/kitchen").done
+    assert world.owners("home/kitchen/x") == ["garden"]
+    assert world.owners("garden/x") == ["garden"]
+    status = world.nodes["kitchen"].node.status(world.network.now)
+    assert (status["subtree"], status["subtrees"]) == (None, [])
+
+
+def test_a_node_that_is_reached_twice_names_all_its_cuts_each_time() -> None:
+    """§6.1: or else whoever hears only one of the answers takes it for all that there is."""
+    world = house()
+    assert give(world, "garden", CLAIM, "home/kitchen/oven").done
+    world.start_node("probe", "garden/probe")
+    world.start_node("grill", "home/kitchen/oven/grill")
+    world.advance(0.5)
+    answers = world.ask("alice", pb.Subscribe(filter="+/+/+/grill"))
+    told = [(a.node, {cut.node for cut in a.passed_to}) for a in answers if isinstance(a, pb.SubAck)]
+    held = [a.held for a in answers if isinstance(a, pb.SubAck) and a.node == "garden"]
+    assert held == [["garden", "home/kitchen/oven"]] * 2
+    assert told.count(("garden", {"grill", "probe"})) == 2, told
+    reached = sorted(node for node, _ in told if node in ("grill", "probe"))
+    assert reached == ["grill", "probe"], "each once"
+
+
+def test_who_loses_a_subtree_tells_those_whom_it_still_serves_otherwise_who_takes_it_back() -> None:
+    """§6.3: they hear of it from nobody else, and the parent has dropped their subscription (§5.4)."""
+    world = house()
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
+    assert give(world, "garden", CLAIM, "home/kitchen").done
+    world.subscribe("alice", "+/kitchen")
+    assert world.storing("+/kitchen") == ["garden", "root"]
+    home, garden = (world.nodes[name].settings.listen for name in ("home", "garden"))
+    world.network.part(home, garden)
+    world.advance(25)
+    assert world.owners("home/kitchen") == ["home"]
+    heard = [body for source, _, body in world.client("alice").heard if source == garden]
+    news = [body for body in heard if isinstance(body, pb.SubAck) and not body.request]
+    assert [(ack.active, list(ack.held), [(c.subtree, c.node) for c in ack.passed_to]) for ack in news] == [
+        (True, ["garden"], [("home/kitchen", "home")])
+    ]
+
+
+def test_a_subtree_that_is_handed_back_is_told_under_a_later_epoch_and_as_held_by_the_parent() -> None:
+    """§6.3: what the parent had said before, that it had delegated it, does not count any more."""
+    world = house()
+    world.subscribe("alice", "#")
+    heard = world.client("alice").heard
+    before = [body for _, _, body in heard if isinstance(body, pb.SubAck)]
+    (epoch,) = {c.epoch for ack in before for c in ack.passed_to if c.subtree == "home/kitchen"}
+    heard.clear()
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
+    world.advance(1)
+    news = [body for _, _, body in heard if isinstance(body, pb.SubAck) and not body.request]
+    told = {ack.node: (list(ack.held), [(c.subtree, c.epoch) for c in ack.passed_to]) for ack in news}
+    assert told == {"kitchen": ([], [("home/kitchen", epoch + 1)]), "home": (["home", "home/kitchen"], [])}
+
+
+def test_a_node_whose_process_is_to_end_takes_on_nothing_more() -> None:
+    """It would not end, and delegate nothing of what it took on."""
+    world = house()
+    world.leave("garden")
+    refused = give(world, "garden", CLAIM, "home/kitchen/oven")
+    assert refused.reason == Reason.REASON_NOT_SERVING
+    assert world.nodes["garden"].node.has_stopped
+    assert world.owners("home/kitchen/oven/x") == ["kitchen"]
+
+
+def test_a_node_that_left_says_so_before_it_stops() -> None:
+    world = house()
+    assert give(world, "home", LEAVE).done
+    home = world.nodes["home"].node
+    assert home.has_left
+    assert [home.has_stopped] == [False], "the answer may have been lost"
+    world.advance(1.1)
+    assert [home.has_stopped] == [True]
+    assert world.owners("home/kitchen/x") == ["kitchen"]
+    assert world.owners("home/x") == ["root"]
+
+
+@pytest.mark.parametrize(
+    ("node", "kind", "subtree", "reason"),
+    [
+        ("root", LEAVE, "", "NOT_AUTHORIZED"),
+        ("root", HAND_BACK, "home", "NOT_AUTHORIZED"),
+        ("kitchen", CLAIM, "a/+/b", "TOPIC_NAME_INVALID"),
+        ("kitchen", CLAIM, "", "TOPIC_NAME_INVALID"),
+        ("kitchen", HAND_BACK, "$SYS/nodes/kitchen", "TOPIC_NAME_INVALID"),
+        ("kitchen", HAND_BACK, "home", "NOT_RESPONSIBLE"),
+        ("kitchen", pb.ORDER_KIND_UNSPECIFIED, "", "PROTOCOL_ERROR"),
+        ("garden", CLAIM, "home", "OVERLAP"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    node: str, kind: int, subtree: str, reason: str
+) -> None:
+    world = house()
+    answer = give(world, node, kind, subtree)
+    assert answer.reason == Reason.Value(f"REASON_{reason}")
+    assert answer.text
+    world.advance(20)
+    owners = {topic: world.owners(topic) for topic in ("x", "home/x", "home/kitchen/x", "garden/x")}
+    assert owners == {
+        "x": ["root"],
+        "home/x": ["home"],
+        "home/kitchen/x": ["kitchen"],
+        "garden/x": ["garden"],
+    }
+
+
+def test_what_one_has_already_is_done_at_once() -> None:
+    world = house()
+    assert give(world, "home", CLAIM, "home/cellar").done
+    assert give(world, "root", CLAIM, "street").done
+
+
+def test_a_requester_without_the_join_key_is_refused() -> None:
+    world = house(KEY)
+    assert give(world, "kitchen", LEAVE).reason == Reason.REASON_NOT_AUTHORIZED
+    assert give(world, "kitchen", LEAVE, key=b"another secret of some length").reason
+    assert world.owners("home/kitchen/x") == ["kitchen"]
+    assert ordered(world, "kitchen") == 0
+    assert give(world, "kitchen", LEAVE, key=KEY).done
+
+
+def test_a_replayed_request_is_refused() -> None:
+    world = house(KEY)
+    kitchen = world.nodes["kitchen"]
+    recorded: list[tuple[Address, bytes]] = []
+    handle = kitchen.node.handle_event
+
+    def tap(now: int, event: object) -> None:
+        if isinstance(event, ControlEvent) and isinstance(body_of(event.packet), pb.Order):
+            recorded.append((event.source, event.packet))
+        handle(now, event)  # type: ignore[arg-type]
+
+    kitchen.node.handle_event = tap  # type: ignore[method-assign]
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen", KEY).done
+    assert give(world, "kitchen", CLAIM, "home/kitchen", KEY).done
+    handed_back = [(source, packet) for source, packet in recorded if b"home/kitchen" in packet]
+    before = ordered(world, "kitchen")
+    for wait in (0, NONCE_PERIOD, 2 * NONCE_PERIOD, 2 * MEMORY):
+        world.advance(wait / 1e6)
+        for source, packet in handed_back:
+            for address in (source, ("10.6.6.6", 666)):
+                handle(world.network.now, ControlEvent(None, address, packet, True))
+        world.advance(1)
+        assert world.owners("home/kitchen/x") == ["kitchen"]
+    assert (before, ordered(world, "kitchen")) == (2, 0)
+
+
+def test_an_order_is_proved_to_a_node_that_reads_its_first_copies_late() -> None:
+    """Each of them is refused for want of a nonce, and the refusals come after the proof has left."""
+    world = house(KEY)
+    kitchen = world.nodes["kitchen"]
+    handle, late = kitchen.node.handle_event, list[ControlEvent]()
+
+    def hold(now: int, event: object) -> None:
+        if not isinstance(event, ControlEvent) or b"home/kitchen" not in event.packet or len(late) >= 5:
+            handle(now, event)  # type: ignore[arg-type]
+            return
+        late.append(event)
+        for copy in late if len(late) == 5 else []:
+            handle(now, copy)
+
+    kitchen.node.handle_event = hold  # type: ignore[method-assign]
+    assert give(world, "kitchen", HAND_BACK, "home/kitchen", KEY).done
+    assert len(late) == 5
+
+
+def test_a_request_for_another_node_is_not_carried_out() -> None:
+    world = house()
+    order = pb.Order(request=1, kind="ORDER_KIND_LEAVE", node="garden")
+    kitchen = world.nodes["kitchen"]
+    kitchen.node.handle_event(world.network.now, ControlEvent(None, ("10.9.9.9", 9), pack(order), True))
+    world.advance(5)
+    assert world.owners("home/kitchen/x") == ["kitchen"]
+
+
+def test_a_credential_covers_the_whole_request() -> None:
+    order = pb.Order(request=1, nonce=2, kind="ORDER_KIND_CLAIM", node="a", subtree="b/c")
+    proofs = {order_credential(KEY, order)}
+    for field, value in (
+        ("request", 3),
+        ("nonce", 3),
+        ("kind", HAND_BACK),
+        ("node", "ab"),
+        ("subtree", "/c"),
+    ):
+        other = pb.Order()
+        other.CopyFrom(order)
+        setattr(other, field, value)
+        proofs.add(order_credential(KEY, other))
+    assert len(proofs) == 6

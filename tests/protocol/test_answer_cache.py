@@ -1,0 +1,175 @@
+"""What owners answered one of several clients (docs/protocol.md §5.2, ADR 18): the others ask less, and none
+is led astray for long."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbroker._native import UnresolvedEvent
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.packets import Address, cut_of
+from hbroker.protocol.resolution.answer_cache import FRESH, Answer, AnswerCache
+from hbroker.protocol.resolution.owner_cache import Knowledge
+from tests.protocol.client_world import SECOND, Node, World, home
+
+A: Address = ("10.0.0.7", 1)
+B: Address = ("10.0.0.7", 2)
+NOBODY: Address = ("10.0.0.9", 9)
+
+
+def answer(scope: str, owner: Address = A, cuts: dict[str, Address] | None = None) -> Answer:
+    told = [cut_of((subtree, "x", address, 1)) for subtree, address in (cuts or {}).items()]
+    return Answer(pb.Zone(subtree=scope, scope=scope, cuts=told), owner, b"token", 300 * SECOND)
+
+
+def questions(nodes: dict[str, Node]) -> int:
+    return sum(node.asked["PubConnect"] for node in nodes.values())
+
+
+def sibling(knowledge: Knowledge, now: int = 1) -> tuple[World, dict[str, Node]]:
+    """A client that shares this knowledge, in a network of the same nodes."""
+    world = World(knowledge=knowledge)
+    world.now = now
+    return world, {**home(world), "root": world.root}
+
+
+# The cache
+
+
+def test_the_nearest_answer_counts_unless_it_names_a_cut() -> None:
+    answer_cache = AnswerCache()
+    answer_cache.keep(0, outer := answer("", A, {"home/kitchen": B}))
+    answer_cache.keep(0, inner := answer("home/garden", B, {"home/garden/shed": A}))
+    assert answer_cache.find(1, "home") is outer
+    assert answer_cache.find(1, "home/kitchen/oven") is None
+    assert answer_cache.find(1, "home/garden/gate") is inner
+    assert answer_cache.find(1, "home/garden/shed/door") is None, "whatever the one around says"
+    answer_cache.discard(outer)
+    answer_cache.discard(outer)
+    assert answer_cache.find(1, "home") is None
+    answer_cache.keep(2, newer := answer("home/garden"))
+    answer_cache.discard(inner)
+    assert answer_cache.find(2, "home/garden") is newer
+
+
+def test_an_answer_is_handed_on_while_it_is_fresh_and_no_longer_than_its_owner_said() -> None:
+    answer_cache = AnswerCache()
+    answer_cache.keep(10, answer("a"))
+    answer_cache.keep(10, answer("b")._replace(until=20))
+    assert answer_cache.find(10 + FRESH - 1, "a") is not None
+    assert answer_cache.find(10 + FRESH, "a") is None
+    assert answer_cache.find(20, "b") is None
+
+
+def test_it_is_bounded_and_who_is_alone_keeps_nothing() -> None:
+    answer_cache = AnswerCache(3)
+    for number in range(10):
+        answer_cache.keep(number, answer(f"a/{number}"))
+    assert [number for number in range(10) if answer_cache.find(10, f"a/{number}")] == [7, 8, 9]
+    alone = AnswerCache(0)
+    alone.keep(0, answer("a"))
+    assert alone.find(1, "a") is None
+
+
+# Clients that share it
+
+
+def test_whose_sibling_was_told_asks_nobody() -> None:
+    knowledge = Knowledge.shared()
+    first, nodes = sibling(knowledge)
+    first.publish_waits_for("home/kitchen/oven")
+    assert first.run(lambda: not first.waiting)
+    second, others = sibling(knowledge, first.now)
+    second.publish_waits_for("home/kitchen/lamp")
+    assert not second.waiting
+    assert second.zone("home/kitchen/lamp") == (nodes["kitchen"].address, True)
+    assert questions(others) == 0 < questions(nodes)
+
+
+def test_who_comes_later_asks_for_itself() -> None:
+    knowledge = Knowledge.shared()
+    first, _ = sibling(knowledge)
+    first.publish_waits_for("home/kitchen/oven")
+    assert first.run(lambda: not first.waiting)
+    second, others = sibling(knowledge, first.now + FRESH)
+    second.publish_waits_for("home/kitchen/lamp")
+    assert second.waiting
+    assert second.run(lambda: not second.waiting)
+    assert questions(others) > 0
+
+
+def test_who_asks_again_is_not_told_the_same_and_nobody_else_is() -> None:
+    """The link to the owner ended, or the owner refused: its zone was wrong."""
+    knowledge = Knowledge.shared()
+    first, nodes = sibling(knowledge)
+    knowledge.answer_cache.keep(first.now, answer("home/kitchen", NOBODY))
+    first.publish_waits_for("home/kitchen/oven")
+    assert first.zone("home/kitchen/oven") == (NOBODY, True)
+    first.forget_zones(NOBODY)
+    first.publish_waits_for("home/kitchen/oven")
+    assert first.run(lambda: not first.waiting)
+    assert first.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
+    second, _ = sibling(knowledge, first.now)
+    second.publish_waits_for("home/kitchen/oven")
+    assert second.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
+
+
+def test_what_a_refusal_taught_beats_what_others_were_told() -> None:
+    knowledge = Knowledge.shared()
+    world, nodes = sibling(knowledge)
+    knowledge.answer_cache.keep(world.now, answer("home", NOBODY))
+    world.waiting.add("home/kitchen/oven")
+    world.event(UnresolvedEvent("home/kitchen/oven", nodes["kitchen"].address))
+    assert world.run(lambda: not world.waiting)
+    assert world.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
+    assert nodes["root"].asked["PubConnect"] == 0
+
+
+def test_a_burst_costs_a_slow_node_one_question_of_each_client_and_none_is_refused() -> None:
+    """Each of the first moment asks once; who has waited finds what another was told, and repeats nothing."""
+    knowledge = Knowledge.shared()
+    crowd = [sibling(knowledge) for _ in range(40)]
+    for world, nodes in crowd:
+        world.publish_waits_for("home/kitchen/oven")
+        nodes["root"].pace = 7 * SECOND  # beyond every pause between tries
+    first, nodes = crowd[0]
+    nodes["root"].pace = SECOND // 10
+    assert first.run(lambda: not first.waiting, seconds=2)
+    for world, nodes in crowd[1:]:
+        assert world.run(lambda world=world: not world.waiting, seconds=1)  # type: ignore[misc]
+        assert not world.rejected
+        assert questions(nodes) == 2  # challenged, then asked
+
+
+@settings(deadline=None)
+@given(
+    topic=st.sampled_from(["home/kitchen/a", "home/outside/b", "home/outside/securitycams/c", "elsewhere/d"]),
+    wrong=st.lists(
+        st.tuples(
+            st.sampled_from(["", "home", "home/kitchen", "home/outside", "home/outside/securitycams"]),
+            st.sampled_from(["root", "kitchen", "bedroom", "outside", "nobody"]),
+        ),
+        max_size=5,
+    ),
+)
+def test_whatever_others_were_told_the_owner_is_found(topic: str, wrong: list[tuple[str, str]]) -> None:
+    knowledge = Knowledge.shared()
+    world, nodes = sibling(knowledge)
+    owner = max(
+        (node for node in nodes.values() if not node.subtree or topic.startswith(node.subtree + "/")),
+        key=lambda node: len(node.subtree),
+    )
+    for scope, name in wrong:
+        address = nodes[name].address if name in nodes else NOBODY
+        knowledge.answer_cache.keep(world.now, answer(scope, address))
+    for _ in range(len(wrong) + 1):
+        world.publish_waits_for(topic)
+        assert world.run(lambda: not world.waiting, seconds=9)
+        found = world.zone(topic)
+        assert found is not None
+        if found[0] == owner.address:
+            break
+        world.forget_zones(found[0])  # As the core does when it refuses, or its link ends.
+    assert world.zone(topic) == (owner.address, True)
+    assert not world.rejected

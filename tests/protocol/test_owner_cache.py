@@ -1,0 +1,189 @@
+"""What siblings know of the nodes (docs/protocol.md §6.1, `hbroker.protocol.resolution.owner_cache`): it
+spares questions, and however wrong it is, a subscription is complete when every owner has it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.packets import Address, cut_of
+from hbroker.protocol.resolution.owner_cache import Knowledge, OwnerCache
+from hbroker.protocol.results import Subscribed, WillSet
+from hbroker.protocol.sessions.client_will import Will
+from hbroker.protocol.timers import ZONE_TTL
+from tests.protocol.client_world import SECOND, World, holders, home
+from tests.protocol.fake_network import Faults
+
+A: Address = ("10.0.0.1", 1)
+B: Address = ("10.0.0.1", 2)
+NOBODY: Address = ("10.0.0.1", 3)
+
+
+def charted(*known: tuple[str, str, Address]) -> OwnerCache:
+    owner_cache = OwnerCache()
+    for subtree, node, address in known:
+        owner_cache.learn(0, node, address, [subtree], [], is_root=True)
+    return owner_cache
+
+
+@pytest.mark.parametrize(
+    ("filter", "node"),
+    [
+        ("a", "a"),
+        ("a/b", "b"),
+        ("a/b/c/d", "b"),
+        ("a/b/+", "b"),
+        ("a/b/c/#", "b"),
+        ("a/c/#", "a"),
+        ("a/+/x", None),
+        ("a/#", None),
+        ("#", None),
+        ("ab", None),
+        ("b", None),
+        ("", None),
+    ],
+)
+def test_one_node_is_known_for_what_lies_in_its_subtree_and_in_no_other(
+    filter: str, node: str | None
+) -> None:
+    found = charted(("a", "a", A), ("a/b", "b", B)).sole_holder(1, filter)
+    assert (None if found is None else found.node) == node
+
+
+def test_no_prefix_tells_whose_the_nodes_own_topics_are() -> None:
+    owner_cache = charted(("", "root", A))
+    assert owner_cache.sole_holder(1, "x") is not None
+    assert owner_cache.sole_holder(1, "$SYS/other/uptime") is None
+
+
+def test_what_was_learnt_ends_and_what_is_named_anew_takes_its_place() -> None:
+    owner_cache = charted(("a", "a", A))
+    assert owner_cache.sole_holder(ZONE_TTL, "a/x") is None
+    assert len(owner_cache) == 0
+    owner_cache.learn(0, "a", A, ["a"], [cut_of(("a/b", "b", B, 3))], is_root=True)
+    assert owner_cache.sole_holder(1, "a/#") is None, "another node has a part"
+    owner_cache.learn(1, "a", A, [], [cut_of(("a/b", "c", A, 4))])
+    found = owner_cache.sole_holder(2, "a/b/x")
+    assert found is not None
+    assert found.node == "c"
+    owner_cache.forget(A)
+    assert (len(owner_cache), owner_cache.sole_holder(3, "a/x")) == (0, None)
+    owner_cache.learn(4, "a", B, ["a"], [], is_root=True)
+    assert owner_cache.sole_holder(5, "a/#") is not None, "and nothing is left of what was below"
+
+
+def test_a_node_is_believed_for_what_it_was_named_for_alone() -> None:
+    owner_cache = charted(("", "root", NOBODY), ("a", "a", A), ("b", "b", B))
+    owner_cache.learn(1, "b", B, ["b", "a", ""], [cut_of(("a", "b", B, 9)), cut_of(("a/x", "b", B, 9))])
+    for filter, address in (("a/x/y", A), ("b/y", B), ("c", NOBODY)):
+        found = owner_cache.sole_holder(2, filter)
+        assert found is not None
+        assert found.address == address
+    owner_cache.learn(3, "b", B, [], [cut_of(("b/c", "a", A, 1)), cut_of(("b", "root", NOBODY, 2))])
+    for filter, address in (("b/c/y", A), ("b/y", NOBODY)):
+        found = owner_cache.sole_holder(4, filter)
+        assert found is not None
+        assert found.address == address
+
+
+def test_it_is_bounded_and_one_without_room_learns_nothing() -> None:
+    owner_cache = OwnerCache(10)
+    for n in range(100):
+        owner_cache.learn(0, "a", A if n % 3 else B, [f"a/{n}"], [], is_root=True)
+    assert len(owner_cache) == 10
+    assert owner_cache.sole_holder(1, "a/99") is not None
+    owner_cache.forget(A)
+    owner_cache.forget(B)
+    assert not owner_cache._holders
+    assert not owner_cache._at
+    assert not owner_cache._below
+    none = OwnerCache(0)
+    none.learn(0, "a", A, ["a"], [], is_root=True)
+    assert none.sole_holder(1, "a") is None
+
+
+def test_whose_sibling_knows_the_owner_asks_nobody_else() -> None:
+    knowledge = Knowledge(owner_cache=OwnerCache())
+    world = World(knowledge=knowledge)
+    nodes = home(world)
+    world.subscribe("home/kitchen/lamp")
+    world.result(Subscribed)
+    asked = sum(node.asked.total() for node in world.nodes.values())
+    assert asked
+    world.subscribe("home/kitchen/oven/+")
+    done = world.result(Subscribed)
+    assert done.owners == ("kitchen",)
+    assert "home/kitchen/oven/+" in nodes["kitchen"].subscriptions
+    assert sum(node.asked.total() for node in world.nodes.values()) == asked
+
+
+def test_a_dead_node_that_a_sibling_knew_costs_some_seconds_once() -> None:
+    knowledge = Knowledge(owner_cache=charted(("home/kitchen", "kitchen", NOBODY)))
+    world = World(knowledge=knowledge)
+    nodes = home(world)
+    world.subscribe("home/kitchen/lamp")
+    world.result(Subscribed, seconds=5)
+    assert "home/kitchen/lamp" in nodes["kitchen"].subscriptions
+    before = world.now
+    world.subscribe("home/kitchen/oven")
+    world.result(Subscribed)
+    assert world.now - before < SECOND // 10
+
+
+SUBTREES = [
+    "",
+    "home",
+    "home/kitchen",
+    "home/outside",
+    "home/outside/securitycams",
+    "home/bedroom",
+    "elsewhere",
+]
+NODES = ["root", "kitchen", "livingroom", "bedroom", "outside", "cams", "nobody"]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    loss=st.floats(0, 0.3),
+    late=st.floats(0, 0.3),
+    filter=st.sampled_from(
+        ["home/#", "home/+/lights", "home/kitchen/#", "home/outside/#", "home/outside/securitycams/x", "x"]
+    ),
+    hints=st.lists(st.tuples(st.sampled_from(SUBTREES), st.sampled_from(NODES)), max_size=4),
+)
+def test_complete_means_that_every_owner_has_it_whatever_siblings_said(
+    seed: int, loss: float, late: float, filter: str, hints: list[tuple[str, str]]
+) -> None:
+    knowledge = Knowledge(owner_cache=OwnerCache())
+    world = World(seed, Faults(loss, 0.1, late), knowledge=knowledge)
+    nodes = home(world)
+    for subtree, name in hints:
+        address = nodes[name].address if name in nodes else NOBODY
+        knowledge.owner_cache.learn(world.now, name, address, [subtree], [], is_root=True)
+    world.subscribe(filter, patience=300 * SECOND)
+    world.result(Subscribed, seconds=310)
+    owners = {node.name for node in world.nodes.values() if node.owns_match(filter)}
+    assert holders(world, filter) >= owners
+
+
+def test_a_will_goes_to_the_owner_though_a_sibling_named_another() -> None:
+    knowledge = Knowledge(owner_cache=OwnerCache())
+    world = World(knowledge=knowledge)
+    nodes = home(world)
+    knowledge.owner_cache.learn(
+        world.now, "bedroom", nodes["bedroom"].address, ["home/kitchen"], [], is_root=True
+    )
+    nodes["bedroom"].will_reason = pb.REASON_NOT_RESPONSIBLE
+    world.control.set_will(world.now, Will(pb.Publish(topic="home/kitchen/state", payload=b"gone")))
+    assert world.result(WillSet).owner == "kitchen"
+    assert any(isinstance(told, pb.Will) for told in nodes["kitchen"].told)
+    world.subscribe("home/kitchen/lamp")
+    world.result(Subscribed)
+    asked = sum(node.asked.total() for node in world.nodes.values())
+    other = World(knowledge=knowledge)
+    home(other)
+    other.control.set_will(other.now, Will(pb.Publish(topic="home/kitchen/other", payload=b"gone")))
+    assert other.result(WillSet).owner == "kitchen"
+    assert sum(node.asked.total() for node in other.nodes.values()) == 0 < asked

@@ -1,0 +1,80 @@
+"""The end of a subscription (docs/protocol.md §§6.3, 6.5), whatever crosses it, among scripted nodes."""
+
+from __future__ import annotations
+
+from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
+from hbroker.protocol.subscriptions.client.subscription import Options
+from tests.protocol.client_world import SECOND, World, holders, home
+
+
+def test_unsubscribe_ends_it_at_every_owner_and_leaves_nothing_behind() -> None:
+    world = World()
+    home(world)
+    id = world.subscribe("#")
+    world.result(Subscribed)
+    world.control.unsubscribe(world.now, id)
+    world.result(Unsubscribed)
+    assert holders(world, "#") == set()
+    assert world.control.poll_timeout() is None
+
+
+def test_unsubscribe_does_not_wait_for_the_dead() -> None:
+    world = World()
+    nodes = home(world)
+    id = world.subscribe("home/kitchen/#")
+    world.result(Subscribed)
+    nodes["kitchen"].alive = False
+    started = world.now
+    world.control.unsubscribe(world.now, id)
+    world.result(Unsubscribed)
+    assert world.now - started <= 2 * SECOND
+
+
+def test_a_member_that_leaves_answers_for_nothing_until_every_owner_has_heard() -> None:
+    world = World()
+    nodes = home(world)
+    id = world.control.subscribe(world.now, "home/+/lights", Options(1), group="g")
+    world.result(Subscribed)
+    nodes["kitchen"].is_mute = True
+    world.control.unsubscribe(world.now, id)
+    assert world.leaving[0] == (True, 1), "before the listener is gone"
+    world.result(Unsubscribed)
+    assert world.leaving[-1] == (True, 0), "the application waits no longer, but one has not answered"
+    world.cut_off(nodes["kitchen"])
+    assert world.leaving[-1] == (False, 0)
+
+
+def test_an_end_that_is_not_of_a_group_withholds_nothing() -> None:
+    world = World()
+    home(world)
+    id = world.subscribe("#")
+    world.result(Subscribed)
+    world.control.unsubscribe(world.now, id)
+    world.result(Unsubscribed)
+    assert world.leaving == []
+
+
+def test_a_handover_that_crosses_an_unsubscribe_leaves_no_orphan() -> None:
+    world = World()
+    nodes = home(world)
+    id = world.subscribe("home/kitchen/#")
+    world.result(Subscribed)
+    oven = world.node("oven", "home/kitchen/oven")
+    nodes["kitchen"].take_over(oven)
+    world.control.unsubscribe(world.now, id)
+    world.result(Unsubscribed)
+    world.run(seconds=5)
+    assert holders(world, "home/kitchen/#") == set()
+
+
+def test_a_node_whose_answer_did_not_come_before_all_began_anew_is_told_of_the_end() -> None:
+    world = World()
+    kitchen = home(world)["kitchen"]
+    kitchen.is_mute = True
+    world.subscribe("home/kitchen/#")
+    assert world.run(lambda: any(isinstance(body, pb.Subscribe) for body in kitchen.told))
+    world.root.alive = False
+    world.result(SubscriptionFailed)
+    world.run(seconds=1)
+    assert isinstance(kitchen.told[-1], pb.Unsubscribe)

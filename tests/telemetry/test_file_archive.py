@@ -1,0 +1,190 @@
+"""Files are whole or not there, none takes another's name, and there is an end to how many are kept.
+
+The shelf is held against a list of what was put there, through restarts, clocks that step, and kills.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hbroker.runtime.telemetry.file_archive import FileArchive
+
+DAY = "2026-11-21"
+HOUR = 3_600.0
+
+
+class Clock:
+    """Seconds since the epoch, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def filled(size: int, clock: Clock) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(b"x" * size)
+        os.utime(path, (clock.now, clock.now))
+
+    return write
+
+
+def files(directory: Path) -> list[str]:
+    """The files that a reader sees, as paths from the directory."""
+    return sorted(
+        str(path.relative_to(directory)) for path in directory.rglob("*.parquet") if path.name[0] != "."
+    )
+
+
+def shelf_in(
+    directory: Path, clock: Clock, *, keep_bytes: int = 1 << 30, keep_hours: float = 1.0
+) -> FileArchive:
+    return FileArchive(directory, "kitchen", keep_bytes=keep_bytes, keep_hours=keep_hours, clock=clock)
+
+
+def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path) -> None:
+    shelf = shelf_in(tmp_path, Clock())
+
+    def write(path: Path) -> None:
+        path.write_bytes(b"half")
+        assert path.name == ".topics-7-0.parquet"
+        assert files(tmp_path) == []
+        path.write_bytes(b"whole")
+
+    shelf.put("topics", DAY, 7, 0, write)
+    assert files(tmp_path) == [f"date={DAY}/node=kitchen/topics-7-0.parquet"]
+    assert (tmp_path / files(tmp_path)[0]).read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_nothing_is_left_of_one_that_could_not_be_written(tmp_path: Path, error: BaseException) -> None:
+    shelf = shelf_in(tmp_path, Clock())
+
+    def write(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise error
+
+    with pytest.raises(type(error)):
+        shelf.put("topics", DAY, 7, 0, write)
+    assert list(tmp_path.rglob("*.parquet")) == []
+    shelf.tidy()
+
+
+def test_what_a_killed_run_had_begun_is_removed_and_its_names_are_not_taken_again(tmp_path: Path) -> None:
+    clock = Clock()
+    shelf_in(tmp_path, clock).put("nodes", DAY, 7, 0, filled(10, clock))
+    shelf_in(tmp_path, clock).put("nodes", DAY, 8, 0, filled(10, clock))
+    begun = tmp_path / f"date={DAY}" / "node=kitchen" / ".topics-8-1.parquet"
+    begun.write_bytes(b"half")
+    others = tmp_path / f"date={DAY}" / "node=bedroom" / ".topics-8-1.parquet"
+    others.parent.mkdir()
+    others.write_bytes(b"half")
+    assert shelf_in(tmp_path, clock).clear_away(7) == 9, "the clock stepped back between the runs"
+    assert not begun.exists()
+    assert others.exists(), "another process's are not its own"
+
+
+def test_the_oldest_give_way_to_the_bound_whatever_the_clock_does(tmp_path: Path) -> None:
+    clock = Clock()
+    shelf = shelf_in(tmp_path, clock, keep_bytes=300)
+    for number in range(8):
+        shelf.put("nodes", DAY, 7, number, filled(100, clock))
+        clock.now -= 10 * HOUR if number == 3 else -1
+        shelf.tidy()
+    assert files(tmp_path) == [f"date={DAY}/node=kitchen/nodes-7-{number}.parquet" for number in (5, 6, 7)]
+
+
+def test_of_a_day_to_which_the_clock_stepped_back_the_files_go_first(tmp_path: Path) -> None:
+    clock = Clock()
+    shelf = shelf_in(tmp_path, clock, keep_bytes=100)
+    for number, day in enumerate(("2026-11-21", "2026-11-20")):
+        shelf.put("nodes", day, 7, number, filled(100, clock))
+        shelf.tidy()
+    assert files(tmp_path) == ["date=2026-11-21/node=kitchen/nodes-7-0.parquet"]
+
+
+def test_days_go_with_their_last_file(tmp_path: Path) -> None:
+    clock = Clock()
+    shelf = shelf_in(tmp_path, clock)
+    shelf.put("nodes", "2026-11-20", 7, 0, filled(100, clock))
+    other = tmp_path / "date=2026-11-20" / "node=bedroom"
+    clock.now += 2 * HOUR
+    shelf.put("nodes", "2026-11-21", 7, 1, filled(100, clock))
+    other.mkdir()
+    shelf.tidy()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["date=2026-11-20", "date=2026-11-21"]
+    assert [path.name for path in (tmp_path / "date=2026-11-20").iterdir()] == ["node=bedroom"]
+    clock.now += 2 * HOUR
+    shelf.tidy()
+    assert files(tmp_path) == []
+
+
+def test_what_is_not_telemetry_is_left_alone(tmp_path: Path) -> None:
+    clock = Clock()
+    place = tmp_path / f"date={DAY}" / "node=kitchen"
+    place.mkdir(parents=True)
+    strange = [
+        place / "README.parquet",
+        place / "topics-x-0.parquet",
+        place / "notes.txt",
+        tmp_path / "date=x",
+    ]
+    for path in strange:
+        path.write_text("mine")
+    shelf = shelf_in(tmp_path, clock, keep_bytes=0)
+    shelf.put("nodes", DAY, 7, 0, filled(100, clock))
+    shelf.tidy()
+    assert all(path.exists() for path in strange)
+    assert [Path(name).name for name in files(tmp_path)] == ["README.parquet", "topics-x-0.parquet"]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 2), st.integers(1, 400)),
+        st.tuples(st.just("wait"), st.integers(-7_200, 7_200), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0), st.just(0)),
+        st.tuples(st.just("lose"), st.just(0), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS, st.integers(0, 1_000))
+def test_it_keeps_what_a_list_would(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], keep_bytes: int
+) -> None:
+    directory, clock = tmp_path_factory.mktemp("shelf"), Clock()
+    shelf = shelf_in(directory, clock, keep_bytes=keep_bytes)
+    kept: list[tuple[str, int, int, float]] = []  # (day, number, size, written), the oldest first
+    for number, (what, how, size) in enumerate(steps):
+        match what:
+            case "wait":
+                clock.now += how
+            case "restart":
+                shelf = shelf_in(directory, clock, keep_bytes=keep_bytes)
+            case "lose" if kept:
+                day, lost, _, _ = kept[0]
+                (directory / f"date={day}" / "node=kitchen" / f"nodes-7-{lost}.parquet").unlink()
+            case "put":
+                day = f"2026-11-2{how}"
+                shelf.put("nodes", day, 7, number, filled(size, clock))
+                kept.append((day, number, size, clock.now))
+        kept.sort()
+        while kept and (kept[0][3] < clock.now - HOUR or sum(size for _, _, size, _ in kept) > keep_bytes):
+            kept.pop(0)
+        if what == "lose" and kept:
+            # Somebody else removed the first: it is as good as kept, until its turn comes.
+            kept = kept[1:]
+            shelf = shelf_in(directory, clock, keep_bytes=keep_bytes)
+        shelf.tidy()
+        expected = sorted(f"date={day}/node=kitchen/nodes-7-{number}.parquet" for day, number, _, _ in kept)
+        assert files(directory) == expected
