@@ -69,6 +69,7 @@ SEEDS ?= 2000
 # Those with a long form, or without a short one.
 LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/analysis/test_following.py \
+	tests/clients/test_speed.py \
 	tests/fuzz \
 	tests/gateway/transports/test_guesses.py \
 	tests/lab \

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tests.clients.programs import ENVIRONMENT, root_node, run
 from tests.product.network import PROJECT
 from tests.product.starvation import waited_s
@@ -17,6 +19,7 @@ ATTEMPTS = 12
 HEAVY = ("argparse", "asyncio", "json", "rich", "scapy", "subprocess", "yaml")
 
 
+@pytest.mark.usefixtures("in_long_form")
 def test_one_message_takes_under_a_quarter_of_a_second() -> None:
     """The best of several, less what hpub stood in line for a CPU: the machine's other work is not hpub's."""
     with root_node() as (host, port):

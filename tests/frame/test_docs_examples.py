@@ -19,8 +19,8 @@ PRINTED = {
         "REFERRAL from root\nREFERRAL from outside\nPUBACCEPT from securitycams\n"
     ),
     "persistent.py": "resumed: True on\n",
-    "fleet.py": "100 of 100 lamps\n",
-    "outcomes.py": "distributed: home/bedroom/lamp at QoS 1\na wildcard is no topic\n",
+    "client_pool.py": "100 of 100 lamps\n",
+    "results.py": "distributed: home/bedroom/lamp at QoS 1\na wildcard is no topic\n",
 }
 
 
