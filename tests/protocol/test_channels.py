@@ -245,7 +245,7 @@ def test_who_has_no_key_is_no_parent() -> None:
     uplink: Any = house.child.node.requested_subtrees.find("a")
     for reason in (Reason.REASON_SUCCESS, Reason.REASON_OVERLAP, Reason.REASON_NOT_AUTHORIZED):
         ack = pb.JoinAck(subtree="a", node="evil", address=address_of(STRANGER), reason=reason)
-        ack.request = list(uplink._joins._sent)[-1]
+        ack.request = list(uplink._join_requests._sent)[-1]
         event = ControlEvent(None, STRANGER, pack(ack), False)
         house.child.node.handle_event(house.world.network.now, event)
     assert house.drops(house.child) == {"unauthenticated": 3}
@@ -263,7 +263,7 @@ FORGED = [
 def forge(running: Running, reason: Reason = Reason.REASON_NOT_AUTHORIZED) -> None:
     """Somebody who reads the JOIN on its way answers it, without the key."""
     for uplink in running.node.requested_subtrees:
-        for request in list(cast(Any, uplink)._joins._sent):
+        for request in list(cast(Any, uplink)._join_requests._sent):
             ack = pb.JoinAck(request=request, subtree=uplink.subtree, node="evil", reason=reason)
             ack.address.CopyFrom(address_of(STRANGER))
             event = ControlEvent(None, running.settings.root or STRANGER, pack(ack), False)
