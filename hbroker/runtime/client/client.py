@@ -110,7 +110,7 @@ class Connecting:
 
 
 class Runner(Protocol):
-    """What takes the turns of a client: `Driver`, or a fleet's."""
+    """What takes the turns of a client: `Driver`, or a client pool's."""
 
     def start(self) -> None:
         """Begins to run in the current event loop."""

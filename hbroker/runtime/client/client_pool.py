@@ -1,15 +1,15 @@
 """Many clients of one network behind one socket, in one event loop: `ClientPool`.
 
-    async with fleet("127.0.0.1:7700") as devices:
+    async with client_pool("127.0.0.1:7700") as devices:
         lamp = await devices.connect(client_id="lamp")
         await lamp.publish("home/kitchen/lamp/state", b"on", qos=1)
 
 `hbroker.connect` gives each client a socket and a thread, which is right for a few. Thousands in one process
-are the members of a native hive (docs/architecture.md, "Many clients behind one socket"): each is a client
+are clients of a native pool (docs/architecture.md, "Many clients behind one socket"): each is a client
 of its own, with a session, links and credit, and to its owners the same as any other. What a `PoolClient`
 can do is what a `Client` can, and the same code does it; what differs is who takes its turns (`driver`).
 
-A member costs some 25 KiB. A fleet and its members belong to the event loop in which it was opened.
+A client costs some 25 KiB. A pool and its clients belong to the event loop in which it was opened.
 """
 # ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
 
@@ -42,7 +42,7 @@ _IDLE_POLL_S: Final = (0.005, 0.05)
 def client_pool(
     root: AddressLike = None, *, listen: AddressLike = None, timeout: float = TIMEOUT
 ) -> ClientPool:
-    """A fleet for the network with this root; to be used with `async with`.
+    """A client pool for the network with this root; to be used with `async with`.
 
     Arguments as in `hbroker.connect`. Entering it raises Unreachable where no root answers, OSError where
     the root has no address or the socket cannot be had, ValueError for what is no address.
@@ -90,7 +90,7 @@ class ClientPool:
         """A new client, once its will, if it has one, is kept by its owner. The root is not asked again.
 
         Raises Refused and Unreachable where nobody keeps the will, ValueError for what is wrong, or where a
-        member has that session already, NotConnected once the fleet is closed.
+        member has that session already, NotConnected once the pool is closed.
         """
         member = self._open(Identity.of(**cast(Any, profile)))
         try:
@@ -162,7 +162,7 @@ class ClientPool:
 
 
 class PoolClient(Client):
-    """One client of a fleet. Made by `ClientPool.connect`. Like any other `Client`, and cheaper."""
+    """One client of a pool. Made by `ClientPool.connect`. Like any other `Client`, and cheaper."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class PoolClient(Client):
         return True
 
     async def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
-        """As `Client.close`; the fleet's socket stays open."""
+        """As `Client.close`; the pool's socket stays open."""
         if self._dispatcher.is_closed:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)

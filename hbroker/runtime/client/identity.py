@@ -71,7 +71,7 @@ class Will:
 
 
 class PoolClientProfile(TypedDict, total=False):
-    """What a member of a fleet may be, in the arguments of `Fleet.connect`.
+    """What a client of a pool may be, in the arguments of `ClientPool.connect`.
 
     `client_id`: shown to those who operate the network; a random one where it is not given. `session_expiry`:
     for how many seconds the subscriptions live on, with what waits for them, while no run of the client is

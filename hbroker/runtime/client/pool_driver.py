@@ -1,9 +1,9 @@
-"""The members of a hive as clients see them, and the turns of all of them: `PoolDriver`, of `PoolEndpoint`.
+"""The endpoints of the clients in a pool, and one loop that drives all of them: `PoolDriver`, `PoolEndpoint`.
 
-A seat is to a member's hub the client's endpoint, and to its client what takes its turns, as `Driver` is
-for a client with a socket of its own. One turn of the seats takes the events and messages of all members, and
-visits those that have some, are due, or asked for it. What the hive gives out waits at its seat until the hub
-has room for it; until then its owner holds it, too.
+A `PoolEndpoint` is the endpoint of one client's dispatcher, and drives that client as `Driver` drives a client
+with a socket of its own. One turn takes the events and messages of all clients, and visits those that have some,
+are due, or asked for it. Messages that the pool hands out wait at their endpoint until the dispatcher
+has room for them; until then their owner keeps them, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class PoolDriver:
-    """All members of one hive, in one event loop."""
+    """All clients of one pool, in one event loop."""
 
     def __init__(self, pool: ClientPool, loop: asyncio.AbstractEventLoop) -> None:
         self.pool = pool
@@ -48,7 +48,7 @@ class PoolDriver:
     # Change
 
     def take(self, number: int, *, acknowledges: bool) -> PoolEndpoint:
-        """The seat of a new member. `acknowledges`: what its hub reads is answered for."""
+        """The endpoint of a new client. `acknowledges`: what its dispatcher reads is acknowledged."""
         endpoint = PoolEndpoint(self, number, self.pool.member(number), acknowledges=acknowledges)
         self._endpoints[number] = endpoint
         return endpoint
@@ -72,7 +72,7 @@ class PoolDriver:
         self._handled += [(number, m.copy_id) for m in messages if m.qos]
 
     def stop(self) -> None:
-        """No more turns, and the hive ends. Idempotent."""
+        """Ends the pool. Idempotent."""
         if self._loop is None:
             return
         self._loop.remove_reader(self.pool.fileno())
