@@ -1,9 +1,9 @@
 """The endpoints of the clients in a pool, and one loop that drives all of them: `PoolDriver`, `PoolEndpoint`.
 
-A `PoolEndpoint` is the endpoint of one client's dispatcher, and drives that client as `Driver` drives a client
-with a socket of its own. One turn takes the events and messages of all clients, and visits those that have some,
-are due, or asked for it. Messages that the pool hands out wait at their endpoint until the dispatcher
-has room for them; until then their owner keeps them, too.
+A `PoolEndpoint` is the endpoint of one client's dispatcher, and drives that client as `Driver` drives a
+client with a socket of its own. One turn takes the events and messages of all clients, and visits those that
+have some, are due, or asked for it. Messages that the pool hands out wait at their endpoint until the
+dispatcher has room for them; until then their owner keeps them, too.
 """
 
 from __future__ import annotations
