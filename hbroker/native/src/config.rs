@@ -2,6 +2,7 @@
 
 use crate::Micros;
 use crate::publisher_id::publisher_id;
+use crate::token::TokenKeys;
 
 /// The settings of a core's engines; `_native.pyi` tells what each means.
 #[derive(Clone, Debug)]
@@ -12,8 +13,8 @@ pub struct Config {
     pub session: u64,
     /// Random for each run.
     pub incarnation: u64,
-    /// Keys of address-validation tokens, the newest first.
-    pub token_keys: Vec<[u8; 16]>,
+    /// Keys of address-validation tokens (§4.2).
+    pub token_keys: TokenKeys,
     /// For hash keys; secret.
     pub seed: u64,
     /// Links that others opened, and sessions without a link: in all, and of one host.

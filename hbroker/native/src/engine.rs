@@ -28,14 +28,12 @@ use crate::Micros;
 use crate::config::Config;
 use crate::core::moves::Moves;
 use crate::engine::fragmentation::fragments::Splitter;
-use crate::engine::handover::barrier::Barriers;
 use crate::engine::metrics::counters::{Counters, Drop};
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::owner::full_sessions::FullSessions;
 use crate::engine::owner::holds::Holds;
 use crate::engine::owner::home_workers::HomeWorkers;
 use crate::engine::owner::member_load::MemberLoads;
-use crate::engine::owner::throttle::Throttle;
 use crate::engine::publisher::fast_path::CachedRoute;
 use crate::engine::publisher::outgoing::Publisher;
 use crate::engine::publisher::pauses::Pauses;
@@ -57,7 +55,6 @@ use crate::prefix::Prefix;
 use crate::publisher_id::LINK_BITS;
 use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
-use crate::token::TokenKeys;
 use crate::wire::ViewBuffers;
 
 /// How often what waits for missing parts is looked through.
@@ -132,20 +129,17 @@ pub struct Engine {
     side: Side,
     splitter: Splitter,
     events: Events,
-    tokens: TokenKeys,
     /// Datagrams outside of any link.
     pending: VecDeque<(SocketAddr, Vec<u8>)>,
     /// For answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
-    throttle: Throttle,
-    barriers: Barriers,
     /// When the messages came that are timed and have just left.
     departed: Vec<Micros>,
     housekeeping: Micros,
-    /// For the packets of the next datagram.
-    view_buffers: ViewBuffers,
+    /// For the packets of the next datagram. Made with the first one: a pool reads its clients' datagrams for them.
+    view_buffers: Option<Box<ViewBuffers>>,
 }
 
 impl Engine {
@@ -153,7 +147,7 @@ impl Engine {
     pub fn new(config: Config, worker: u8, workers: u8, shared: Shared) -> Self {
         let hasher = KeyedHash::new(config.seed);
         let side = if config.node {
-            Side::Node(Box::new(Forwarder::new(worker, Arc::clone(&shared.retained), config.seed)))
+            Side::Node(Box::new(Forwarder::new(worker, workers, Arc::clone(&shared.retained), config.seed)))
         } else {
             Side::Client(Box::new(Client::new(&config, hasher)))
         };
@@ -182,15 +176,12 @@ impl Engine {
             // Parts are forwarded to subscribers on any path: they have the size that every path carries.
             splitter: Splitter::new(config.publisher(), config.max_datagram.min(crate::link::mtu::LONE)),
             events: Events::new(config.event_queue, config.seed),
-            tokens: TokenKeys::new(config.token_keys.clone()),
             pending: VecDeque::new(),
             strangers: RateLimit::new(config.stranger_rate, config.stranger_rate),
             stalled: Vec::new(),
-            throttle: Throttle::default(),
-            barriers: Barriers::new(workers),
             departed: Vec::new(),
             housekeeping: Micros::MAX,
-            view_buffers: ViewBuffers::default(),
+            view_buffers: None,
             shared,
             config,
         }
@@ -282,7 +273,7 @@ impl Engine {
             }
             Handoff::Hold(hold) => return self.hold(now, hold),
             Handoff::LinkGone { link } => return self.forget_holds(self.worker, link),
-            Handoff::Barrier { worker, number } => return self.barriers.come(worker, number),
+            Handoff::Barrier { worker, number } => return forwarder.barriers.come(worker, number),
             Handoff::Datagram { source, datagram } => return self.take_datagram(now, source, &datagram),
         }
         self.settle_pending(now);

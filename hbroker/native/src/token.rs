@@ -5,6 +5,7 @@
 
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
@@ -19,14 +20,17 @@ const STAMP_BYTES: usize = 5;
 
 /// The keys of a node, the newest first: it issues under the newest and takes all of them, so that keys
 /// can be changed.
+///
+/// Clones share the keys.
+#[derive(Clone, Debug)]
 pub struct TokenKeys {
-    keys: Vec<[u8; 16]>,
+    keys: Arc<[[u8; 16]]>,
 }
 
 impl TokenKeys {
     /// Without keys (a client has none) it takes no token, and what it issues nobody takes.
     pub fn new(keys: Vec<[u8; 16]>) -> Self {
-        Self { keys }
+        Self { keys: keys.into() }
     }
 
     /// A token for this address. `now_s`: seconds since the Unix epoch.

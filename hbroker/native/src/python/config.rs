@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 use super::NativeError;
+use crate::token::TokenKeys;
 
 /// Packets that came before their turn, of all links of one core (§9).
 const EARLY_BYTES: usize = 64 << 20;
@@ -71,7 +72,7 @@ impl Config {
             node,
             session,
             incarnation,
-            token_keys: token_keys.into_iter().map(key).collect::<PyResult<_>>()?,
+            token_keys: TokenKeys::new(token_keys.into_iter().map(key).collect::<PyResult<_>>()?),
             seed,
             max_links,
             max_links_of_host,

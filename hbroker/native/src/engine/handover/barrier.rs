@@ -10,6 +10,7 @@
 //!
 //! Several subtrees may move at once, and leases are renewed meanwhile: so each has a barrier of its own.
 
+use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::transport::outbound::Handoff;
 use crate::engine::{Engine, Side};
@@ -49,45 +50,48 @@ impl Engine {
         for other in (0..self.workers).filter(|&other| other != self.worker) {
             self.out.handoffs.push_back((other, Handoff::Barrier { worker: self.worker, number }));
         }
-        self.barriers.come(self.worker, number);
-        if !self.barriers.raised.iter().any(|raised| **raised == *subtree) {
-            self.barriers.raised.push(subtree.into());
-        }
+        let worker = self.worker;
+        self.node(|node| {
+            node.barriers.come(worker, number);
+            if !node.barriers.raised.iter().any(|raised| **raised == *subtree) {
+                node.barriers.raised.push(subtree.into());
+            }
+        });
     }
 
     /// What is owned has changed: no account is taken of what is served again, or is this node's no more.
     pub(in crate::engine) fn review_barriers(&mut self) {
-        let mut raised = std::mem::take(&mut self.barriers.raised);
-        if raised.is_empty() {
-            return;
-        }
-        // The end of a lease gives nothing back: so the time does not matter.
-        self.node(|node| {
+        let reviewed = self.node(|node| {
             let jurisdiction = node.routes.jurisdiction();
             let is_leaving = |decision| matches!(decision, Decision::HandingOver | Decision::Elsewhere(_));
-            raised.retain(|subtree| is_leaving(jurisdiction.decide(subtree, 0)));
+            let raised = node.barriers.raised.len();
+            // The end of a lease gives nothing back: so the time does not matter.
+            node.barriers.raised.retain(|subtree| is_leaving(jurisdiction.decide(subtree, 0)));
+            raised > 0
         });
-        self.barriers.raised = raised;
-        self.release_deferred();
+        if reviewed == Some(true) {
+            self.release_deferred();
+        }
     }
 
     /// The account of a region is taken: takes out what was left for it.
     pub(in crate::engine) fn pass_barrier(&mut self, region: Region<'_>) -> Vec<(u64, QueuedMessage)> {
-        self.barriers.raised.retain(|subtree| **subtree != *region.subtree);
         let is_of =
             |queued_message: &QueuedMessage| queued_message.topic().is_some_and(|topic| region.holds(topic));
-        let moving = self
-            .node(|node| node.deferred.extract_if(.., |(_, queued_message)| is_of(queued_message)).collect());
+        let moving = self.node(|node| {
+            node.barriers.raised.retain(|subtree| **subtree != *region.subtree);
+            node.deferred.extract_if(.., |(_, queued_message)| is_of(queued_message)).collect()
+        });
         self.release_deferred();
         moving.unwrap_or_default()
     }
 
     /// Lets go on what was left behind barriers that are lowered.
     fn release_deferred(&mut self) {
-        let Self { side, barriers, out, .. } = self;
+        let Self { side, out, .. } = self;
         if let Side::Node(node) = side {
-            let released =
-                node.deferred.extract_if(.., |(_, queued_message)| !barriers.holds(queued_message));
+            let Forwarder { deferred, barriers, .. } = &mut **node;
+            let released = deferred.extract_if(.., |(_, queued_message)| !barriers.holds(queued_message));
             let before = out.pending.orphans.len();
             out.pending.orphans.extend(released.map(|(_, queued_message)| queued_message));
             if out.pending.orphans.len() > before {
@@ -98,6 +102,9 @@ impl Engine {
 
     /// Whether all that the other workers had for this one before their barriers of this number has come.
     pub fn has_passed(&self, number: u64) -> bool {
-        self.barriers.last.iter().all(|&last| last >= number)
+        match &self.side {
+            Side::Node(node) => node.barriers.last.iter().all(|&last| last >= number),
+            Side::Client(_) => true,
+        }
     }
 }

@@ -10,11 +10,13 @@ use smallvec::SmallVec;
 
 use crate::Micros;
 use crate::broken::Defect;
+use crate::engine::handover::barrier::Barriers;
 use crate::engine::metrics::counters::Drop;
 use crate::engine::metrics::load::MessageMetrics;
 use crate::engine::owner::distribution::{Distribution, Origin};
 use crate::engine::owner::routes::{Refusal, Routes};
 use crate::engine::owner::shared_groups::SharedGroups;
+use crate::engine::owner::throttle::Throttle;
 use crate::engine::retained::replay::Replays;
 use crate::engine::sessions::message::{MessageOrigin, QueuedBatch, QueuedMessage, publish_of};
 use crate::engine::transport::delivery_records::Span;
@@ -46,10 +48,13 @@ pub struct Forwarder {
     shared_groups: SharedGroups,
     /// Messages that are for a session of another worker, whose id is beside each, while their subtree is about to move (`barrier`).
     pub deferred: Vec<(u64, QueuedMessage)>,
+    pub barriers: Barriers,
+    pub throttle: Throttle,
 }
 
 impl Forwarder {
-    pub fn new(worker: u8, retained: Arc<Mutex<RetainedStore>>, seed: u64) -> Self {
+    /// That of worker number `worker` of `workers`.
+    pub fn new(worker: u8, workers: u8, retained: Arc<Mutex<RetainedStore>>, seed: u64) -> Self {
         Self {
             worker,
             routes: Routes::new(seed),
@@ -60,6 +65,8 @@ impl Forwarder {
             distribution: Distribution::new(worker),
             shared_groups: SharedGroups::new(KeyedHash::new(seed)),
             deferred: Vec::new(),
+            barriers: Barriers::new(workers),
+            throttle: Throttle::default(),
         }
     }
 

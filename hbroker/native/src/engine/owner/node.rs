@@ -106,7 +106,7 @@ impl Engine {
                 return;
             };
             for queued_message in orphans {
-                let is_leaving = self.barriers.holds(&queued_message);
+                let is_leaving = forwarder.barriers.holds(&queued_message);
                 forwarder.reassign(now, queued_message, is_leaving, &mut self.out);
             }
             for span in tickets.drain() {

@@ -5,11 +5,11 @@
 //! long. So publishers wait for a bounded time. What waits for those that are away has bounds of its own, and holds nobody up.
 
 use crate::Micros;
-use crate::engine::Engine;
 use crate::engine::sessions::table::LOOK;
 use crate::engine::transport::credit;
 use crate::engine::transport::links::LinkSlot;
 use crate::engine::transport::outbound::Handoff;
+use crate::engine::{Engine, Side};
 use crate::link_id::LinkId;
 use crate::wire;
 
@@ -57,27 +57,38 @@ impl Engine {
     pub(in crate::engine) fn look(&mut self, now: Micros) {
         let waiting_bytes = self.out.look(now);
         self.settle_pending(now);
+        let Side::Node(node) = &mut self.side else {
+            return;
+        };
         let high = self.config.queue_memory / usize::from(self.workers) / 2;
-        let was_high = self.throttle.high.has(self.worker);
+        let was_high = node.throttle.high.has(self.worker);
         // Between the marks it stays as it is, or publishers would stop and go with every message.
         let is_high = waiting_bytes > high || was_high && waiting_bytes > high / 2;
         let is_full = self.out.sessions.is_full();
-        if (is_high, is_full) != (was_high, self.throttle.full.has(self.worker)) {
+        if (is_high, is_full) != (was_high, node.throttle.full.has(self.worker)) {
             for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
                 let pressure = Handoff::Pressure { worker: self.worker, is_high, is_full };
                 self.out.handoffs.push_back((worker, pressure));
             }
         }
-        self.throttle.full.set(self.worker, is_full);
-        self.throttle.high.set(self.worker, is_high);
+        node.throttle.full.set(self.worker, is_full);
+        node.throttle.high.set(self.worker, is_high);
         self.tell_pressure(now);
+    }
+
+    /// Whether all publishers are held back.
+    pub(in crate::engine) fn is_throttled(&self) -> bool {
+        matches!(&self.side, Side::Node(node) if node.throttle.is_on())
     }
 
     /// Another worker holds so much.
     pub(in crate::engine) fn take_pressure(&mut self, now: Micros, worker: u8, is_high: bool, is_full: bool) {
-        self.throttle.high.set(worker, is_high);
-        self.throttle.full.set(worker, is_full);
-        let mut others = self.throttle.full;
+        let Side::Node(node) = &mut self.side else {
+            return;
+        };
+        node.throttle.high.set(worker, is_high);
+        node.throttle.full.set(worker, is_full);
+        let mut others = node.throttle.full;
         others.set(self.worker, false);
         self.out.others_are_full = !others.is_empty();
         self.tell_pressure(now);
@@ -85,32 +96,36 @@ impl Engine {
 
     /// Tells the publishers what they may send now, where that has changed.
     fn tell_pressure(&mut self, now: Micros) {
-        let is_on = self.throttle.is_on();
-        let was_on = std::mem::replace(&mut self.throttle.is_applied, is_on);
-        let untold = std::mem::take(&mut self.throttle.untold);
-        untold.into_iter().for_each(|link| self.update_credit(now, link));
+        let Side::Node(node) = &mut self.side else {
+            return;
+        };
+        let is_on = node.throttle.is_on();
+        let was_on = std::mem::replace(&mut node.throttle.is_applied, is_on);
+        let mut links = std::mem::take(&mut node.throttle.untold);
         if is_on && !was_on {
             let publishers =
                 self.out.links.iter().filter(|link_slot| link_slot.inbound() && link_slot.published());
-            self.throttle.met = publishers.map(LinkSlot::id).collect();
-            self.throttle.met.clone().into_iter().for_each(|link| self.update_credit(now, link));
+            node.throttle.met = publishers.map(LinkSlot::id).collect();
+            links.extend(&node.throttle.met);
         } else if !is_on && was_on {
-            let met = std::mem::take(&mut self.throttle.met);
-            met.into_iter().for_each(|link| self.update_credit(now, link));
+            links.append(&mut node.throttle.met);
         }
+        links.into_iter().for_each(|link| self.update_credit(now, link));
     }
 
     /// A link carries its first message: it is a publisher's.
     pub(in crate::engine) fn greet_publisher(&mut self, now: Micros, link: LinkId) {
-        if self.throttle.is_on() {
-            self.throttle.met.push(link);
+        if let Side::Node(node) = &mut self.side
+            && node.throttle.is_on()
+        {
+            node.throttle.met.push(link);
             self.update_credit(now, link);
         }
     }
 
     /// Tells a publisher to send nothing more, or to go on, unless it knows.
     pub(in crate::engine) fn update_credit(&mut self, now: Micros, link: LinkId) {
-        let is_on = self.throttle.is_on();
+        let is_on = self.is_throttled();
         if !is_on && self.out.links.awake(link).is_none() {
             return; // One at rest is not held back.
         }
@@ -127,7 +142,7 @@ impl Engine {
         wire::put_credit_field(&mut field, messages, bytes, false);
         if !self.out.queue_control(link, field.into()) {
             // There is no room to tell it now.
-            self.throttle.untold.push(link);
+            self.node(|node| node.throttle.untold.push(link));
             self.out.sessions.look_by(now + LOOK);
         } else if let Some(entry) = self.out.links.get_mut(link) {
             entry.is_held_back = is_held_back;

@@ -85,8 +85,9 @@ impl Engine {
     /// Offers another worker's copies to this worker's sessions.
     pub(in crate::engine) fn deliver_copies(&mut self, copies: &Copies) {
         // Fields of a datagram are one, too.
-        let mut view = DatagramView::unread(&copies.packets, self.view_buffers.take());
-        if view.read(&mut self.view_buffers.mask).is_ok() {
+        let mut buffers = self.view_buffers.take().unwrap_or_default();
+        let mut view = DatagramView::unread(&copies.packets, buffers.take());
+        if view.read(&mut buffers.mask).is_ok() {
             let (mut rest, mut position) = (view.packets(), 0);
             while !rest.is_empty() {
                 let count = match &PublishBatch::at(rest) {
@@ -111,7 +112,8 @@ impl Engine {
                 position += count as u32;
             }
         }
-        self.view_buffers.put_back(view.into_buffer());
+        buffers.put_back(view.into_buffer());
+        self.view_buffers = Some(buffers);
     }
 
     fn deliver_copy(

@@ -41,12 +41,14 @@ impl Engine {
 
     /// Takes in a datagram that this worker or another one received.
     pub(in crate::engine) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
-        let mut view = DatagramView::unread(datagram, self.view_buffers.take());
-        match view.read(&mut self.view_buffers.mask) {
+        let mut buffers = self.view_buffers.take().unwrap_or_default();
+        let mut view = DatagramView::unread(datagram, buffers.take());
+        match view.read(&mut buffers.mask) {
             Ok(()) => self.handle_view(now, source, &view, datagram),
             Err(Malformed) => self.out.counters.drop(Drop::Malformed),
         }
-        self.view_buffers.put_back(view.into_buffer());
+        buffers.put_back(view.into_buffer());
+        self.view_buffers = Some(buffers);
     }
 
     fn find_link(&self, session: u64, source: SocketAddr) -> Option<LinkId> {
@@ -73,7 +75,7 @@ impl Engine {
             return;
         };
         let is_unproved = entry.link.awaits_token() || entry.link.is_unproved();
-        let proves = is_unproved && self.tokens.verify(clock, source, view.header.token);
+        let proves = is_unproved && self.config.token_keys.verify(clock, source, view.header.token);
         if entry.link.awaits_token() && !proves {
             return self.turn_away(now, source, view, received);
         }
@@ -81,7 +83,7 @@ impl Engine {
             Arrival::Fresh if proves && source == entry.link.peer() => entry.link.prove(),
             Arrival::Fresh => {}
             Arrival::Moved => {
-                if self.tokens.verify(clock, source, view.header.token) {
+                if self.config.token_keys.verify(clock, source, view.header.token) {
                     self.move_link(now, id, source, received);
                 } else {
                     self.challenge_moved(now, id, source, received);
@@ -306,7 +308,7 @@ impl Engine {
         if matches!(self.side, Side::Client(_)) || session == self.config.session {
             return self.out.counters.drop(Drop::UnknownSession);
         }
-        if self.tokens.verify(self.token_clock(now), source, view.header.token) {
+        if self.config.token_keys.verify(self.token_clock(now), source, view.header.token) {
             self.accept(now, Role::Acceptor, source, view, datagram.len());
         } else {
             self.out.counters.drop(Drop::UnknownSession);
@@ -439,7 +441,7 @@ impl Engine {
         if self.events.is_full() {
             return self.out.counters.drop(Drop::NoRoom);
         }
-        if inbound && !self.tokens.verify(self.token_clock(now), source, view.header.token) {
+        if inbound && !self.config.token_keys.verify(self.token_clock(now), source, view.header.token) {
             return self.turn_away(now, source, view, received);
         }
         let reason = if is_same_run { DownReason::Restarted } else { DownReason::TakenOver };

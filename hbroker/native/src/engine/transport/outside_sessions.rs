@@ -25,7 +25,7 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        let proved = self.tokens.verify(self.token_clock(now), source, view.header.token);
+        let proved = self.config.token_keys.verify(self.token_clock(now), source, view.header.token);
         let mut challenged = false;
         for packet in view.packets().iter() {
             match (packet.body, &self.side) {
@@ -79,7 +79,7 @@ impl Engine {
 
     /// A token that proves `address` to this node and to those that share its keys.
     pub fn token_for(&self, now: Micros, address: SocketAddr) -> Vec<u8> {
-        self.tokens.issue(self.token_clock(now), address).to_vec()
+        self.config.token_keys.issue(self.token_clock(now), address).to_vec()
     }
 
     /// `reason`: why no session is opened; SUCCESS: with the token of the answer it would be.

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Shared};
 use crate::link_id::LinkId;
 use crate::tables::jurisdiction::Grant;
+use crate::token::TokenKeys;
 
 /// A message as an application read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub fn config(node: bool, seed: u64) -> Config {
         node,
         session: seed << 32 | 1,
         incarnation: seed << 33,
-        token_keys: vec![[7; 16]],
+        token_keys: TokenKeys::new(vec![[7; 16]]),
         seed,
         max_links: 1_000,
         max_links_of_host: 1_000,
