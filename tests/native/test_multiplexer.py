@@ -129,7 +129,7 @@ def test_a_session_has_one_member(node: Node) -> None:
 
 
 def test_an_idle_client_is_small() -> None:
-    # In a process of its own: what earlier tests left to the allocator of this one counts as much as the clients.
+    # In a process of its own: here what earlier tests left to the allocator would count, too.
     measured = subprocess.run(
         [sys.executable, "-m", "tests.native.pool_memory"], capture_output=True, text=True, check=True
     )
