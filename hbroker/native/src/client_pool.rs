@@ -1,15 +1,29 @@
-//! Many clients of the network behind one socket: the members of a gateway.
+//! A client pool: many clients of the network behind one socket. A gateway is such a pool.
 //!
-//! Each member is an engine of its own, with its session, its links and its listeners. A datagram finds its member by the session in its
-//! header: both directions carry the id that the initiator of the link chose, and that is the member, also where a node opened it (§3.1).
-//! Outside of sessions an answer finds its member by the request that it answers (`inquiries`).
+//! Each pool client has an engine of its own, with its session, its links and its listeners. The pool finds
+//! the client of a datagram by the session in the header: both directions carry the id that the initiator of
+//! the link chose. This id is the pool client's session also where a node opened the link (§3.1). An answer
+//! outside of sessions reaches its client by the request that it answers (`request_table`).
 //!
-//! An idle member costs memory and nothing else. Timers lie in one ordered set, with at most one entry for each member; who has
-//! datagrams to send, events to tell or messages to hand on stands in a queue. Those who send take turns of a few datagrams, so that one
-//! with much to send holds up no other. What happened to a member in a turn is looked at once, when the turn ends.
+//! An idle pool client costs memory and nothing else. Timers are in one ordered set, with at most one entry
+//! for each client. Clients with datagrams to send, events to report or messages to deliver are in three
+//! queues. A queue is served round robin, with a few datagrams, events or messages for each client, so that a
+//! busy client does not delay the others. At the end of an event-loop iteration the pool looks once at each
+//! client that was touched in it.
 //!
-//! The kernel gives each owner's datagrams to one worker's socket, whichever member they are for. So where a hive has several workers, each
-//! member has its home on one of them, and the others pass its datagrams on.
+//! The kernel gives all datagrams of one owner to one worker's socket, whichever client they are for. If a
+//! pool has several workers, each client therefore has its home on one of them, and the other workers hand
+//! its datagrams to that one.
+//!
+//! ```text
+//!     core.rs           the verbs of the native API
+//!       |
+//!     client_pool.rs    ClientPool: queues and timers of one worker's clients
+//!       |-- routing.rs         datagram in -> client, or the worker that has it
+//!       |     `-- request_table.rs   number of a request -> client that sent it
+//!       |-- client.rs          PoolClient: one engine, and the queues that it is in
+//!       `-- messages.rs        messages out: the MessageSink of the worker's thread
+//! ```
 
 mod client;
 pub mod core;
@@ -46,29 +60,31 @@ use crate::wire::ViewBuffers;
 pub use crate::client_pool::client::Identity;
 pub use crate::client_pool::routing::Forwarded;
 
-/// Datagrams that a member may send before the next one has its turn.
+/// How many datagrams a client may send before the next client may.
 const DATAGRAMS_PER_TURN: usize = 16;
-/// Messages of one member that are handed on before the next one has its turn.
+/// How many messages of a client are delivered before the next client's.
 const MESSAGES_PER_TURN: usize = 256;
-/// The member that a hive begins with.
+/// The client that every pool has from its start.
 const FIRST: PoolClientId = PoolClientId(0);
-/// Events of the first member that wait to be told, when answers are looked for among more.
+/// How many of the first client's events may wait unread; at this bound the pool stops to look for answers
+/// among its events.
 const MOST_UNREAD: usize = 100_000;
-/// Events of one member that are told before the next one has its turn.
+/// How many events of a client are reported before the next client's.
 const EVENTS_PER_TURN: usize = 64;
 
-/// What the workers of a hive have in common.
+/// What the workers of a pool have in common.
 pub struct PoolShared {
     config: Config,
     workers: u8,
     shared: Shared,
-    /// The home of each member's session.
+    /// The home worker of each client's session.
     homes: HomeWorkers,
     inquiries: Mutex<RequestTable>,
 }
 
 impl PoolShared {
-    /// For a hive of so many workers. `config`: that of its first member, and, less what tells members apart, of all.
+    /// For a pool of `workers` workers. `config` is that of the first client; the others have the same,
+    /// except for their `Identity`.
     pub fn new(config: Config, workers: u8) -> Self {
         Self {
             workers,
@@ -80,11 +96,11 @@ impl PoolShared {
     }
 }
 
-/// The members whose home is one worker.
+/// The pool clients whose home is one worker.
 pub struct ClientPool {
     worker: u8,
     common: Arc<PoolShared>,
-    // Boxed: so that to make room for more moves pointers.
+    // Boxed, so that growing the slab moves only pointers.
     pool_clients: Slab<Box<PoolClient>>,
     generation: u32,
     by_session: HashMap<u64, PoolClientId, KeyedHash>,
@@ -94,17 +110,17 @@ pub struct ClientPool {
     with_events: VecDeque<usize>,
     with_messages: VecDeque<usize>,
     sink: Box<dyn MessageSink>,
-    /// The first member's events, less the answers that the sink took.
+    /// The first client's events, without the answers that the sink took.
     unread_events: VecDeque<Event>,
     handoffs: VecDeque<(u8, Forwarded)>,
     view_buffers: ViewBuffers,
     counters: Counters,
-    /// What members counted that are gone.
+    /// Counters of clients that have been removed.
     ended: EngineCounters,
 }
 
 impl ClientPool {
-    /// Worker number `worker`'s part. Messages of its members go to `sink`.
+    /// The pool of worker number `worker`. It delivers the messages of its clients to `sink`.
     pub fn new(worker: u8, common: Arc<PoolShared>, sink: Box<dyn MessageSink>) -> Self {
         let hasher = KeyedHash::new(common.config.seed);
         Self {
@@ -127,7 +143,8 @@ impl ClientPool {
         }
     }
 
-    /// Adds a member; `None`: another one has its session. One that was closed gives way.
+    /// Adds a client. Returns `None` if another open client has its session. A closing client with that
+    /// session is removed at once.
     pub fn open_pool_client(&mut self, config: Config) -> Option<PoolClientId> {
         let session = config.session;
         if let Some(known) = self.by_session.get(&session).copied() {
@@ -145,7 +162,8 @@ impl ClientPool {
         Some(id)
     }
 
-    /// Closes a member: it tells nothing any more, and is gone once what it was to send is acknowledged, soon in any case.
+    /// Closes a client: it reports nothing any more. It is removed once all that it has to send is
+    /// acknowledged, and at the latest after `LINGER`.
     pub fn close_pool_client(&mut self, now: Micros, id: PoolClientId) {
         if let Some(pool_client) = self.pool_client(id).filter(|pool_client| pool_client.closing.is_none()) {
             pool_client.closing = Some(now + LINGER);
@@ -153,19 +171,19 @@ impl ClientPool {
         }
     }
 
-    /// A member's engine, to act on it; `None`: there is no such member.
+    /// The client's engine, which the caller may change; `None` if there is no such client.
     pub fn engine(&mut self, id: PoolClientId) -> Option<&mut Engine> {
         self.pool_client(id)?;
         self.touch(id.slot());
         self.pool_client(id).map(|pool_client| &mut pool_client.engine)
     }
 
-    /// Whether there is such a member, and it was not closed.
+    /// Whether the client exists and has not been closed.
     pub fn is_open(&mut self, id: PoolClientId) -> bool {
         self.pool_client(id).is_some_and(|pool_client| pool_client.closing.is_none())
     }
 
-    /// The next events, and whose each is.
+    /// The next events, each with its client.
     pub fn take_events(&mut self, now: Micros, limit: usize) -> Vec<(PoolClientId, Event)> {
         let first = self.unread_events.len().min(limit);
         let mut taken: Vec<_> = self.unread_events.drain(..first).map(|event| (FIRST, event)).collect();
@@ -184,7 +202,8 @@ impl ClientPool {
         taken
     }
 
-    /// What all members counted, those that are gone too; and what there is now, by name.
+    /// Every counter, summed over all clients including removed ones; every gauge, summed over the present
+    /// ones.
     pub fn counters(&self, mut with: impl FnMut(&str, u64)) {
         self.counters.each(&mut with);
         let mut engine_counters = self.ended.clone();
@@ -193,7 +212,7 @@ impl ClientPool {
             engine_counters += pool_client.engine.engine_counters();
             let mut known = gauges.iter_mut();
             let mut fresh = Vec::new();
-            // An engine names its gauges in one order.
+            // Every engine names its gauges in the same order.
             pool_client.engine.gauges(|name, value| match known.next() {
                 Some((_, sum)) => *sum += value,
                 None => fresh.push((name.to_owned(), value)),
@@ -209,7 +228,7 @@ impl ClientPool {
         self.pool_clients.get_mut(id.slot()).map(Box::as_mut).filter(|pool_client| pool_client.id == id)
     }
 
-    // A turn and its end
+    // An event-loop iteration and its end
 
     fn touch(&mut self, slot: usize) {
         if !std::mem::replace(&mut self.pool_clients[slot].is_touched, true) {
@@ -217,7 +236,8 @@ impl ClientPool {
         }
     }
 
-    /// Gives answers to the first member's messages to the sink, as long as there is room for its other events.
+    /// Offers the answers to the first client's messages to the sink, while fewer than `MOST_UNREAD` other
+    /// events wait.
     fn hand_answers_on(&mut self, now: Micros) {
         let Some(first) = self.pool_clients.get_mut(FIRST.slot()).filter(|first| first.id == FIRST) else {
             return;
@@ -240,7 +260,7 @@ impl ClientPool {
         }
     }
 
-    /// Puts those that something happened to into the queues where they belong.
+    /// Puts every touched client into the queues where it belongs.
     fn sort_touched(&mut self, now: Micros) {
         let mut touched = std::mem::take(&mut self.touched);
         for slot in touched.drain(..) {
@@ -251,7 +271,8 @@ impl ClientPool {
                 continue;
             }
             if pool_client.closing.is_some() {
-                // Nobody decides for it any more. Its messages stay unanswered: who has its session next gets them.
+                // A closing client has no control logic any more. Its messages stay unacknowledged, so the
+                // next client with its session gets them.
                 while !pool_client.engine.take_events(now, usize::MAX).is_empty() {}
             }
             let is_open = pool_client.closing.is_none();
@@ -275,10 +296,10 @@ impl ClientPool {
             );
             schedule(&mut self.timers, slot, pool_client);
         }
-        self.touched = touched; // Its memory serves the next turn.
+        self.touched = touched; // Its memory serves the next iteration.
     }
 
-    /// Hands messages on, as far as there is room.
+    /// Delivers messages to the sink, until it is full.
     fn hand_on(&mut self, now: Micros) {
         while !self.sink.is_full()
             && let Some(slot) = self.with_messages.pop_front()
@@ -300,7 +321,7 @@ impl ClientPool {
         self.by_session.remove(&pool_client.session);
         self.common.homes.remove(pool_client.session, self.worker);
         self.timers.remove(&(pool_client.scheduled, slot));
-        // Rare, and each queue has those alone that wait in it.
+        // Removal is rare, and a queue holds only the clients that wait in it.
         for (queue, stands) in [
             (&mut self.with_datagrams, pool_client.sends),
             (&mut self.with_events, pool_client.tells),
@@ -357,7 +378,7 @@ impl Machine for ClientPool {
             if pool_client.sends {
                 self.with_datagrams.push_back(slot);
             }
-            // What could not be sent is told.
+            // A message that could not be sent is reported as an event.
             let has_unread = pool_client.closing.is_none() && pool_client.engine.has_events();
             enqueue(&mut self.with_events, slot, &mut pool_client.tells, has_unread);
             schedule(&mut self.timers, slot, pool_client);
@@ -390,7 +411,7 @@ impl Machine for ClientPool {
     }
 }
 
-/// A member's share of a sink.
+/// Limits one client to its number of datagrams in a round.
 struct TurnSink<'a, S> {
     sink: &'a mut S,
     left: usize,
@@ -411,7 +432,7 @@ impl<S: DatagramSink> DatagramSink for TurnSink<'_, S> {
     }
 }
 
-/// Has a member stand in a queue where it should, once.
+/// Puts a client into a queue, or takes it out, as `should` says.
 fn enqueue(queue: &mut VecDeque<usize>, slot: usize, stands: &mut bool, should: bool) {
     if should && !std::mem::replace(stands, true) {
         queue.push_back(slot);

@@ -1,28 +1,29 @@
-//! One member of a hive: an engine, and in which of the hive's queues it stands.
+//! One pool client: an engine, and which of the pool's queues it is in.
 
 use crate::Micros;
 use crate::config::Config;
 use crate::engine::{Engine, Shared};
 use crate::link_id::PoolClientId;
 
-/// How long a member that was closed may still say what it had to say.
+/// How long a closed client may go on sending what it still has to send.
 pub const LINGER: Micros = 1_000_000;
 
-/// What a member takes from each of its owners without having acknowledged it (§7.7): a little more than its client may leave
-/// unanswered. The rest waits at the owner, which counts it; here it would be neither delivered nor the owner's any more.
+/// The credit of a pool client to each of its owners (§7.7), a little more than an MQTT client may leave
+/// unacknowledged. Further messages wait at the owner, which counts them. Messages that waited here would be
+/// neither delivered nor in the owner's queue any more.
 const RECEIVE_MESSAGES: u32 = 1_024;
 const RECEIVE_BYTES: u64 = 2 << 20;
 
-/// What tells a member from the others of its hive.
+/// The settings in which the clients of a pool differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its session's id.
+    /// The id of the client's session.
     pub session: u64,
-    /// The session outlives the member: what comes before it listens waits for it.
+    /// The session outlives the client. Messages that arrive before the client listens wait for it.
     pub persistent: bool,
-    /// Random for each run of it.
+    /// Random for each run of the client.
     pub incarnation: u64,
-    /// What keeps its links alive: well below the nodes' idle timeout. Most members are idle.
+    /// The keep-alive interval of its links, well below the nodes' idle timeout. Most pool clients are idle.
     pub keep_alive: Micros,
 }
 
@@ -30,20 +31,21 @@ pub struct PoolClient {
     pub engine: Engine,
     pub id: PoolClientId,
     pub session: u64,
-    /// It was closed, and is forgotten by then.
+    /// When the client is removed at the latest, if it has been closed.
     pub closing: Option<Micros>,
-    /// Something happened to it in this turn.
+    /// Something has happened to it in this event-loop iteration.
     pub is_touched: bool,
-    /// It stands in the queue of those with datagrams to send, events to tell, messages to hand on.
+    /// It is in the queue of the clients with datagrams to send, with events to report, with messages to
+    /// deliver.
     pub sends: bool,
     pub tells: bool,
     pub reads: bool,
-    /// Its entry among the timers; `Micros::MAX`: none.
+    /// Its entry among the timers; `Micros::MAX` if it has none.
     pub scheduled: Micros,
 }
 
 impl Identity {
-    /// The settings of such a member, where those of the hive's first are these.
+    /// The settings of this client in a pool whose first client has the settings `first`.
     pub fn config(self, first: &Config) -> Config {
         let Self { session, persistent, incarnation, keep_alive } = self;
         Config {
@@ -75,13 +77,13 @@ impl PoolClient {
         }
     }
 
-    /// When the hive has to look at it.
+    /// When the pool has to look at the client next.
     pub fn deadline(&self) -> Micros {
         let due = self.engine.poll_timeout().unwrap_or(Micros::MAX);
         self.closing.map_or(due, |closing| due.min(closing))
     }
 
-    /// Whether it was closed and nothing is left to be said.
+    /// Whether the client has been closed and has nothing left to send.
     pub fn is_over(&self, now: Micros) -> bool {
         self.closing.is_some_and(|closing| now >= closing || self.engine.is_drained())
     }

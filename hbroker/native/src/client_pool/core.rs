@@ -1,4 +1,5 @@
-//! The verbs of the border for a hive: of the hive here, and of each member as those of any core (`crate::core`).
+//! The verbs of the native API for a client pool. Those of a single pool client are the verbs of any core
+//! (`crate::core`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,17 +18,18 @@ use crate::engine::{Engine, Shared};
 use crate::link_id::PoolClientId;
 use crate::wire::{self, PacketView};
 
-/// The hives of all workers of one address.
+/// The client pools of all workers of one address.
 pub struct ClientPoolCore {
     endpoint: Endpoint<ClientPool>,
     common: Arc<PoolShared>,
 }
 
 impl ClientPoolCore {
-    /// A hive with its first member, whose settings `config` has. `sink`: where the messages of a worker's members go.
+    /// A pool with its first client, which has the settings `config`. `sink` makes the `MessageSink` of each
+    /// worker.
     ///
     /// # Errors
-    /// The address cannot be bound, or a thread not be started.
+    /// The address cannot be bound, or a thread cannot be started.
     pub fn on_threads(
         config: Config,
         listen: SocketAddr,
@@ -43,7 +45,8 @@ impl ClientPoolCore {
         Ok(Self { endpoint: Endpoint::new(client_pools, listen)?, common })
     }
 
-    /// As `on_threads` for one worker, which the caller drives, step by step, and drops before the core is.
+    /// As `on_threads`, with one worker. The caller drives that worker step by step, and drops it before the
+    /// core.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -64,23 +67,25 @@ impl ClientPoolCore {
         &self.endpoint
     }
 
-    /// Adds a member; `None`: another one has its session.
+    /// Adds a client. Returns `None` if another open client has its session.
     pub fn open_pool_client(&self, identity: Identity) -> Option<PoolClientId> {
         let config = identity.config(&self.common.config);
         let known = self.common.homes.worker_of(identity.session);
-        // Random, or a hash: members spread evenly.
+        // A session id is random or a hash, so the clients are spread evenly.
         let home = known.unwrap_or((identity.session % u64::from(self.common.workers)) as u8);
         self.endpoint.with_machine(usize::from(home), |client_pool, _| client_pool.open_pool_client(config))
     }
 
-    /// Closes a member: it tells nothing any more, and is gone once what it was to send is acknowledged, soon in any case.
+    /// Closes a client: it reports nothing any more. It is removed once all that it has to send is
+    /// acknowledged, and after one second at the latest.
     pub fn close_pool_client(&self, id: PoolClientId) {
         self.at(id, |client_pool, now| client_pool.close_pool_client(now, id));
     }
 
-    /// Acts on a member's engine. Where there is no such member, on one that nobody sees.
+    /// Acts on the client's engine. If there is no such client, acts on a new engine that is dropped
+    /// afterwards.
     pub fn on_pool_client<R>(&self, id: PoolClientId, act: impl FnOnce(&mut Engine, Micros) -> R) -> R {
-        // A link or a member may be made up by the caller; there is always a worker 0.
+        // The caller may have made the id up. Worker 0 always exists.
         let worker = if usize::from(id.worker()) < self.endpoint.workers() { id.worker() } else { 0 };
         self.endpoint.with_machine(usize::from(worker), |client_pool, now| {
             if client_pool.is_open(id)
@@ -93,7 +98,7 @@ impl ClientPoolCore {
         })
     }
 
-    /// Sends one datagram outside of any session for a member, which gets the answers.
+    /// Sends one datagram outside of any session for a client, which gets the answers.
     pub fn send_to(&self, id: PoolClientId, address: SocketAddr, packet: &[u8], token: &[u8], pad_to: usize) {
         let request = PacketView::from_raw(packet).ok().and_then(|view| wire::request_of(&view));
         self.on_pool_client(id, |engine, now| {
@@ -104,7 +109,7 @@ impl ClientPoolCore {
         });
     }
 
-    /// The next events, and whose each is.
+    /// The next events, each with its client.
     pub fn take_events(&self, limit: usize) -> Vec<(PoolClientId, Event)> {
         let mut taken = Vec::new();
         for worker in 0..self.endpoint.workers() {
@@ -116,12 +121,13 @@ impl ClientPoolCore {
         taken
     }
 
-    /// Has every worker end a turn: somebody took from a sink, which so has room again, or no output.
+    /// Makes every worker end an event-loop iteration. A caller does so when it has taken messages out of a
+    /// sink, which then has room again or no output any more.
     pub fn end_turns(&self) {
         (0..self.endpoint.workers()).for_each(|worker| self.endpoint.with_machine(worker, |_, _| {}));
     }
 
-    /// The application has handled these messages of these members.
+    /// The application has handled these messages of these clients.
     pub fn handled(&self, messages: &[(PoolClientId, MessageId)]) {
         let mut of_worker: BTreeMap<u8, BTreeMap<PoolClientId, Vec<MessageId>>> = BTreeMap::new();
         for (id, message) in messages {
@@ -137,7 +143,7 @@ impl ClientPoolCore {
         }
     }
 
-    /// Every counter and gauge by name, summed over members and workers.
+    /// Every counter and gauge by name, summed over clients and workers.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         let mut add = |name: &str, value: u64| *sums.entry(name.to_owned()).or_default() += value;
@@ -150,12 +156,12 @@ impl ClientPoolCore {
         sums
     }
 
-    /// What members' engines share.
+    /// What the engines of all pool clients share.
     pub fn shared(&self) -> &Shared {
         &self.common.shared
     }
 
-    /// Calls with the hive of a member's worker; `None`: there is no such worker.
+    /// Calls `act` with the pool of the client's worker; `None` if there is no such worker.
     fn at<R>(&self, id: PoolClientId, act: impl FnOnce(&mut ClientPool, Micros) -> R) -> Option<R> {
         let worker = usize::from(id.worker());
         (worker < self.endpoint.workers()).then(|| self.endpoint.with_machine(worker, act))

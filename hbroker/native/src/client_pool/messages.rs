@@ -1,8 +1,9 @@
-//! The way of members' messages out of the hive, inside its worker's thread.
+//! Delivers the messages of pool clients, inside their worker's thread.
 //!
-//! Whoever takes them answers for them: a member's engine holds its owner's acknowledgement back until it is told that the
-//! message was handled. So a taker that is slow costs its owners' credit (§7.7), and never memory without bound. At QoS 0, for
-//! which there is no credit, a taker that is full leaves messages in the members' inboxes, which drop and count.
+//! A sink answers for the messages that it takes: a client's engine acknowledges a message to its owner only
+//! after the sink has reported it as handled. So a slow sink uses up the credit of the owners (§7.7), and
+//! memory stays bounded. `QoS` 0 has no credit. While the sink is full, messages at `QoS` 0 stay in the
+//! clients' inboxes, and a full inbox drops and counts them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,32 +16,33 @@ use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::transport::event::Message;
 use crate::link_id::PoolClientId;
 
-/// Takes members' messages.
+/// Takes the messages of pool clients.
 pub trait MessageSink: Send + 'static {
-    /// Takes messages of one member, in their order.
+    /// Takes messages of one client, in their order.
     fn take(&mut self, now: Micros, pool_client: PoolClientId, items: Vec<InboxItem>);
-    /// The turn is over: what was gathered is to go on its way.
+    /// The event-loop iteration ends: the sink sends off the messages that it has collected.
     fn flush(&mut self, _now: Micros) {}
-    /// What became of a message of `QoS` 1 or 2 that the first member published (`reason`: a `Reason` of the wire protocol). False: it is
-    /// not this taker's, and goes on as an event.
+    /// The outcome of a message of `QoS` 1 or 2 that the first client published (`reason` is a `Reason` of
+    /// the wire protocol). If the sink returns false, the message is not its own, and the outcome becomes an
+    /// event.
     fn answered(&mut self, _now: Micros, _sequence: u64, _reason: i32) -> bool {
         false
     }
-    /// There is no room: messages stay where they are until a turn finds some.
+    /// The sink is full: messages stay in the clients' inboxes until an iteration finds room.
     fn is_full(&self) -> bool {
         false
     }
-    /// Whether somebody is to be woken to read.
+    /// Whether a reader of the sink has to be woken.
     fn has_output(&self) -> bool {
         false
     }
-    /// What follows from what it took, once the hive is free again.
+    /// What the worker runs after the iteration, once it has released the lock of the pool.
     fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
         None
     }
 }
 
-/// A queue, bounded in bytes, from which another thread reads. Clones are the same queue.
+/// A queue, bounded in bytes, from which another thread reads. Clones share the queue.
 #[derive(Clone)]
 pub struct Mailbox(Arc<Mutex<MailboxState>>);
 
@@ -51,12 +53,13 @@ struct MailboxState {
 }
 
 impl Mailbox {
-    /// Empty; full at `limit` bytes.
+    /// An empty queue. It is full at `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Mutex::new(MailboxState { queue: VecDeque::new(), bytes: 0, limit })))
     }
 
-    /// The next messages. The hive is to be told.
+    /// Takes the next messages out. The caller has to end an iteration of the pool afterwards (`end_turns`),
+    /// because there is room again.
     pub fn read(&self, limit: usize) -> Vec<(PoolClientId, Message)> {
         let mut items = self.0.lock();
         let count = items.queue.len().min(limit);

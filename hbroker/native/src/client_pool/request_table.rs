@@ -1,12 +1,13 @@
-//! Whose answers outside of sessions are (§4.1, §6.1).
+//! Which client an answer outside of sessions is for (§4.1, §6.1).
 //!
-//! Members share one address, so such an answer does not say by itself which of them it is for. It holds the number of the
-//! request, and those are random: who asked is noted when the request leaves. CHALLENGE holds none, and concerns all
-//! that went to its source: it is for those who wrote there since the one before, once each, so that members who
-//! ask one node at the same time do not cost the square of their number.
+//! All pool clients share one address, so the address of an answer does not name its client. The answer holds
+//! the number of the request, which is random. The pool notes the number with its client when the request
+//! leaves. CHALLENGE holds no number and concerns all requests to its source. It goes to each client that has
+//! sent a request to this source since the last CHALLENGE, and to each only once. Otherwise, if many clients
+//! asked one node at the same time, the cost would be the square of their number.
 //!
-//! What is noted is forgotten after one to two periods, or with half of what may be noted, whichever comes first. A request
-//! that is repeated is noted again.
+//! An entry is forgotten after one to two periods. If `MOST` requests are noted within a period, the next
+//! period begins at once. A repeated request is noted again.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,12 +18,12 @@ use crate::Micros;
 use crate::keyed_hash::KeyedHash;
 use crate::link_id::PoolClientId;
 
-/// Nobody waits longer for an answer, or repeats a request later.
+/// No client waits longer for an answer, or repeats a request after a longer time.
 const PERIOD: Micros = 60_000_000;
-/// Requests noted in one period.
+/// The most requests that are noted in one period.
 const MOST: usize = 65_536;
 
-/// Who asked what, and whom.
+/// Which client sent which request, and to which addresses.
 pub struct RequestTable {
     hasher: KeyedHash,
     young: NotedRequests,
@@ -36,12 +37,13 @@ struct NotedRequests {
 }
 
 impl RequestTable {
-    /// Nobody has asked anything. `hasher`: requests' numbers are random, but who else sends some is a stranger.
+    /// An empty table. It needs `hasher`, because requests of a stranger may have numbers that are not
+    /// random.
     pub fn new(hasher: KeyedHash) -> Self {
         Self { hasher, young: NotedRequests::new(hasher), old: NotedRequests::new(hasher), since: 0 }
     }
 
-    /// A member sends a request to this address.
+    /// A client sends a request to this address.
     pub fn note(&mut self, now: Micros, request: u64, pool_client: PoolClientId, address: SocketAddr) {
         if now >= self.since.saturating_add(PERIOD) || self.young.requesters.len() >= MOST {
             self.old = std::mem::replace(&mut self.young, NotedRequests::new(self.hasher));
@@ -51,12 +53,12 @@ impl RequestTable {
         self.young.unproven.entry(address).or_default().insert(pool_client);
     }
 
-    /// Who asked this.
+    /// The client that sent this request.
     pub fn requester(&self, request: u64) -> Option<PoolClientId> {
         [&self.young, &self.old].into_iter().find_map(|notes| notes.requesters.get(&request)).copied()
     }
 
-    /// Takes out whom a CHALLENGE from this address concerns.
+    /// Takes out the clients that a CHALLENGE from this address concerns.
     pub fn take_challenged(&mut self, source: SocketAddr) -> BTreeSet<PoolClientId> {
         let mut challenged = self.young.unproven.remove(&source).unwrap_or_default();
         challenged.extend(self.old.unproven.remove(&source).into_iter().flatten());

@@ -1,4 +1,4 @@
-//! From a datagram to the member that it is for, on whichever worker that is.
+//! Finds the pool client of a datagram, on whichever worker it is.
 
 use std::net::SocketAddr;
 
@@ -14,22 +14,22 @@ use crate::wire::{self, Body, DatagramView, Malformed};
 /// A datagram that another worker received.
 #[derive(Clone, Debug)]
 pub struct Forwarded {
-    /// Whom it is for; `None`: whoever has its session.
+    /// The client that it is for; `None`: the client that has its session.
     pool_client: Option<PoolClientId>,
     source: SocketAddr,
     datagram: Bytes,
 }
 
-/// Where a datagram is to go.
+/// Where a datagram has to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Home {
     PoolClient(PoolClientId),
-    /// A worker that has the session.
+    /// The worker that has the client of this session.
     Worker(u8),
 }
 
 impl ClientPool {
-    /// Takes a datagram in. Whatever it holds, it reaches its members, or is dropped and counted.
+    /// Takes a datagram in. It reaches its clients, or is dropped and counted; no datagram is an error.
     pub(super) fn take_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
         let mut view = DatagramView::unread(datagram, self.view_buffers.take());
         match view.read(&mut self.view_buffers.mask) {
@@ -43,7 +43,7 @@ impl ClientPool {
         self.view_buffers.put_back(view.into_buffer());
     }
 
-    /// §4.1, §6.1: passes answers to those that they are for.
+    /// §4.1, §6.1: passes answers to the clients that sent the requests.
     fn take_outside(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
         let mut homes: SmallVec<[Home; 2]> = SmallVec::new();
         for packet in view.packets().iter() {
@@ -96,7 +96,7 @@ impl ClientPool {
         }
     }
 
-    /// Takes in what another worker received.
+    /// Takes in a datagram that another worker received.
     pub(super) fn take_forwarded(&mut self, now: Micros, forwarded: Forwarded) {
         let Forwarded { pool_client, source, datagram } = forwarded;
         match (pool_client, DatagramView::parse(&datagram)) {
