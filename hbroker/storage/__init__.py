@@ -1,10 +1,13 @@
-"""Files that a process must find whole again, whatever ended it: a kill, a full disk, a loss of power.
+"""Files that stay readable after a kill, a full disk or a loss of power (docs/protocol.md §5.10).
 
-    disk          the system calls, as an interface: the operating system's, or one of a test that fails
-    whole_file    a file that is replaced as a whole
-    record_file   a file of records with keys, which are appended; the last one of each key counts
-    store         several record files of one process: what is written together is synced together
-    checkpoint    how far a process had got, by clocks that do not step
+    disk            the system calls, as an interface: `LocalDisk` calls the operating system, a test may fail
+    whole_file      replaces a file as a whole, atomically
+    record_format   the bytes of a file of records: header, record, CRC, torn tail, damage
+    record_file     appends records with keys to a file; the last record of each key counts
+    checkpoint      when the process was last alive, and how many bytes of each file were synced
+    store           several record files of one process, written and synced together
 
-Nothing here has a clock or a thread of its own.
+Imports go downward in the reverse order: `store` imports `record_file` and `checkpoint`, `record_file`
+imports `record_format` and `whole_file`, and all but `record_format` import `disk`. The package imports
+nothing else of hbroker. Nothing here reads a clock or starts a thread; `store` gets its clock as an argument.
 """

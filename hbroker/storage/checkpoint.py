@@ -1,11 +1,12 @@
-"""How far a process had got: when it was last alive, and how much of each file it knew to be on the disk.
+"""The checkpoint of a process: when it was last alive, and how many bytes of each file were synced.
 
-A file of fixed size that is written in place each second, which needs no room on a full disk. It is not
-synced: it is for the next run after a kill. After a loss of power it may be old, and then it demands less,
-or be damaged, and then nothing is known.
+The checkpoint is a file of fixed size. The process overwrites it in place every second, which needs no free
+space on a full disk. The file is not synced. It serves the next run after a kill. After a loss of power it
+may be old or damaged. An old checkpoint demands fewer bytes of the files than were synced. A damaged one
+counts as unknown.
 
-When it was alive is told by a clock that goes on while the host sleeps and is never set, and by which boot of
-the host it is; between two boots nobody can tell how much time has passed.
+The time is that of a clock that is never set and goes on while the host is suspended. The checkpoint also
+holds an id of the host's boot, because times of two boots cannot be compared.
 """
 
 from __future__ import annotations
@@ -30,33 +31,36 @@ _CRC: Final = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A time since the boot of a host, in microseconds. `boot`: 16 bytes that no other boot has."""
+    """A time since the boot of a host, in microseconds. `boot` is an id of 16 bytes that no other boot
+    has."""
 
     boot: bytes
     us: int
 
     def since(self, earlier: Instant) -> int | None:
-        """Microseconds between two times; None: nobody can tell."""
+        """The microseconds from `earlier` to this time. None: unknown, because the boots differ or this time
+        is the lower one."""
         is_same = self.boot == earlier.boot and self.us >= earlier.us
         return self.us - earlier.us if is_same else None
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`synced`: by the kind of a file its id, and how many of its bytes were on the disk."""
+    """`alive`: when the process was last alive. `synced`: for each kind of file, the file's id and how many
+    of its bytes were on the disk."""
 
     alive: Instant
     synced: Mapping[int, tuple[int, int]]
 
     def to_bytes(self) -> bytes:
-        """As it is written."""
+        """The checkpoint as the bytes of its file."""
         packed = _HEAD.pack(_MAGIC, self.alive.boot, self.alive.us, len(self.synced))
         packed += b"".join(_MARK.pack(kind, *mark) for kind, mark in sorted(self.synced.items()))
         return packed + _CRC.pack(crc32(packed))
 
 
 def load(disk: Disk, path: Path) -> Checkpoint | None:
-    """What the last run wrote last; None: it is not known."""
+    """The checkpoint that the last run wrote. None: the file is missing, unreadable or damaged."""
     try:
         data = disk.read(path)
         magic, boot, us, count = _HEAD.unpack_from(data)
@@ -71,8 +75,8 @@ def load(disk: Disk, path: Path) -> Checkpoint | None:
 
 
 def save(disk: Disk, path: Path, checkpoint: Checkpoint) -> None:
-    """Writes it in place. Raises OSError; then nothing is known of it any more: an old one would have the
-    next run believe that this one had ended long ago."""
+    """Writes the checkpoint in place. Raises OSError; the file is then removed, because an old checkpoint
+    would make the next run believe that this run had ended long ago."""
     try:
         disk.overwrite(path, checkpoint.to_bytes())
     except OSError:
@@ -81,6 +85,6 @@ def save(disk: Disk, path: Path, checkpoint: Checkpoint) -> None:
 
 
 def forget(disk: Disk, path: Path) -> None:
-    """Removes it, if there is one and that is possible."""
+    """Removes the checkpoint's file. Ignores OSError."""
     with suppress(OSError):
         disk.remove(path)

@@ -1,9 +1,9 @@
 """The system calls of this package, as an interface.
 
-`LocalDisk` is the operating system's. Tests and the simulator have others, which lose what was not synced,
-write less than they were asked to, or fail.
+`LocalDisk` calls the operating system. Tests and the simulator have other disks, which lose what was not
+synced, write fewer bytes than asked, or fail.
 
-Files are made with mode 0600 and folders with 0700: what a node remembers has session ids in it.
+Files are created with mode 0600 and folders with 0700, because a node's state contains session ids.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ FOLDER_MODE: Final = 0o700
 
 
 class File(Protocol):
-    """An open file that is written at its end. Every method raises OSError."""
+    """An open file, to which data is appended. Every method raises OSError."""
 
     def append(self, data: bytes) -> int:
-        """Writes at the end; how many of the bytes were written. Fewer than all: the disk is full."""
+        """Appends data. Returns how many bytes were written; fewer than all of them: the disk is full."""
 
     def truncate(self, size: int) -> None:
-        """Cuts the file to so many bytes."""
+        """Truncates the file to `size` bytes."""
 
     def sync(self) -> None:
-        """Returns when everything that was written outlives a loss of power."""
+        """Returns when everything that was written would survive a loss of power."""
 
     def close(self) -> None:
-        """Gives the descriptor back."""
+        """Closes the descriptor."""
 
 
 class Disk(Protocol):
-    """Files by their paths. Every method raises OSError, among them FileNotFoundError."""
+    """Files by their paths. Every method raises OSError; a missing file raises FileNotFoundError."""
 
     def read(self, path: Path) -> bytes:
-        """All of a file."""
+        """The content of a file."""
 
     def size(self, path: Path) -> int:
-        """Its length in bytes."""
+        """The length of a file in bytes."""
 
     def open(self, path: Path) -> File:
-        """A file that exists, to be appended to."""
+        """Opens an existing file for appending."""
 
     def create(self, path: Path) -> File:
-        """An empty file. One that has the name already is replaced."""
+        """Creates an empty file and opens it for appending. Replaces an existing file of that name."""
 
     def overwrite(self, path: Path, data: bytes) -> None:
-        """Writes the first bytes of a file in place, which takes no room on a full disk. It is created where
-        it does not exist, and not synced."""
+        """Overwrites the first bytes of a file in place, which needs no free space on a full disk. Creates
+        the file if it does not exist. Does not sync."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomically replaces `target`."""
+        """Renames `source` to `target`, and replaces `target` atomically."""
 
     def link(self, source: Path, target: Path) -> None:
-        """Gives a file a second name; one that another file has is taken from it."""
+        """Gives a file a second name, `target`. If another file has that name, the other file loses it."""
 
     def remove(self, path: Path) -> None:
         """Removes a file."""
 
     def sync_folder(self, folder: Path) -> None:
-        """Returns when the names in a folder outlive a loss of power."""
+        """Returns when the names in a folder would survive a loss of power."""
 
 
 class LocalDisk:
-    """The operating system's files. See `Disk`."""
+    """The operating system's files. `Disk` describes the methods."""
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
@@ -79,7 +79,8 @@ class LocalDisk:
         return _LocalFile(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
 
     def create(self, path: Path) -> File:
-        path.unlink(missing_ok=True)  # A file that is there keeps its mode, and whoever has it open.
+        # Opening the old file would keep its mode, and the processes that have it open.
+        path.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return _LocalFile(os.open(path, flags, FILE_MODE))
 
@@ -128,8 +129,8 @@ class _LocalFile:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder that only its owner can look into, also where it exists already. Those above it are made
-    as the umask says. Raises OSError."""
+    """Creates a folder that only its owner can enter, or restricts an existing one in the same way. Missing
+    folders above it are created under the umask. Raises OSError."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     if folder.stat().st_mode & 0o077:
         folder.chmod(FOLDER_MODE)

@@ -1,11 +1,13 @@
-"""A file of records with keys, to which records are appended; the last one of each key counts.
+"""A file of records with keys. Records are appended, and the last record of each key counts.
 
-A record is appended whole or not at all: what a full disk took of it is cut off again. Once the file is
-twice as long as what counts in it, it is replaced by a file of that alone.
+An append writes all of its records, or none: if a write fails, the file is truncated to where it ended
+before. Once the file is about twice as long as its live records, it is replaced by a file of those records
+alone.
 
-What is wrong when it is opened is told, and never in the way of the start: a torn tail is cut off. A damaged
-file is kept aside under another name, and the file goes on with the records that are whole, marked as
-incomplete until `complete`: so another start in between knows of it, too.
+Opening a file reports what is wrong with it, and never prevents the start. A torn tail is truncated. A
+damaged file is kept under another name. The records that are whole go into a new file, which is marked as
+incomplete until `complete` is called. So if the process starts again in between, it also learns that records
+were lost.
 """
 
 from __future__ import annotations
@@ -25,18 +27,19 @@ from hbroker.storage.whole_file import replace, write_all
 __all__ = ["Damage", "Entry", "Opened", "RecordFile", "is_record_file"]
 
 Entry = tuple[bytes, bytes]
-"""(key, value); an empty value: the key has ended."""
+"""(key, value). An empty value ends the key."""
 
 SLACK_BYTES: Final = 1 << 20
-"""A file is replaced once it is twice as long as what it was replaced by last, and this much."""
+"""A file is replaced once its length exceeds twice its length when it was last opened or replaced (counting
+live records alone), plus this many bytes."""
 MOST_KEPT: Final = 8
-"""Damaged files that are kept aside; the last is replaced by those that follow."""
+"""How many damaged files are kept. A further one replaces the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What was wrong with a file. `offset`, `length`: where in it; both 0: all of it, or it is missing.
-    `kept`: under which name it is now; None: there was nothing to keep, or no room for it."""
+    """What was wrong with a file. `offset` and `length`: the damaged bytes; both 0: the whole file, or the
+    file is missing. `kept`: the path of the kept copy; None: there was no file, or it could not be kept."""
 
     path: Path
     offset: int
@@ -51,8 +54,8 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What was in a file. `is_incomplete`: records were lost, now or at an earlier start. `damage`: what was
-    found wrong now. `torn`: bytes of a torn tail that were cut off."""
+    """The content of a file. `is_incomplete`: records were lost, now or at an earlier start. `damage`: what
+    was found damaged now. `torn`: how many bytes of a torn tail were truncated."""
 
     entries: dict[bytes, bytes] = field(default_factory=dict)
     is_incomplete: bool = False
@@ -61,7 +64,8 @@ class Opened:
 
 
 class RecordFile:
-    """One file. `kind` tells its records from those of others. `new_id`: a random number of 64 bits."""
+    """One file of records. `kind` distinguishes its records from those of other files. `new_id` returns a
+    random number of 64 bits."""
 
     def __init__(
         self,
@@ -82,15 +86,16 @@ class RecordFile:
         self._size = 0
         self._replace_at = slack_bytes
         self._is_suspect = False
-        """What of the file's end is on the disk is not known: a sync or a truncation has failed."""
+        """A sync or a truncation has failed, so it is unknown which of the last bytes are on the disk."""
         self._rescued: dict[bytes, bytes] | None = None
-        """What a damaged file that is still in its place holds that is whole."""
+        """The whole records of a damaged file that could not be replaced yet."""
 
     # Change
 
     def open(self, at_least: Callable[[int], int] = lambda file_id: 0) -> Opened:
-        """Reads the file, and mends it. `at_least(file_id)`: how many of its bytes were synced once, as far
-        as is known (0: nothing is known); a file that is shorter is damaged. Raises OSError."""
+        """Reads the file and repairs it. `at_least(file_id)` returns how many bytes of that file were known
+        to be synced (0: unknown); a shorter file counts as damaged. Raises OSError, except for EIO: a file
+        that cannot be read counts as damaged."""
         self.close()
         try:
             data = self._disk.read(self.path)
@@ -124,7 +129,7 @@ class RecordFile:
         return Opened(found.entries, header.is_incomplete, (), found.torn)
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Appends all of them, or none. Raises OSError."""
+        """Appends all entries, or none. Raises OSError."""
         self._make_sound()
         if self._file is None:
             self._reopen()
@@ -137,33 +142,35 @@ class RecordFile:
             raise
 
     def sync(self) -> None:
-        """Returns when all that was appended outlives a loss of power. Raises OSError."""
+        """Returns when everything that was appended would survive a loss of power. Raises OSError."""
         self._make_sound()
         if self._file is not None:
             try:
                 self._file.sync()
             except OSError:
-                self._is_suspect = True  # A second sync would say that all is well, and it would not be.
+                self._is_suspect = True  # A second sync would succeed although data was lost.
                 raise
 
     def replace(self, entries: Iterable[Entry], *, is_incomplete: bool = False) -> None:
-        """Has the file hold these alone; synced. Raises OSError: then it is as it was."""
+        """Replaces the content of the file by these entries, and syncs it. Raises OSError; the file is then
+        unchanged (or, if only the folder could not be synced, as `whole_file.replace` says)."""
         self._replace(entries, is_incomplete)
 
     def compact(self) -> None:
-        """Replaces the file by what counts in it, if it has grown enough. Raises OSError."""
+        """Replaces the file by its live records, if it has grown enough (`SLACK_BYTES`). Raises OSError."""
         if self._size > self._replace_at:
-            self._replace_at = self._size + self._slack_bytes  # Where it fails, not again at once.
+            # If this fails, the next try waits until the file has grown.
+            self._replace_at = self._size + self._slack_bytes
             self._copy(self._header.is_incomplete)
 
     def complete(self) -> None:
-        """What was lost matters no longer. Raises OSError."""
+        """Removes the mark that the file is incomplete: the lost records matter no longer. Raises OSError."""
         if self._header.is_incomplete:
             self._make_sound()
             self._copy(False)
 
     def close(self) -> None:
-        """Gives the descriptor back. Idempotent."""
+        """Closes the descriptor. Idempotent."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
@@ -172,17 +179,17 @@ class RecordFile:
 
     @property
     def id(self) -> int:
-        """Which file it is: another one since each `replace`. 0: there is none."""
+        """The file's id, which changes with each `replace`. 0: there is no file."""
         return self._header.id
 
     @property
     def size(self) -> int:
-        """Its length in bytes, as far as it is sound."""
+        """The length in bytes of the header and the whole records."""
         return self._size
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether records were lost that nobody can know, and `complete` was not called."""
+        """Whether records were lost, and `complete` has not been called since."""
         return self._header.is_incomplete
 
     # Mending
@@ -202,8 +209,8 @@ class RecordFile:
         return Opened(dict(entries), True, damage)
 
     def _set_aside(self, entries: Mapping[bytes, bytes]) -> None:
-        """Puts the whole records in the place of a damaged file. Where that is not possible now the damaged
-        one stays, and it is done before anything else is written."""
+        """Replaces the damaged file by its whole records. If that is not possible now, the damaged file
+        stays, and it is replaced before anything else is written."""
         self._rescued = None
         try:
             self._replace(entries.items(), True)
@@ -212,8 +219,8 @@ class RecordFile:
             self._header = Header(self._kind, 0, True)
 
     def _keep(self) -> Path | None:
-        """Gives the file a second name, under which it stays when it is replaced; a copy gets that name where
-        a file can have one alone. None: neither was possible."""
+        """Gives the file a second name, under which it stays when it is replaced. If the file system has no
+        hard links, copies it. Returns the path; None: neither was possible."""
         names = [self.path.with_name(f"{self.path.name}.damaged-{n}") for n in range(1, MOST_KEPT + 1)]
         try:
             kept = next((name for name in names if not self._exists(name)), names[-1])
@@ -233,7 +240,7 @@ class RecordFile:
         return True
 
     def _cut_off(self) -> None:
-        """After a write that failed: back to the last whole record."""
+        """After a failed write: truncates the file to its last whole record."""
         assert self._file is not None
         try:
             self._file.truncate(self._size)
@@ -253,8 +260,8 @@ class RecordFile:
             self._replace([], self._header.is_incomplete)
 
     def _copy(self, is_incomplete: bool) -> None:
-        """Replaces the file by one with what counts in it. Raises OSError, EIO where it cannot be read as it
-        was written."""
+        """Replaces the file by its live records. Raises OSError; EIO if the file does not read as it was
+        written."""
         data = self._disk.read(self.path)[: self._size]
         found = read_records(data, self._header.id)
         if len(data) < self._size or found.damage or found.torn:
@@ -274,7 +281,7 @@ class RecordFile:
 
 
 def is_record_file(data: bytes) -> bool:
-    """Whether a file begins as record files do, whatever the rest of it is like."""
+    """Whether a file has a whole header of a file of records, whatever follows the header."""
     return header_from(data) is not None
 
 

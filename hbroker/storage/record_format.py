@@ -1,16 +1,16 @@
-"""The bytes of a file of records.
+"""The bytes of a file of records. A number after a field is its size in bytes.
 
     header   magic "hbrecord" | version 2 | kind 2 | flags 4 | file id 8 | CRC-32 of these 4      28 bytes
     record   mark AB 52 45 43 | length 4 | key length 4 | CRC-32 4 | key | value
 
-All numbers are little-endian. `length` counts key and value. A record without a value says that its key has
-ended. The CRC of a record is taken over the file's id, both lengths, key and value: so a block of another
-file, which a file system may show after a loss of power, is no record of this one. The mark is where reading
-goes on behind damage.
+All numbers are little-endian. `length` counts key and value. A record without a value ends its key. The CRC
+of a record covers the file's id, both lengths, the key and the value. So a block of another file, which a
+file system may show after a loss of power, is no valid record of this file. After damage, the reader searches
+for the next mark that begins a valid record.
 
-A record at the end that is not whole is a *torn tail*: it was being written when the host lost power, or the
-process its life, so nobody was promised anything on it. Everything else that is no record is *damage*. What
-is in doubt counts as damage.
+An incomplete record at the end of the file is a *torn tail*: the host lost power, or the process was killed,
+during the write. Nobody was promised anything that relies on this record. All other bytes that are no valid
+record are *damage*. In case of doubt they count as damage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAGIC: Final = b"hbrecord"
 VERSION: Final = 1
 MARK: Final = b"\xabREC"
 MOST_BYTES: Final = 16 << 20
-"""Of a record: a length above it is damage."""
+"""The largest `length` of a record. A larger one is damage."""
 
 _HEADER: Final = struct.Struct("<8sHHIQ")
 _CRC: Final = struct.Struct("<I")
@@ -39,20 +39,20 @@ _INCOMPLETE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Of a file. `kind`: what its records are. `is_incomplete`: records were lost that nobody can know."""
+    """The header of a file. `kind`: which records the file has. `is_incomplete`: records of it were lost."""
 
     kind: int
     id: int
     is_incomplete: bool = False
 
     def to_bytes(self) -> bytes:
-        """As it is written."""
+        """The header as the bytes of the file."""
         packed = _HEADER.pack(MAGIC, VERSION, self.kind, self.is_incomplete * _INCOMPLETE, self.id)
         return packed + _CRC.pack(crc32(packed))
 
 
 def header_from(data: bytes) -> Header | None:
-    """The header at the beginning of a file; None: it is not whole, or of a later version."""
+    """The header of a file. None: it is incomplete or damaged, or of another version."""
     if len(data) < HEADER_BYTES:
         return None
     magic, version, kind, flags, file_id = _HEADER.unpack_from(data)
@@ -63,25 +63,26 @@ def header_from(data: bytes) -> Header | None:
 
 
 def record_bytes(file_id: int, key: bytes, value: bytes) -> bytes:
-    """One record as it is written."""
+    """One record as the bytes of the file."""
     body = key + value
     return _HEAD.pack(MARK, len(body), len(key), _crc(file_id, len(key), body)) + body
 
 
 @dataclass(slots=True)
 class Reading:
-    """What the records of a file say. `entries`: the last value of each key, in the order in which they were
-    written. `end`: where the last whole record ends. `damage`: from where to where there is none."""
+    """The records that were read. `entries`: the last value of each key, in the order of these last records.
+    `end`: the offset behind the last whole record. `damage`: (start, end) of each range that is no valid
+    record."""
 
     entries: dict[bytes, bytes] = field(default_factory=dict)
     end: int = HEADER_BYTES
     damage: list[tuple[int, int]] = field(default_factory=list)
     torn: int = 0
-    """Bytes of a torn tail, from `end` on."""
+    """The length of the torn tail, which begins at `end`."""
 
 
 def read_records(data: bytes, file_id: int) -> Reading:
-    """Everything behind the header."""
+    """Reads all records behind the header."""
     found, at = Reading(), HEADER_BYTES
     while at < len(data):
         size = _record_at(data, at, file_id)
@@ -109,7 +110,7 @@ def _put(entries: dict[bytes, bytes], data: bytes, at: int) -> None:
 
 
 def _record_at(data: bytes, at: int, file_id: int) -> int:
-    """The size of the record there; 0: there is none."""
+    """The size of the valid record at this offset; 0: there is none."""
     if at + _HEAD.size > len(data):
         return 0
     mark, length, key_length, crc = _HEAD.unpack_from(data, at)
@@ -128,8 +129,8 @@ def _next_record(data: bytes, at: int, file_id: int) -> int | None:
 
 
 def _is_torn(data: bytes, at: int) -> bool:
-    """Whether the rest is the beginning of a record that was not written to its end: its first bytes and
-    nothing more, or room that was given to the file and never filled."""
+    """Whether the rest of the file is a torn tail: the first bytes of one record, or zeros, which the file
+    system allocated and never filled."""
     rest = data[at:]
     if not rest.strip(b"\0"):
         return True

@@ -1,12 +1,12 @@
-"""The record files of one process: what is noted together is written and synced together.
+"""The record files of one process. Everything that was put is written and synced together (§5.10).
 
-`put` costs no system call: it may be called where nothing must block. `flush` writes all that was put since
-the last time, with one sync for each file that changed, however much that is. `put`, `flush` and `touch` may
-be called from three threads: a `flush` that hangs holds up neither of the others.
+`put` makes no system call, so it never blocks. `flush` writes everything that was put since the last flush,
+with one sync for each file that changed. `put`, `flush` and `touch` may be called from three threads. A
+`flush` that hangs blocks neither of the other two.
 
-A mark counts what was put. What a promise rests on is on the disk once `durable` has reached the mark that
-`put` returned. Where a disk fails, everything waits in memory, the latest value of each key alone, and
-`flush` tries again.
+`put` returns a mark, which counts the calls of `put`. A promise that relies on a value may be given once
+`durable` has reached the value's mark. While the disk fails, the latest value of each key waits in memory,
+and each `flush` tries again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hbroker.storage.record_file import Opened, RecordFile
 __all__ = ["OVERDUE_S", "Fault", "Store"]
 
 OVERDUE_S: Final = 2.0
-"""A `flush` or `touch` that takes longer counts as one that failed, until it returns."""
+"""Seconds. A `flush` or `touch` that takes longer counts as failed until it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class Fault:
 
 
 class Store:
-    """`files` by their kinds. `instant`: what time it is, by a clock that is never set."""
+    """`files`: the record files by their kinds. `mark`: the path of the checkpoint. `instant`: returns the
+    time of a clock that is never set."""
 
     def __init__(
         self, files: Mapping[int, RecordFile], mark: Path, disk: Disk, instant: Callable[[], Instant]
@@ -52,29 +53,29 @@ class Store:
         self._lock = Lock()
         self._pending: dict[tuple[int, bytes], bytes] = {}
         self._incomplete: set[int] = set()
-        """Files that are to be marked as complete."""
+        """The kinds of the files whose mark as incomplete is to be removed."""
         self._written = self._durable = 0
         self._synced: dict[int, tuple[int, int]] = {}
         self._touching = Lock()
         self._untouched: Fault | None = None
         """Why the last `touch` failed."""
         self._uncompacted: Fault | None = None
-        """Why a file could not be made shorter after the last `flush`."""
+        """Why a file could not be compacted after the last `flush`."""
         self.fault: Fault | None = None
-        """Why the last `flush` failed: nothing new can be promised."""
+        """Why the last `flush` failed. Until one succeeds, nothing new can be promised."""
 
     # Change
 
     def open(self) -> tuple[dict[int, Opened], int | None]:
-        """Reads and mends all files; what is in them, by kind, and how long ago the last run was alive, in
-        microseconds (None: nobody can tell). Raises OSError."""
+        """Reads and repairs all files. Returns their contents by kind, and how many microseconds ago the last
+        run was alive (None: unknown). Raises OSError."""
         last = checkpoint.load(self._disk, self._mark)
         opened = {kind: file.open(_demand(last, kind)) for kind, file in self._files.items()}
         self._synced = {kind: (file.id, file.size) for kind, file in self._files.items() if file.id}
         return opened, None if last is None else self._instant().since(last.alive)
 
     def put(self, kind: int, key: bytes, value: bytes) -> int:
-        """Notes a value, an empty one if the key has ended. Returns its mark."""
+        """Notes a value in memory; an empty value ends the key. Returns the mark of this call."""
         with self._lock:
             self._pending.pop((kind, key), None)
             self._pending[kind, key] = value
@@ -82,12 +83,13 @@ class Store:
             return self._written
 
     def complete(self, kind: int) -> None:
-        """What was lost of a file matters no longer."""
+        """Removes, with the next `flush`, the mark that this file is incomplete."""
         with self._lock:
             self._incomplete.add(kind)
 
     def flush(self) -> bool:
-        """Writes what was put. False: it could not be written, and waits for the next time."""
+        """Writes and syncs everything that was put. False: the disk failed, and everything waits for the next
+        flush."""
         with self._lock:
             batch, self._pending = self._pending, {}
             completed, self._incomplete = self._incomplete, set()
@@ -107,10 +109,10 @@ class Store:
         return True
 
     def touch(self) -> None:
-        """This run is alive, and this much is on the disk. To be called every second or so, also while a
-        `flush` is under way or fails."""
+        """Writes the checkpoint: this run is alive, and these bytes are synced. The caller calls it about
+        every second, also while a `flush` is under way or fails."""
         if not self._touching.acquire(blocking=False):
-            return  # Another call says the same.
+            return  # Another thread is writing the same checkpoint.
         try:
             checkpoint.save(self._disk, self._mark, Checkpoint(self._instant(), self._synced))
             self._untouched = None
@@ -120,7 +122,7 @@ class Store:
             self._touching.release()
 
     def close(self) -> None:
-        """Gives the descriptors back. What was not flushed is lost."""
+        """Closes the descriptors. Values that were not flushed are lost."""
         for file in self._files.values():
             file.close()
 
@@ -128,7 +130,7 @@ class Store:
 
     @property
     def written(self) -> int:
-        """The mark of what was put last."""
+        """The mark of the last `put`."""
         return self._written
 
     @property
@@ -138,7 +140,8 @@ class Store:
 
     @property
     def hindrance(self) -> Fault | None:
-        """Why a file cannot be made shorter, or the time not noted; nothing else is wrong."""
+        """Why a file could not be compacted, or the checkpoint not written. Nothing that was flushed is
+        lost."""
         return self._untouched or self._uncompacted
 
     # Writing
@@ -157,7 +160,8 @@ class Store:
             self._note_synced(kind, file)
 
     def _compact(self) -> None:
-        """What cannot be made shorter now is as long as it is."""
+        """Compacts each file that has grown enough. A file that cannot be compacted now stays as long as it
+        is."""
         for kind, file in self._files.items():
             try:
                 file.compact()
@@ -167,7 +171,7 @@ class Store:
 
     def _note_synced(self, kind: int, file: RecordFile) -> None:
         if file.id:
-            # Another dictionary: `touch` may be reading this one.
+            # A new dictionary, because another thread may be reading the old one in `touch`.
             self._synced = {**self._synced, kind: (file.id, file.size)}
 
 
@@ -177,6 +181,7 @@ class _WriteError(Exception):
 
 
 def _demand(last: Checkpoint | None, kind: int) -> Callable[[int], int]:
-    """How many bytes a file must have: of the same file as many as were synced; of no file (id 0) any."""
+    """Returns, for a file's id, how many bytes the file must have: those that the checkpoint counted as
+    synced, for the same file or a missing one (id 0); else 0."""
     file_id, size = (0, 0) if last is None else last.synced.get(kind, (0, 0))
     return lambda found: size if found in (file_id, 0) else 0

@@ -1,7 +1,9 @@
-"""A file that is replaced as a whole: a reader finds what was there before, or all that is there now.
+"""Replaces a file as a whole: a reader finds either the old content or all of the new content.
 
-The new content is written under another name and synced, then it takes the name, and the folder is synced.
-Without the first sync a loss of power can leave an empty file under the name; without the second, the old.
+1. Write the new content under another name, and sync it. Without this sync a loss of power can leave an empty
+   file.
+2. Rename it to the file's name.
+3. Sync the folder. Without this sync a loss of power can bring the old content back.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ __all__ = ["replace", "write_all"]
 
 
 def replace(path: Path, chunks: Iterable[bytes], disk: Disk | None = None, *, is_lasting: bool = True) -> int:
-    """Puts the chunks in the place of a file's content; the number of bytes.
+    """Replaces the content of a file by these chunks. Returns the number of bytes.
 
-    `is_lasting`: it is to outlive a loss of power. Raises OSError: then the file is as it was, or, where the
-    folder alone could not be synced, a loss of power may bring back what it was.
+    `is_lasting`: the new content must survive a loss of power. Raises OSError. The file is then unchanged,
+    with one exception: if only the folder could not be synced, the file has the new content, and a loss of
+    power may bring the old content back.
     """
     disk = disk or LocalDisk()
     draft = path.with_name(f"{path.name}.new")
@@ -44,8 +47,8 @@ def replace(path: Path, chunks: Iterable[bytes], disk: Disk | None = None, *, is
 
 
 def write_all(file: File, data: bytes) -> int:
-    """Appends all of the data; its length. Raises OSError, ENOSPC where the disk takes no more; part of it
-    may have been written."""
+    """Appends all of the data. Returns its length. Raises OSError, with ENOSPC if the disk is full; some of
+    the data may then have been written."""
     written = 0
     while written < len(data):
         more = file.append(data[written:] if written else data)
