@@ -1,7 +1,19 @@
-"""hbroker: a publish/subscribe network in which every topic has one owner.
+"""hbroker: a publish/subscribe network in which every topic has one owner (docs/architecture.md).
 
-Importing this package loads nothing else: each name is loaded when it is first used, so that a command that
-needs little starts fast.
+    clients, cli, demo            the commands hpub and hsub; hbroker; the demonstration
+    bench, capture, sim           measures brokers; decodes datagrams; runs a network in virtual time
+    sync                          the blocking API; `connect` and its `Client` are the one for asyncio
+    runtime                       the asyncio shell: processes, files, clocks, signals
+    gateway                       decisions for MQTT clients, sans-IO
+    protocol, topology            decisions of nodes and clients, sans-IO; a network as a file
+    config, hostnames, subtree    settings of a process; DNS; topic prefixes
+    storage                       files that survive a kill, a full disk, a loss of power
+    errors, properties, _proto    errors; properties of a message; the generated protobuf classes
+    spark_analysis                load analysis; it reads files and imports nothing of hbroker
+    _native                       the native core, in Rust, which moves every message
+
+A line imports only from lines below it. This package exports the public API and loads each name when it is
+first used, so a command that needs few names starts fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The settings of one process: frozen, already checked. `hbroker.topology` and the command line make them."""
+"""The settings of one process: frozen, and already checked. `hbroker.topology` and the commands make them."""
 
 from __future__ import annotations
 
@@ -13,67 +13,72 @@ Address = tuple[str, int]
 DEFAULT_PORT = 7700
 DEFAULT_ROOT: Address = ("127.0.0.1", DEFAULT_PORT)
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
-"""Listening there means: on every address of the host. It can be told to nobody."""
+"""A process that binds to one of these listens on every address of the host. Others cannot reach it there."""
 
 MAX_WORKERS = 64
 
 
 class LeasePolicy(Enum):
-    """What a node does with its subtree when its lease runs out (docs/protocol.md §5.6)."""
+    """What a node does with its subtree when its lease ends (docs/protocol.md §5.6)."""
 
     FENCE = "fence"
-    """It stops, and the parent takes the subtree back."""
+    """The node stops serving the subtree, and the parent takes it back."""
     SERVE = "serve"
-    """It goes on, and the parent never takes back by itself."""
+    """The node goes on serving, and the parent never takes the subtree back by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one node takes at most."""
+    """The bounds of one node (docs/protocol.md §9)."""
 
     sessions: int = 1_000_000
     sessions_per_address: int = 100_000
-    """Of clients and children at one IPv4 address, or in one IPv6 network of 64 bits."""
+    """Sessions of clients and children at one IPv4 address, or in one IPv6 network of 64 bits."""
     queue_bytes: int = 16 * 1024 * 1024
-    """Bytes that wait for one session."""
+    """Bytes of the messages that are queued for one session."""
     subscriptions: int = 100_000
-    """Filters of one session; a filter counts once more for every 64 bytes of its length."""
+    """Filters of one session. Each 64 bytes of a filter's length count as one filter more."""
     session_expiry: int = 7 * 86_400
-    """Seconds for which a persistent session may be without its client, whatever it asks for."""
+    """The longest time, in seconds, that a persistent session stays without a link (docs/protocol.md
+    §6.4)."""
     delegations: int = 10_000
-    """Subtrees that it hands on. A child of the root has two of the root's: its own, and its status's."""
+    """Subtrees that the node delegates. A child of the root has two of the root's: its own, and its
+    status's."""
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """What one process writes of its load (docs/telemetry.md). `directory`: empty: where `hbroker up` keeps
-    the network's state; a process that runs without it writes nothing then."""
+    """How one process writes its load (docs/telemetry.md). `directory`: where; empty: in the folder where
+    `hbroker up` keeps the network's state. A process that runs without `hbroker up` then writes nothing."""
 
     enabled: bool = True
     interval: int = 1
-    """Seconds that one row is about."""
+    """Seconds that one row covers."""
     file: int = 10
-    """Seconds that one file is about."""
+    """Seconds that one file covers."""
     keep_bytes: int = 1 << 30
-    """Of all files of one process."""
+    """The largest total size of all files of one process."""
     keep_hours: int = 168
     directory: str = ""
 
     @property
     def is_on(self) -> bool:
-        """Whether something is to be written, and it is known where."""
+        """Whether the process writes telemetry: it is enabled, and the directory is known."""
         return self.enabled and bool(self.directory)
 
     def inside(self, directory: str) -> TelemetrySettings:
-        """The same, in this directory unless another one is set."""
+        """The same settings, with this directory unless another one is set."""
         return self if self.directory else replace(self, directory=directory)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """TLS of one listener: files in PEM. `client_ca`: signs client certificates; empty: none is asked for.
-    `needs_certificate`: a client without one is turned away. `names_user`: its common name is its user
-    name, and no password is asked."""
+    """TLS of one listener. All files are PEM.
+
+    `client_ca`: the certificates that sign client certificates; empty: the gateway asks for no client
+    certificate. `needs_certificate`: the gateway refuses a client without a certificate. `names_user`: the
+    certificate's common name is the user name, and no password is needed.
+    """
 
     certificate: str
     key: str
@@ -84,13 +89,15 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """Where a gateway takes MQTT connections.
+    """One address at which a gateway accepts MQTT connections.
 
-    `websocket`: the path at which WebSocket is spoken; empty: plain MQTT. `proxy_protocol`: each connection
-    begins with a header of the PROXY protocol. `gives_way`: where its port is taken it has another free one.
-    `connections`: at most; `connections_per_address`: of one IPv4 address, or IPv6 network of 64 bits (not
-    with `proxy_protocol`). `connect_rate`: new ones a second; 0: any. `packet_bytes`: the largest packet.
-    `is_distributed`: PUBACK waits until a message is distributed, and not only queued at its owner.
+    `websocket`: the path of the WebSocket; empty: plain MQTT. `proxy_protocol`: each connection begins with a
+    header of the PROXY protocol. `gives_way`: if the port is taken, the gateway uses any free port.
+    `connections`: the most connections. `connections_per_address`: the most connections of one IPv4 address,
+    or IPv6 network of 64 bits (not with `proxy_protocol`). `connect_rate`: the most new connections per
+    second; 0: no limit. `packet_bytes`: the largest packet (MQTT 5 §3.1.2.11.4). `is_distributed`: the
+    gateway sends PUBACK once every subscriber has the message, and not already when its owner has queued it
+    (docs/protocol.md §7.3).
     """
 
     address: Address
@@ -106,37 +113,41 @@ class ListenerSettings:
 
     @property
     def url(self) -> str:
-        """As people write it: `mqtt://127.0.0.1:1883`, `wss://[::1]:8084/mqtt`."""
+        """The listener's URL: `mqtt://127.0.0.1:1883`, `wss://[::1]:8084/mqtt`."""
         scheme = ("ws" if self.websocket else "mqtt") + ("s" if self.tls else "")
         return f"{scheme}://{format_address(self.address)}{self.websocket}"
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """What one gateway grants its clients at most."""
+    """The bounds of one gateway, and of each of its MQTT clients."""
 
     connections: int = 1_000_000
     in_flight: int = 1_000
-    """Messages of QoS 1 and 2 that one client has not answered."""
+    """Messages of QoS 1 and 2 that one client may have in flight (MQTT 5 §4.9)."""
     queue_messages: int = 10_000
-    """Messages that wait for one client, here, and at each owner while it is away."""
+    """Messages that are queued for one client: at the gateway, and at each owner while the client is
+    offline."""
     queue_bytes: int = 16 * 1024 * 1024
     unfinished_bytes: int = 512 * 1024 * 1024
-    """Bytes of packets that are not whole yet, of all clients together; one address has half at most."""
+    """Bytes of incomplete packets, of all clients together. One address has at most half of them."""
     rate: int = 0
-    """Messages a second that are read from one client; 0: as many as come."""
+    """Messages per second that the gateway reads from one client; 0: no limit."""
     subscriptions: int = 10_000
     """Filters of one client."""
     session_expiry: int = 7 * 86_400
-    """Seconds for which a session may be without its client, whatever that asks for."""
+    """The longest time, in seconds, that a session stays without a connection (MQTT 5 §3.1.2.11.2)."""
     keep_alive: int = 0
-    """The longest keep-alive, in seconds; 0: any, and none."""
+    """The longest keep-alive, in seconds (MQTT 5 §3.1.2.10); 0: no limit, and a client may turn it off."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Who may use a gateway: files, as paths; empty: none. `anonymous`: clients without a user name may;
-    None: they may where there is no file of passwords."""
+    """Which clients may use a gateway.
+
+    `passwords`, `acl`: paths of files; empty: no file. `anonymous`: whether clients may connect without a
+    user name; None: they may if there is no file of passwords.
+    """
 
     passwords: str = ""
     acl: str = ""
@@ -145,11 +156,12 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """One gateway process.
+    """The settings of one gateway process.
 
-    `root`: of the network. `listen`: its UDP socket towards the network; None: any free port. `join_key`:
-    of the network; it seals what gateways tell each other. `server_reference`: told to clients when it ends
-    (MQTT 5 §4.11).
+    `root`: the address of the network's root. `listen`: the address of the gateway's UDP socket; None: any
+    free port. `workers`: threads for MQTT connections; 0: one for each CPU. `join_key`: the network's join
+    key, which authenticates what gateways send each other. `server_reference`: sent to clients when the
+    gateway ends (MQTT 5 §4.11).
     """
 
     name: str
@@ -165,12 +177,12 @@ class GatewaySettings:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Where its clients find it."""
+        """The URLs of the listeners."""
         return tuple(listener.url for listener in self.listeners)
 
     def on_ports(self, ports: Sequence[int]) -> GatewaySettings:
-        """The same gateway, each listener on this port. One that was given another than it asked for, or
-        asked for any, gives way again where that is taken."""
+        """The same gateway, with one port for each listener. A listener gives way at its next start, too, if
+        its port now differs from the one that was configured."""
         listeners = (
             replace(
                 listener,
@@ -184,12 +196,12 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """One node process.
+    """The settings of one node process.
 
-    `subtree`: the empty string is the root's. `also`: further subtrees that it claims; the root has none.
-    `root`: where to join; None in the root itself. `advertise`: the address that others are told, with port 0
-    for the port it listens on; None: the one it listens on. `join_key`: the secret that a JOIN must prove
-    (docs/protocol.md §5.5); empty: none is asked.
+    `subtree`: the empty string makes the node the root. `also`: further subtrees that the node claims; the
+    root has none. `root`: where the node joins; None at the root itself. `advertise`: the address that the
+    node sends to others; port 0: the port to which it binds; None: the address to which it binds. `join_key`:
+    the secret that a JOIN must prove (docs/protocol.md §5.5); empty: nothing is proved.
     """
 
     name: str
@@ -206,30 +218,31 @@ class NodeSettings:
 
     @property
     def subtrees(self) -> tuple[str, ...]:
-        """All that it claims, the main one first."""
+        """All subtrees that the node claims, the main one first."""
         return self.subtree, *self.also
 
     @property
     def is_root(self) -> bool:
-        """Whether this node owns the whole hierarchy, less its cuts."""
+        """Whether this node is the root."""
         return self.root is None
 
     @property
     def address(self) -> Address:
-        """Where others reach this node: as advertised, else where it listens."""
+        """The address at which others reach this node: the advertised one, else the one to which it binds."""
         host, port = self.advertise or self.listen
         return host, port or self.listen[1]
 
     def on_port(self, port: int) -> NodeSettings:
-        """The same node, listening on another port, and told to others with that one."""
+        """The same node, with this port both to bind to and to advertise."""
         advertise = self.advertise and (self.advertise[0], 0)
         return replace(self, listen=(self.listen[0], port), advertise=advertise)
 
 
 def parse_address(text: str, *, default_port: int | None = None) -> tuple[str, int]:
-    """Host and port of `host:port`, `[v6]:port` or, with a default port, of a host or an IPv6 address alone.
+    """The host and port of `host:port` or `[ipv6]:port`. With a default port, the text may also be a host or
+    an IPv6 address alone.
 
-    The host may still be a name. Raises ValueError, which says what is wrong.
+    The host is not resolved. Raises ValueError with a message that explains the error.
     """
     host, port = _split(text, default_port)
     if not host or any(c.isspace() or c in "/@[]" for c in host):
@@ -242,7 +255,7 @@ def parse_address(text: str, *, default_port: int | None = None) -> tuple[str, i
 
 
 def format_address(address: Address) -> str:
-    """`ip:port`, and `[ip]:port` for IPv6."""
+    """The address as text: `ip:port`, or `[ip]:port` for IPv6."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

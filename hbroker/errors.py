@@ -1,17 +1,19 @@
-"""The errors of hbroker: each says who is at fault.
+"""The errors of hbroker, by whose fault they are.
 
-HBrokerError
-    LocalError                  the caller erred, or this process cannot go on
-        InvalidTopic            a topic name or filter that MQTT 5 §4.7 does not allow
-        PayloadTooLarge
-        NotConnected            the client was closed, or its socket failed
-        Backpressure            queue or credit is full: try again later
-    RemoteError                 the peer erred or refused; carries its reason code
-        Refused                 a node refused a request
-        SessionTakenOver        another run of the client has its session now
-        Unreachable             no answer within the deadline
-    ConfigError                 a file or a flag is wrong: names file, line and remedy
-    ConfigErrors                all that is wrong with one file
+    HBrokerError
+        LocalError              the caller is at fault, or this process has failed
+            InvalidTopic        a topic name or filter that MQTT 5 §4.7 does not allow
+            PayloadTooLarge     over 256 MiB, or the properties do not fit a datagram
+            NotConnected        the client is closed, or its socket has failed
+            Backpressure        the queue or the credit is full: try again later
+        RemoteError             the peer is at fault or has refused; it carries the reason code
+            Refused             a node refused a request
+            SessionTakenOver    another run of the client has its session now
+            Unreachable         no answer arrived before the deadline
+        ConfigError             one error of a file or a flag, with file, line and remedy
+        ConfigErrors            all errors of one file
+
+Bad input from the network raises none of them: hbroker counts it and discards it.
 """
 
 from __future__ import annotations
@@ -39,29 +41,31 @@ class HBrokerError(Exception):
 
 
 class LocalError(HBrokerError):
-    """The caller erred."""
+    """The caller is at fault, or this process has failed."""
 
 
 class InvalidTopic(LocalError):
-    """A topic name or filter that is not valid (docs/protocol.md §7.1)."""
+    """The topic name or filter is not valid (docs/protocol.md §7.1)."""
 
 
 class PayloadTooLarge(LocalError):
-    """A payload over 256 MiB, or properties that leave no room in a datagram (docs/protocol.md §7.5, §9)."""
+    """The payload is over 256 MiB, or the properties leave no room in a datagram (docs/protocol.md §7.5,
+    §9)."""
 
 
 class NotConnected(LocalError):
-    """The client is closed, or its socket failed."""
+    """The client is closed, or its socket has failed."""
 
 
 class Backpressure(LocalError):
-    """The queue or the credit towards an owner is full. Nothing was sent: try again later."""
+    """The queue, or the credit at an owner, is full (docs/protocol.md §7.7). Nothing was sent: try again
+    later."""
 
 
 class RemoteError(HBrokerError):
-    """The peer erred or refused.
+    """The peer is at fault, or has refused.
 
-    `reason` is a `Reason` of the wire protocol (docs/protocol.md §8).
+    `reason` is a `Reason` of the protocol (docs/protocol.md §8).
     """
 
     def __init__(self, message: str, reason: int) -> None:
@@ -70,21 +74,22 @@ class RemoteError(HBrokerError):
 
 
 class Refused(RemoteError):
-    """A node refused a request, for `reason`."""
+    """A node refused a request. `reason` is the node's reason."""
 
 
 class SessionTakenOver(RemoteError):
-    """Another run of this client, with its name and its key, has its session now (docs/protocol.md §6.4)."""
+    """Another run of this client, with the same name and key, has its session now (docs/protocol.md §6.4)."""
 
 
 class Unreachable(RemoteError):
-    """No answer came within the deadline."""
+    """No answer arrived before the deadline."""
 
 
 class ConfigError(HBrokerError):
-    """A file or a flag is wrong.
+    """An error of a file or a flag.
 
-    `file` and `line` (from 1; None: the file as a whole, or a flag) say where, `remedy` what to do.
+    `file` and `line` (from 1) give the place; `line` None: the whole file, or a flag. `remedy` says what to
+    do.
     """
 
     def __init__(self, message: str, *, file: str, line: int | None, remedy: str) -> None:
@@ -97,7 +102,7 @@ class ConfigError(HBrokerError):
 
 
 class ConfigErrors(HBrokerError):
-    """All that is wrong with one file, in the order of its lines. Never empty."""
+    """All errors of one file, in the order of their lines; at least one."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         super().__init__("\n".join(str(error) for error in errors))

@@ -1,4 +1,4 @@
-"""From the name of a host to its address. Apart from `hbroker.config`, because it asks the system."""
+"""Resolves host names. It is apart from `hbroker.config`, because it asks the operating system."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TypeAlias
 __all__ = ["Resolver", "resolve_host"]
 
 Resolver: TypeAlias = Callable[[str], str]
-"""A host name to an IP address as text; raises OSError where there is none."""
+"""Returns the IP address of a host name, as text. Raises OSError if there is none."""
 
 
 def resolve_host(host: str) -> str:
-    """The first IP address of a name; an IP address is its own. Raises OSError where there is none."""
+    """The first IP address of a host name. An IP address resolves to itself. Raises OSError if there is
+    none."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except UnicodeError as error:

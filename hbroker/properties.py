@@ -1,5 +1,5 @@
-"""What may be said of a message besides its topic and its payload: each property once, for all who pass it on
-as keyword arguments."""
+"""The properties of a message besides its topic and payload, once for all functions that take them as keyword
+arguments."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["CoreProperties", "MqttProperties", "Properties", "mqtt_properties_of
 
 
 class MqttProperties(TypedDict, total=False):
-    """MQTT 5's (§3.3.2.3). `expiry_s`: seconds after which the message is worth nothing; None: never.
-    `payload_format`: None: it is not said."""
+    """The properties of MQTT 5 (§3.3.2.3). `expiry_s`: seconds after which the message expires; None: never.
+    `payload_format`: 0 or 1 as in MQTT; None: absent."""
 
     expiry_s: int | None
     content_type: str
@@ -22,8 +22,8 @@ class MqttProperties(TypedDict, total=False):
 
 
 class Properties(MqttProperties, total=False):
-    """What an application says. `ack_queued`: acknowledge as soon as it is queued for every subscriber
-    (§7.3)."""
+    """What an application may give with a message. `ack_queued`: the owner acknowledges as soon as it has
+    queued the message for every subscriber (docs/protocol.md §7.3)."""
 
     qos: int
     retain: bool
@@ -31,12 +31,13 @@ class Properties(MqttProperties, total=False):
 
 
 class CoreProperties(MqttProperties, total=False):
-    """What the core is told, beside QoS and the retain flag. `published_at_us`: by the publisher's clock."""
+    """What the native core takes besides QoS and RETAIN. `published_at_us`: the time of publication by the
+    publisher's clock, in microseconds since the Unix epoch."""
 
     published_at_us: int
     ack_queued: bool
 
 
 def mqtt_properties_of(message: object) -> MqttProperties:
-    """Those of a message that has each as an attribute."""
+    """The MQTT properties of an object that has each of them as an attribute."""
     return cast(MqttProperties, {name: getattr(message, name) for name in MqttProperties.__annotations__})

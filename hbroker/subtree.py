@@ -1,4 +1,4 @@
-"""A subtree is a topic prefix by whole levels; the empty one is the whole hierarchy (docs/protocol.md §1)."""
+"""Subtrees: topic prefixes by whole levels. The empty one is the whole hierarchy (docs/protocol.md §1)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["depth", "is_within", "prefixes"]
 
 
 def is_within(topic: str, subtree: str) -> bool:
-    """Whether a topic or subtree lies in a subtree, or is the same."""
+    """Whether a topic or subtree lies in `subtree`, or is equal to it."""
     return not subtree or topic == subtree or topic.startswith(subtree + "/")
 
 
 def depth(subtree: str) -> int:
-    """How many levels it names: 0 for the whole hierarchy."""
+    """The number of levels of a subtree; 0 for the whole hierarchy."""
     return subtree.count("/") + 1 if subtree else 0
 
 
 def prefixes(topic: str, most: int) -> Iterator[str]:
-    """The subtrees that hold a topic, from the whole hierarchy down to one of `most` levels."""
+    """The subtrees that contain `topic`, from the whole hierarchy down to the one of `most` levels."""
     yield ""
     end = -1
     for _ in range(most):

@@ -6,9 +6,9 @@
             for message in messages:
                 print(message.topic, message.payload)
 
-Any number of threads may use one client. One thread of its own takes the turns of the control under the
-client's lock, so that links, leases and look-ups go on while the caller does something else; callers wait
-on a condition. Times are seconds.
+Any number of threads may use one client. The client has one thread of its own, which runs the control loop
+under the client's lock. So links, leases and look-ups go on while the application does something else. A call
+that waits for an outcome waits on the lock's condition. All times are in seconds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ __all__ = ["Client", "Subscription", "connect"]
 TIMEOUT: Final = 10.0
 _ROOM_POLL: Final = (0.001, 0.02)
 _GRACE: Final = 1.0
-"""Longer than the protocol's own patience, so that its answer, which says why, comes first."""
+"""Seconds that a caller waits longer than the protocol, so that the protocol's own error, with its reason,
+arrives first."""
 
 
 def connect(
@@ -68,7 +69,7 @@ def connect(
     timeout: float = TIMEOUT,
     **profile: Unpack[Profile],
 ) -> Client:
-    """Connects to the network at its root, as `hbroker.connect`. The client is a context manager."""
+    """Connects to the network at its root, as `hbroker.connect` does. The client is a context manager."""
     identity = Identity.of(**profile)
     address = resolve(*parse_place(root))
     here = listen_for(address) if listen is None else resolve(*parse_place(listen))
@@ -82,7 +83,7 @@ def connect(
 
 
 class Client:
-    """A publisher and subscriber. Made by `connect`."""
+    """A publisher and subscriber, made by `connect`."""
 
     def __init__(self, root: Address, identity: Identity, listen: Address, timeout: float) -> None:
         self.client_id = identity.session_options.client
@@ -169,7 +170,7 @@ class Client:
         timeout: float | None = None,
         **delivery: Unpack[Delivery],
     ) -> Subscription:
-        """As `hbroker.Client.subscribe`, but that it is complete when this returns."""
+        """As `hbroker.Client.subscribe`, but returns when the subscription is complete."""
         if not filters:
             raise InvalidTopic("subscribe: at least one filter is needed")
         opened = Subscription(self, filters, options_of(delivery), queue)
@@ -204,7 +205,7 @@ class Client:
 
     @property
     def address(self) -> Address:
-        """Where the client's socket is."""
+        """The address of the client's UDP socket."""
         return self._dispatcher.endpoint.address
 
     def counters(self) -> dict[str, int]:
@@ -320,17 +321,17 @@ class Client:
         try:
             os.write(self._wake_writer, b"\0")
         except BlockingIOError:
-            return  # it is full: the thread wakes anyway
+            return  # The pipe is full, so the thread wakes anyway.
 
 
 class Subscription:
-    """Messages of some filters, as an iterator that blocks. Made by `Client.subscribe`."""
+    """The messages of some filters, as a blocking iterator. Made by `Client.subscribe`."""
 
     def __init__(self, client: Client, filters: tuple[str, ...], options: Options, queue: int) -> None:
         self.filters = filters
         self.qos = options.qos
         self.owners: tuple[str, ...] = ()
-        """The names of the nodes that hold it, as of when it became complete."""
+        """The names of the nodes that owned topics of the filters when the subscription became complete."""
         self.resumed = False
         """As `hbroker.Subscription.resumed`."""
         self._client = client
@@ -352,7 +353,8 @@ class Subscription:
             yield message
 
     def next(self, timeout: float | None = None) -> Message | None:
-        """The next message; None: none came within `timeout` seconds, or the subscription is closed."""
+        """The next message. None: no message arrived within `timeout` seconds, or the subscription is
+        closed."""
         deadline = None if timeout is None else clock() + microseconds(timeout)
         with self._condition:
             while True:
@@ -380,7 +382,7 @@ class Subscription:
 
     @property
     def dropped(self) -> int:
-        """QoS 0 messages that were dropped because they were not read in time."""
+        """How many messages of QoS 0 were discarded because the application did not read them in time."""
         return self._inbox.dropped
 
     def _open(self, timeout: float) -> None:
@@ -413,7 +415,7 @@ class Subscription:
 
 
 class _Waiting:
-    """One outcome, waited for under the client's condition."""
+    """One outcome, for which a caller waits on the client's condition."""
 
     def __init__(self, condition: threading.Condition) -> None:
         self._condition = condition

@@ -1,14 +1,20 @@
-"""A topology: the nodes of a network, as a YAML file lists them (docs/topology.md).
+"""A topology: the nodes and gateways of a network, as a YAML file lists them (docs/topology.md).
 
-Nothing needs to be listed in advance, since nodes join by themselves (docs/protocol.md §5.1); a file is a
-convenience for those that start together. It is read in three steps, each in a module of its own, and each
-goes on after an error, so that one run tells all that is wrong:
+A network needs no such file, because nodes join by themselves (docs/protocol.md §5.1). The file is a
+convenience for processes that start together. Reading goes on after an error, so one run reports all errors.
 
-    document    text -> YAML nodes that know their line
-    sections    YAML nodes -> typed entries, one by one
-    rules       what holds between entries: one root, no name or subtree twice
+    parse       the text of a file -> a valid `Topology`, or all errors; it calls the readers below
+    flags       the settings of one node or gateway from command-line flags, under the same rules
+    rules       what must hold between entries: one root, no name or subtree twice
+    gateways    reads `gateways`, and what `auth` says about MQTT clients
+    sections    reads `nodes`, `auth` and `limits`; `telemetry` and `plan` read the sections of these names
+    document    the text of a file -> YAML nodes that know their line, and the report of errors
+    model       the valid, frozen `Topology`; `render` writes it as the text of a file
+    moves       which subtrees running nodes must give away or claim to match a `Topology`
 
-Beyond this package a topology is valid and frozen.
+Imports go downward: `parse` and `flags` import `rules`, that imports `gateways`, that imports `sections`, and
+all readers import `document`. `model` imports `plan`. Outside, only `config`, `errors`, `hostnames` and
+`subtree` of hbroker are imported.
 """
 
 from hbroker.topology.model import Topology

@@ -1,8 +1,8 @@
-"""From the text of a file to YAML nodes that know their line, and a place to note what is wrong with them.
+"""Turns the text of a file into YAML nodes that know their line, and collects the errors.
 
-The text is composed, never constructed: no object is made of it, tags mean nothing, aliases are not expanded.
-So what a hostile file costs is bounded by its size. A value's kind is the one YAML gave it (`name: on` is a
-truth value, not a name), and an error says so.
+The text is composed, never constructed: no object is made of it, tags mean nothing, and aliases are not
+expanded. So the size of a hostile file bounds its cost. The kind of a value is the one that YAML gives it
+(`name: on` is a truth value, not a name), and the error message says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 from hbroker.errors import ConfigError, ConfigErrors
 
 MAX_BYTES = 1 << 20
-"""A topology file of this size would list ten thousand nodes."""
+"""The largest file, in bytes. It would list ten thousand nodes."""
 
 _KINDS = {
     "str": "a text",
@@ -39,21 +39,22 @@ class Report:
         self._errors: list[ConfigError] = []
 
     def error(self, at: yaml.Node | int | None, message: str, remedy: str) -> None:
-        """Notes an error at a YAML node, at a line (from 1), or of the file as a whole."""
+        """Notes an error at a YAML node, at a line (from 1), or, with None, of the file as a whole."""
         line = line_of(at) if isinstance(at, yaml.Node) else at
         self._errors.append(ConfigError(message, file=self.file, line=line, remedy=remedy))
 
     def raise_if_any(self) -> None:
-        """Raises ConfigErrors with all that was noted, in the order of the lines."""
+        """Raises ConfigErrors with all noted errors, in the order of their lines, if there is any."""
         if self._errors:
             raise ConfigErrors(sorted(self._errors, key=lambda error: error.line or 0))
 
     def mapping(
         self, node: yaml.Node, what: str, keys: tuple[str, ...], later: tuple[str, ...] = ()
     ) -> dict[str, yaml.Node]:
-        """The values of a mapping by key.
+        """The values of a mapping, by key.
 
-        Notes what is no mapping, and keys that are unknown, occur twice, or belong to a `later` version.
+        Notes an error if the node is no mapping, and for each key that is unknown, occurs twice, or belongs
+        to a `later` version of hbroker.
         """
         if not isinstance(node, yaml.MappingNode):
             remedy = f"write it as `key: value` lines with {listed(keys)}"
@@ -76,7 +77,7 @@ class Report:
     def items(
         self, node: yaml.Node, what: str, example: str = "- {name: …, subtree: …, listen: …}"
     ) -> list[yaml.Node]:
-        """The items of a list. Notes what is none, and an empty one."""
+        """The items of a list. Notes an error if the node is no list, or is an empty list."""
         if isinstance(node, yaml.SequenceNode) and node.value:
             return list(node.value)
         state = "an empty list" if isinstance(node, yaml.SequenceNode) else f"{kind(node)}, not a list"
@@ -84,7 +85,8 @@ class Report:
         return []
 
     def text(self, node: yaml.Node, what: str) -> str | None:
-        """A text, which may be empty if it is quoted. Notes any other kind."""
+        """The text of a node; it may be empty if it is quoted. Notes an error for any other kind, and returns
+        None."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) == "str":
             return str(node.value)
         if _tag(node) == "null":
@@ -95,7 +97,7 @@ class Report:
         return None
 
     def truth(self, node: yaml.Node, what: str) -> bool | None:
-        """A truth value. Notes anything else."""
+        """A truth value. Notes an error for anything else, and returns None."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) == "bool":
             text = str(node.value).lower()
             if text in ("true", "yes", "on", "false", "no", "off"):
@@ -104,7 +106,7 @@ class Report:
         return None
 
     def number(self, node: yaml.Node, what: str) -> float | None:
-        """A number from 0 on. Notes anything else."""
+        """A finite number, at least 0. Notes an error for anything else, and returns None."""
         if isinstance(node, yaml.ScalarNode) and _tag(node) in ("int", "float"):
             with suppress(ValueError):
                 value = float(node.value)
@@ -115,7 +117,8 @@ class Report:
         return None
 
     def integer(self, node: yaml.Node, what: str, low: int, high: int) -> int | None:
-        """A whole number in decimal, from `low` to `high`. Notes anything else."""
+        """A whole number in decimal, from `low` to `high`. Notes an error for anything else, and returns
+        None."""
         remedy = f"write a whole number from {low} to {high}"
         digits = node.value.removeprefix("-") if isinstance(node, yaml.ScalarNode) else ""
         if not (
@@ -134,7 +137,8 @@ class Report:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises ConfigErrors for one that cannot be read, is too large or is not UTF-8."""
+    """The text of a file. Raises ConfigErrors if the file cannot be read, is over `MAX_BYTES` or is not
+    UTF-8."""
     report = Report(str(path))
     try:
         with path.open("rb") as file:
@@ -155,7 +159,8 @@ def read_text(path: Path) -> str:
 
 
 def compose(text: str, report: Report) -> yaml.Node | None:
-    """The YAML document. Notes an error of syntax, and an empty document."""
+    """The root node of the YAML document. Notes an error for wrong syntax and for an empty document, and
+    returns None."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -181,17 +186,17 @@ def compose(text: str, report: Report) -> yaml.Node | None:
 
 
 def line_of(node: yaml.Node) -> int | None:
-    """The line, from 1, on which a YAML node begins; None for one that comes from the command line."""
+    """The line, from 1, on which a YAML node begins. None: the node was made of command-line flags."""
     return int(node.start_mark.line) + 1 if node.start_mark else None
 
 
 def kind(node: yaml.Node) -> str:
-    """What a YAML node is, in words."""
+    """The kind of a YAML node, in words."""
     return _KINDS.get(_tag(node), f"of the unknown kind {_tag(node)!r}")
 
 
 def listed(names: tuple[str, ...]) -> str:
-    """Names as a sentence lists them."""
+    """Names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 

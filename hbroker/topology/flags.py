@@ -1,4 +1,4 @@
-"""A node described by command-line flags: the keys and the rules of a file's node, without a file."""
+"""Makes the settings of a node or gateway from command-line flags, with the keys and the rules of a file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ FILE_KEYS = (
     "subscriptions",
     "delegations",
 )
-"""What a topology file says of a node that is named: these flags are for a node without a file."""
+"""The keys that a topology file gives for a named node. The flags of these names are for a node without a
+file."""
 
 GATEWAY_FILE_KEYS = (
     "listener",
@@ -60,10 +61,10 @@ GATEWAY_FILE_KEYS = (
     "join_key_file",
     *GATEWAY_LIMIT_RANGES,
 )
-"""What a topology file says of a gateway that is named."""
+"""The keys that a topology file gives for a named gateway."""
 
 _NUMBERS = frozenset({"workers", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES, *LISTENER_RANGES})
-"""Keys whose values are numbers. (A file tells by the quotes.)"""
+"""Keys whose values are numbers. In a file, a value without quotes shows that it is a number."""
 
 _TRUTHS = frozenset({"gives_way", "proxy_protocol", "names_user", "anonymous"})
 
@@ -77,10 +78,10 @@ def node_from_flags(
     root: str | None,
     resolve: Resolver = resolve_host,
 ) -> NodeSettings:
-    """The settings of one node. The mappings hold the keys of a file, None for a flag that was not given;
-    `also`: its further subtrees.
+    """The settings of one node. The mappings have the keys of a file; a flag that was not given is None.
 
-    `root`: where to join; None with the empty subtree alone. Raises ConfigErrors with all that is wrong.
+    `also`: further subtrees of the node. `root`: where to join; None only with the empty subtree, which makes
+    the node the root. Raises ConfigErrors with all errors.
     """
     report = Report(COMMAND_LINE)
     keys = _mapping(node)
@@ -119,10 +120,10 @@ def gateway_from_flags(
     resolve: Resolver = resolve_host,
     has_policy: bool = False,
 ) -> GatewaySettings:
-    """The settings of one gateway; mappings as in `node_from_flags`, `has_policy` as in `load`.
+    """The settings of one gateway. The mappings are as in `node_from_flags`, `has_policy` as in `load`.
 
-    `listeners`: each `<address>:<port>` or `key=value,…` with the keys of a file's listener, those of `tls`
-    with `tls.` before them. Raises ConfigErrors with all that is wrong.
+    `listeners`: each is `<address>:<port>` or `key=value,…` with the keys of a file's listener, where those
+    of `tls` begin with `tls.`. Raises ConfigErrors with all errors.
     """
     report = Report(COMMAND_LINE)
     here = Path()
@@ -153,7 +154,7 @@ def root_from_flag(text: str, resolve: Resolver = resolve_host) -> Address:
 
 
 def join_key_from_file(path: Path) -> bytes:
-    """The join key that a file holds. Raises ConfigErrors."""
+    """The join key in a file. Raises ConfigErrors."""
     report = Report(COMMAND_LINE)
     key = read_auth(_mapping({"join_key_file": str(path)}), report, Path())
     report.raise_if_any()

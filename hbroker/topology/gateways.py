@@ -1,4 +1,4 @@
-"""The section `gateways` of a topology file, and what `auth` says of MQTT clients."""
+"""Reads the section `gateways` of a topology file, and what `auth` says about MQTT clients."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ GATEWAY_LIMIT_RANGES: Final = {
     "session_expiry": (1, 0xFFFF_FFFF),
     "keep_alive": (0, 65_535),
 }
-"""The fields of `GatewayLimits`, each with its least and its largest value."""
+"""The fields of `GatewayLimits`, each with its smallest and largest value."""
 
 LISTENER_RANGES: Final = {
     "connections": (1, 10_000_000),
@@ -70,7 +70,7 @@ LISTENER_RANGES: Final = {
     "connect_rate": (0, 10_000_000),
     "packet_bytes": (256, 268_435_460),
 }
-"""The numbers of `ListenerSettings`, each with its least and its largest value."""
+"""The numbers of `ListenerSettings`, each with its smallest and largest value."""
 _ACKNOWLEDGE: Final = ("queued", "distributed")
 _CLIENT_CERTIFICATE: Final = ("optional", "required")
 
@@ -79,12 +79,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GatewayEntry:
-    """One item of `gateways`, as far as it could be read; None: absent or wrong, and then noted."""
+    """One item of `gateways`. None: the key is absent, or its value is wrong and was noted as an error."""
 
     line: int | None
     name: str | None
     listeners: tuple[tuple[int | None, ListenerSettings], ...]
-    """Each with its line."""
+    """Each listener with its line."""
     listen: Address | None
     workers: int
     server_reference: str
@@ -94,7 +94,7 @@ class GatewayEntry:
 def read_gateway(
     node: yaml.Node, index: int, report: Report, resolve: Resolver, directory: Path
 ) -> GatewayEntry:
-    """One item of `gateways`. Paths count from the topology's directory."""
+    """Reads one item of `gateways`. Paths in it are relative to `directory`, the topology's."""
     what = f"gateway {index}"
     values = report.mapping(node, what, GATEWAY_KEYS)
     name = read_name(values["name"], report) if "name" in values else None
@@ -119,7 +119,8 @@ def read_gateway(
 def read_listener(
     node: yaml.Node, report: Report, resolve: Resolver, directory: Path
 ) -> ListenerSettings | None:
-    """One item of `listeners`."""
+    """Reads one item of `listeners`. Paths in it are relative to `directory`. None: it has no valid
+    address."""
     values = report.mapping(node, "a listener", LISTENER_KEYS)
     if "address" not in values:
         if isinstance(node, yaml.MappingNode):
@@ -148,7 +149,7 @@ def read_listener(
 
 
 def read_access(values: Mapping[str, yaml.Node], report: Report, directory: Path) -> AccessSettings:
-    """What `auth` says of MQTT clients. What stands in the files `runtime.gateway_files` reads."""
+    """Reads what `auth` says about MQTT clients. `runtime/gateway/files.py` reads the files that it names."""
     files = {key: _file(values[key], key, report, directory) or "" for key in _FILE_KEYS if key in values}
     return AccessSettings(
         **files,
@@ -157,7 +158,7 @@ def read_access(values: Mapping[str, yaml.Node], report: Report, directory: Path
 
 
 def read_gateway_limits(node: yaml.Node, report: Report) -> GatewayLimits:
-    """What one gateway grants its clients at most."""
+    """Reads the section `limits` of a gateway."""
     values = report.mapping(node, "limits", tuple(GATEWAY_LIMIT_RANGES))
     read = {key: report.integer(value, key, *GATEWAY_LIMIT_RANGES[key]) for key, value in values.items()}
     return GatewayLimits(**{key: value for key, value in read.items() if value is not None})
@@ -166,7 +167,7 @@ def read_gateway_limits(node: yaml.Node, report: Report) -> GatewayLimits:
 def settings_of(
     entry: GatewayEntry, root: Address, join_key: bytes, access: AccessSettings
 ) -> GatewaySettings:
-    """Typed settings of an entry that was read without an error."""
+    """The settings of an entry that was read without an error."""
     assert entry.name is not None, "a gateway without a name was reported"
     return GatewaySettings(
         name=entry.name,

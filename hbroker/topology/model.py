@@ -1,4 +1,4 @@
-"""What a topology file means: settings for each node, and where each hangs in the hierarchy."""
+"""What a topology file means: the settings of each process, and the place of each node in the hierarchy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hbroker.topology.plan import Plan
 class Topology:
     """A valid topology.
 
-    `name`: the network's, which is the file's without its suffix. `nodes`: parents before their children.
-    `plan`: what an analysis expects of it.
+    `name`: the network's name, which is the file's name without its suffix. `nodes`: parents before their
+    children. `plan`: what the load analysis expects of the network.
     """
 
     name: str
@@ -25,30 +25,31 @@ class Topology:
 
     @property
     def root(self) -> NodeSettings:
-        """The node that owns the whole hierarchy, less what it delegates."""
+        """The root: it owns the whole hierarchy, less its cuts."""
         return self.nodes[0]
 
     def node(self, name: str) -> NodeSettings | None:
-        """The node of that name."""
+        """The node of that name, or None."""
         return next((node for node in self.nodes if node.name == name), None)
 
     def gateway(self, name: str) -> GatewaySettings | None:
-        """The gateway of that name."""
+        """The gateway of that name, or None."""
         return next((gateway for gateway in self.gateways if gateway.name == name), None)
 
     def parent(self, node: NodeSettings) -> NodeSettings | None:
-        """The node whose main subtree is the longest that holds this node's; None for the root. (By further
-        subtrees two nodes may each be above the other.)"""
+        """The node whose main subtree is the longest that contains this node's main subtree; None for the
+        root. Further subtrees (`also`) do not count, because by them each of two nodes may be above the
+        other."""
         above = [other for other in self.nodes if holds(other.subtree, node.subtree)]
         return max(above, key=lambda other: len(other.subtree), default=None)
 
     @property
     def telemetry(self) -> TelemetrySettings:
-        """What its processes write of their load: all of them the same."""
+        """The telemetry settings, which are the same for all processes."""
         return self.root.telemetry
 
     def with_telemetry(self, settings: TelemetrySettings) -> Topology:
-        """The same network, of whose processes each writes so."""
+        """The same network, with these telemetry settings for all processes."""
         return replace(
             self,
             nodes=tuple(replace(node, telemetry=settings) for node in self.nodes),
@@ -56,7 +57,7 @@ class Topology:
         )
 
     def with_join_key(self, key: bytes) -> Topology:
-        """The same network, whose nodes and gateways all have this key."""
+        """The same network, with this join key for all nodes and gateways."""
         return replace(
             self,
             nodes=tuple(replace(node, join_key=key) for node in self.nodes),
@@ -64,7 +65,8 @@ class Topology:
         )
 
     def on_ports(self, ports: Mapping[str, int]) -> Topology:
-        """The same network with these nodes (by name) on other ports, the root's known to all."""
+        """The same network, with other ports for these nodes (by name). Gateways and nodes get the root's new
+        address."""
         nodes = [node.on_port(ports[node.name]) if node.name in ports else node for node in self.nodes]
         above = with_root(nodes)
         gateways = tuple(replace(gateway, root=above[0].address) for gateway in self.gateways)
@@ -72,12 +74,12 @@ class Topology:
 
 
 def with_root(nodes: list[NodeSettings]) -> tuple[NodeSettings, ...]:
-    """Parents first, and every sub-broker told where the root is."""
+    """The nodes with parents first. Every node but the root gets the root's address."""
     ordered = sorted(nodes, key=lambda node: (depth(node.subtree), node.subtree))
     root, *others = ordered
     return (root, *(replace(node, root=root.address) for node in others))
 
 
 def holds(subtree: str, other: str) -> bool:
-    """Whether `other` lies below `subtree`, by whole levels, and is not the same."""
+    """Whether `other` lies below `subtree`, by whole levels, and is not equal to it."""
     return subtree != other and is_within(other, subtree)

@@ -1,10 +1,13 @@
-"""From the subtrees that running nodes claim to those that a topology gives them: the moves, in order.
+"""The moves that turn the subtrees that running nodes claim into those that a topology gives them, in order.
 
-What was delegated below a subtree goes along with it (docs/protocol.md §5.4), so the order matters little.
-What goes to another node goes in the order of the file, and then back to the nodes around what no node is to
-hold: were it the other way round, these would carry for a while what others take away again. But a subtree
-of which a node is to keep parts has to be handed back first, for within it the parts are no claims of their
-own.
+The cuts below a subtree go along with it (docs/protocol.md §5.4), so the order of most moves does not matter.
+There are three groups:
+
+1. A subtree that is handed back, while the same or another node is to have a part of it. It is first, because
+   within it the part is no claim of its own (§5.1).
+2. Subtrees that go to another node, in the order of the file.
+3. All other subtrees that are handed back to the owner around them. If they were earlier, that owner would
+   for a while carry the load of subtrees that it then gives away again.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ __all__ = ["Move", "moves"]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One subtree. `source`: the node that claims it; None: it is cut out of another's. `target`: who is to
-    have it; None: who owns what is around it."""
+    """The move of one subtree. `source`: the node that claims it; None: no node claims it, and it is a part
+    of another subtree. `target`: the node that is to claim it; None: it goes back to the owner of what is
+    around it."""
 
     subtree: str
     source: str | None
@@ -29,9 +33,10 @@ class Move:
 
 
 def moves(topology: Topology, claimed: Mapping[str, Sequence[str]]) -> list[Move]:
-    """What to move. `claimed`: the subtrees of every running node, by its name.
+    """The moves, in order. `claimed`: the subtrees of each running node, by its name.
 
-    What nodes claim that the topology does not name is left with them, unless it gives it to another.
+    If the topology does not list a node, the node keeps the subtrees that it claims, except those that the
+    topology gives to another node.
     """
     holder = {subtree: name for name, subtrees in claimed.items() for subtree in subtrees}
     wanted = {subtree: node.name for node in topology.nodes if not node.is_root for subtree in node.subtrees}

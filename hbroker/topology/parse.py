@@ -1,4 +1,4 @@
-"""A topology file, from its text to a valid `Topology`, or to everything that is wrong with it."""
+"""Reads a topology file: from its text to a valid `Topology`, or to all of its errors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from hbroker.topology.telemetry import read_telemetry
 
 
 def load(path: str | Path, *, resolve: Resolver = resolve_host, has_policy: bool = False) -> Topology:
-    """Reads a topology file. Raises ConfigErrors with all that is wrong with it, and nothing else.
+    """Reads a topology file. Raises ConfigErrors with all errors of the file, and no other exception.
 
-    `has_policy`: who may use its gateways is decided elsewhere, not by `auth`.
+    `has_policy`: the caller decides which MQTT clients may use the gateways, so open listeners are no error.
     """
     return parse(read_text(Path(path)), file=str(path), resolve=resolve, has_policy=has_policy)
 
@@ -41,7 +41,8 @@ def parse(
     resolve: Resolver = resolve_host,
     has_policy: bool = False,
 ) -> Topology:
-    """As `load`, of the text of a file. `file` names the network and stands in errors."""
+    """Parses the text of a topology file; otherwise as `load`. `file` gives the network's name and the
+    directory of relative paths, and stands in the errors."""
     report = Report(file)
     document = compose(text, report)
     report.raise_if_any()
@@ -101,7 +102,7 @@ def _sections(document: yaml.Node, report: Report) -> dict[str, yaml.Node]:
 
 
 def _settings(entries: Sequence[NodeEntry], join_key: bytes, limits: Limits) -> list[NodeSettings]:
-    """Typed settings of entries that were read without an error."""
+    """The settings of the entries that were read without an error."""
     return [
         NodeSettings(
             name=entry.name,

@@ -1,4 +1,5 @@
-"""The section `plan` of a topology file: what an analysis of the load expects of its nodes."""
+"""Reads the section `plan` of a topology file: what the load analysis expects of the nodes
+(docs/analysis.md)."""
 
 from __future__ import annotations
 
@@ -13,17 +14,17 @@ from hbroker.topology.document import Report
 __all__ = ["PLAN_KEYS", "Plan", "is_alike", "read_plan"]
 
 MOST_APART: Final = 2.0
-"""Times by which loads of one traffic may differ."""
+"""The largest ratio between two loads of the same traffic."""
 
 PLAN_KEYS: Final = ("in_us", "out_us", "predicted")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the analysis of a network's load expects of this topology (docs/analysis.md).
+    """What the load analysis expects of this topology (docs/analysis.md).
 
-    `in_us`, `out_us`: microseconds of processor time that a message taken in, and a copy sent out, cost.
-    `predicted`: the load of each node, by name, in CPU-seconds a second, at the traffic that was analysed.
+    `in_us`, `out_us`: microseconds of CPU time for each message that a node receives, and for each copy that
+    it sends. `predicted`: the load of each node, by name, in CPU-seconds per second, at the analysed traffic.
     """
 
     in_us: float
@@ -31,17 +32,18 @@ class Plan:
     predicted: tuple[tuple[str, float], ...]
 
     def load(self, messages_in: float, messages_out: float) -> float:
-        """The load, in CPU-seconds a second, of so many messages a second."""
+        """The load of a node, in CPU-seconds per second, for these messages per second."""
         return (messages_in * self.in_us + messages_out * self.out_us) / 1e6
 
 
 def is_alike(expected: float, carried: float) -> bool:
-    """Whether loads, each of all nodes together, can be of one traffic, whoever carries how much of it."""
+    """Whether two loads can be of the same traffic, each summed over all nodes: neither is more than
+    `MOST_APART` times the other."""
     return expected <= MOST_APART * carried and carried <= MOST_APART * expected
 
 
 def read_plan(node: yaml.Node, nodes: Sequence[str], report: Report) -> Plan:
-    """The section of a file with nodes of these names."""
+    """Reads the section `plan` of a file whose nodes have these names."""
     values = report.mapping(node, "plan", PLAN_KEYS)
     for key in PLAN_KEYS:
         if key not in values and isinstance(node, yaml.MappingNode):

@@ -1,4 +1,4 @@
-"""A topology as the text of a file: what `parse` makes the same topology of."""
+"""Writes a topology as the text of a file, from which `parse` makes the same topology."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hbroker.topology.model import Topology
 
 
 def render(topology: Topology) -> str:
-    """The text of a file. The join key is written inline, and host names as the addresses that they had."""
+    """The text of a file. It has the join key inline, and the resolved addresses in place of host names."""
     document: dict[str, Any] = {"nodes": [_node(node) for node in topology.nodes]}
     root = topology.root
     if topology.gateways:

@@ -1,8 +1,8 @@
-"""What must hold between the nodes of a topology.
+"""The rules that hold between the nodes and gateways of a topology.
 
-Subtrees are prefixes by whole levels, so of two that differ one holds the other or they share nothing: to
-nest is the only way to overlap. What is left to check: exactly one root, and no name, subtree or address
-twice.
+Subtrees are prefixes by whole levels. So of two different subtrees, either one contains the other, or they
+share no topic. Nested subtrees are allowed (docs/protocol.md §5.1). The rules are: exactly one root, no
+subtree, node name or address twice, and no listener that other hosts reach without authentication.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hbroker.topology.sections import NodeEntry
 
 
 def check(entries: Sequence[NodeEntry], report: Report) -> None:
-    """Notes every rule that the entries break. What could not be read of an entry breaks none."""
+    """Notes an error for each rule that the nodes break. Values that could not be read break no rule."""
     _unique(entries, lambda entry: entry.name, _same_name, report)
     _unique_subtrees(entries, report)
     for entry in entries:
@@ -32,14 +32,14 @@ def check(entries: Sequence[NodeEntry], report: Report) -> None:
 
 
 def check_node(entry: NodeEntry, report: Report) -> None:
-    """Notes what one node breaks by itself."""
+    """Notes the errors of a single node."""
     if entry.subtree == "" and entry.also:
         remedy = "leave out `also`: the root has all that no other node has"
         report.error(entry.line, f"{_called(entry)} is the root, and can claim nothing more", remedy)
 
 
 def check_gateways(gateways: Sequence[GatewayEntry], nodes: Sequence[NodeEntry], report: Report) -> None:
-    """Notes names and addresses that a gateway has, and something else had before."""
+    """Notes an error for each gateway name, and each listener address, that is already taken."""
     names = {node.name: f"the node on line {node.line}" for node in nodes if node.name}
     listening: dict[Address, int | None] = {}
     for gateway in gateways:
@@ -60,8 +60,8 @@ def check_gateways(gateways: Sequence[GatewayEntry], nodes: Sequence[NodeEntry],
 
 
 def check_open(gateways: Sequence[GatewayEntry], access: AccessSettings, report: Report) -> None:
-    """Notes listeners beyond this host at which clients need to prove nothing, unless `anonymous: true` says
-    that they are meant."""
+    """Notes an error for each listener that other hosts can reach and at which clients prove nothing, unless
+    `anonymous: true` allows it."""
     if access.anonymous:
         return
     for gateway in gateways:
@@ -83,7 +83,7 @@ def _is_open(listener: ListenerSettings, access: AccessSettings) -> bool:
     if access.passwords or (tls is not None and tls.needs_certificate):
         return False
     is_named = tls is not None and tls.names_user and access.anonymous is False
-    return not is_named  # Without passwords any user name is taken.
+    return not is_named  # Without passwords, the gateway accepts any user name.
 
 
 def _is_loopback(host: str) -> bool:
@@ -93,7 +93,7 @@ def _is_loopback(host: str) -> bool:
 
 
 Explain = Callable[[NodeEntry, NodeEntry], tuple[str, str]]
-"""Of the first entry and one that repeats it: message and remedy."""
+"""The message and the remedy for two entries of which the second repeats a value of the first."""
 
 
 def _unique(
@@ -157,7 +157,7 @@ def _same_advertised(first: NodeEntry, again: NodeEntry) -> tuple[str, str]:
 
 
 def _any_address_clash(entries: Sequence[NodeEntry], report: Report) -> None:
-    """A node that listens on every address leaves its port to nobody else."""
+    """Notes an error for each node whose port is taken by a node that listens on every address."""
     everywhere = {
         entry.listen[1]: entry
         for entry in entries

@@ -1,4 +1,4 @@
-"""The sections of a topology file, each read into typed entries that remember their lines."""
+"""Reads the sections `nodes`, `auth` and `limits` of a topology file into typed entries with their lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbroker.topology.document import Report, line_of
 
 SECTIONS = ("nodes", "gateways", "auth", "limits", "telemetry", "plan")
 LATER = ("admin",)
-"""Sections that this version does not know, by names that a later one may."""
+"""Sections that this version does not know, and that a later version may have."""
 
 NODE_KEYS = ("name", "subtree", "also", "listen", "advertise", "workers", "policy")
 JOIN_KEYS = ("join_key", "join_key_file")
@@ -29,13 +29,14 @@ LIMIT_RANGES = {
     "session_expiry": (1, 0xFFFF_FFFF),
     "delegations": (1, 1_000_000),
 }
-"""The keys of `limits`: the fields of `Limits`, each with its least and its largest value."""
+"""The keys of `limits`, which are the fields of `Limits`, each with its smallest and largest value."""
 LIMIT_KEYS = tuple(LIMIT_RANGES)
 
 MIN_KEY_BYTES = 16
 MAX_KEY_BYTES = 4096
 MAX_SUBTREE_BYTES = 60_000
-"""Less than a topic's 65,535, so that there is room for topics below."""
+"""Less than the 65,535 bytes of a topic (docs/protocol.md §9), which leaves room for topics below the
+subtree."""
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
-    """One item of `nodes`, as far as it could be read; None: absent or wrong, and then noted."""
+    """One item of `nodes`. None: the key is absent, or its value is wrong and was noted as an error."""
 
     line: int | None
     name: str | None
@@ -57,7 +58,7 @@ class NodeEntry:
 
 
 def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) -> NodeEntry:
-    """One item of `nodes`; `index` counts from 1 and stands for a name that is not known yet."""
+    """Reads one item of `nodes`. `index` counts from 1 and stands in errors for a name that is not known."""
     what = f"node {index}"
     values = report.mapping(node, what, NODE_KEYS)
     name = read_name(values["name"], report) if "name" in values else None
@@ -86,7 +87,8 @@ def read_node(node: yaml.Node, index: int, report: Report, resolve: Resolver) ->
 
 
 def read_name(node: yaml.Node, report: Report) -> str | None:
-    """A node's name: one topic level ($SYS/nodes/<name>) and the name of its log file."""
+    """Reads the name of a node or gateway. It is one topic level ($SYS/nodes/<name>), and the name of a log
+    file."""
     name = report.text(node, "name")
     if name is None or _NAME.fullmatch(name):
         return name
@@ -96,7 +98,7 @@ def read_name(node: yaml.Node, report: Report) -> str | None:
 
 
 def read_subtree(node: yaml.Node, report: Report) -> str | None:
-    """A topic prefix; empty for the root."""
+    """Reads a topic prefix; the empty text for the root."""
     subtree = report.text(node, "subtree")
     if subtree is None:
         return None
@@ -108,7 +110,7 @@ def read_subtree(node: yaml.Node, report: Report) -> str | None:
 
 
 def read_also(node: yaml.Node, report: Report) -> tuple[str, ...]:
-    """Further subtrees of a node."""
+    """Reads the further subtrees of a node."""
     items = report.items(node, "also", "- <topic prefix>")
     read = [(item, read_subtree(item, report)) for item in items]
     for item, subtree in read:
@@ -119,7 +121,7 @@ def read_also(node: yaml.Node, report: Report) -> tuple[str, ...]:
 
 
 def subtree_error(subtree: str) -> tuple[str, str] | None:
-    """What is wrong with a subtree, and what to do; None: it is valid."""
+    """Why a subtree is not valid, and the remedy. None: it is valid."""
     if "+" in subtree or "#" in subtree:
         return "it holds a wildcard", "name one branch; all below it belongs to it without a wildcard"
     if subtree == "/":
@@ -136,12 +138,13 @@ def subtree_error(subtree: str) -> tuple[str, str] | None:
 
 
 def read_listen(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
-    """The address that a node binds; port 0: any free one."""
+    """Reads the address to which a process binds its UDP socket; port 0: any free port."""
     return read_address(node, "listen", report, resolve, None)
 
 
 def read_advertise(node: yaml.Node, report: Report, resolve: Resolver) -> Address | None:
-    """The address that a node tells others; without a port (0 here), the one it listens on."""
+    """Reads the address that a node advertises to others. Port 0, also if none is written: the port to which
+    the node binds."""
     address = read_address(node, "advertise", report, resolve, 0)
     if address and address[0] in ANY_ADDRESS:
         report.error(
@@ -156,7 +159,7 @@ def read_advertise(node: yaml.Node, report: Report, resolve: Resolver) -> Addres
 def read_address(
     node: yaml.Node, what: str, report: Report, resolve: Resolver, default_port: int | None
 ) -> Address | None:
-    """`host:port`, the host resolved; without `default_port` the port must be there."""
+    """Reads `host:port` and resolves the host. If `default_port` is None, the port must be present."""
     text = node.value if isinstance(node, yaml.ScalarNode) else report.text(node, what)
     if text is None:
         return None
@@ -177,7 +180,7 @@ def read_address(
 
 
 def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
-    """What the node does when its lease runs out."""
+    """Reads the policy for the end of a lease (docs/protocol.md §5.6)."""
     text = report.text(node, "policy")
     try:
         return LeasePolicy(text) if text is not None else None
@@ -188,7 +191,7 @@ def read_policy(node: yaml.Node, report: Report) -> LeasePolicy | None:
 
 
 def read_auth(node: yaml.Node, report: Report, directory: Path) -> bytes:
-    """The join key, inline or from a file whose path counts from the topology's directory."""
+    """Reads the join key, inline or from a file. The path of the file is relative to `directory`."""
     values = read_auth_keys(node, report)
     return read_join_key(values, node, report, directory)
 
@@ -202,7 +205,7 @@ def read_auth_keys(node: yaml.Node, report: Report) -> dict[str, yaml.Node]:
 
 
 def read_join_key(values: Mapping[str, yaml.Node], node: yaml.Node, report: Report, directory: Path) -> bytes:
-    """The join key of `auth`; empty: it has none."""
+    """The join key of `auth`. Empty: `auth` has none."""
     if all(key in values for key in JOIN_KEYS):
         report.error(node, "auth has both `join_key` and `join_key_file`", "keep one of them")
         return b""
@@ -215,7 +218,7 @@ def read_join_key(values: Mapping[str, yaml.Node], node: yaml.Node, report: Repo
 
 
 def read_limits(node: yaml.Node, report: Report) -> Limits:
-    """What each node takes at most."""
+    """Reads the limits of each node."""
     values = report.mapping(node, "limits", LIMIT_KEYS)
     read = {key: report.integer(value, key, *LIMIT_RANGES[key]) for key, value in values.items()}
     return Limits(**{key: value for key, value in read.items() if value is not None})

@@ -1,4 +1,5 @@
-"""The section `telemetry` of a topology file: what its processes write of their load (docs/telemetry.md)."""
+"""Reads the section `telemetry` of a topology file: what processes write about their load
+(docs/telemetry.md)."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ RANGES: Final = {
     "keep_bytes": (1 << 20, 1 << 50),
     "keep_hours": (1, 876_000),
 }
-"""Keys with a whole number: each with its least and its largest value."""
+"""The keys with a whole number, each with its smallest and largest value."""
 TELEMETRY_KEYS: Final = ("enabled", *RANGES, "directory")
 
 
 def read_telemetry(node: yaml.Node, report: Report, directory: Path) -> TelemetrySettings:
-    """The section. Its directory counts from the topology's, `directory`."""
+    """Reads the section. The path in it is relative to `directory`, the topology's."""
     values = report.mapping(node, "telemetry", TELEMETRY_KEYS)
     numbers = {key: report.integer(values[key], key, *RANGES[key]) for key in RANGES if key in values}
     enabled = report.truth(values["enabled"], "enabled") if "enabled" in values else True
