@@ -1,4 +1,4 @@
-"""What the concepts of one gateway share: the border, what it publishes, what it knows of others."""
+"""The objects that the classes of one gateway share: the native API, the outbox, the sessions' records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ __all__ = ["GatewayContext"]
 
 @dataclass(slots=True)
 class GatewayContext:
-    """One gateway's, for all of its run. `limits`, `policy` and the listeners of `settings` change when they
-    are read again."""
+    """The shared objects of one gateway, for its whole run.
+
+    A reload replaces `limits` and `policy`, and in `settings` the listeners.
+    """
 
     settings: GatewaySettings
     native_api: NativeApi
@@ -38,14 +40,14 @@ class GatewayContext:
     access: AccessLists
     limits: GatewayLimits
     counts: dict[str, int] = field(default_factory=dict)
-    """What happened, by name, since the start."""
+    """Events that the decisions count, by name, since the start."""
     events: EventQueue = field(default_factory=EventQueue)
 
     @property
     def key(self) -> bytes:
-        """The network's join key; empty: it has none."""
+        """The network's join key; empty if the network has none."""
         return self.settings.join_key
 
     def count(self, name: str) -> None:
-        """Counts one of these."""
+        """Adds one to the counter `name`."""
         self.counts[name] = self.counts.get(name, 0) + 1

@@ -1,8 +1,8 @@
-"""A gateway's control: where what the native core tells finds the concept that decides on it.
+"""The control of a gateway: gives each event of the native core to the class that decides on it.
 
-Three streams come in: the events of members (links, answers of owners), messages of the network for the
-gateway itself (claims, records, requests), and what MQTT clients ask. A gateway begins by subscribing to
-what gateways tell each other, and is ready for clients when it has the sessions that there are.
+Three streams come in: events of the pool clients (links, answers of owners), messages of the network for the
+gateway itself (claims, records, requests), and the packets of MQTT clients. At its start a gateway subscribes
+to the topics of the gateways. It is ready for clients when it has the records of the existing sessions.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ _REFRESH_AFTER: Final = 3 * SECOND
 class Gateway:
     """Every decision of one gateway. Times are microseconds of one monotonic clock.
 
-    `run`: random, of this run. `publisher`: of the shared member's core. `unix_offset_us`: what the wall
-    clock has more than that clock. `vitals`: counters of the process, for `$SYS/broker`.
+    `run`: a random number of this run. `publisher`: the publisher id of the shared pool client's core.
+    `unix_offset_us`: the wall clock less that monotonic clock. `vitals`: counters of the process, for
+    `$SYS/broker`.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Gateway:
         version: str = "",
         vitals: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        ids = count(random.getrandbits(_ID_BITS))  # nodes may hold what an earlier run's listeners asked for
+        ids = count(random.getrandbits(_ID_BITS))  # nodes may still hold listener ids of an earlier run
         gateways = Gateways(settings.name, run)
         self._publisher = publisher
         self._vitals = vitals
@@ -141,30 +142,32 @@ class Gateway:
     # In
 
     def start(self, now: int) -> None:
-        """Joins the other gateways. `is_ready` says when clients can be taken."""
+        """Subscribes to the topics of the gateways. `is_ready` says when the gateway can take clients."""
         self._startup.start(now)
 
     def announce(self, now: int, listeners: tuple[str, ...]) -> None:
-        """Tells the others that this gateway is there, and where it takes clients."""
+        """Publishes that this gateway is present, and the URLs of its listeners."""
         self._announcements.announce(now, listeners)
 
     def handle_event(self, now: int, member: int, event: Event) -> None:
-        """An event of one member's core."""
+        """Handles an event of one pool client's core."""
         if member == SHARED and isinstance(event, LinkDownEvent):
             self._refresh_at = now + _REFRESH_AFTER
         self._context.network_clients.handle_event(now, member, event)
         self._take_results(now)
 
     def handle_message(self, now: int, member: int, message: Message) -> None:
-        """A message that is for no session. One for the gateway itself is acknowledged when what it asks
-        for is done."""
+        """Handles a message that is for no session of an MQTT client.
+
+        A message for the gateway itself is acknowledged when the gateway has done what the message asks for.
+        """
         topic, payload = message.topic, message.payload
-        if member != SHARED:  # of a subscription that ended in the meantime
+        if member != SHARED:  # the subscription has ended in the meantime
             if message.qos:
                 self._context.native_api.member(member).handled([message.copy_id])
             return
         if message.publisher == self._publisher:
-            pass  # What this gateway says holds here since it said it.
+            pass  # This gateway applied its own message when it published it.
         elif topic.startswith(CLAIMS):
             self._takeover.handle_claims(now, message, lambda now, is_distributed: self._handled(message))
             self._take_results(now)
@@ -180,7 +183,7 @@ class Gateway:
         self._handled(message)
 
     def handle_mqtt(self, now: int, event: MqttEvent) -> None:
-        """What an MQTT client asks, or its end."""
+        """Handles a packet of an MQTT client, or the end of its connection."""
         if isinstance(event, ConnectEvent):
             self._disconnect_queue.hurry(now, event.client_id)
             self._disconnect_queue.came()
@@ -192,7 +195,7 @@ class Gateway:
             return
         connection = self._connection_table.get(event.connection)
         if connection is None:
-            return  # It was ended from this side in the meantime.
+            return  # This side has ended it in the meantime.
         code: Code | None = None
         match event:
             case ClosedEvent():
@@ -208,12 +211,12 @@ class Gateway:
         self._take_results(now)
 
     def handle_decision(self, now: int, number: int, decision: Decision) -> None:
-        """What a check came to (`poll_check`)."""
+        """Handles the result of a check (`poll_check`)."""
         self._connect_handler.handle_decision(now, number, decision)
         self._take_results(now)
 
     def handle_timeout(self, now: int) -> None:
-        """Does what is due."""
+        """Does everything that is due at `now`."""
         self._context.network_clients.handle_timeout(now)
         self._take_results(now)
         self._context.outbox.handle_timeout(now)
@@ -234,9 +237,11 @@ class Gateway:
         self._take_results(now)
 
     def reload(self, now: int, policy: Policy, settings: GatewaySettings) -> None:
-        """Other rules, and of the settings other limits and listeners, at once. Whoever would not be admitted
-        any more is disconnected; all others notice nothing. Limits of what is queued or in flight are those
-        of the time of their CONNECT."""
+        """Puts a new policy, new limits and new listeners into force at once.
+
+        A client that the new policy would not admit is disconnected. The others notice nothing. A connection
+        keeps the limits of its queue and of its messages in flight that held at its CONNECT.
+        """
         context = self._context
         context.policy, context.limits = policy, settings.limits
         context.settings = replace(context.settings, listeners=settings.listeners)
@@ -257,7 +262,7 @@ class Gateway:
             context.access.release(former)
 
     def stop(self, now: int) -> None:
-        """Takes no more clients, and ends those that there are: their sessions wait for them elsewhere."""
+        """Refuses new clients and disconnects all others. Their sessions wait for them at other gateways."""
         self._connect_handler.is_stopping = True
         for connection in self._connection_table.all():
             self._disconnect_handler.disconnect(now, connection, Code.SERVER_SHUTTING_DOWN)
@@ -265,13 +270,13 @@ class Gateway:
         self._take_results(now)
 
     def leave(self) -> None:
-        """The last word to the owners."""
+        """The shared pool client leaves its owners and ends its session there."""
         self._context.network_clients.control(SHARED).leave(end_session=True)
 
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         context = self._context
         return earliest(
             context.network_clients.poll_timeout(),
@@ -288,26 +293,28 @@ class Gateway:
         )
 
     def poll_check(self, now: int) -> tuple[int, Check] | None:
-        """A decision that takes time, to be made in a thread; None: there is none now, or enough of them are
-        being made. Asked again after each `handle_decision`."""
+        """The next check to run in a thread; None: there is none, or enough of them are running.
+
+        Call it again after each `handle_decision`.
+        """
         return self._connect_handler.poll_check(now)
 
     def poll_event(self) -> GatewayEvent | None:
-        """What is to be logged next; None: there is nothing now."""
+        """The next event to log; None: there is none now."""
         return self._context.events.poll()
 
     @property
     def is_ready(self) -> bool:
-        """Whether it knows the other gateways' sessions, and can take clients."""
+        """Whether the gateway knows the sessions of the other gateways, and can take clients."""
         return self._startup.is_over
 
     @property
     def is_idle(self) -> bool:
-        """Whether no client is left, and all that was said of them is distributed."""
+        """Whether no client is left and every message of the outbox is distributed."""
         return len(self._connection_table) == 0 and len(self._context.outbox) == 0
 
     def counters(self) -> dict[str, int]:
-        """The border's, the process's and what the decisions count, by name."""
+        """All counters by name: of the native core, of the process, and of the decisions."""
         counts = self._connect_handler.counters()
         connections = list(self._connection_table.open())
         filters = [filter for connection in connections for filter in connection.subscriptions]
@@ -328,7 +335,7 @@ class Gateway:
             "letters": len(self._context.outbox),
         }
 
-    # What its members tell
+    # Results of the pool clients
 
     def _take_results(self, now: int) -> None:
         while (pair := self._context.network_clients.poll_result()) is not None:
@@ -363,7 +370,7 @@ class Gateway:
         is_true = records.take(now, topic, payload)
         self._context.clock.saw(now, records.stamp_of(topic))
         if connection is not None and records.is_over(topic):
-            self._session_store.changed(now, connection, None)  # Another took this gateway for gone.
+            self._session_store.changed(now, connection, None)  # Another gateway took this one for dead.
         elif not is_true:
             self._session_store.contradict(now, topic)
 
@@ -387,12 +394,13 @@ class Gateway:
         changed = event.session_expiry_s
         is_clean = event.reason == Code.SUCCESS
         if changed and not connection.expiry_s and event.reason is not None:
-            is_clean = False  # MQTT-3.1.2-23 forbids it: a protocol error, and no orderly end.
+            is_clean = False  # MQTT-3.1.2-23 forbids it: a protocol error, so the will is published.
         reason = event.reason if event.reason is None or is_clean else max(event.reason, 1)
         self._disconnect_handler.end(now, connection, reason=reason, expiry_s=changed)
 
     def _overflowed(self, now: int, session: int) -> None:
-        """A session ends while it is without a client: before CONNACK, or behind a connection that broke."""
+        """Ends a session whose queue is full while no client has it: before CONNACK, or after a broken
+        connection."""
         for connection in self._connection_table.all():
             if connection.session == session:
                 self._context.count("sessions_overflowed")
@@ -401,8 +409,11 @@ class Gateway:
         self._take_results(now)
 
     def _answered(self, now: int, answer: Answer) -> None:
-        """An answer has all its codes. The first one of a session that is to be kept waits until the other
-        gateways know of the session; later changes are told them soon."""
+        """All codes of a SUBACK or UNSUBACK are known.
+
+        The first answer of a persistent session waits until the other gateways know the session. They hear of
+        later changes a little after the answer.
+        """
         connection = answer.connection
         if not answer.changed or not connection.expiry_s:
             self._mqtt_subscriptions.send(answer)

@@ -1,15 +1,15 @@
-"""What the gateway's decisions ask of the native core, and what they are told.
+"""The verbs that a gateway's decisions call on the native core, and the events that the core reports.
 
-`hbroker._native.Gateway` has these verbs, and so has the fake of the tests. Connections, sessions, members
-and listeners are opaque numbers. Three rules make the two sides fit:
+`hbroker._native.Gateway` has these verbs, and so has the fake of the tests. Connections, sessions, pool
+clients and listeners are opaque numbers. Three rules hold between the two sides:
 
-* Until `accept` a connection is *deciding*: nothing is read from it beyond a bound, nothing is sent to it.
-* A session is in one place: here as a `SessionState` (a record, DESIGN §6), or there, between `open_session`
-  and `export_session`.
-* A listener is one MQTT subscription. Messages that come for it before its SUBACK wait in the session until
-  `suback`, so that nothing overtakes it. Listener ids are unique over all members.
+* Until `accept`, nothing is sent to a connection, and the core reads from it only up to a bound. * A session
+is in one place: here as a `SessionState` (in a record), or in the core, between `open_session` and
+`export_session`. * A listener is one MQTT subscription. A message for it that arrives before its SUBACK waits
+in the session until `suback`, so that no message overtakes the SUBACK. Listener ids are unique over all pool
+clients.
 
-Verbs for one connection or session take effect in the order of the calls.
+Verbs for one connection or one session take effect in the order of the calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WillMessage:
-    """CONNECT's will (MQTT 5 §3.1.3). `delay_s`: 0 before version 5. The rest as PUBLISH has it."""
+    """The will of a CONNECT (MQTT 5 §3.1.3.2). `delay_s`: 0 before version 5. The other fields are
+    PUBLISH's."""
 
     topic: str
     payload: bytes = b""
@@ -68,13 +69,13 @@ class WillMessage:
 
 @dataclass(frozen=True, slots=True)
 class ConnectEvent:
-    """A CONNECT that is well formed. What it does not hold has the default that MQTT names.
+    """A well-formed CONNECT (MQTT 5 §3.1). A field that it lacks has the default of the standard.
 
-    `listener`: the number that `open_listener` was given. `version`: the protocol level, 3 (MQTT 3.1), 4
-    (3.1.1), 5, or another that this server does not speak. `is_bridge`: it is another broker's bridge, as
-    mosquitto's says before version 5. `certificate`: the common name of the client's,
-    empty where it has none. `clean_start`: the clean session flag before version 5. `session_expiry_s`: 0
-    before version 5.
+    `listener`: the number that `open_listener` was given. `version`: the protocol level: 3 (MQTT 3.1), 4
+    (3.1.1), 5, or one that this gateway does not speak. `is_bridge`: before version 5, the bit of mosquitto's
+    protocol level by which a bridge declares itself. `certificate`: the common name of the client's
+    certificate, empty if there is none. `clean_start`: before version 5 the clean session flag.
+    `session_expiry_s`: 0 before version 5.
     """
 
     connection: int
@@ -102,7 +103,10 @@ class ConnectEvent:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """MQTT 5 §3.8.3.1; before version 5 the QoS alone. `retain_handling`: 0 send, 1 send if new, 2 do not."""
+    """Subscription options (MQTT 5 §3.8.3.1); before version 5 the QoS alone.
+
+    `retain_handling`: 0 sends retained messages, 1 sends them if the subscription is new, 2 does not.
+    """
 
     qos: int = 0
     no_local: bool = False
@@ -112,8 +116,7 @@ class SubscribeOptions:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeEvent:
-    """SUBSCRIBE of an open connection. `identifier`: 0 where it has none. Filters are text, not yet
-    checked."""
+    """SUBSCRIBE of an open connection. `identifier`: 0 if it has none. The filters are not checked yet."""
 
     connection: int
     packet_id: int
@@ -132,7 +135,7 @@ class UnsubscribeEvent:
 
 @dataclass(frozen=True, slots=True)
 class AuthEvent:
-    """AUTH (MQTT 5 §3.15), of a connection that is deciding or open."""
+    """AUTH (MQTT 5 §3.15) of a connection that is authenticating or open."""
 
     connection: int
     reason: int
@@ -142,11 +145,12 @@ class AuthEvent:
 
 @dataclass(frozen=True, slots=True)
 class ClosedEvent:
-    """A connection is gone; whoever ended it. Its session has no connection any more.
+    """A connection has closed, whichever side closed it. Its session has no connection any more.
 
     `cause`: "disconnect", "closed", "keep_alive", "too_large", "protocol_error", "server". `reason`:
-    DISCONNECT's; None: none came. `session_expiry_s`: as DISCONNECT changed it; None: not. One that had 0 and
-    asks for more is a protocol error, which the core answers with 0x82, and reports as such.
+    DISCONNECT's reason code; None: there was no DISCONNECT. `session_expiry_s`: DISCONNECT's; None:
+    unchanged. If the expiry was 0 and DISCONNECT asks for more, that is a protocol error: the core answers
+    0x82 and reports it as such.
     """
 
     connection: int
@@ -157,7 +161,7 @@ class ClosedEvent:
 
 @dataclass(frozen=True, slots=True)
 class SessionOverflowEvent:
-    """What waits for a session is more than it may be, and by its policy it is to end."""
+    """The queue of a session is full, and its policy is to end the session then."""
 
     session: int
 
@@ -168,16 +172,21 @@ MqttEvent: TypeAlias = (
 
 
 PACKET_ID_BLOCKS: Final = 8
-"""The packet ids of a session are out of one of so many parts. What was in flight at a gateway that died
-nobody knows but the client, who would take another message under such an id for the one that it had. So
-whoever resumes the session goes on with the next."""
+"""The packet ids of a session are divided into this number of blocks.
+
+If a gateway dies, only the client knows which packet ids were in flight. It would take another message under
+such an id for the message that it had. So a gateway that resumes the session goes on with the next block.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A message of QoS 1 or 2 that the client has not finished with. `publisher`, `sequence`: its id (§7.4);
-    0: the network does not bring it again. `is_received`: PUBREC came, and PUBREL is owed or its PUBCOMP
-    awaited; with `packet_id` 0 that has come, and the message's owner has not heard of it."""
+    """A message of QoS 1 or 2 to a client, whose acknowledgement is not complete.
+
+    `publisher`, `sequence`: the message's id (docs/protocol.md §7.4); 0: the network does not send it again.
+    `is_received`: PUBREC has come, and PUBREL is to be sent or PUBCOMP is awaited. If then `packet_id` is 0,
+    PUBCOMP has come, and the owner does not know it yet.
+    """
 
     packet_id: int
     publisher: int
@@ -188,11 +197,11 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What MQTT 5 §4.1 wants kept of a session beside its subscriptions.
+    """The session state of MQTT 5 §4.1 without the subscriptions.
 
-    `in_flight`: in the order in which they were sent. `received`: packet ids of QoS 2 messages from the
-    client that wait for its PUBREL. `block`: the part of the packet ids out of
-    which new messages get theirs, from 0 to `PACKET_ID_BLOCKS` - 1.
+    `in_flight`: in the order in which the messages were sent. `received`: packet ids of QoS 2 messages of the
+    client that wait for its PUBREL. `block`: the block from which new messages get their packet ids, from 0
+    to `PACKET_ID_BLOCKS` - 1.
     """
 
     in_flight: tuple[InFlight, ...] = ()
@@ -201,18 +210,19 @@ class SessionState:
 
 
 def next_block(block: int) -> int:
-    """For one who goes on without knowing what is in flight: the block after `SessionState.block`."""
+    """The block after `block`, for a gateway that does not know what is in flight."""
     return (block + 1) % PACKET_ID_BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """CONNACK, and how the connection is from then on. None: the property is left out.
+    """The CONNACK, and the settings of the open connection. None: the property is left out.
 
-    `session`: of `open_session`. `in_flight`: messages of QoS 1 and 2 that the client may have unanswered,
-    whatever it asks for. `queue_messages`, `queue_bytes`: what waits for it here. `rate`: messages a second
-    that are read from it; 0: as many as come. `acl`: of `install_acl`. `is_distributed`: PUBACK waits until
-    a message is distributed, and not only queued at its owner (§7.3).
+    `session`: of `open_session`. `in_flight`: the most messages of QoS 1 and 2 that the client may have
+    unacknowledged, whatever its Receive Maximum. `queue_messages`, `queue_bytes`: bounds of its queue here.
+    `rate`: messages a second that the gateway reads from it; 0: no bound. `acl`: of `install_acl`.
+    `is_distributed`: PUBACK waits until a message is distributed, and not only queued at its owner
+    (docs/protocol.md §7.3).
     """
 
     session: int
@@ -235,8 +245,11 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of an access list: the first whose filter matches the topic, and which speaks of what is to be
-    done, decides. None does: no."""
+    """One rule of an access list.
+
+    The first rule whose filter matches the topic, and which applies to the access (read or write), decides.
+    If there is no such rule, the access is denied.
+    """
 
     filter: str
     is_allowed: bool
@@ -246,7 +259,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """How an open connection is. `queued`: messages that wait here for it."""
+    """Counters of an open connection. `queued`: messages that wait for it in this gateway."""
 
     connection: int
     messages_in: int
@@ -258,7 +271,7 @@ class ConnectionStatus:
 
 
 class Member(ClientCore, Protocol):
-    """One network client inside the gateway: the verbs of a client's core."""
+    """The core of one pool client: the verbs of a client's core, and these."""
 
     def publish(
         self,
@@ -272,48 +285,56 @@ class Member(ClientCore, Protocol):
 
 
 class NativeApi(Protocol):
-    """The native half of a gateway."""
+    """The native half of a gateway: the verbs that decisions call."""
 
-    # Members
+    # Pool clients
     def member(self, number: int) -> Member:
-        """The verbs of a member; 0: the shared one, which is always there."""
+        """The core of a pool client. 0: the shared pool client, which always exists."""
 
     def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
-        """A new member, with this network session. Its number is not used again."""
+        """Opens a pool client with this network session. Returns its number, which is not used again."""
 
     def close_pool_client(self, number: int) -> None:
-        """Ends a member at once: what it has not sent stays unsent, its links end without a word."""
+        """Closes a pool client at once. What it has not sent is discarded, and its links end without a
+        packet."""
 
     # Connections
     def accept(self, connection: int, accept: Accept) -> None:
-        """CONNACK with success; from now on the connection is open and has the session."""
+        """Sends CONNACK with success. From then on the connection is open and has the session."""
 
     def refuse(
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:
-        """CONNACK with this code of MQTT 5, or what the connection's version has for it; then closes."""
+        """Sends CONNACK with this code of MQTT 5, or its counterpart in the connection's version, and
+        closes."""
 
     def auth(self, connection: int, reason: int, method: str, data: bytes) -> None:
-        """AUTH."""
+        """Sends AUTH."""
 
     def disconnect(
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:
-        """DISCONNECT, where the version has it for servers, and closes. ClosedEvent follows, and the
-        session is without a connection by then."""
+        """Sends DISCONNECT, if the version has it for servers, and closes.
+
+        `ClosedEvent` follows. Then the session has no connection.
+        """
 
     def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
     def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
 
     # Sessions
     def open_session(self, state: SessionState) -> int:
-        """A session without a connection. What comes for it waits."""
+        """Opens a session without a connection. Messages for it wait."""
 
     def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
-        """Ends one without a connection, and detaches its listeners. What came for it through the shared
-        member counts as handled; what came through another member is not acknowledged any more, so that it
-        comes again to whoever has that member's session next. `is_over`: nobody will; then what the client
-        began to get at QoS 2 counts as handled, too (MQTT 5 §4.8.2)."""
+        """Ends a session that has no connection, detaches its listeners, and returns its state.
+
+        A message that came through the shared pool client counts as handled. A message that came through
+        another pool client is not acknowledged any more, so that the owner sends it again to the next holder
+        of that client's session. `is_over`: there will be no next holder; then also the messages of QoS 2
+        that the client began to receive count as handled (MQTT 5 §4.8.2). Raises NativeError if the core lost
+        the session with a thread.
+        """
 
     # Listeners
     def attach_listener(
@@ -326,71 +347,84 @@ class NativeApi(Protocol):
         *,
         packet_id: int | None,
     ) -> None:
-        """Messages for this listener go to the session, once the SUBACK with `packet_id` has left; None: at
-        once. `filter`: without `$share/group/`."""
+        """Gives messages for this listener to the session, once the SUBACK with `packet_id` has left; None:
+        at once. `filter`: without `$share/group/`."""
 
     def detach_listener(self, listener: int) -> None:
-        """No more messages for it; those that are in the session stay there."""
+        """Ends the listener. Messages that are in the session already stay there."""
 
     def deliver(
         self, listener: int, topic: str, payload: bytes, *, qos: int = 0, retained: bool = False
     ) -> None:
-        """A message of the gateway's own ($SYS/broker/...) for one listener, as if its owner had sent it."""
+        """Gives a message of the gateway itself ($SYS/broker/...) to one listener, as if an owner had sent
+        it."""
 
     # Policy
     def install_acl(self, acl: int, rules: Sequence[Rule]) -> None:
-        """Makes or replaces an access list, at once for all connections that have it."""
+        """Installs or replaces an access list, at once for all connections that have it."""
 
     def assign_acl(self, connection: int, acl: int) -> None:
-        """An open connection has another list from now on."""
+        """Gives an open connection another access list."""
 
     def forget_acl(self, acl: int) -> None: ...
     def refuse_guesses(self, attempts: Attempts | None) -> None:
-        """A CONNECT with a name and a password, and without a certificate or a method, that these refuse is
-        refused without a ConnectEvent. None: none is."""
+        """Has the core refuse guessed passwords by itself. None: it refuses none.
+
+        It refuses a CONNECT with a name and a password, and without a certificate or an authentication
+        method, if `attempts` refuses it. There is no ConnectEvent then.
+        """
 
     # Read
     def connections(self, most: int) -> list[ConnectionStatus]: ...
     def gateway_counters(self) -> Mapping[str, int]:
-        """Since the start, of all connections. `connections`, `bytes_in`, `bytes_out`, `messages_in`,
+        """Counters of all connections since the start: `connections`, `bytes_in`, `bytes_out`, `messages_in`,
         `messages_out` (PUBLISH packets), `packets_in`, `packets_out`, `dropped`."""
 
 
 class Shell(NativeApi, Protocol):
-    """What the process of a gateway asks besides: sockets, and what has come."""
+    """The native half of a gateway as its process uses it: with sockets, and with the queues of events."""
 
     @property
     def address(self) -> Address:
-        """Of the UDP socket towards the network."""
+        """The address of the UDP socket towards the network."""
 
     @property
     def fault(self) -> str | None:
-        """Why it can go on no more; None: it can."""
+        """Why the native core has failed; None: it works."""
 
     def open_listener(self, number: int, listener: ListenerSettings) -> int:
-        """Begins to take connections; returns the port. `number`: stands in each ConnectEvent. Raises
-        OSError, and ConfigError for a file of its TLS that is wrong."""
+        """Begins to accept connections; returns the port. `number`: `ConnectEvent.listener` of these
+        connections.
+
+        Raises OSError, and ConfigError if a file of its TLS is unusable.
+        """
 
     def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
-        """Sets those that are open anew, in the order of their numbers, for connections from now on: files
-        of TLS are read again. Raises ConfigError for one that is wrong, and then all are as before."""
+        """Changes the settings of the open listeners, in the order of their numbers, for later connections.
+
+        Reads the files of TLS again. Raises ConfigError if one is unusable; then no listener has changed.
+        """
 
     def fileno(self) -> int:
-        """Readable while something waits."""
+        """The descriptor that is readable while an event or a message waits."""
 
     def poll_pool_events(self, limit: int = 1024) -> Sequence[tuple[int, Event]]: ...
     def poll_pool_messages(self, limit: int = 1024) -> Sequence[tuple[int, Message]]:
-        """Messages that matched no listener of a session, each with its member."""
+        """Messages that matched no listener of a session, each with the number of its pool client."""
 
     def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
     def take_load(self) -> Load | None:
-        """What passed since this was last asked; None: nobody counts."""
+        """Sets whether the effect of a pool client's verb may wait for more verbs, so that one wake-up serves
+        all."""
 
     def gather(self, gathers: bool) -> None:
-        """Whether what follows from the verbs of members may wait for more of them."""
+        """Sets whether datagrams that verbs of pool clients cause may wait for further verbs."""
 
     def drain(self, timeout_s: float) -> bool:
-        """Blocks until all that was queued towards the network has left and is acknowledged."""
+        """Blocks until everything that was queued towards the network is sent and acknowledged.
+
+        Returns whether that was so within `timeout_s`.
+        """
 
     def shutdown(self) -> None:
-        """Closes everything. Idempotent."""
+        """Closes all sockets and threads. Idempotent."""

@@ -1,7 +1,8 @@
-"""What the gateway itself publishes: claims, records, wills, answers, through the shared member.
+"""The messages that the gateway itself publishes, through the shared pool client: claims, records, wills,
+answers.
 
-A letter is repeated until it is distributed, or refused for good. Of letters that replace each other
-(records, under one topic) only the newest is repeated: an older one that came after it would undo it.
+The outbox publishes a message again until it is distributed, or refused for good. Of records under one topic
+only the newest is published again: an older one that arrived after it would undo it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from hbroker.protocol.timers import retry_after
 __all__ = ["Done", "Outbox", "OutboxMessage"]
 
 Done: TypeAlias = Callable[[int, bool], None]
-"""Told the time, and whether the letter was distributed."""
+"""Called with the time, and with whether the message was distributed."""
 
 _ROOM_PAUSE: Final = 10_000
 _DISTRIBUTED: Final = frozenset({Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS})
 
-# §8: nothing that comes later would change these.
+# docs/protocol.md §8: no later attempt would have another result.
 _FINAL: Final = frozenset(
     {
         Reason.REASON_MESSAGE_EXPIRED,
@@ -40,8 +41,8 @@ _FINAL: Final = frozenset(
 
 @dataclass(slots=True, eq=False)
 class OutboxMessage:
-    """One message. `replaces`: it takes the place of the ones before under its topic. `until`: when it is not
-    repeated any more, in microseconds; None: never."""
+    """One message to publish. `replaces`: it replaces the earlier messages under its topic. `until`: the time
+    in microseconds after which it is not published again; None: there is no such time."""
 
     message: WillMessage
     done: Done | None = None
@@ -49,16 +50,16 @@ class OutboxMessage:
     until: int | None = None
     attempts: int = 0
     also_done: list[Done] = field(default_factory=list)
-    """Told too: they waited for letters that this one took the place of before they were sent."""
+    """Also called: they were to be called for messages that this one replaced before they were sent."""
 
     @property
     def topic(self) -> str:
-        """Where it goes."""
+        """The topic of the message."""
         return self.message.topic
 
 
 class Outbox:
-    """Letters that are on their way. `unix_offset_us`: what the wall clock has more than `now`."""
+    """The messages that are not distributed yet. `unix_offset_us`: the wall clock less the clock of `now`."""
 
     def __init__(self, member: Member, random: Random, unix_offset_us: int) -> None:
         self._member = member
@@ -71,8 +72,11 @@ class Outbox:
         self._room_at: int | None = None
 
     def enqueue(self, now: int, entry: OutboxMessage) -> None:
-        """Publishes a letter, behind those that wait for room. One that it replaces does not wait any more;
-        who waited for that waits for this."""
+        """Publishes a message, after those that wait for room in the core.
+
+        A message that it replaces and that still waits is removed. This message's end completes that one,
+        too.
+        """
         if entry.replaces:
             former = self._newest.get(entry.topic)
             if former is not None and former in self._waiting:
@@ -85,7 +89,7 @@ class Outbox:
         self._send(now)
 
     def handle_published(self, now: int, sequence: int, reason: int) -> None:
-        """What became of a message."""
+        """Handles the result of a message of QoS 1."""
         entry = self._sent.pop(sequence, None)
         if entry is None:
             return
@@ -99,7 +103,7 @@ class Outbox:
             entry.attempts += 1
 
     def handle_timeout(self, now: int) -> None:
-        """Sends what had no room, and what failed."""
+        """Sends the messages that had no room or failed."""
         for entry in self._pauses.due(now):
             if self._is_replaced(entry):
                 self._end(now, entry, is_distributed=False)
@@ -110,11 +114,11 @@ class Outbox:
         self._send(now)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return earliest(self._room_at, self._pauses.next())
 
     def __len__(self) -> int:
-        """How many are not distributed yet."""
+        """The number of messages that are not distributed yet."""
         return len(self._waiting) + len(self._sent) + len(self._pauses)
 
     def _send(self, now: int) -> None:
@@ -125,7 +129,7 @@ class Outbox:
                 continue
             try:
                 sequence = self._publish(now, entry.message)
-            except NativeError:  # its topic or its size: no later attempt would go better
+            except NativeError:  # its topic or its size is wrong: a later attempt would fail, too
                 self._end(now, entry, is_distributed=False)
                 continue
             if sequence is None:

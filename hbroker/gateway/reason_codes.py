@@ -1,7 +1,7 @@
-"""MQTT reason codes.
+"""Reason codes of MQTT.
 
-Every decision is made in the codes of MQTT 5. What the versions before have instead the border knows: six
-return codes of CONNACK, no DISCONNECT from a server, and one failure in SUBACK.
+Every decision uses the codes of MQTT 5. The native core translates them for earlier versions: these have six
+return codes of CONNACK, no DISCONNECT of a server, and one failure code in SUBACK.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MQTT_5: Final = 5
 
 
 class Code(IntEnum):
-    """MQTT 5 §2.4, as far as a server decides on them."""
+    """The reason codes of MQTT 5 §2.4 that a server decides on."""
 
     SUCCESS = 0x00
     DISCONNECT_WITH_WILL = 0x04
@@ -47,5 +47,5 @@ _FAILED: Final = 0x80
 
 
 def suback_code(version: int, code: int) -> int:
-    """What SUBACK says of one filter in this version: a granted QoS, or a failure (MQTT 3.1.1 §3.9.3)."""
+    """The SUBACK code of one filter in this version: a granted QoS, or a failure (MQTT 3.1.1 §3.9.3)."""
     return code if version >= MQTT_5 or code < _FAILED else _FAILED

@@ -1,5 +1,4 @@
-"""Access lists in the border: one for all clients that have the same rules, replaced when the policy
-changes."""
+"""The access lists that the native core has: one for all clients with equal rules."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ __all__ = ["AccessLists", "guarded"]
 
 
 def guarded(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules, less what no policy can give: `$` topics are the network's own, but for reading `$SYS`, and
-    for the states of bridges.
+    """The rules without those parts that no policy can give. Clients may read `$SYS` and write the states of
+    bridges; all other topics that begin with `$` belong to the network.
 
-    A filter with a wildcard at its first level matches none of them; so those that name one are all there
-    are.
+    A filter with a wildcard at its first level matches no such topic (MQTT 5 §4.7.2). So only filters that
+    begin with `$` are changed.
     """
     return tuple(part for rule in rules for part in _parts(rule))
 
@@ -34,7 +33,7 @@ def _parts(rule: Rule) -> Iterator[Rule]:
 
 
 class AccessLists:
-    """The lists that connections have now."""
+    """The access lists of the present connections."""
 
     def __init__(self, native_api: NativeApi, policy: Policy) -> None:
         self._native_api = native_api
@@ -46,7 +45,8 @@ class AccessLists:
         self._who: dict[int, tuple[str | None, str, tuple[str, ...]]] = {}
 
     def of(self, username: str | None, client_id: str) -> int:
-        """The list of this client, made if need be. `release` it."""
+        """The number of this client's list; installs the list if there is none. Call `release` once for each
+        call."""
         name = self._policy.rules_name(username, client_id)
         number = self._by_name.get(name)
         if number is None:
@@ -58,11 +58,11 @@ class AccessLists:
         return number
 
     def rules(self, number: int) -> Sequence[Rule]:
-        """What a list says."""
+        """The rules of a list."""
         return self._rules[number]
 
     def release(self, number: int) -> None:
-        """A connection that had it is gone."""
+        """Releases a list for one connection. The last release removes the list."""
         self._users[number] -= 1
         if not self._users[number]:
             name = self._who.pop(number)[2]
@@ -72,7 +72,7 @@ class AccessLists:
             self._native_api.forget_acl(number)
 
     def reload(self, policy: Policy) -> None:
-        """Other rules, at once, for connections from now on. Those that are open have `of` asked again."""
+        """Uses another policy for later calls of `of`. Call `of` again for each open connection."""
         self._policy = policy
         self._by_name.clear()
 

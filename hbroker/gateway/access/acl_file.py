@@ -1,4 +1,4 @@
-"""Who may read and write what: a file in mosquitto's syntax.
+"""The file of access rules, in mosquitto's syntax.
 
     # before the first `user`: clients without a user name
     topic read public/#
@@ -8,15 +8,15 @@
     # for everybody; %c: the client id, %u: the user name
     pattern write devices/%c/status
 
-The rules of a client are those of its user, then the patterns; in each of the two `deny` goes first, wherever
-it stands in the file. The first rule that matches decides; where none does, the answer is no. A client
-whose id or user name holds `+`, `#` or `/` gets none of the patterns that name it: it could write itself
-into others'.
+The rules of a client are those of its user, then the patterns. In each of the two, `deny` rules come first,
+wherever they stand in the file. The first rule that matches decides. If none matches, the access is denied.
+If a client's id or user name holds `+`, `#` or `/`, the patterns that name it do not apply to the client: it
+could write itself into the rules of others.
 
-Whatever a file says, `$` topics are the network's own: clients read `$SYS` alone, and of that what a rule
-allows; a rule with a wildcard at its first level says nothing about it. They write to none of them but
-`$SYS/broker/connection/<id>/state`, where a bridge tells whether it is connected: with a file of rules if one
-of them allows it, as with mosquitto.
+Topics that begin with `$` belong to the network, whatever a file says. Clients read `$SYS` alone, as far as a
+rule allows it; a rule with a wildcard at its first level does not match these topics. Clients write only
+`$SYS/broker/connection/<id>/state`, where a bridge publishes whether it is connected. With a file, a rule
+must allow that, as with mosquitto.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hbroker.gateway.subscriptions.filters import covers, overlap
 __all__ = ["BRIDGE_STATE", "OPEN", "Acl", "is_writable", "may_read_some", "may_write", "parse"]
 
 BRIDGE_STATE: Final = "$SYS/broker/connection/+/state"
-"""Where bridges of other brokers say whether they are connected: `1`, and as a will `0`, both retained
+"""Where bridges of other brokers publish whether they are connected: `1`, and as a will `0`, both retained
 (`notifications` in mosquitto.conf)."""
 
 _ACCESS: Final = {
@@ -50,14 +50,14 @@ _MARK: Final = re.compile("%[cu]")
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """The rules of one file. `users`: by user name, None for clients that have none; `patterns`: with `%c`
-    and `%u` as they are written."""
+    """The rules of one file. `users`: by user name; None: clients without one. `patterns`: with `%c` and `%u`
+    as they are written."""
 
     users: dict[str | None, tuple[Rule, ...]] = field(default_factory=dict)
     patterns: tuple[Rule, ...] = ()
 
     def rules(self, username: str | None, client_id: str) -> tuple[Rule, ...]:
-        """The rules of one client, in the order in which they are asked."""
+        """The rules of one client, in the order in which they are applied."""
         return (*self.users.get(username, ()), *_filled(self.patterns, username, client_id))
 
     @property
@@ -71,12 +71,12 @@ OPEN: Final = (
     Rule(BRIDGE_STATE, True, True, True),
     Rule("$SYS/#", True, True, False),
 )
-"""Where there is no file: everything that is not the network's own, the states of bridges, and to read
+"""The rules without a file: every topic that is not the network's own, the states of bridges, and reading
 `$SYS`."""
 
 
 def is_writable(topic: str) -> bool:
-    """Whether rules can allow clients to publish to a topic."""
+    """Whether a rule can allow clients to publish to this topic."""
     return not topic.startswith("$") or topic_matches(BRIDGE_STATE, topic)
 
 
@@ -88,10 +88,10 @@ def may_write(rules: Iterable[Rule], topic: str) -> bool:
 
 
 def may_read_some(rules: Sequence[Rule], filter: str) -> bool:
-    """Whether a subscription to `filter` could ever bring anything: some topic that matches may be read.
+    """Whether a subscription to `filter` could bring a message: the client may read some topic that matches.
 
-    It errs on the side of yes, where several denials only together cover the filter. Each message is checked
-    when it is delivered.
+    It may return True wrongly if only several `deny` rules together cover the filter. Each message is checked
+    again when it is delivered.
     """
     for rule in rules:
         if not rule.for_read:
@@ -104,7 +104,7 @@ def may_read_some(rules: Sequence[Rule], filter: str) -> bool:
 
 
 def parse(text: str, file: str) -> Acl:
-    """The rules of a file's text. Raises ConfigErrors with all that is wrong with it."""
+    """The rules of a file's text. Raises ConfigErrors with every error in it."""
     errors: list[ConfigError] = []
     users: dict[str | None, list[Rule]] = {}
     patterns: list[Rule] = []
@@ -134,7 +134,7 @@ def parse(text: str, file: str) -> Acl:
 
 
 def _rule(text: str, *, with_names: bool) -> Rule | tuple[str, str]:
-    """A rule, or what is wrong with it and what to do. Without an access word it is readwrite."""
+    """A rule, or its error and the remedy. A rule without an access word is `readwrite`."""
     word, _, rest = text.partition(" ")
     access, filter = (word, rest.strip()) if word in _ACCESS and rest.strip() else ("readwrite", text)
     if not filter or filter in _ACCESS:
@@ -159,7 +159,7 @@ def _filled(patterns: Iterable[Rule], username: str | None, client_id: str) -> I
     for rule in patterns:
         if not known.keys() >= set(_MARK.findall(rule.filter)):
             continue
-        # In one go: a client whose id is "%u" is no user.
+        # All at once: the client id "%u" must not be replaced by a user name.
         filter = _MARK.sub(lambda mark: known[mark[0]], rule.filter)
         if filter_is_valid(filter):
             yield Rule(filter, rule.is_allowed, rule.for_read, rule.for_write)

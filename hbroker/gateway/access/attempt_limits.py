@@ -1,7 +1,7 @@
-"""How many passwords may be guessed, by whom and for whom: the numbers.
+"""The bounds on wrong passwords: by address, by name, and by both.
 
-The core has the tables (`_native.Attempts`): its workers refuse guesses beyond these bounds where they come
-in. Their theory is there, in `mqtt/attempts.rs`. Here is decided what becomes of an attempt.
+The native core has the tables (`_native.Attempts`, described in `mqtt/access/attempts.rs`). Its workers
+refuse guesses beyond these bounds where they arrive.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ __all__ = ["ADDRESS", "ASKED", "BUSY", "MOST_REMEMBERED", "NAME", "PAIR", "Bound
 
 
 class Bucket(NamedTuple):
-    """`burst`: wrong passwords at once. `interval`: µs until one more is allowed."""
+    """A token bucket. `burst`: wrong passwords at once. `interval`: µs until one more is allowed."""
 
     burst: int
     interval: int
 
 
 PAIR: Final = Bucket(10, 10 * SECOND)
-"""Of one address with one name."""
+"""Of one address for one name."""
 ADDRESS: Final = Bucket(64, 2 * SECOND)
-"""Of one address with any name."""
+"""Of one address for all names."""
 NAME: Final = Bucket(128, 2 * SECOND)
-"""Of one name from any address."""
+"""Of one name from all addresses."""
 ASKED: Final = Bucket(64, SECOND)
-"""Attempts of one address, right or wrong: it says who makes room for whom, and refuses where there is no
-room."""
+"""All attempts of one address, right or wrong. This count decides which waiting check is refused if there is
+no room."""
 MOST_REMEMBERED: Final = 16_384
-"""Entries of each table that are kept. Up to twice as many are there."""
+"""Entries that each table keeps. It may hold up to twice this number."""
 _MOST_KNOWN: Final = 100_000
-"""Passwords that were right, as many as `runtime.hashing` remembers."""
+"""Right passwords that are remembered, the same number as in `runtime.hashing`."""
 BUSY: Final = "too many passwords to check"
-"""What is told where there is no room."""
+"""The reason string if there is no room for another check."""
 
 
 class Bound(Enum):
-    """What refuses an attempt. The value: what is told and logged."""
+    """The bound that refuses an attempt. The value is the reason string, and is logged."""
 
     PAIR = "too many wrong passwords for this name from this address"
     ADDRESS = "too many wrong passwords from this address"
@@ -48,7 +48,7 @@ class Bound(Enum):
 
 
 def new_attempts(seed: int) -> Attempts:
-    """The attempts of one gateway. `seed`: 64 random bits, secret."""
+    """The tables of one gateway. `seed`: 64 random bits, secret."""
     return Attempts(
         seed,
         pair=(*PAIR, Bound.PAIR.value),

@@ -1,11 +1,15 @@
-"""Checks of passwords that wait for a thread: few, and in turn by address.
+"""Password checks that wait for a thread: a bounded number, in one queue for each address.
 
-A check costs tens of milliseconds of a processor. So few wait, and each address has a lane of its own. Lanes
-take turns, and between two turns comes the one whose address has asked least of late: who comes for the first
-time does not wait behind all who guess, and nobody waits for ever. Where there is no room for one more, the
-longest lane loses its last; of lanes as long as each other, the one whose address has asked most. An address
-that has asked as often as is counted is then not let in by the core at all. So whoever guesses a lot waits
-behind himself, and makes room for others.
+A check takes tens of milliseconds of a processor. Checks run in this order:
+
+1. Every other check is the oldest one of the address that has asked least of late. So a new client does not
+   wait behind all guesses.
+2. The others take the addresses in round-robin order. So no check waits for ever.
+
+If there is no room for another check, the longest queue loses its newest check. Of queues of equal length it
+is the queue of the address that has asked most. The core refuses an attempt at once if its address has asked
+more often than `ASKED` allows. So an address that guesses a lot delays its own checks, and makes room for
+others.
 """
 
 from __future__ import annotations
@@ -22,20 +26,20 @@ from hbroker.gateway.reason_codes import Code
 __all__ = ["MOST_RUNNING", "MOST_WAITING", "Attempt", "PasswordChecks", "settle"]
 
 MOST_RUNNING: Final = 2
-"""Checks that are being made at once: the threads of the process. More would take the processors from
-messages."""
+"""Checks that run at once: the process has this number of threads for them. More would take processor time
+from messages."""
 MOST_WAITING: Final = 128
-"""Checks that wait for one of them. A longer queue would hold up those at its end for longer than they
-wait."""
+"""Checks that wait for a thread. In a longer queue the last clients would give up before their turn."""
 _WRONG: Final = frozenset({Code.BAD_USER_NAME_OR_PASSWORD, Code.NOT_AUTHORIZED})
 _LOOKED_AT: Final = 8
-"""Lanes of one length that are compared: where all but a few have asked a lot, some tell as much as all."""
+"""Queues of equal length that are compared. If nearly all addresses have asked a lot, a few of them are as
+good a sample as all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One CONNECT whose password is to be checked. `number`: of its connection. `policy`: whose check it
-    is."""
+    """One CONNECT whose password is to be checked. `number`: of its connection. `policy`: the policy that
+    made `check`."""
 
     number: int
     source: AttemptSource
@@ -44,8 +48,10 @@ class Attempt:
 
 
 def settle(attempts: Attempts, now: int, source: AttemptSource, decision: Decision | None) -> None:
-    """What becomes of an attempt's tokens. `decision`: None: nobody made one. Where the policy could not
-    tell, it was no guess."""
+    """Settles the tokens of an attempt. `decision`: None: there was no check.
+
+    A right password and a refusal that is not about the password (the policy could not decide) cost no token.
+    """
     if isinstance(decision, Admitted):
         attempts.succeeded(now, source)
     elif decision is None or decision.code not in _WRONG:
@@ -53,7 +59,7 @@ def settle(attempts: Attempts, now: int, source: AttemptSource, decision: Decisi
 
 
 class PasswordChecks:
-    """What waits, and what is being checked."""
+    """The checks that wait, and those that run."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
@@ -63,8 +69,11 @@ class PasswordChecks:
         self._is_round_robin = True
 
     def enter(self, now: int, attempt: Attempt) -> tuple[Attempt, Bound | None] | None:
-        """Takes an attempt in. Returns one that is to be refused for it, this one or another, with the bound
-        that does so; without a bound there is no room."""
+        """Adds an attempt. Returns the attempt to refuse, this one or another one, with the bound that
+        refuses it.
+
+        The bound is None if there is no room. Returns None if no attempt is refused.
+        """
         bound = self._attempts.take(now, attempt.source)
         if bound is not None:
             return attempt, Bound(bound)
@@ -80,7 +89,7 @@ class PasswordChecks:
         return last, None
 
     def poll(self, now: int) -> Attempt | None:
-        """The next one to be checked; None: there is none, or enough are being checked."""
+        """The next attempt to check; None: there is none, or enough checks are running."""
         if not self._queues or len(self._running) >= MOST_RUNNING:
             return None
         address = next(iter(self._queues)) if self._is_round_robin else self._modest(now)
@@ -88,13 +97,13 @@ class PasswordChecks:
         queue = self._queues[address]
         attempt = queue[next(iter(queue))]
         self._remove(attempt)
-        if address in self._queues:  # Its next one comes when all other lanes had one.
+        if address in self._queues:  # Its next check comes after one of every other queue.
             self._queues[address] = self._queues.pop(address)
         self._running[attempt.number] = attempt
         return attempt
 
     def finish(self, now: int, number: int, decision: Decision | None) -> Attempt:
-        """What the check of an attempt came to; None: it was not made."""
+        """Ends a running check. `decision`: None: the check was not made."""
         attempt = self._running.pop(number)
         settle(self._attempts, now, attempt.source, decision)
         return attempt
@@ -105,7 +114,8 @@ class PasswordChecks:
         return min(firsts, key=lambda source: self._attempts.asked(now, source)).address
 
     def _last(self, now: int, newest: Attempt) -> Attempt:
-        """Who makes room: `newest`, unless a longer lane, or one of an address that asked more, can."""
+        """The attempt to refuse: `newest`, unless there is a longer queue, or an equally long one of an
+        address that has asked more."""
         longest = max(map(len, self._queues.values()))
         queue = self._queues[newest.source.address]
         rank = len(queue), self._attempts.asked(now, newest.source)

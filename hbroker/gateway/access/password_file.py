@@ -1,13 +1,13 @@
-"""User names and passwords: a file with one `user:hash` a line.
+"""The file of user names and passwords, one `user:hash` a line.
 
-Hashes are argon2id's, as `hbroker passwd` and mosquitto_passwd since 2.1 write them, or the PBKDF2 hashes
-(`$7$`) of mosquitto_passwd before. A hash costs tens of milliseconds, on purpose. So what was verified once
-is remembered as a keyed hash, whose key this process alone has: devices that all come back at once are not
-kept waiting, and memory holds no password. It is remembered until the user has another hash in the file.
+Hashes are argon2id's, which `hbroker passwd` and mosquitto_passwd since 2.1 write, or the PBKDF2 hashes
+(`$7$`) of earlier versions of mosquitto_passwd. A check takes tens of milliseconds, on purpose. So a right
+password is remembered as a keyed hash, whose key only this process has: devices that all come back at once do
+not wait, and no password is in memory. It is remembered until the file has another hash for the user.
 
-argon2id costs memory, too, and whoever guesses passwords makes the gateway spend it. So hashes that are made
-here take 9 MiB (RFC 9106 §4 leaves the sizes open; OWASP names these), and all hashes that are computed at
-once share 18 MiB. One that takes more by itself, as mosquitto's with 46 MiB, is computed alone.
+argon2id also takes memory, and a client that guesses passwords makes the gateway spend it. So a hash that
+hbroker makes takes 9 MiB (RFC 9106 §4 leaves the sizes open; OWASP names these). All hashes that are computed
+at once share 18 MiB. A hash that alone takes more, such as mosquitto's with 46 MiB, is computed alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from hbroker.errors import ConfigError, ConfigErrors
 __all__ = ["MEMORY_KIB", "Passwords", "Remembered", "hash_password", "parse", "with_user", "without_user"]
 
 MEMORY_KIB: Final = 18 * 1024
-"""Of all hashes that are computed at once in this process, but one that takes more by itself."""
+"""Memory of all hashes that are computed at once in this process. A hash that alone takes more is computed
+alone."""
 
 _PBKDF2: Final = "$7$"
 _ARGON2: Final = "$argon2id$"
@@ -46,7 +47,7 @@ _hasher: Final = PasswordHasher(time_cost=_PASSES, memory_cost=_EACH_KIB, parall
 
 
 def hash_password(password: str) -> str:
-    """A new hash of a password, with a salt of its own."""
+    """A new hash of a password, with its own salt."""
     return _hasher.hash(password)
 
 
@@ -54,15 +55,18 @@ class Remembered(Protocol):
     """Passwords that were right, as keyed hashes."""
 
     def add(self, user: str, hash: str, password: bytes) -> None:
-        """This one was right."""
+        """Remembers a right password."""
 
     def has(self, user: str, hash: str, password: bytes) -> bool:
-        """Whether it was right before, for a user with this hash."""
+        """Whether this password was right before, for a user with this hash."""
 
 
 class Passwords:
-    """The users of one file. `verified`: what is remembered, also from former versions of the file.
-    `memory`: waits for so many KiB, and holds them. Usable from several threads where these two are."""
+    """The users of one file. Thread-safe if `verified` and `memory` are.
+
+    `verified`: remembered passwords, also from former versions of the file. `memory`: a context manager that
+    waits for this number of KiB, and holds them.
+    """
 
     def __init__(
         self,
@@ -76,21 +80,21 @@ class Passwords:
         self._decoy = _decoy(self._hashes.values())
 
     def hash_of(self, user: str) -> str | None:
-        """What the file has for a user: it tells whether that changed."""
+        """The hash of a user in the file; None: there is no such user."""
         return self._hashes.get(user)
 
     @property
     def costly(self) -> list[str]:
-        """Users whose hash takes more memory than all that are computed at once are to take."""
+        """Users whose hash alone takes more memory than `MEMORY_KIB`."""
         return [user for user, hash in self._hashes.items() if _memory_kib(hash) > MEMORY_KIB]
 
     def is_remembered(self, user: str, password: bytes) -> bool:
-        """Whether it is known to be right; else `verify` tells."""
-        hash = self._hashes.get(user)  # Of no such user: the time must not tell which names there are.
+        """Whether this password is remembered as right. If not, `verify` must decide."""
+        hash = self._hashes.get(user)  # Also for an unknown user: the time must not tell which names exist.
         return self._verified.has(user, hash or "", password)
 
     def verify(self, user: str, password: bytes) -> bool:
-        """Whether it is this user's password. Takes tens of milliseconds, and longer while others are
+        """Whether this is the user's password. Takes tens of milliseconds, and longer while others are
         verified."""
         hash = self._hashes.get(user)
         compared = self._decoy if hash is None else hash
@@ -103,7 +107,7 @@ class Passwords:
 
 
 def parse(text: str, file: str) -> dict[str, str]:
-    """Hashes by user name. Raises ConfigErrors with all that is wrong with the file."""
+    """Hashes by user name. Raises ConfigErrors with every error in the file."""
     errors: list[ConfigError] = []
     hashes: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -128,7 +132,7 @@ def parse(text: str, file: str) -> dict[str, str]:
 
 
 def with_user(text: str, user: str, hash: str) -> str:
-    """The text of a file with this user's hash, in the place of a former one."""
+    """The text of a file with this user's hash, in the line of the user's former hash if there is one."""
     lines = text.splitlines()
     entry = f"{user}:{hash}"
     places = [index for index, line in enumerate(lines) if line.partition(":")[0] == user]
@@ -147,13 +151,14 @@ def without_user(text: str, user: str) -> str | None:
 
 
 def _decoy(hashes: Collection[str]) -> str:
-    """What a name that is not in the file is checked against: as costly as most that are."""
+    """The hash that a password is compared with if its user is unknown: as costly as most hashes of the
+    file."""
     most = Counter(map(_cost, hashes)).most_common(1)
     return next(hash for hash in hashes if _cost(hash) == most[0][0]) if most else _NOBODY
 
 
 def _cost(hash: str) -> str:
-    """Kind and parameters, without salt and digest."""
+    """Kind and parameters of a hash, without salt and digest."""
     return hash.rpartition("$")[0].rpartition("$")[0]
 
 
@@ -184,7 +189,8 @@ def _matches(hash: str, password: bytes) -> bool:
 
 
 def _pbkdf2_parts(hash: str) -> tuple[int, bytes, bytes] | None:
-    """Iterations, salt and digest of `$7$iterations$salt$digest`."""
+    """Iterations, salt and digest of `$7$iterations$salt$digest`; None: it has another form or other
+    bounds."""
     parts = hash.removeprefix(_PBKDF2).split("$")
     if len(parts) != 3 or not (parts[0].isascii() and parts[0].isdigit()) or len(parts[0]) > 8:
         return None

@@ -1,9 +1,9 @@
-"""Who may connect, and what each may do: the hooks, and the default that reads files.
+"""The interface of a policy, and the policy that reads the two files.
 
-A `Policy` of your own takes the place of `FilePolicy` (`hbroker gateway --policy module:name`). Its methods
-are called in the gateway's one thread and must not block; where a decision takes time (a hash, a request to a
-server) `admit` returns a `Check`, which runs in a pool of threads. Where too many of those wait, clients are
-refused at once, as busy, and try again.
+A `Policy` of your own replaces `FilePolicy` (`hbroker gateway --policy module:name`). The gateway calls its
+methods in its one thread, so they must not block. If a decision takes time (a hash, a request to a server),
+`admit` returns a `Check`, which runs in a pool of threads. If too many checks wait, clients are refused at
+once with 0x89 (server busy), and try again.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Who wants to connect. `listener`: where. `password`: not to be kept. `names_user`: there a certificate
-    proves the user's name; it is `certificate`, verified, and empty where there is no certificate, or no
-    common name in it."""
+    """The client of a CONNECT. `listener`: the URL to which it connected. `password`: do not keep it.
+
+    `names_user`: at this listener a certificate proves the user name. `certificate` is then its verified
+    common name; it is empty if there is no certificate or no common name in it.
+    """
 
     client_id: str
     username: str | None
@@ -49,8 +51,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """It may connect. `username`: under this name, for its rules. `proof`: what it was admitted by; where
-    `Policy.still_admits` says no to it after a reload, the client is disconnected."""
+    """The client may connect.
+
+    `username`: the name by which it gets its rules. `proof`: given to `Policy.still_admits` after a reload;
+    if that says no, the client is disconnected.
+    """
 
     username: str | None
     proof: str = ""
@@ -58,7 +63,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """It may not. `text`: told to clients of MQTT 5 that want to know."""
+    """The client may not connect. `text`: the reason string, for clients of MQTT 5 that want it."""
 
     code: Code
     text: str = ""
@@ -66,7 +71,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Enhanced authentication goes on: AUTH with these data (MQTT 5 §4.12)."""
+    """Enhanced authentication goes on with an AUTH that holds these data (MQTT 5 §4.12)."""
 
     data: bytes
 
@@ -74,42 +79,48 @@ class Challenge:
 Decision: TypeAlias = Admitted | Refusal
 
 Check: TypeAlias = Callable[[], Decision]
-"""A decision that takes time: called in a thread of its own."""
+"""A decision that takes time. It is called in another thread."""
 
 
 class Policy(Protocol):
-    """What the gateway asks. `proof` and user names are those of `Admitted`."""
+    """What a gateway asks its policy. `proof` and user names are those of `Admitted`."""
 
     def admit(self, candidate: Candidate) -> Decision | Check:
-        """Whether it may connect, by its name and password, or its certificate."""
+        """Whether the client may connect, by its name and password or its certificate."""
 
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
     ) -> Decision | Challenge | None:
-        """Enhanced authentication: the client's data of one step, from 0. The last answer is a verdict.
-        None: the method is not known."""
+        """Enhanced authentication (MQTT 5 §4.12): the client's data of one step, counted from 0.
+
+        The last answer is a `Decision`. None: the method is unknown.
+        """
 
     def rules(self, username: str | None, client_id: str) -> Sequence[Rule]:
-        """What it may read and write. Clients never write to `$` topics, and of those read `$SYS` at most."""
+        """The access rules of a client, in order. Clients never write to topics that begin with `$`, except
+        for the states of bridges, and of those topics read at most `$SYS`."""
 
     def rules_name(self, username: str | None, client_id: str) -> tuple[str, ...]:
-        """Clients for which this is equal have equal rules, and share one list."""
+        """A name that is equal for clients with equal rules. These share one access list."""
 
     def still_admits(self, username: str | None, client_id: str, proof: str) -> bool:
-        """Whether a client that was admitted by `proof` would be now."""
+        """Whether a client that was admitted by `proof` would be admitted now."""
 
 
 def remembers_passwords(policy: Policy) -> bool:
-    """Whether it has an attribute of this name that is true. That says: with a name and a password, and
-    without a certificate, `admit` admits at once those alone whose name and password it admitted before. Then
-    the core refuses guesses beyond the bounds without asking."""
+    """Whether the policy has a true attribute `remembers_passwords`.
+
+    It declares that `admit` admits a client at once only if it admitted this name and password before. That
+    is for CONNECTs with a name and a password and without a certificate. Then the core refuses guesses beyond
+    the bounds without asking the policy.
+    """
     return bool(getattr(policy, "remembers_passwords", False))
 
 
 class FilePolicy:
-    """mosquitto's rules: a file of passwords, one of access rules, and whether a client may have no name.
+    """mosquitto's rules: a file of passwords, a file of access rules, and whether a client may have no name.
 
-    `passwords`: None: any name is taken, with any password or none. `access`: None: everybody may do
+    `passwords`: None: any name is accepted, with any password or none. `access`: None: every client may do
     everything.
     """
 
@@ -122,7 +133,7 @@ class FilePolicy:
 
     @property
     def remembers_passwords(self) -> bool:
-        """See the function."""
+        """Whether there is a file of passwords. See `remembers_passwords` of this module."""
         return self._passwords is not None
 
     def admit(self, candidate: Candidate) -> Decision | Check:
@@ -132,7 +143,7 @@ class FilePolicy:
             return Admitted(candidate.certificate, _CERTIFICATE)
         if user is None:
             return _ANONYMOUS if self._anonymous else _NO_NAME
-        if passwords is None:  # Where others prove their names nobody gets one for the asking.
+        if passwords is None:  # If certificates prove names at this listener, a name without one is refused.
             return _UNPROVEN if candidate.names_user else Admitted(user)
         if candidate.password is None:
             return _WRONG
@@ -145,7 +156,7 @@ class FilePolicy:
     def exchange(
         self, candidate: Candidate, method: str, data: bytes, step: int
     ) -> Decision | Challenge | None:
-        """See `Policy`: no method is known."""
+        """See `Policy`: every method is unknown."""
         return None
 
     def rules(self, username: str | None, client_id: str) -> Sequence[Rule]:
@@ -160,7 +171,8 @@ class FilePolicy:
         return (*name, client_id) if self._access.names_clients else name
 
     def still_admits(self, username: str | None, client_id: str, proof: str) -> bool:
-        """See `Policy`. As mosquitto: whose name or password is not in the file any more is turned out."""
+        """See `Policy`. As with mosquitto, a client whose name or password is no longer in the file may not
+        stay."""
         if proof == _CERTIFICATE:
             return True
         if username is None:

@@ -1,7 +1,7 @@
-"""What a gateway tells those who run it: clients that connected, were refused, or ended.
+"""Events for the log of a gateway: clients that connected, were refused, or disconnected.
 
-Names and addresses, and no secrets. There may be many in a second: of refusals, which are logged as warnings,
-the first of each second are told, and how many more there were.
+Events hold names and addresses, and no secrets. There may be many refusals in a second. The first ones of
+each second are reported, and the number of the others.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["Connected", "Disconnected", "EventQueue", "GatewayEvent", "Refused"]
 
 MOST_REFUSALS: Final = 10
-"""In one second."""
+"""Refusals that are reported in one second."""
 _MOST: Final = 10_000
-"""Of all kinds, until they are taken."""
+"""Events of all kinds that wait until they are polled. Of more the oldest are discarded."""
 _LONGEST_NAME: Final = 128
 
 
@@ -33,12 +33,12 @@ class Connected:
     version: int
     username: str | None
     is_present: bool
-    """Its session was there."""
+    """Its session was present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """An open connection has ended, as `ClosedEvent` tells. `reason`: of MQTT 5; None: none was said."""
+    """An open connection has ended, as in `ClosedEvent`. `reason`: of MQTT 5; None: there was none."""
 
     client: str
     address: str
@@ -48,8 +48,10 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A CONNECT was refused. `reason`: of MQTT 5, in all versions. `more`: others that were refused since the
-    last of these, and are not told."""
+    """A CONNECT was refused. `reason`: of MQTT 5, in all versions.
+
+    `more`: the number of refusals since the last such event that are not reported.
+    """
 
     client: str
     address: str
@@ -63,7 +65,7 @@ GatewayEvent: TypeAlias = Connected | Disconnected | Refused
 
 
 class EventQueue:
-    """Those that were not taken yet."""
+    """Events that were not polled yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[GatewayEvent] = deque(maxlen=_MOST)
@@ -71,20 +73,20 @@ class EventQueue:
         self._reported = 0
         self._more = 0
         self.others: Callable[[], int] = int
-        """How many were refused by others since this was asked last."""
+        """The number of CONNECTs that the native core refused by itself since the last call."""
 
     def connected(self, event: ConnectEvent, client: str, username: str | None, *, is_present: bool) -> None:
-        """See `Connected`."""
+        """Adds a `Connected`."""
         self._waiting.append(
             Connected(_short(client), format_address(event.peer), event.version, username, is_present)
         )
 
     def disconnected(self, event: ConnectEvent, client: str, cause: str, reason: int | None) -> None:
-        """See `Disconnected`."""
+        """Adds a `Disconnected`."""
         self._waiting.append(Disconnected(_short(client), format_address(event.peer), cause, reason))
 
     def refused(self, now: int, event: ConnectEvent, reason: int, text: str) -> None:
-        """See `Refused`."""
+        """Adds a `Refused`, or counts it if this second already has `MOST_REFUSALS`."""
         if now // SECOND != self._second:
             self._second, self._reported = now // SECOND, 0
         if self._reported >= MOST_REFUSALS:
@@ -96,7 +98,7 @@ class EventQueue:
         self._waiting.append(Refused(client, format_address(event.peer), event.version, reason, text, more))
 
     def poll(self) -> GatewayEvent | None:
-        """The next one."""
+        """The next event; None: there is none."""
         return self._waiting.popleft() if self._waiting else None
 
 

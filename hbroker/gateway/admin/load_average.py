@@ -1,6 +1,7 @@
-"""Load averages as mosquitto has them: how much a minute, over the last 1, 5 and 15 minutes.
+"""Load averages as mosquitto has them: events a minute, over the last 1, 5 and 15 minutes.
 
-An exponentially weighted mean of what was counted in each interval, as the load of a Unix system is.
+Each is an exponentially weighted moving average of the counts of the intervals, as is the load of a Unix
+system.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from typing import Final
 __all__ = ["PERIODS", "LoadAverage"]
 
 PERIODS: Final = {"1min": 60.0, "5min": 300.0, "15min": 900.0}
-"""In seconds, by the last level of their topics."""
+"""Seconds, by the last level of the topic."""
 
 
 class LoadAverage:
-    """The three means of one counter, which only rises."""
+    """The three averages of one counter. The counter only rises."""
 
     def __init__(self) -> None:
         self._last = 0
         self.per_minute: dict[str, float] = dict.fromkeys(PERIODS, 0.0)
 
     def update(self, count: int, seconds: float) -> None:
-        """The counter's value, so many seconds after the last."""
+        """Adds the counter's value, `seconds` after the last update."""
         if seconds <= 0:
             return
         rate = max(count - self._last, 0) * 60.0 / seconds

@@ -1,9 +1,9 @@
-"""What operators ask of gateways, over the network: `hbroker clients` and `hbroker kick`.
+"""Requests of operators to all gateways, over the network: `hbroker clients` and `hbroker kick`.
 
-A request is a message under `$gateway/requests/`, which every gateway reads; each answers, in pages, under
-the topic that the request names below `$gateway/replies/`. In a network with a join key a request counts
-only if it is sealed with it, is young, and has not been seen: so a recorded one is good for nothing
-(compare docs/protocol.md §5.7).
+A request is a message under `$gateway/requests/`. Every gateway receives it, and answers in pages under the
+topic below `$gateway/replies/` that the request names. In a network with a join key a gateway accepts a
+request only if it is authenticated with the key, is young, and has not been seen before. So a recorded
+request cannot be replayed (compare docs/protocol.md §5.7).
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ _PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `reply`: the last level of the answers' topic, random. `at_us`: when, since the Unix
-    epoch. `client`: whom it is about; empty: all."""
+    """One request.
+
+    `reply`: the last level of the replies' topic, random. `at_us`: its time, since the Unix epoch. `client`:
+    the client id that it is about; empty: all clients.
+    """
 
     kind: str
     reply: str
@@ -47,21 +50,21 @@ class Request:
 
     @property
     def topic(self) -> str:
-        """Where it goes."""
+        """The topic of the request."""
         return f"{REQUESTS}{self.kind}"
 
     @property
     def reply_topic(self) -> str:
-        """Where the answers come."""
+        """The topic of the replies."""
         return f"{REPLIES}{self.reply}"
 
     def body(self) -> dict[str, Any]:
-        """As it travels."""
+        """The request as JSON."""
         return {"kind": self.kind, "reply": self.reply, "at_us": self.at_us, "client": self.client}
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Request | None:
-        """What `body` made; None: it is something else."""
+        """The inverse of `body`; None: it is not a request."""
         match body:
             case {"kind": str(kind), "reply": str(reply), "at_us": int(at_us), "client": str(client)}:
                 is_level = 16 <= len(reply) <= 64 and "/" not in reply and topic_is_valid(reply)
@@ -70,7 +73,7 @@ class Request:
 
 
 class AdminRequests:
-    """Carries out requests, and answers them one page after the other."""
+    """Executes requests, and sends the replies page by page."""
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class AdminRequests:
         self._seen: TimerQueue[str] = TimerQueue()
 
     def handle_request(self, now: int, topic: str, payload: bytes) -> None:
-        """A request, if it is one."""
+        """Executes a request. Counts a message that is not a valid request."""
         body = verify(self._context.key, topic, payload)
         request = None if body is None else Request.parse(body)
         if request is None or request.topic != topic or not self._is_fresh(now, request):
@@ -110,7 +113,8 @@ class AdminRequests:
         return True
 
     def _answer(self, now: int, request: Request, pages: Iterator[list[dict[str, Any]]], number: int) -> None:
-        """Sends one page, and the next when that one has come: a long list does not fill the queues."""
+        """Sends one page, and the next one when that is distributed. So a long list does not fill the
+        queues."""
         page = next(pages, None)
         body = {
             "gateway": self._context.settings.name,

@@ -1,9 +1,9 @@
-"""$SYS/broker/...: a gateway's counters under the names that users of mosquitto know.
+"""$SYS/broker/...: a gateway's counters under mosquitto's names.
 
-A gateway owns no subtree, and `$SYS/nodes/...` is the nodes'. So nothing of this is in the network: the
-gateway answers its own clients, each listener with a filter that can match, as the owner of retained
-messages would. They see their gateway, as they would see their broker; `$SYS/#` brings the nodes' own
-topics besides, and `$SYS/broker/#` the states of bridges, which are retained in the network.
+A gateway owns no subtree, and `$SYS/nodes/...` belongs to the nodes. So these topics are not in the network.
+The gateway answers each listener of its own clients whose filter can match, as an owner does for retained
+messages. Clients see the values of their own gateway. A filter `$SYS/#` also gets the nodes' topics, and
+`$SYS/broker/#` the states of bridges, which the network retains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["INTERVAL", "PREFIX", "SysTopics", "values_of"]
 PREFIX: Final = "$SYS/broker/"
 _ALL: Final = "$SYS/broker/#"
 INTERVAL: Final = 10 * SECOND
-"""mosquitto's sys_interval."""
+"""In microseconds; mosquitto's sys_interval."""
 _DO_NOT_SEND: Final = 2
 
 _COUNTED: Final = {
@@ -55,7 +55,7 @@ _COUNTED: Final = {
     "sockets/failed/tls": "tls_failed",
     "sockets/failed/websocket": "websocket_failed",
 }
-"""Topics below `$SYS/broker/`, and the counters that they show."""
+"""Topics below `$SYS/broker/`, and the names of their counters."""
 
 _LOADS: Final = {
     "load/messages/received": "packets_in",
@@ -73,7 +73,7 @@ _LOADS: Final = {
 def values_of(
     counters: Mapping[str, int], loads: Mapping[str, LoadAverage], version: str, uptime_s: int
 ) -> dict[str, bytes]:
-    """All topics and what they say."""
+    """All topics and their payloads."""
     values = {
         "version": f"hbroker {version}",
         "uptime": f"{uptime_s} seconds",
@@ -86,7 +86,7 @@ def values_of(
 
 
 class SysTopics:
-    """Who listens to them. `counters`: all that is counted, by name."""
+    """The listeners of these topics. `counters`: all counters, by name."""
 
     def __init__(
         self, native_api: NativeApi, counters: Callable[[], Mapping[str, int]], version: str
@@ -103,11 +103,12 @@ class SysTopics:
         self._due = 0
 
     def is_all_of(self, filter: str) -> bool:
-        """Whether a filter matches nothing but these topics."""
+        """Whether a filter matches only these topics."""
         return covers(_ALL, filter) and not overlap(BRIDGE_STATE, filter)
 
     def add(self, listener: int, filter: str, connection: int, packet_id: int | None, handling: int) -> None:
-        """A listener, if its filter can match; with its SUBACK it gets what there is, if it wants that."""
+        """Adds a listener if its filter can match. It gets the present values with its SUBACK, if it wants
+        them."""
         if not overlap(_ALL, filter):
             return
         self._listeners[listener] = filter
@@ -115,21 +116,21 @@ class SysTopics:
             self._unanswered.setdefault((connection, packet_id), []).append(listener)
 
     def remove(self, listener: int) -> None:
-        """It listens no more."""
+        """Removes a listener."""
         self._listeners.pop(listener, None)
 
     def answered(self, connection: int, packet_id: int) -> None:
-        """A SUBACK has left."""
+        """Sends the present values to the listeners of a SUBACK that has left."""
         for listener in self._unanswered.pop((connection, packet_id), ()):
             self._tell(listener, self._values, retained=True)
 
     def closed(self, connection: int) -> None:
-        """A connection is gone, with the SUBACKs that it was owed."""
+        """Forgets the SUBACKs that a closed connection still waited for."""
         for key in [key for key in self._unanswered if key[0] == connection]:
             del self._unanswered[key]
 
     def handle_timeout(self, now: int) -> None:
-        """Tells what has changed, once in each interval."""
+        """Sends the values that have changed, once in each interval."""
         if now < self._due:
             return
         began = self._began = now if self._began is None else self._began
@@ -144,7 +145,7 @@ class SysTopics:
             self._tell(listener, changed, retained=False)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due."""
         return self._due
 
     def _tell(self, listener: int, values: Mapping[str, bytes], *, retained: bool) -> None:

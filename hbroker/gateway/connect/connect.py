@@ -1,13 +1,13 @@
-"""CONNECT, from the packet to CONNACK.
+"""The steps from CONNECT to CONNACK.
 
     admit  ->  claim  ->  resume, or begin  ->  accept
-    policy     no other   session, member,
+    policy     no other   session, pool client,
                gateway    subscriptions,
                has it     will at its owner
 
-Each step may take a round trip or more, and the client may be gone by its end. Two of them are bounded: a
-claim that is not distributed, and a session that is not complete, hold the client up for three seconds.
-What is missing then is made up for in the background.
+Each step may take a round trip or more, and the client may have gone by its end. Two steps are bounded: a
+claim that is not distributed, and a session that is not complete, delay the client by three seconds at most.
+The gateway completes in the background what is missing then.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["MOST_OUTBOX_MESSAGES", "ConnectHandler"]
 
 MOST_OUTBOX_MESSAGES: Final = 100_000
-"""What the gateway has published and nobody has acknowledged. More than that is not begun."""
+"""Messages in the outbox that are not distributed. With this many, a CONNECT is refused as server busy."""
 
 _RESUME_PATIENCE: Final = 3 * SECOND
 _DISCARD_PATIENCE: Final = 3 * SECOND // 2
-"""Longer than a member that leaves is waited for."""
+"""Longer than the gateway waits for a pool client that leaves."""
 _EXCHANGE_PATIENCE: Final = 10 * SECOND
-"""How long an authentication by AUTH may take, with all its steps, at CONNECT or anew."""
+"""The longest time for an authentication by AUTH with all its steps, at CONNECT or again."""
 _SEED_BITS: Final = 64
 _WILL: Final = "will"
 _RECORD: Final = "record"
@@ -70,7 +70,7 @@ _ELSEWHERE: Final = "the client id is claimed by another connection"
 
 
 class ConnectHandler:
-    """Every connection that is not open yet."""
+    """All connections that are not open yet."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ConnectHandler:
     # In
 
     def handle_connect(self, now: int, event: ConnectEvent) -> None:
-        """A client wants to connect."""
+        """Handles a CONNECT."""
         self._context.count("connects")
         connect_request = admit(
             event, self._context.limits, self._connection_table.staying, self._context.random
@@ -126,7 +126,7 @@ class ConnectHandler:
             self._check(now, connection, policy, answer)
 
     def handle_auth(self, now: int, connection: Connection, event: AuthEvent) -> Code | None:
-        """AUTH. Returns the code with which an open connection is to be closed; None: it goes on."""
+        """Handles an AUTH. Returns the code with which to close an open connection; None: it stays open."""
         if connection.event.auth_method != event.method:
             return Code.PROTOCOL_ERROR
         if connection.state is State.AUTHENTICATING:
@@ -147,7 +147,7 @@ class ConnectHandler:
         return None
 
     def handle_decision(self, now: int, number: int, decision: Decision) -> None:
-        """What a check came to."""
+        """Handles the result of a check."""
         attempt = self._checks.finish(now, number, decision)
         connection = self._connection_table.get(number)
         if connection is None or connection.state is not State.AUTHENTICATING:
@@ -155,7 +155,7 @@ class ConnectHandler:
         policy = self._context.policy
         if (
             isinstance(decision, Admitted)
-            and policy is not attempt.policy  # It was read again meanwhile.
+            and policy is not attempt.policy  # The policy was reloaded in the meantime.
             and not policy.still_admits(decision.username, connection.client_id, decision.proof)
         ):
             decision = Refusal(Code.NOT_AUTHORIZED, "the name or its password has changed")
@@ -164,24 +164,24 @@ class ConnectHandler:
         self._judge(now, connection, decision)
 
     def policy_changed(self) -> None:
-        """Has the core refuse guesses beyond the bounds, where the policy decides by what it remembers."""
+        """Has the core refuse guesses beyond the bounds, if the policy remembers right passwords."""
         checks_natively = self._remembers = remembers_passwords(self._context.policy)
         self._context.native_api.refuse_guesses(self._attempts if checks_natively else None)
 
     def handle_will(self, now: int, connection: Connection) -> None:
-        """The owner of the will's topic has it, or nobody takes it: then the gateway alone keeps it."""
+        """The owner of the will's topic has the will, or none accepts it. Then only the gateway keeps it."""
         connection.awaited.discard(_WILL)
         self.handle_ready(now, connection)
 
     def handle_ready(self, now: int, connection: Connection) -> None:
-        """Something that the connection waited for is there, or will not come."""
+        """Goes on with a connection if nothing that it waits for is outstanding."""
         if connection.state is State.RESUMING and connection.is_forgotten:
             self._discard(now, connection)
         if connection.state is State.RESUMING and not connection.awaited:
             self._accept(now, connection)
 
     def handle_timeout(self, now: int) -> None:
-        """Claims those who came, and goes on without what took too long."""
+        """Sends waiting claims, and ends what has timed out."""
         self.pending_connects.handle_timeout(now)
         self._claim_requests.handle_timeout(now)
         for connection in self._exchanges.due(now):
@@ -196,7 +196,7 @@ class ConnectHandler:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return earliest(
             self.pending_connects.poll_timeout(),
             self._claim_requests.poll_timeout(),
@@ -207,7 +207,7 @@ class ConnectHandler:
         )
 
     def poll_check(self, now: int) -> tuple[int, Check] | None:
-        """A check to be made in a thread; its verdict comes back with the number."""
+        """The number and the check of the next attempt, to run in a thread; None: there is none now."""
         while (attempt := self._checks.poll(now)) is not None:
             connection = self._connection_table.get(attempt.number)
             if connection is not None and connection.state is State.AUTHENTICATING:
@@ -216,7 +216,7 @@ class ConnectHandler:
         return None
 
     def counters(self) -> dict[str, int]:
-        """What happened, by name, with the CONNECTs that the core refused by itself."""
+        """The counters of the decisions by name, with the CONNECTs that the core refused by itself."""
         native_counters = {_NATIVE_COUNTERS[text]: times for text, times in self._attempts.refused()}
         native_counters["connects"] = native_counters["refused"] = sum(native_counters.values())
         counts = self._context.counts
@@ -229,7 +229,7 @@ class ConnectHandler:
         )
         return self._native_refusals - before
 
-    # Who it is
+    # Authentication
 
     def _candidate(self, connection: Connection) -> Candidate:
         event, listener = connection.event, self._context.settings.listeners[connection.event.listener]
@@ -246,7 +246,7 @@ class ConnectHandler:
         )
 
     def _check(self, now: int, connection: Connection, policy: Policy, check: Check) -> None:
-        """Has the check made when it is its turn, unless this would be a guess too many."""
+        """Queues a password check, unless a bound on guesses refuses it."""
         source = self._attempts.source(connection.event.peer[0], connection.event.username)
         turned = self._checks.enter(now, Attempt(connection.id, source, check, policy))
         if turned is None:
@@ -280,7 +280,7 @@ class ConnectHandler:
     def _step(
         self, now: int, connection: Connection, method: str, data: bytes
     ) -> Decision | Challenge | None:
-        """One step of an exchange: an attempt, from its first step to its verdict."""
+        """One step of an exchange. The exchange is one attempt, from its first step to its decision."""
         if connection.attempt is None:
             connection.attempt = self._attempts.source(connection.event.peer[0], connection.event.username)
             text = self._attempts.take(now, connection.attempt)
@@ -296,7 +296,7 @@ class ConnectHandler:
         return answer
 
     def _end_exchange(self, now: int, connection: Connection, decision: Decision | None) -> None:
-        """Its attempt is settled. `decision`: None: it ended without one."""
+        """Settles the attempt of an exchange. `decision`: None: the exchange ended without one."""
         self._exchanges.cancel(connection)
         if connection.attempt is not None:
             settle(self._attempts, now, connection.attempt, decision)
@@ -322,7 +322,7 @@ class ConnectHandler:
     def _refuse_waiting(self, now: int, connection: Connection) -> None:
         self._disconnect_handler.refuse(now, connection, Code.SERVER_BUSY, "this client connects too often")
 
-    # Whose it is
+    # The claim
 
     def _claim(self, now: int, connection: Connection) -> None:
         connection.machine.handle(Event.ADMIT)
@@ -339,7 +339,7 @@ class ConnectHandler:
         self._own(now, connection)
 
     def _replace(self, now: int, former: Connection, connection: Connection) -> None:
-        """The client's former connection at this gateway ends first."""
+        """Ends the client's former connection at this gateway first."""
         connection.awaits_former = True
         self._context.count("taken_over")
 
@@ -353,7 +353,7 @@ class ConnectHandler:
         )
 
     def _own(self, now: int, connection: Connection) -> None:
-        """Nobody else has the client, as far as can be known, and nothing of it is left here."""
+        """Goes on if no other gateway has the client, as far as known, and nothing of it is left here."""
         if connection.state is not State.CLAIMING:
             self._claims.cancel(connection)
             return
@@ -385,7 +385,7 @@ class ConnectHandler:
             self._resumptions.set(connection, now + _RESUME_PATIENCE)
         self.handle_ready(now, connection)
 
-    # What it had
+    # The session
 
     def _resume(self, now: int, connection: Connection, record: Record) -> None:
         connection.was_present, connection.has_record = not record.is_forgotten, True
@@ -393,7 +393,7 @@ class ConnectHandler:
         self._stale_sessions.keep(now, connection)
         connection.is_held = connection.expiry_s > 0 or record.has_member
         state, is_known = record.state, record.away_since_us is not None
-        if not is_known:  # Its gateway died, and with it what was in flight.
+        if not is_known:  # Its gateway died, and what was in flight is not known.
             state = SessionState(block=next_block(state.block))
         connection.block = state.block
         connection.session = self._context.native_api.open_session(state)
@@ -409,8 +409,11 @@ class ConnectHandler:
             self._await_record(now, connection)
 
     def _discard(self, now: int, connection: Connection) -> None:
-        """The client begins anew: an owner has its session no more. What others hold waits until it
-        subscribes again. Every gateway knows it before the client does."""
+        """The client begins anew: an owner does not have its session any more.
+
+        What the other owners hold for it waits until the client subscribes again. Every gateway knows of this
+        before the client does.
+        """
         assert connection.session is not None, "it was opened"
         state = self._context.native_api.export_session(connection.session)
         kept = {known.filter: known for known in connection.leftover}
@@ -433,7 +436,7 @@ class ConnectHandler:
         self._await_disconnect(now, connection)
 
     def _await_disconnect(self, now: int, connection: Connection) -> None:
-        """What its member had not answered goes back to its owners."""
+        """Lets the session's pool client leave: what it had not acknowledged goes back to its owners."""
         member, connection.member = connection.member, None
         assert member is not None, "only what a member of its own has can be forgotten"
         connection.awaited.add(_MEMBER)
@@ -448,7 +451,7 @@ class ConnectHandler:
         self._context.network_clients.leave(now, member, end_session=False)
 
     def _await_record(self, now: int, connection: Connection) -> None:
-        """Nothing is sent before all gateways know which packet ids are used from now on."""
+        """Waits until all gateways know which block of packet ids is used from now on."""
         connection.awaited.add(_RECORD)
 
         def written(now: int, is_distributed: bool) -> None:
@@ -458,7 +461,7 @@ class ConnectHandler:
         self._session_store.changed(now, connection, written)
 
     def _begin(self, now: int, connection: Connection, record: Record | None) -> None:
-        """A new session; what one before left at its owners ends."""
+        """Begins a new session, and ends what an earlier session left at its owners."""
         connection.is_held = connection.expiry_s > 0
         connection.session = self._context.native_api.open_session(SessionState())
         if record is None:
@@ -473,7 +476,7 @@ class ConnectHandler:
             self._mqtt_subscriptions.sweep(now, connection, record.subscriptions + record.leftover)
 
     def _register(self, now: int, connection: Connection) -> None:
-        """Has the will kept by its topic's owner, in case this gateway dies."""
+        """Registers the will with its topic's owner, in case this gateway dies."""
         connection.will = connection.event.will
         will = None if connection.will is None else wills.registered(connection.will)
         if will is None:
@@ -496,7 +499,7 @@ class ConnectHandler:
             is_kept=connection.is_held,
         )
 
-    # The answer
+    # CONNACK
 
     def _accept(self, now: int, connection: Connection) -> None:
         self._resumptions.cancel(connection)

@@ -1,6 +1,6 @@
-"""CONNECT, as far as the packet itself decides: versions, client ids, limits (MQTT 5 §3.1, MQTT 3.1.1 §3.1).
+"""What the CONNECT packet alone decides: version, client id, limits (MQTT 5 §3.1, MQTT 3.1.1 §3.1).
 
-Who the client is, and whether it may, is the policy's part.
+The policy decides who the client is, and whether it may connect.
 """
 
 from __future__ import annotations
@@ -21,27 +21,30 @@ __all__ = ["LONGEST_CLIENT_ID", "ConnectRequest", "admit"]
 MQTT_3_1: Final = 3
 _VERSIONS: Final = frozenset({MQTT_3_1, 4, MQTT_5})
 LONGEST_CLIENT_ID: Final = 512
-"""Bytes. MQTT has a server take 23; longer ones are common. It stands in claims, which leave in one
-datagram."""
+"""Bytes. MQTT requires 23; longer ones are common. The client id is part of a claim, and a claim leaves in
+one datagram."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectRequest:
-    """What a CONNECT comes to. `expiry_s`: what is granted. `assigned`: the client is to be told its id.
-    `keep_alive_s`: the client is to keep this one; None: its own."""
+    """The result of an admitted CONNECT.
+
+    `expiry_s`: the session expiry that is granted. `assigned`: CONNACK has the client id. `keep_alive_s`: the
+    server keep alive of CONNACK; None: the client's own.
+    """
 
     client_id: str
     expiry_s: int
     assigned: bool = False
     keep_alive_s: int | None = None
     changed_expiry_s: int | None = None
-    """What the client is to be told, where it is less than it asked for."""
+    """The session expiry of CONNACK if it is less than the client asked for."""
 
 
 def admit(
     event: ConnectEvent, limits: GatewayLimits, open_connections: int, random: Random
 ) -> ConnectRequest | Refusal:
-    """What a CONNECT comes to."""
+    """The settings of a CONNECT that is admitted, or the refusal."""
     if event.version not in _VERSIONS:
         return Refusal(Code.UNSUPPORTED_PROTOCOL_VERSION)
     if open_connections >= limits.connections:
@@ -68,7 +71,7 @@ def _wrong_id(event: ConnectEvent) -> str | None:
     if event.client_id:
         return None
     if event.version == MQTT_3_1 or (event.version < MQTT_5 and not event.clean_start):
-        return "a client id is needed"  # MQTT-3.1.3-8 of 3.1.1: nobody could ask for that session again
+        return "a client id is needed"  # MQTT-3.1.3-8 of 3.1.1: no client could ask for that session again
     return None
 
 

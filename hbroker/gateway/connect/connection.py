@@ -1,4 +1,4 @@
-"""One MQTT client, from its CONNECT to its end."""
+"""One MQTT client, from its CONNECT to the end of its connection."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ __all__ = ["TRANSITIONS", "Connection", "Event", "Listening", "State"]
 
 
 class State(Symbol):
-    """What a connection waits for."""
+    """The states of a connection, by what it waits for."""
 
     AUTHENTICATING = auto()
-    """The policy's verdict."""
+    """The policy's decision."""
     QUEUED = auto()
-    """That the connection of its client that came before is accepted, or ends."""
+    """The earlier connection of its client must be accepted, or end."""
     CLAIMING = auto()
-    """The word that no other gateway has its client."""
+    """The claim must be distributed: then no other gateway has the client."""
     RESUMING = auto()
-    """Its session: its subscriptions at their owners, its will at its."""
+    """The session must be complete: subscriptions and will at their owners."""
     OPEN = auto()
     """Nothing."""
     CLOSING = auto()
-    """The border's word that it is closed, as this side asked for."""
+    """The native core must report that it is closed, as this side asked."""
     ENDED = auto()
 
 
 class Event(Symbol):
-    """What happens to a connection."""
+    """The events of a connection."""
 
     ADMIT = auto()
-    """The policy takes it, and nobody has its client who is not accepted yet."""
+    """The policy admits it, and no connection of its client is pending."""
     QUEUE = auto()
-    """The policy takes it, and somebody has."""
+    """The policy admits it, and a connection of its client is pending."""
     OWN = auto()
-    """Nobody else has its client, as far as can be known."""
+    """No other gateway has its client, as far as known."""
     READY = auto()
-    """Its session is there, or has been waited for long enough."""
+    """Its session is complete, or the wait for it has timed out."""
     DISCONNECT = auto()
     """This side ends it."""
     END = auto()
@@ -72,7 +72,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(slots=True, eq=False)
 class Listening:
-    """One subscription. `filter`: as the client wrote it; `plain`: without `$share/group/`."""
+    """One subscription of a session. `filter`: as the client wrote it; `plain`: without `$share/group/`."""
 
     listener: int
     member: int | None
@@ -84,23 +84,24 @@ class Listening:
     identifier: int = 0
 
     def kept(self) -> SessionSubscription:
-        """As a record has it."""
+        """This subscription as a record has it."""
         return SessionSubscription(self.filter, self.options, self.identifier)
 
 
 _NONE: Final = Stamp(0, 0)
 MOST_SHAPES: Final = 8
-"""Of one client (`protocol.shapes`). At an owner a session of the gateway may speak for many, and has 64."""
+"""Most wildcard shapes of one client (`protocol.subscriptions.owner.wildcard_shapes`). At an owner, a session
+of the gateway may stand for many clients, and has 64."""
 _NO_SHAPES: Final = Shapes(MOST_SHAPES)
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """A client's connection and session.
+    """The connection and the session of one MQTT client.
 
-    `expiry_s`: of the session. `is_held`: owners are to hold its messages. `stamp`: of its claim.
-    `session`: the border's. `member`: its own; None: it has none. `has_record`: other gateways know of the
-    session. `awaited`: what keeps it from being ready.
+    `expiry_s`: of the session. `is_held`: owners keep its messages while it is offline. `stamp`: of its
+    claim. `session`: the native core's number. `member`: its own pool client; None: it has none.
+    `has_record`: other gateways know the session. `awaited`: what must come before the session is complete.
     """
 
     event: ConnectEvent
@@ -109,9 +110,9 @@ class Connection:
     username: str | None = None
     proof: str = ""
     attempt: AttemptSource | None = None
-    """The exchange of AUTH that has begun, as one that may be a guess."""
+    """The source of the AUTH exchange that has begun, which counts as an attempt."""
     step: int = 0
-    """Of it."""
+    """The next step of that exchange."""
     expiry_s: int = 0
     is_held: bool = False
     connected_at_us: int = 0
@@ -120,51 +121,52 @@ class Connection:
     will: WillMessage | None = None
     session: int | None = None
     block: int = 0
-    """Of its packet ids, as `SessionState` has it."""
+    """The block of its packet ids, as in `SessionState`."""
     member: int | None = None
     acl: int | None = None
     was_present: bool = False
     has_record: bool = False
     ends_session: bool = False
-    """The session ends with it, whatever its expiry."""
+    """The session ends with the connection, whatever its expiry."""
     is_lost: bool = False
-    """Another gateway has the session already, and what is to be said of it."""
+    """Another gateway has the session already, and publishes its records and its will."""
     is_claimed: bool = False
     """No other gateway has the client any more."""
     awaits_former: bool = False
     """The client's former connection here has not ended yet."""
     on_end: list[Done] = field(default_factory=list)
-    """Told when every gateway knows what became of it."""
+    """Called when every gateway knows the end of the connection."""
     subscriptions: dict[str, Listening] = field(default_factory=dict)
     filters: int = 0
-    """Its subscriptions, long ones counted more than once (`subscribers.weight`)."""
+    """The weight of its subscriptions: a long one counts more than once
+    (`protocol.subscriptions.owner.store.weight`)."""
     shapes: Shapes | None = None
-    """Of its filters; None: all are ordinary."""
+    """The wildcard shapes of its filters; None: all filters are ordinary."""
     awaited: set[int | str] = field(default_factory=set)
     unproven: set[int] = field(default_factory=set)
-    """Listeners of a session that is resumed, of which not every owner has said that it still has them."""
+    """Listeners of a resumed session for which not every owner has answered that it still has them."""
     leftover: tuple[SessionSubscription, ...] = ()
-    """What owners may hold of the session before this one (`leftovers`)."""
+    """Subscriptions that owners may hold of the session before this one (`sessions.stale_sessions`)."""
     starts_clean: bool = True
-    """Whatever owners hold of a session before this one ends."""
+    """What owners hold of an earlier session ends."""
 
     @property
     def id(self) -> int:
-        """The border's number."""
+        """The native core's number."""
         return self.event.connection
 
     @property
     def client_id(self) -> str:
-        """Its own, or the one that it was assigned."""
+        """The client's own id, or the one that the gateway assigned."""
         return self.connect_request.client_id
 
     @property
     def state(self) -> State:
-        """What it waits for."""
+        """The present state."""
         return self.machine.state
 
     def subscribe(self, listening: Listening) -> None:
-        """Takes note of a subscription, in the place of one with the same filter."""
+        """Adds a subscription, or replaces the one with the same filter."""
         self.unsubscribe(listening.filter)
         self.subscriptions[listening.filter] = listening
         self.filters += weight((listening.group, listening.plain))
@@ -173,7 +175,7 @@ class Connection:
             self.shapes.add(self.id, listening.plain)
 
     def unsubscribe(self, filter: str) -> Listening | None:
-        """Forgets a subscription, and returns it."""
+        """Removes a subscription, and returns it."""
         listening = self.subscriptions.pop(filter, None)
         if listening is not None:
             self.filters -= weight((listening.group, listening.plain))
@@ -182,33 +184,33 @@ class Connection:
         return listening
 
     def forget_subscriptions(self) -> None:
-        """The session is a new one: it has none."""
+        """Removes all subscriptions: the session is a new one."""
         self.subscriptions.clear()
         self.unproven.clear()
         self.filters = 0
         self.shapes = None
 
     def has_room(self, most: int, group: str, plain: str) -> bool:
-        """Whether another subscription stays within the bounds. `most`: what all of them may count for."""
+        """Whether another subscription stays within the bounds. `most`: the bound on the weight of all."""
         shapes = self.shapes or _NO_SHAPES
         return self.filters + weight((group, plain)) <= most and shapes.has_room(self.id, plain)
 
     def holds(self, filter: str) -> bool:
-        """Whether its own member has this one."""
+        """Whether the session's own pool client has this subscription."""
         listening = self.subscriptions.get(filter)
         return listening is not None and listening.member is not None and listening.member == self.member
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether some owner has the session no more, or has not said in time that it has."""
+        """Whether some owner does not have the session any more, or has not confirmed it in time."""
         return not self.unproven <= self.awaited
 
     @property
     def has_own_subscriptions(self) -> bool:
-        """Whether its own member has some, and not the shared one alone."""
+        """Whether the session's own pool client has a subscription."""
         return any(s.member is not None and s.member == self.member for s in self.subscriptions.values())
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the connection has ended."""
         return self.machine.state is State.ENDED

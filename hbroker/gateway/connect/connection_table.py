@@ -16,44 +16,44 @@ class ConnectionTable:
         self._by_id: dict[int, Connection] = {}
         self._by_client: dict[str, Connection] = {}
         self.most = 0
-        """How many there were at most."""
+        """The highest number of connections at one time."""
         self.disconnecting = 0
-        """How many of them broke, and are still to be seen to."""
+        """The number of broken connections whose end is still queued (`disconnect_queue`)."""
 
     def add(self, connection: Connection) -> None:
-        """A connection whose CONNECT has come."""
+        """Adds a connection when its CONNECT has arrived."""
         self._by_id[connection.id] = connection
         self.most = max(self.most, len(self._by_id))
 
     def name(self, connection: Connection) -> None:
-        """It has its client id from now on; whoever had it before was ended."""
+        """Gives the client id to this connection. The former one was ended."""
         self._by_client[connection.client_id] = connection
 
     def remove(self, connection: Connection) -> None:
-        """It has ended."""
+        """Removes a connection that has ended."""
         self._by_id.pop(connection.id, None)
         if self._by_client.get(connection.client_id) is connection:
             del self._by_client[connection.client_id]
 
     def get(self, id: int) -> Connection | None:
-        """The connection with this number."""
+        """The connection with this number; None: there is none."""
         return self._by_id.get(id)
 
     def of_client(self, client_id: str) -> Connection | None:
-        """The connection that has this client id, or claims it."""
+        """The connection that has this client id, or claims it; None: there is none."""
         return self._by_client.get(client_id)
 
     @property
     def staying(self) -> int:
-        """How many have a client."""
+        """The number of connections that have not broken."""
         return len(self) - self.disconnecting
 
     def open(self) -> Iterator[Connection]:
-        """Those that were accepted."""
+        """The connections that were accepted and are open."""
         return (connection for connection in list(self._by_id.values()) if connection.state is State.OPEN)
 
     def all(self) -> list[Connection]:
-        """Those that were accepted, and those that are not yet."""
+        """All connections, open or not."""
         return list(self._by_id.values())
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""The end of a connection, and of a session: the will, the record, the member, in that order.
+"""The end of a connection and of a session: the will, the record, the pool client, in that order.
 
-A connection ends by the client, by the network, by a policy, or because the client id was claimed
-elsewhere. All come here once. What a later gateway must know is distributed before this one says that it
-let go (`done`).
+A connection is ended by the client, by the network, by the policy, or by a claim of its client id at another
+gateway. This class handles each end once. What a later gateway must know is distributed before this one
+reports that it has let go of the client (`done`).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class DisconnectHandler:
         self._mqtt_subscriptions = mqtt_subscriptions
         self._session_store = session_store
         self._ending: dict[str, list[Done]] = {}
-        """Who waits for the end of a client's last connection, while not all of it is distributed."""
+        """By client id: callbacks for the end of its last connection, while that is not fully distributed."""
 
     # Connections
 
     def refuse(self, now: int, connection: Connection, code: Code, text: str = "") -> None:
-        """Ends one that was not accepted yet."""
+        """Refuses a connection that was not accepted yet."""
         event = connection.event
         self._context.count("refused")
         self._context.events.refused(now, event, code, text)
@@ -67,8 +67,11 @@ class DisconnectHandler:
         ends_session: bool = False,
         done: Done | None = None,
     ) -> None:
-        """Ends one in whatever state it is, from this side. `ends_session`: the session ends too, whatever
-        its expiry. `done`: told when every gateway knows what became of it."""
+        """Ends a connection in any state, from this side.
+
+        `ends_session`: the session ends too, whatever its expiry. `done`: called when every gateway knows the
+        end.
+        """
         connection.ends_session |= ends_session
         if done is not None:
             connection.on_end.append(done)
@@ -89,8 +92,10 @@ class DisconnectHandler:
         reason: int | None = None,
         expiry_s: int | None = None,
     ) -> None:
-        """A connection is gone, and its session is back. `reason`, `expiry_s`: as its client's DISCONNECT had
-        them; None: none came."""
+        """Completes the end of a connection that is closed.
+
+        `reason`, `expiry_s`: of the client's DISCONNECT; None: there was none.
+        """
         state = connection.state
         if state is State.ENDED:
             return
@@ -111,14 +116,16 @@ class DisconnectHandler:
         wait_group.close(now)
 
     def await_end(self, client: str, wait_group: WaitGroup) -> None:
-        """Keeps `wait_group` from ending before every gateway knows what became of the client's last
-        connection, if that has ended here."""
+        """Keeps `wait_group` open until every gateway knows the end of the client's last connection here.
+
+        Does nothing if there is no such end.
+        """
         waiting = self._ending.get(client)
         if waiting is not None:
             waiting.append(wait_group.one_more())
 
     def _note_end(self, connection: Connection, wait_group: WaitGroup) -> None:
-        """Its end has begun, and is over when that of its client's connection before is, too."""
+        """The end of a connection is complete only when that of its client's earlier connection is."""
         client, waiting = connection.client_id, connection.on_end
         self.await_end(client, wait_group)
         self._ending[client] = waiting
@@ -130,7 +137,8 @@ class DisconnectHandler:
         waiting.append(ended)
 
     def _export(self, connection: Connection, session: int) -> SessionState:
-        """What is in flight. Of a session that the core lost with one of its threads nobody knows."""
+        """Takes the session out of the core. If the core lost it with a thread, what is in flight is not
+        known."""
         try:
             is_over = connection.ends_session and not connection.is_lost
             return self._context.native_api.export_session(session, is_over=is_over)
@@ -174,8 +182,11 @@ class DisconnectHandler:
             self._publish(now, pending, connection, wait_group.one_more())
 
     def _owner_has_will(self, connection: Connection) -> bool:
-        """Then it publishes a will of QoS 0: a message to it could be lost on its way, or at whoever was the
-        owner before."""
+        """Whether the owner of the will's topic has the will.
+
+        If so, the owner publishes a will of QoS 0: the gateway's message could be lost on its way, or at a
+        former owner.
+        """
         member, network_clients = connection.member, self._context.network_clients
         return (
             member is not None
@@ -184,7 +195,7 @@ class DisconnectHandler:
         )
 
     def _publish(self, now: int, pending: PendingWill, connection: Connection, finish: Done) -> None:
-        """The will goes out; then its owner need not keep it any more."""
+        """Publishes the will. Then its owner need not keep it any more."""
 
         def published(now: int, is_distributed: bool) -> None:
             self._leave(now, connection, finish)
@@ -192,7 +203,7 @@ class DisconnectHandler:
         self._context.outbox.enqueue(now, OutboxMessage(pending.message, published))
 
     def _leave(self, now: int, connection: Connection, finish: Done, *, with_will: bool = False) -> None:
-        """Its own member leaves the owners, if it has one."""
+        """Lets the session's own pool client leave its owners, if there is one."""
         member, network_clients = connection.member, self._context.network_clients
         if member is None or not network_clients.has(member):
             finish(now, True)
@@ -201,7 +212,7 @@ class DisconnectHandler:
         network_clients.leave(now, member, end_session=connection.ends_session, with_will=with_will)
 
     def _change_expiry(self, now: int, connection: Connection, expiry_s: int | None) -> None:
-        """MQTT 5 §3.14.2.2.2. One that had none cannot get one at the end."""
+        """MQTT 5 §3.14.2.2.2: DISCONNECT changes the expiry, but an expiry of 0 stays 0."""
         if expiry_s is None or not connection.expiry_s:
             return
         connection.expiry_s = min(expiry_s, self._context.limits.session_expiry)
@@ -216,9 +227,11 @@ class DisconnectHandler:
     # Sessions without a connection
 
     def claimed(self, now: int, record: Record, *, ends_session: bool, done: Done | None = None) -> None:
-        """Somebody connects the client of a session that is away: its will is withdrawn, or due with its
-        end, and then nobody publishes it again, though the client does not get in. `done`: told when every
-        gateway knows."""
+        """Handles a claim of a client whose session is offline.
+
+        Its will is withdrawn; if the session ends, or the will is due, it is published. The will is not
+        published again, even if the client is not accepted. `done`: called when every gateway knows.
+        """
         records = self._context.records
         is_due = record.will is not None and (ends_session or records.is_will_due(now, record))
         if is_due and records.is_mine(record):
@@ -228,7 +241,7 @@ class DisconnectHandler:
         records.claimed(now, record.client)
 
     def handle_timeout(self, now: int) -> None:
-        """Publishes wills whose delay is over; ends sessions that have been away for too long."""
+        """Publishes wills whose delay is over, and ends sessions whose expiry is over."""
         records = self._context.records
         for record in list(records.due(now)):
             if records.has_ended(now, record):
@@ -240,7 +253,7 @@ class DisconnectHandler:
                 self._publish_delayed(now, record, None)
 
     def _publish_delayed(self, now: int, record: Record, done: Done | None) -> None:
-        """Publishes the will of a session that goes on, for now: it has none any more."""
+        """Publishes the will of a session that goes on, and removes it from the record."""
         assert record.will is not None, "it is due"
         self._context.outbox.enqueue(now, OutboxMessage(record.will.message))
         settings, clock = self._context.settings, self._context.clock

@@ -1,12 +1,12 @@
-"""Connections that broke, a few in each turn: those who come go first.
+"""Ends of broken connections, handled a few in each event-loop iteration: CONNECTs go first.
 
-What follows from an end (a record, a member that leaves, a will) takes longer than a CONNECT. When a network
-or a power line fails, all clients of a gateway are gone at once, and come back while their ends are still to
-be seen to. If they had to wait for all of these, they would give up and come again. But with everyone who
-comes one more may go: where clients come and go without pause, those who have gone are never many.
+The work for an end (a record, a pool client that leaves, a will) takes longer than a CONNECT. If a network or
+a power line fails, all clients of a gateway disconnect at once, and connect again while their ends are still
+queued. If they had to wait for all these ends, they would give up and try again. For each CONNECT one more
+end may be handled. So the queue does not grow where clients come and go all the time.
 
-Ends of different clients do not depend on each other. The end of a connection comes before whatever its
-client does next, here or at another gateway.
+Ends of different clients do not depend on each other. The end of a connection is handled before the next
+CONNECT of its client, here or at another gateway.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hbroker.gateway.native_api import ClosedEvent
 __all__ = ["AT_ONCE", "DisconnectQueue"]
 
 AT_ONCE: Final = 32
-"""Ends that are seen to in one turn, besides one for each client that has come."""
+"""Ends that are handled in one iteration, besides one for each CONNECT."""
 
 
 class DisconnectQueue:
-    """The ends that wait. `closed` sees to one."""
+    """The queue of ends. `closed` handles one."""
 
     def __init__(
         self, connection_table: ConnectionTable, closed: Callable[[int, Connection, ClosedEvent], None]
@@ -36,12 +36,12 @@ class DisconnectQueue:
         """By the connection's number, in the order in which they broke."""
         self._iteration = 0
         self._left = 0
-        """How many more there may be in the turn at this time."""
+        """How many more ends may be handled in this iteration."""
         self._come = 0
-        """Clients for whom nobody has gone yet."""
+        """CONNECTs for which no end was handled yet."""
 
     def add(self, now: int, connection: Connection, event: ClosedEvent) -> None:
-        """A connection broke. It is seen to now, or soon."""
+        """Handles the end of a broken connection, now or soon."""
         if not self._waiting and self._may_go(now):
             self._closed(now, connection, event)
         else:
@@ -49,23 +49,23 @@ class DisconnectQueue:
             self._connection_table.disconnecting = len(self._waiting)
 
     def came(self) -> None:
-        """A client has come."""
+        """Counts a CONNECT."""
         if self._waiting:
             self._come += 1
 
     def hurry(self, now: int, client: str) -> None:
-        """The client comes, here or elsewhere: an end of its connection that waits comes before."""
+        """Handles a queued end of this client at once: the client connects, here or at another gateway."""
         former = self._connection_table.of_client(client)
         if former is not None:
             self._see_to(now, former)
 
     def handle_timeout(self, now: int) -> None:
-        """Sees to those whose turn it is."""
+        """Handles the ends that this iteration allows."""
         while self._waiting and self._may_go(now):
             self._see_to(now, next(iter(self._waiting.values()))[0])
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due: in the next turn."""
+        """The time at which `handle_timeout` is due: in the next iteration; None: the queue is empty."""
         return self._iteration + 1 if self._waiting else None
 
     def __len__(self) -> int:

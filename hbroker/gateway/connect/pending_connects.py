@@ -1,10 +1,10 @@
-"""CONNECTs of one client id that come before the one before them is answered: each is answered, one after the
-other (MQTT 5 §3.1.4).
+"""CONNECTs of a client id whose earlier CONNECT is not answered yet: they are answered one after the other
+(MQTT 5 §3.1.4).
 
-A connection whose client connects again is taken over: it is told 0x8E. That can only be told once it was
-accepted. So the later one waits for that, or for the earlier one's end, but not for long: after a while the
-earlier one is refused in its place. Few wait for one client: of more, the one that has waited longest is
-refused.
+If a client connects again, its former connection gets DISCONNECT with 0x8E (session taken over). The gateway
+can send that only after it has accepted the former connection. So the later CONNECT waits until the earlier
+one is accepted or ends. If that takes more than `PATIENCE`, the earlier one is refused. At most
+`MOST_WAITING` wait for one client. If there are more, the one that has waited longest is refused.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["MOST_WAITING", "PATIENCE", "PendingConnects"]
 
 PATIENCE: Final = SECOND
-"""How long a connection is given to be accepted where another waits for it: less than another gateway waits
-for this one to let go of it (`claims.PATIENCE`)."""
+"""How long a connection may take to be accepted while another one waits for it. It is less than another
+gateway waits for this one to let go of the client (`claims.PATIENCE`)."""
 MOST_WAITING: Final = 16
 """Connections that wait for one client."""
 
@@ -30,7 +30,8 @@ _PENDING: Final = (State.CLAIMING, State.RESUMING)
 
 
 class PendingConnects:
-    """Who waits for whom. `go_on` is told of a connection whose turn it is; `refuse` of one too many."""
+    """The waiting connections, by client id. `go_on` is called for a connection that need not wait any more,
+    `refuse` for one too many."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class PendingConnects:
         self._waiting: dict[str, deque[Connection]] = {}
         self._timeouts: TimerQueue[str] = TimerQueue()
         self._awaited: dict[int, list[Callable[[int], None]]] = {}
-        """By a connection that is not accepted yet: what is to be done once it is."""
+        """By a connection that is not accepted yet: the callbacks for its acceptance."""
         self._overdue: TimerQueue[int] = TimerQueue()
 
     # In
 
     def must_wait(self, now: int, connection: Connection) -> bool:
-        """Whether it waits for the connection of its client that came before. Then `go_on` is told later."""
+        """Whether the connection waits for an earlier one of its client. If so, `go_on` is called later."""
         client = connection.client_id
         waiting = self._waiting.get(client)
         if waiting is None and not self._has_pending(client):
@@ -65,8 +66,10 @@ class PendingConnects:
         return True
 
     def when_accepted(self, now: int, connection: Connection, then: Callable[[int], None]) -> None:
-        """Calls `then` once it was accepted, or took too long; at once, if it is no question any more. If it
-        ends before, not at all."""
+        """Calls `then` once the connection is accepted, or the wait has timed out.
+
+        Calls it at once if the connection is not pending. Does not call it if the connection ends before.
+        """
         if connection.state not in _PENDING:
             then(now)
             return
@@ -76,12 +79,12 @@ class PendingConnects:
             connection.on_end.append(lambda now, is_distributed: self._forget(connection.id))
 
     def accepted(self, now: int, connection: Connection) -> None:
-        """It has its CONNACK."""
+        """The connection has its CONNACK: lets others go on."""
         self._resolve(now, connection.id)
         self._next(now, connection.client_id)
 
     def handle_timeout(self, now: int) -> None:
-        """Goes on without what took too long."""
+        """Goes on with those whose wait has timed out."""
         for number in self._overdue.due(now):
             self._resolve(now, number)
         for client in self._timeouts.due(now):
@@ -90,13 +93,13 @@ class PendingConnects:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return earliest(self._overdue.next(), self._timeouts.next())
 
     # The queue of a client
 
     def _await(self, now: int, client: str) -> None:
-        """The next one waits for the connection that its client has now."""
+        """The next connection waits for the one that its client has now."""
         self._timeouts.set(client, now + PATIENCE)
         former = self._connection_table.of_client(client)
         if former is not None:
@@ -112,7 +115,7 @@ class PendingConnects:
         return current is not None and current.state in _PENDING
 
     def _begin(self, now: int, client: str) -> None:
-        """The next one, if one is still there, has the client now."""
+        """Lets the next waiting connection go on, if there is one."""
         waiting = self._waiting.get(client)
         while waiting:
             connection = waiting.popleft()
@@ -125,7 +128,7 @@ class PendingConnects:
         self._waiting.pop(client, None)
         self._timeouts.cancel(client)
 
-    # Those who wait for one connection
+    # Callbacks of one connection
 
     def _resolve(self, now: int, number: int) -> None:
         self._overdue.cancel(number)

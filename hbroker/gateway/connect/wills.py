@@ -1,8 +1,9 @@
-"""When a client's will is published, and by whom (MQTT 5 §3.1.2.5, MQTT 5 §3.1.3.2.2).
+"""When a will is published, and by which process (MQTT 5 §3.1.2.5, MQTT 5 §3.1.3.2.2).
 
-While its gateway lives, the gateway publishes it: behind the client's own messages, and whatever its size. In
-case the gateway dies, the client's member has the owner of the will's topic keep it (docs/protocol.md §6.6),
-if it fits there. A delay outlives the gateway too: what is still to be published stands in the record.
+While the gateway lives, it publishes the will: after the client's own messages, and whatever its size. In
+case the gateway dies, the client's pool client registers the will with the owner of its topic
+(docs/protocol.md §6.6), if it is small enough. A delay outlives the gateway too: the session's record has the
+will that is still to be published.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ __all__ = ["PendingWill", "after_close", "registered"]
 
 @dataclass(frozen=True, slots=True)
 class PendingWill:
-    """A will that is to be published. `due_us`: since the Unix epoch."""
+    """A will that is still to be published. `due_us`: since the Unix epoch."""
 
     message: WillMessage
     due_us: int
 
     def body(self) -> dict[str, Any]:
-        """As it stands in a record."""
+        """The will as a record has it."""
         will = self.message
         return {
             "due_us": self.due_us,
@@ -47,7 +48,7 @@ class PendingWill:
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> PendingWill:
-        """What `body` made. Raises KeyError, TypeError or ValueError."""
+        """The inverse of `body`. Raises KeyError, TypeError or ValueError for anything else."""
         expiry, format = body["expiry_s"], body["payload_format"]
         message = WillMessage(
             topic=str(body["topic"]),
@@ -72,11 +73,11 @@ def after_close(
     reason: int | None,
     ends_session: bool,
 ) -> PendingWill | None:
-    """What becomes of a will when its connection is closed; None: nothing.
+    """The will to publish after a connection has closed; None: there is none.
 
-    `reason`: of the client's DISCONNECT; None: none came. `ends_session`: the session ends with it, or the
-    client that takes it over starts clean. The delay is the lesser of the will's own and the session's
-    expiry.
+    `reason`: of the client's DISCONNECT; None: there was none. `ends_session`: the session ends with the
+    connection, or the client that takes it over starts clean. The delay is the lesser of the will's own delay
+    and the session's expiry.
     """
     if will is None or reason == Code.SUCCESS:
         return None
@@ -85,7 +86,7 @@ def after_close(
 
 
 def registered(will: WillMessage) -> client_will.Will | None:
-    """As a member registers it with its topic's owner; None: it is too large for that."""
+    """The will as a pool client registers it with its topic's owner; None: it is too large for that."""
     message = client_will.will_message(
         will.topic,
         will.payload,

@@ -1,11 +1,11 @@
-"""What a gateway says of itself to the others, and what it hears of them.
+"""The presence of this gateway, which it publishes, and the presence of the others.
 
-The will that takes back what it says is registered first. So whoever has heard that it is there will hear
-that it is gone, too. When it may have been published (the link to its owner was down, or it was heard), the
-gateway says that it is there under a higher stamp, which that will does not reach.
+The gateway first registers the will that takes its presence back. So every gateway that receives its presence
+also learns when it has gone. If the will may have been published (the link to its owner was down, or the will
+arrived), the gateway publishes its presence under a higher stamp, which that will does not reach.
 
-What stands under its topic and is not true it writes again; what is not true of a gateway that is gone, the
-first of those that are there by rendezvous writes again.
+If a false payload is written to its topic, the gateway writes the true one again. For a gateway that is gone,
+the first one by rendezvous among the present gateways does so.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["Announcements"]
 
 _PAUSE: Final = SECOND // 10
-"""After which what is not true is put right, however often it was written meanwhile."""
+"""Time after which a topic is put right, however often it was written in the meantime."""
 _EVERY: Final = SECOND
-"""Nothing is put right, and no higher stamp taken, again before that: two gateways with one name and
-different keys would not let each other be."""
+"""Time between two corrections, and between two higher stamps. Otherwise two gateways with one name and
+different keys would correct each other without end."""
 
 
 class Announcements:
@@ -42,43 +42,45 @@ class Announcements:
         self._context = context
         self._name = context.settings.name
         self._own: Presence | None = None
-        """What is true of this gateway, while it takes clients."""
+        """The presence of this gateway while it takes clients; None: it takes none."""
         self._payload = b""
-        """How that is written; empty until the will is registered."""
+        """The payload of `_own`; empty until the will is registered."""
         self._highest = NEVER
-        """The highest stamp under its name."""
+        """The highest stamp under this gateway's name."""
         self._since_us = 0
-        """When the latest other run under its name began, as that one says."""
+        """The time at which the latest other run of this name began, according to its presence."""
         self._renewed_at = self._restored_at = -_EVERY
         self._renew_at: int | None = None
         self._wrong: TimerQueue[str] = TimerQueue()
-        """Topics under which something stands that is not true."""
+        """Topics whose payload must be corrected."""
 
     # In
 
     def announce(self, now: int, listeners: tuple[str, ...]) -> None:
-        """Tells the others that this gateway is there, and where it takes clients."""
+        """Publishes that this gateway is present, with the URLs of its listeners."""
         clock = self._context.clock
         since_us = max(clock.unix_us(now), self._since_us + 1)
         self._own = Presence(self._name, clock.run, listeners=listeners, since_us=since_us)
         self.renew(now)
 
     def renew(self, now: int) -> None:
-        """Its will may have been published, or what it said be lost: says again that it is there."""
+        """Publishes the presence again: its will may have been published, or the presence may be lost."""
         if self._own is not None and self._renew_at is None:
             self._renew_at = max(now, self._renewed_at + _EVERY)
             self.handle_timeout(now)
 
     def withdraw(self, now: int) -> None:
-        """Tells the others that this gateway takes no clients any more."""
+        """Publishes that this gateway takes no clients any more."""
         if self._own is not None:
             payload = self._signed(replace(self._own, is_alive=False))
             self._own, self._renew_at = None, None
             self._enqueue(now, GATEWAYS + self._name, payload)
 
     def handle_message(self, now: int, topic: str, payload: bytes) -> str | None:
-        """What stands under a gateway's topic now. Returns the name of another gateway of which it tells
-        something new."""
+        """Handles a message under a gateway's topic.
+
+        Returns the name of the gateway if it is another one and its presence is new; otherwise None.
+        """
         body = verify(self._context.key, topic, payload) if payload else None
         presence = None if body is None else Presence.parse(body)
         if presence is None or presence.topic != topic:
@@ -97,7 +99,8 @@ class Announcements:
         return presence.name if change is PresenceChange.NEW else None
 
     def handle_will(self, now: int, result: WillSet | WillRefused) -> None:
-        """The owner of its topic has the will, or does not take it now; then it goes on being tried."""
+        """The owner of the will's topic has the will, or refuses it for now and is asked again. Then the
+        presence is published."""
         if isinstance(result, WillRefused):
             self._context.count("presence_without_will")
         if self._own is not None:
@@ -105,7 +108,7 @@ class Announcements:
             self._enqueue(now, self._own.topic, self._payload)
 
     def handle_timeout(self, now: int) -> None:
-        """Does what is due."""
+        """Does everything that is due at `now`."""
         if self._renew_at is not None and self._renew_at <= now:
             self._renew_at = None
             self._renew(now)
@@ -119,7 +122,7 @@ class Announcements:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return earliest(self._renew_at, self._wrong.next())
 
     def _renew(self, now: int) -> None:
@@ -137,9 +140,11 @@ class Announcements:
         self._context.network_clients.touch(SHARED)
 
     def _handle_own_name(self, now: int, presence: Presence) -> None:
-        """An earlier run of this gateway, or its will, which came late or is said again, or this run's own.
-        Another gateway that began later under the same name is left alone: else the two would never be
-        quiet."""
+        """Handles a presence under this gateway's name: of an earlier run, of its will, or of this run.
+
+        If another gateway began later under the same name, this one does nothing. Otherwise the two would
+        correct each other without end.
+        """
         own = self._own
         if not self._context.gateways.is_self(presence.run):
             self._since_us = max(self._since_us, presence.since_us)
@@ -160,8 +165,11 @@ class Announcements:
             self._wrong.set(topic, max(now + _PAUSE, self._restored_at + _EVERY))
 
     def _truth(self, topic: str) -> bytes | None:
-        """What is to stand under a topic, if this gateway is to see to that. Nothing, while another run has
-        the name, or the will is not registered yet: then it is said once that is."""
+        """The payload that should be under a topic, if this gateway must correct it; otherwise None.
+
+        It is None for the own topic while another run has the name, or while the will is not registered: the
+        presence is published after that.
+        """
         name = last_level(topic)
         if name != self._name:
             return self._context.gateways.truth(name)

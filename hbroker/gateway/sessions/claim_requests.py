@@ -1,10 +1,10 @@
-"""Claims on their way: those of one turn go out together.
+"""Claims that are being published. Those of one event-loop iteration are published together.
 
-A claim costs every gateway a message and its acknowledgement. When all devices come back at once hundreds of
-them connect in one turn, and a few messages claim them all.
+A claim costs every gateway a message and its acknowledgement. If all devices connect again at once, hundreds
+of them connect in one iteration, and a few messages claim them all.
 
-A message that was not distributed is made anew, without the clients that have gone or come back in the
-meantime: what is said of those would be out of date.
+A message that was not distributed is made again, without the clients that have disconnected or connected
+again in the meantime: its claims of those are out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ __all__ = ["ClaimRequests"]
 
 _REPEATED: Final = 300 * SECOND
 _MOST_CHARACTERS: Final = 640
-"""Of the client ids in one message, which then leaves in one datagram; a longer one is alone."""
+"""Bound on the characters of the client ids in one message, so that it leaves in one datagram. A longer
+client id has a message of its own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +39,8 @@ class _Batch:
 
 
 class ClaimRequests:
-    """The claims of one gateway. `claimed` is told of each connection whose client no other gateway has."""
+    """The claims of one gateway. `claimed` is called for each connection whose client no other gateway
+    has."""
 
     def __init__(
         self,
@@ -54,11 +56,11 @@ class ClaimRequests:
         self._pauses: TimerQueue[_Batch] = TimerQueue()
 
     def claim(self, connection: Connection) -> None:
-        """Claims its client, with the others of this turn."""
+        """Claims the client of a connection, together with the others of this iteration."""
         self._waiting.append(connection)
 
     def handle_timeout(self, now: int) -> None:
-        """Sends what waits, and what failed."""
+        """Publishes the waiting claims, and those whose retry is due."""
         waiting, self._waiting = self._waiting, []
         for connections in _together(waiting):
             self._send(now, _Batch(connections))
@@ -68,7 +70,7 @@ class ClaimRequests:
                 self._send(now, batch)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return self._waiting[0].claimed_at if self._waiting else self._pauses.next()
 
     def _send(self, now: int, batch: _Batch) -> None:
@@ -92,7 +94,7 @@ class ClaimRequests:
 
 
 def _together(connections: Sequence[Connection]) -> Iterator[list[Connection]]:
-    """Parts that each fit into one message, in order."""
+    """Batches that each fit into one message, in order."""
     part: list[Connection] = []
     characters = 0
     for connection in connections:

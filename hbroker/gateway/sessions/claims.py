@@ -1,13 +1,13 @@
-"""Who has a client id, over all gateways: claims with stamps.
+"""Claims decide which gateway has a client id. Stamps order them.
 
-A gateway that is asked to connect clients *claims* their ids: a message to all gateways, at QoS 1. Every
-other gateway first lets go of what it has of those clients, with lower stamps, and only then says that it
-handled the message. So when the network says that it is distributed (docs/protocol.md §7.3) nobody else has
-the clients any more. Of two claims at once the higher stamp wins, at both ends alike.
+A gateway that connects clients *claims* their ids with a message to all gateways, at QoS 1. Each other
+gateway first lets go of those clients whose stamps are lower, and then acknowledges the message. So when the
+message is distributed (docs/protocol.md §7.3), no other gateway has the clients. Of two claims at once the
+higher stamp wins at every gateway.
 
-A stamp is the time and the run of the gateway that made it. Clocks differ; therefore no stamp is lower than
-one that its gateway has seen (a hybrid logical clock): a claim that was distributed was seen by all, and what
-comes after it is higher, whatever the clocks show.
+A stamp is a time and the run of a gateway. The gateways' clocks differ. So no gateway makes a stamp that is
+lower than one it has seen (a hybrid logical clock): all gateways have seen a distributed claim, and each
+later claim has a higher stamp, whatever the clocks show.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["MOST_TOGETHER", "NEVER", "PATIENCE", "Claim", "Clock", "Stamp", "body_of", "parse"]
 
 PATIENCE: Final = 3 * SECOND
-"""How long a claim is waited for. Then the owner of `$gateway` is away, and the client is connected all the
-same: the claim is repeated until it is distributed, and whoever then has a lower stamp yields."""
+"""How long a connection waits for its claim. After that the owner of `$gateway` is unreachable, and the
+client is connected all the same. The claim is published again until it is distributed; then the connection
+with the lower stamp ends."""
 
 MOST_TOGETHER: Final = 32
-"""Claims of one message. Its clients wait for the slowest of those that another gateway has to let go of."""
+"""Claims in one message. All its clients wait for the slowest one that another gateway has to let go of."""
 
 _MOST_AHEAD: Final = 86_400 * SECOND
-"""A stamp that is further ahead of this clock is forged, or its gateway's clock is wrong beyond use: it is
-not followed, or it would use up the time that is left."""
+"""A stamp that is further ahead of this clock is forged, or its gateway's clock is wrong. The clock does not
+follow it: it would use up the numbers that are left."""
 
 _WORDS: Final = 1 << 64
 
@@ -43,18 +44,19 @@ class Stamp(NamedTuple):
 
     @classmethod
     def parse(cls, entry: Any) -> Stamp:
-        """As it travels in JSON: a list of both. Raises TypeError or ValueError for anything else."""
+        """A stamp from its JSON form, a list of both numbers. Raises TypeError or ValueError for anything
+        else."""
         time_us, run = entry
         return cls(within(time_us, _WORDS), within(run, _WORDS))
 
 
 NEVER: Final = Stamp(0, 0)
-"""Lower than any stamp."""
+"""Lower than any stamp that a clock makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One gateway's word that it connects a client. `ends_session`: the client starts clean."""
+    """The claim of one client. `ends_session`: the client starts clean."""
 
     client: str
     stamp: Stamp
@@ -62,7 +64,7 @@ class Claim:
 
 
 def body_of(gateway: str, claims: Sequence[Claim]) -> dict[str, Any]:
-    """Claims of one run of a gateway, in the order of their stamps, as they travel."""
+    """The JSON form of claims of one run of a gateway, in the order of their stamps."""
     since_us, run = claims[0].stamp
     return {
         "gateway": gateway,
@@ -73,7 +75,7 @@ def body_of(gateway: str, claims: Sequence[Claim]) -> dict[str, Any]:
 
 
 def parse(body: dict[str, Any]) -> list[Claim] | None:
-    """What `body_of` was given; None: it is something else."""
+    """The inverse of `body_of`; None: the body is something else."""
     match body:
         case {"run": int(run), "since": int(since_us), "claims": [*entries]} if len(entries) <= MOST_TOGETHER:
             claims = [_claim(entry, since_us, run) for entry in entries]
@@ -89,7 +91,7 @@ def _claim(entry: object, since_us: int, run: int) -> Claim | None:
 
 
 class Clock:
-    """The stamps of one run of a gateway. `unix_offset_us`: what the wall clock has more than `now`."""
+    """Makes the stamps of one run of a gateway. `unix_offset_us`: the wall clock less the clock of `now`."""
 
     def __init__(self, run: int, unix_offset_us: int) -> None:
         self.run: Final = run
@@ -97,15 +99,15 @@ class Clock:
         self._highest = 0
 
     def stamp(self, now: int) -> Stamp:
-        """One that is higher than any that this gateway has made or seen."""
+        """A stamp higher than any that this gateway has made or seen."""
         self._highest = max(now + self._unix_offset_us, self._highest + 1)
         return Stamp(self._highest, self.run)
 
     def saw(self, now: int, stamp: Stamp) -> None:
-        """Another gateway's stamp."""
+        """Notes another gateway's stamp."""
         if stamp.time_us <= now + self._unix_offset_us + _MOST_AHEAD:
             self._highest = max(self._highest, stamp.time_us)
 
     def unix_us(self, now: int) -> int:
-        """The wall clock."""
+        """The wall clock, in microseconds since the Unix epoch."""
         return now + self._unix_offset_us

@@ -1,11 +1,11 @@
-"""Which gateways there are: each says so in a retained message, and its network will takes that back.
+"""The gateways of the network. Each publishes its presence as a retained message; its will takes that back.
 
-The will is published when the gateway's link to the owner of `$gateway` is silent for the idle timeout
+The owner of `$gateway` publishes the will when the gateway's link has been silent for the idle timeout
 (docs/protocol.md §6.6). A gateway that restarts has the same name and another run.
 
-Anyone may write to the topic, and say again what stood there before. So what a gateway says has a stamp,
-higher than those before it under its name, and so has the will that takes it back: the same one. Nothing
-older than what is known counts, of gateways that are gone either.
+Any client of the network may write to the topic, also an earlier payload. So each presence has a stamp,
+higher than the earlier ones of its name. The will that takes a presence back has the same stamp. Gateways
+ignore a presence that is older than the known one, also for a gateway that is gone.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hbroker.gateway.sessions.record_authentication import GATEWAYS
 __all__ = ["MOST", "Gateways", "Presence", "PresenceChange"]
 
 MOST: Final = 10_000
-"""Other gateways that are there, and as many that are gone: of more of these the first are forgotten."""
+"""Other gateways that are present, and as many that are gone. Of more gone ones the first are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """What a gateway says of itself. `listeners`: as text. `since_us`: since the Unix epoch."""
+    """The presence of one gateway. `listeners`: URLs. `since_us`: its start, since the Unix epoch."""
 
     name: str
     run: int
@@ -38,16 +38,17 @@ class Presence:
 
     @property
     def topic(self) -> str:
-        """Where it is kept."""
+        """The topic of the presence."""
         return GATEWAYS + self.name
 
     @property
     def order(self) -> tuple[Stamp, bool]:
-        """Of what is said of one name the highest counts. A will takes back what has its stamp."""
+        """Of one name the presence with the highest order counts. A will outranks the presence with its
+        stamp."""
         return self.stamp, not self.is_alive
 
     def body(self) -> dict[str, Any]:
-        """As it travels."""
+        """The presence as JSON."""
         return {
             "gateway": self.name,
             "run": self.run,
@@ -59,7 +60,7 @@ class Presence:
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Presence | None:
-        """What `body` made; None: it is something else."""
+        """The inverse of `body`; None: it is something else."""
         try:
             return cls(
                 str(body["gateway"]),
@@ -74,28 +75,28 @@ class Presence:
 
 
 class PresenceChange(Enum):
-    """What a presence is to who knows what was said before."""
+    """How a presence relates to the known one of its name."""
 
     NEW = auto()
     KNOWN = auto()
     OLD = auto()
-    """It was true once, or nobody said it."""
+    """It was true once, or no gateway published it."""
     TOO_MANY = auto()
     """There is no room for another gateway."""
 
 
 class Gateways:
-    """All gateways that this one knows of, itself included."""
+    """All gateways that this one knows, itself included."""
 
     def __init__(self, name: str, run: int) -> None:
         self._own = Presence(name, run)
         self._there: dict[str, Presence] = {}
-        """The others."""
+        """The other gateways that are present."""
         self._gone: OrderedDict[str, tuple[Presence, bytes]] = OrderedDict()
-        """Others that were there, and how that was said."""
+        """The other gateways that are gone, each with the payload that says so."""
 
     def take(self, presence: Presence, payload: bytes) -> PresenceChange:
-        """What another gateway said of itself, or its will says, and how it is written."""
+        """Takes the presence of another gateway, or its will, with its payload."""
         name = presence.name
         known = self.of(name)
         if known is not None and presence.order <= known.order:
@@ -114,33 +115,34 @@ class Gateways:
         return PresenceChange.NEW
 
     def of(self, name: str) -> Presence | None:
-        """What is known of another gateway, whether it is there or gone."""
+        """The known presence of another gateway, present or gone; None: it is unknown."""
         gone = self._gone.get(name)
         return self._there.get(name) if gone is None else gone[0]
 
     def truth(self, name: str) -> bytes | None:
-        """What is to be said of a gateway that is gone, if this one is to say it."""
+        """The payload about a gateway that is gone, if this gateway must publish it; otherwise None."""
         gone = self._gone.get(name)
         return gone[1] if gone is not None and self.is_first_for(name) else None
 
     def is_self(self, run: int) -> bool:
-        """Whether this is the run that asks."""
+        """Whether this is the run of this gateway."""
         return run == self._own.run
 
     def is_alive(self, name: str, run: int) -> bool:
-        """Whether that run of that gateway is there, as far as is known."""
+        """Whether this run of this gateway is present, as far as known."""
         if self.is_self(run):
             return True
         known = self._there.get(name)
         return known is not None and known.run == run
 
     def is_first_for(self, hash: str) -> bool:
-        """Whether of all gateways that are there this one has the highest hash with `hash` (rendezvous)."""
+        """Whether this gateway is the first by rendezvous for `hash`: of all present gateways its weight is
+        highest."""
         return all(_weight(hash, self._own.name) > _weight(hash, name) for name in self._there)
 
     @property
     def names(self) -> list[str]:
-        """Those that are there, this one included."""
+        """The names of the present gateways, this one included."""
         return sorted([self._own.name, *self._there])
 
 

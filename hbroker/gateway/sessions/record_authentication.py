@@ -1,8 +1,8 @@
-"""What gateways tell each other, as payloads: JSON, sealed with the network's key where it has one.
+"""The payloads that gateways send each other: JSON, authenticated with the join key if there is one.
 
-Anyone who reaches the network can write to `$gateway/...`, as to any topic. In a network with a join key a
-payload ends with HMAC-SHA256, under that key, of its topic and its text: a claim or an order from somebody
-else is not one. Without a key none is asked, as for JOIN (docs/protocol.md §5.5).
+Every client of the network can write to `$gateway/...`, as to any topic. In a network with a join key, a
+payload ends with the HMAC-SHA256 of its topic and its text under that key. So gateways do not accept a claim
+or a request of anybody else. Without a key there is no such check, as for JOIN (docs/protocol.md §5.5).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_BYTES: Final = 8 << 20
 
 _MAC_BYTES: Final = 32
 _ESCAPE: Final = re.compile(rb"\\u[dD]")
-"""With this an escaped surrogate begins."""
+"""The begin of an escaped surrogate."""
 _PURPOSE: Final = b"hbroker gateway\0"
 
 
@@ -49,19 +49,22 @@ def client_hash(client_id: str) -> str:
 
 
 def last_level(topic: str) -> str:
-    """What stands behind the last `/`."""
+    """The last level of a topic."""
     return topic.rpartition("/")[2]
 
 
 def sign(key: bytes, topic: str, body: Mapping[str, object]) -> bytes:
-    """The payload that says `body` under this topic."""
+    """The payload for `body` under this topic."""
     text = json.dumps(body, separators=(",", ":")).encode()
     return text + _mac(key, topic, text) if key else text
 
 
 def verify(key: bytes, topic: str, payload: bytes) -> dict[str, Any] | None:
-    """What `sign` was given; None: it is not under this key, for this topic, or no JSON object, or it holds
-    what no gateway says: a number that is not whole, or text that is none (half of a surrogate pair)."""
+    """The inverse of `sign`; None: the payload is not valid.
+
+    It is not valid if it was not made with this key for this topic, is no JSON object, or holds what no
+    gateway writes: a number that is no integer, or one half of a surrogate pair.
+    """
     if len(payload) > MOST_BYTES:
         return None
     if key:
@@ -82,10 +85,7 @@ def _refuse(number: str) -> None:
 
 
 def within(value: Any, end: int) -> int:
-    """A whole number of a body, from 0 on and below `end`.
-
-    Raises TypeError or ValueError for anything else.
-    """
+    """An integer of a body, at least 0 and below `end`. Raises TypeError or ValueError for anything else."""
     number = int(value)
     if not 0 <= number < end:
         raise ValueError(number)

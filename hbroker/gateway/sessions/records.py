@@ -1,14 +1,14 @@
-"""What a session is while no gateway speaks for it, and while one does, in case that dies.
+"""The records of all sessions: so a session outlives its connection, and the gateway that serves it.
 
-A record is a retained message under `$gateway/sessions/<hash of the client id>`. Every gateway keeps all of
-them, as the bytes that came, so that a client that comes back is answered without a question to the
-network. A session that has been away for its expiry ends: the gateway that wrote its record ends it, or, if
-that one is gone, the first by rendezvous of those that are there.
+A record is a retained message under `$gateway/sessions/<hash of the client id>`. Every gateway keeps the
+payloads of all records, so that it can resume a session without asking the network. A session ends when it
+has been offline for its expiry. The gateway that wrote its record ends it; if that gateway is gone, the first
+one by rendezvous among the present gateways does so.
 
-Anyone may write to the topic, and say again what stood there before. So each record has a stamp, higher than
-those before it, under the network's key; that a session has ended is said in the same way, and only then is
-the topic cleared. Nothing that is older than what is known here, or that no gateway wrote, changes anything:
-the gateway that sees to the session writes again what is true.
+Any client of the network may write to the topic, also an earlier payload. So each record has a stamp, higher
+than the earlier ones, under the network's key. The end of a session is also published with a stamp, and the
+topic is cleared after that. A payload that is older than the known one, or that no gateway wrote, changes
+nothing: the gateway that is responsible for the session writes the true one again.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["MOST_ENDINGS", "MOST_RECORDS", "Ending", "Record", "Records", "Sessi
 
 MOST_RECORDS: Final = 2_000_000
 MOST_ENDINGS: Final = 100_000
-"""Sessions of which it is remembered that they have ended; of more the first are forgotten."""
+"""Ended sessions that are remembered. Of more the first are forgotten."""
 _PACKET_IDS: Final = 1 << 16
 _WORDS: Final = 1 << 64
 _QOS: Final = 3
 _IDENTIFIERS: Final = 1 << 28
 _AGAIN: Final = 60 * SECOND
-"""How often a session that another gateway is to end is looked at: that one may be gone by then."""
+"""How often a gateway checks a session that another gateway is to end, in case that one is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSubscription:
-    """One subscription of a session. `filter`: as the client wrote it, `$share/group/` included."""
+    """One subscription of a session. `filter`: as the client wrote it, with `$share/group/`."""
 
     filter: str
     options: SubscribeOptions
@@ -51,12 +51,12 @@ class SessionSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One session, as all gateways know it.
+    """The record of one session.
 
-    `run`: of the gateway that wrote it. `away_since_us`: since the Unix epoch; None: that gateway has its
-    client. `has_member`: owners hold its subscriptions and messages under a session of its own. `leftover`:
-    of a session before, which its client was told is gone. `will`: what is to be published yet.
-    `stamp`: of the client's records the highest counts.
+    `run`: of the gateway that wrote it. `away_since_us`: since the Unix epoch; None: the client is connected
+    to that gateway. `has_member`: owners hold its subscriptions and messages under a network session of its
+    own. `leftover`: subscriptions of an earlier session, of which the client was told that it is gone.
+    `will`: still to be published. `stamp`: of the client's records the one with the highest stamp counts.
     """
 
     client: str
@@ -73,20 +73,20 @@ class Record:
 
     @property
     def topic(self) -> str:
-        """Where it is kept."""
+        """The topic of the record."""
         return SESSIONS + client_hash(self.client)
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether its client was told that it has no session, and may not have heard it."""
+        """Whether CONNACK reported that there is no session, and the client may not have received it."""
         return bool(self.leftover) and not self.subscriptions
 
     def ends_at_us(self, since_us: int) -> int | None:
-        """When it ends, if its client went away at `since_us`; None: never."""
+        """When the session ends if it has been offline since `since_us`; None: never."""
         return None if self.expiry_s >= LONGEST_EXPIRY_S else since_us + self.expiry_s * SECOND
 
     def body(self) -> dict[str, Any]:
-        """As it travels."""
+        """The record as JSON."""
         return {
             "client": self.client,
             "gateway": self.gateway,
@@ -107,7 +107,7 @@ class Record:
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Record | None:
-        """What `body` made; None: it is something else."""
+        """The inverse of `body`; None: it is something else."""
         try:
             will = None if body["will"] is None else PendingWill.parse(body["will"])
             away = body["away_since_us"]
@@ -134,23 +134,23 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A session has ended: no record with a lower stamp counts."""
+    """The end of a session: records with a lower stamp do not count."""
 
     client: str
     stamp: Stamp
 
     @property
     def topic(self) -> str:
-        """Where it is said."""
+        """The topic of the record that it replaces."""
         return SESSIONS + client_hash(self.client)
 
     def body(self) -> dict[str, Any]:
-        """As it travels."""
+        """The end as JSON."""
         return {"client": self.client, "ended": True, "stamp": list(self.stamp)}
 
     @classmethod
     def parse(cls, body: dict[str, Any]) -> Ending | None:
-        """What `body` made; None: it is something else."""
+        """The inverse of `body`; None: it is something else."""
         try:
             return cls(str(body["client"]), Stamp.parse(body["stamp"])) if body["ended"] is True else None
         except (KeyError, TypeError, ValueError):
@@ -181,10 +181,11 @@ def _in_flight(entry: list[Any]) -> InFlight:
 
 @dataclass(slots=True)
 class _StoredRecord:
-    """A record as it came, and what of it is asked often.
+    """The payload of a record, with those of its fields that are read often.
 
-    `is_here`: this gateway has the client. `lost_since_us`: when it was learned that the gateway which had
-    the client is gone, since the Unix epoch; None: it is there, or the client had gone before.
+    `is_here`: the client is connected to this gateway. `lost_since_us`: when this gateway learned that the
+    client's gateway is gone, since the Unix epoch; None: that one is present, or the client was offline
+    before.
     """
 
     payload: bytes
@@ -198,9 +199,9 @@ class _StoredRecord:
 
 
 class Records:
-    """All sessions that outlive their connections, by the hash of their client ids.
+    """All persistent sessions, by the hash of their client ids.
 
-    `key`: the network's. `unix_offset_us`: what the wall clock has more than `now`.
+    `key`: the join key. `unix_offset_us`: the wall clock less the clock of `now`.
     """
 
     def __init__(self, key: bytes, gateways: Gateways, unix_offset_us: int) -> None:
@@ -209,7 +210,7 @@ class Records:
         self._unix_offset_us = unix_offset_us
         self._kept: dict[str, _StoredRecord] = {}
         self._ended: OrderedDict[str, tuple[Stamp, bytes]] = OrderedDict()
-        """Those that are known to have ended: when, and how that was said."""
+        """Sessions that have ended: the stamp and the payload of the end."""
         self._due: TimerQueue[str] = TimerQueue()
         self.refused = 0
         """Records for which there was no room."""
@@ -217,7 +218,8 @@ class Records:
     # Change
 
     def take(self, now: int, topic: str, payload: bytes) -> bool:
-        """What stands under a topic now. False: not what is true, as far as is known here."""
+        """Takes the payload that is under a topic now. Returns False if it is not the true one, as far as
+        known."""
         hash = last_level(topic)
         if not payload:
             return hash not in self._kept
@@ -233,7 +235,7 @@ class Records:
         return True
 
     def bury(self, ending: Ending, payload: bytes) -> None:
-        """A session has ended, and how that is said."""
+        """Takes the end of a session, and its payload."""
         hash = last_level(ending.topic)
         self._forget(hash)
         self._ended[hash] = ending.stamp, payload
@@ -242,7 +244,7 @@ class Records:
             self._ended.popitem(last=False)
 
     def keep(self, now: int, record: Record, topic: str, payload: bytes, *, is_here: bool = False) -> None:
-        """A record, and how it is written."""
+        """Takes a record, and its payload."""
         hash = last_level(topic)
         if hash not in self._kept and len(self._kept) >= MOST_RECORDS:
             self.refused += 1
@@ -259,23 +261,26 @@ class Records:
             self._look_for_gateway(now, hash, kept)
 
     def claimed(self, now: int, client: str) -> None:
-        """Somebody connects the client: nothing of its session is due while that may come to a later record,
-        and nothing earlier than without that."""
+        """The client is being connected: nothing is due for its session for a while.
+
+        A later record may follow. Without one, nothing is due earlier than it was.
+        """
         hash = client_hash(client)
         due = self._due.at(hash)
         if due is not None:
             self._due.set(hash, max(due, now + _AGAIN))
 
     def gateway_changed(self, now: int, gateway: str) -> None:
-        """A run of a gateway has come, or is gone: the clients that one had which is gone are away from now
-        on."""
+        """A run of a gateway has come or gone. Clients of a run that is gone are offline from now on."""
         for hash, kept in self._kept.items():
             if kept.gateway == gateway and not kept.is_here and not kept.is_away:
                 self._look_for_gateway(now, hash, kept)
 
     def due(self, now: int) -> Iterator[Record]:
-        """One after the other of the sessions that have ended, or whose wills are to be published, as far
-        as this gateway is the one to see to it. `keep`, or `bury`, is to follow for each."""
+        """The sessions that have ended or whose will is due, if this gateway is responsible for them.
+
+        Call `keep` or `bury` for each one.
+        """
         for hash in self._due.due(now):
             record = self._parse(SESSIONS + hash, self._kept[hash].payload)
             if record is None:
@@ -294,13 +299,15 @@ class Records:
         return None if kept is None else self._parse(topic, kept.payload)
 
     def stamp_after(self, client: str, stamp: Stamp) -> Stamp:
-        """`stamp`, or a higher one where more is known of the client's session already."""
+        """`stamp`, or a higher one if a record with this or a higher stamp is known."""
         known = self.stamp_of(SESSIONS + client_hash(client))
         return stamp if known < stamp else Stamp(known.time_us + 1, stamp.run)
 
     def truth(self, topic: str) -> tuple[bytes, bool] | None:
-        """What is to stand under a topic, and whether it is that the session has ended, if this gateway is
-        the one to see to that."""
+        """The payload that should be under a topic, and whether it is the end of the session.
+
+        None: this gateway is not responsible for the session.
+        """
         hash = last_level(topic)
         ended = self._ended.get(hash)
         if ended is not None:
@@ -312,29 +319,32 @@ class Records:
         return kept.payload, False
 
     def stamp_of(self, topic: str) -> Stamp:
-        """Of the newest that is known under a topic."""
+        """The stamp of the newest known payload of a topic."""
         hash = last_level(topic)
         kept, ended = self._kept.get(hash), self._ended.get(hash)
         return ended[0] if ended is not None else kept.stamp if kept is not None else NEVER
 
     def is_over(self, topic: str) -> bool:
-        """Whether it is known that the session has ended."""
+        """Whether the session is known to have ended."""
         return last_level(topic) in self._ended
 
     def is_ending(self, topic: str, payload: bytes) -> bool:
-        """Whether that is still what is known of a session: it has ended, as this says."""
+        """Whether this payload is still the known end of the session."""
         ended = self._ended.get(last_level(topic))
         return ended is not None and ended[1] == payload
 
     def client_here(self, topic: str) -> str | None:
-        """The client id of a record, if its client is connected to this gateway."""
+        """The client id of a record, if the client is connected to this gateway; otherwise None."""
         kept = self._kept.get(last_level(topic))
         record = self._parse(topic, kept.payload) if kept is not None and kept.is_here else None
         return None if record is None else record.client
 
     def is_mine(self, record: Record) -> bool:
-        """Whether this gateway sees to a session whose client is away: it wrote the record, or whoever did is
-        gone, and this is the first of those that are there."""
+        """Whether this gateway is responsible for a session that is offline.
+
+        That is so if it wrote the record, or if the gateway that wrote it is gone and this one is the first
+        by rendezvous.
+        """
         if self._gateways.is_self(record.run):
             return True
         if self._gateways.is_alive(record.gateway, record.run):
@@ -342,7 +352,7 @@ class Records:
         return self._gateways.is_first_for(client_hash(record.client))
 
     def has_ended(self, now: int, record: Record) -> bool:
-        """Whether a session has been away for its expiry."""
+        """Whether a session has been offline for its expiry."""
         ends_at_us = self._ends_at_us(client_hash(record.client), record)
         return ends_at_us is not None and ends_at_us <= now + self._unix_offset_us
 
@@ -351,7 +361,7 @@ class Records:
         return record.will is not None and record.will.due_us <= now + self._unix_offset_us
 
     def mine(self) -> Iterator[tuple[str, bytes]]:
-        """Topic and payload of all records that this gateway sees to."""
+        """Topic and payload of all records for which this gateway is responsible."""
         for hash in list(self._kept):
             kept = self._kept.get(hash)
             if kept is None:
@@ -361,27 +371,29 @@ class Records:
                 yield SESSIONS + hash, kept.payload
 
     def away(self) -> Iterator[Record]:
-        """The sessions without a client that this gateway sees to."""
+        """The offline sessions for which this gateway is responsible."""
         for hash, kept in list(self._kept.items()):
             record = self._parse(SESSIONS + hash, kept.payload) if kept.is_away else None
             if record is not None and self.is_mine(record):
                 yield record
 
     def poll_timeout(self) -> int | None:
-        """When something may be due."""
+        """The time of the next session to check; None: there is none."""
         return self._due.next()
 
     @property
     def away_count(self) -> int:
-        """How many sessions have no client now."""
+        """The number of offline sessions, of all gateways."""
         return sum(kept.is_away for kept in self._kept.values())
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def _look_for_gateway(self, now: int, hash: str, kept: _StoredRecord) -> None:
-        """A client that is at another gateway is away from the time on when it was learned that this is
-        gone."""
+        """Notes whether the gateway of a connected client is present.
+
+        If it is gone, the client is offline from the time at which this gateway learned that.
+        """
         if self._gateways.is_alive(kept.gateway, kept.run):
             kept.lost_since_us = None
             self._due.cancel(hash)
@@ -392,14 +404,14 @@ class Records:
                 self._plan(now, hash, record)
 
     def _plan(self, now: int, hash: str, record: Record) -> None:
-        """Looks at a session without a client again when its will is due, or its expiry over."""
+        """Plans the next check of an offline session: when its will is due, or its expiry is over."""
         due_us = [self._ends_at_us(hash, record), record.will.due_us if record.will else None]
         first_us = min((at for at in due_us if at is not None), default=None)
         if first_us is not None:
             self._due.set(hash, max(now, first_us - self._unix_offset_us))
 
     def _ends_at_us(self, hash: str, record: Record) -> int | None:
-        """When a session ends; None: never, or while its client is at its gateway."""
+        """When a session ends; None: never, or its client is connected."""
         kept = self._kept.get(hash)
         since_us = record.away_since_us
         if since_us is None and kept is not None and kept.stamp == record.stamp:

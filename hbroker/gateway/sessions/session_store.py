@@ -1,9 +1,8 @@
-"""Writing session records: when a session changes, when its client goes, and when the session ends.
+"""Writes session records: when a session changes, when its client disconnects, and when the session ends.
 
-While a client is connected its record says what another gateway needs if this one dies: the subscriptions,
-and which packet ids may be in flight.
-Changes that follow each other closely are written once. When the client goes the record also says what is in
-flight.
+While a client is connected, its record has what another gateway needs if this one dies: the subscriptions,
+and the block of its packet ids. Changes that follow each other closely are written together. When the client
+disconnects, the record also has the messages in flight.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["SessionStore"]
 
 _DEBOUNCE: Final = 50_000
 _RESTORE_PAUSE: Final = SECOND // 10
-"""After which what is not true is put right, however often it was written meanwhile."""
+"""Time after which a record is put right, however often it was written in the meantime."""
 _REFRESH_PAUSE: Final = SECOND // 10
 _REFRESH_BATCH: Final = 200
 
@@ -39,15 +38,15 @@ class SessionStore:
         self._context = context
         self._changed: TimerQueue[Connection] = TimerQueue()
         self._wrong: TimerQueue[str] = TimerQueue()
-        """Topics under which something stands that is not true."""
+        """Topics whose payload must be corrected."""
         self._refresh: Iterator[tuple[str, bytes]] | None = None
         self._refresh_at: int | None = None
 
     # Change
 
     def changed(self, now: int, connection: Connection, done: Done | None) -> None:
-        """A connected client's session has changed. `done`: told when every gateway knows; None: nobody
-        waits."""
+        """The session of a connected client has changed. `done`: called when every gateway knows; None: the
+        record may be written a little later."""
         if not connection.is_over and connection.expiry_s > 0:
             if done is not None:
                 self._write_connected(now, connection, done)
@@ -64,26 +63,26 @@ class SessionStore:
         will: PendingWill | None,
         done: Done | None = None,
     ) -> None:
-        """The client is gone, and its session stays."""
+        """The client has disconnected, and its session stays."""
         self._changed.cancel(connection)
         record = self._record(connection, self._context.clock.unix_us(now), state, will)
         self.write(now, record, is_here=False, done=done)
 
     def ended(self, now: int, client: str, done: Done | None = None) -> None:
-        """The session has ended. Once every gateway knows, nothing stands under the topic any more."""
+        """The session has ended. Once every gateway knows, its topic is cleared."""
         ending = Ending(client, self._stamp(now, client))
         payload = sign(self._context.key, ending.topic, ending.body())
         self._context.records.bury(ending, payload)
         self._publish_end(now, ending.topic, payload, done)
 
     def contradict(self, now: int, topic: str) -> None:
-        """Something stands under a topic that is not true: what is true is written again, soon."""
+        """A topic has a false payload: the true one is written again soon."""
         if topic not in self._wrong and self._context.records.truth(topic) is not None:
             self._context.count("records_restored")
             self._wrong.set(topic, now + _RESTORE_PAUSE)
 
     def forget(self, connection: Connection) -> None:
-        """The connection has ended: what was to be written of it is out of date."""
+        """The connection has ended: a planned write of its record is out of date."""
         self._changed.cancel(connection)
 
     def write(self, now: int, record: Record, *, is_here: bool, done: Done | None = None) -> None:
@@ -95,13 +94,15 @@ class SessionStore:
         self._enqueue(now, topic, payload, done)
 
     def refresh(self, now: int) -> None:
-        """The owner of `$gateway` may have lost them: all that this gateway sees to are written again, not
-        all at once."""
+        """Writes all records again for which this gateway is responsible, a batch at a time.
+
+        The owner of `$gateway` may have lost them.
+        """
         self._refresh = self._context.records.mine()
         self._refresh_at = now + _REFRESH_PAUSE
 
     def handle_timeout(self, now: int) -> None:
-        """Writes what has changed."""
+        """Writes the records that are due."""
         for connection in self._changed.due(now):
             self._write_connected(now, connection, None)
         for topic in self._wrong.due(now):
@@ -112,7 +113,7 @@ class SessionStore:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         due = [at for at in (self._changed.next(), self._wrong.next(), self._refresh_at) if at is not None]
         return min(due, default=None)
 

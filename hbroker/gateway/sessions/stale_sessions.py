@@ -1,9 +1,10 @@
 """What owners still hold for a client that was told that it has no session.
 
-An owner that was lost took its part of a session along. CONNACK says so (session present 0, MQTT 5
-§3.2.2.1.1), and the client subscribes again. What the other owners hold for it was acknowledged to its
-publishers, so it is not thrown away: their subscriptions stay, the member is away, and what waits comes when
-the client has subscribed to the same filter. What it has not subscribed to after a while ends.
+If an owner is lost, its part of a session is lost, too. CONNACK reports that (session present 0, MQTT 5
+§3.2.2.1.1), and the client subscribes again. The other owners have acknowledged their messages for the client
+to the publishers, so these messages are not discarded. The subscriptions stay at the owners, the session's
+pool client is offline, and the messages come when the client has subscribed to the same filter again. If it
+has not done so after `PATIENCE`, the subscription ends.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["PATIENCE", "StaleSessions", "forgotten"]
 
 PATIENCE: Final = 30 * SECOND
-"""How long a client may take to subscribe again: as long as messages wait for a listener (§9)."""
+"""How long a client may take to subscribe again: as long as messages wait for a listener (docs/protocol.md
+§9)."""
 
 
 def forgotten(state: SessionState) -> SessionState:
-    """What is left of a session's state once its client has discarded it: what the client had of QoS 2
-    messages is not sent to it again, and no packet id is one of before."""
+    """The state of a session that its client has discarded.
+
+    QoS 2 messages that the client has received are not sent again. New messages get packet ids of the next
+    block.
+    """
     had = (InFlight(0, m.publisher, m.sequence, m.qos, True) for m in state.in_flight if m.is_received)
     return SessionState(tuple(m for m in had if m.publisher), block=next_block(state.block))
 
 
 class StaleSessions:
-    """The clients that may subscribe again."""
+    """Connections whose clients may still subscribe again."""
 
     def __init__(
         self, context: GatewayContext, mqtt_subscriptions: MqttSubscriptions, session_store: SessionStore
@@ -43,18 +48,18 @@ class StaleSessions:
         self._waiting: TimerQueue[Connection] = TimerQueue()
 
     def keep(self, now: int, connection: Connection) -> None:
-        """The connection has some."""
+        """Starts the wait of a connection that has leftover subscriptions."""
         if connection.leftover:
             self._waiting.set(connection, now + PATIENCE)
 
     def handle_timeout(self, now: int) -> None:
-        """Ends what nobody has asked for."""
+        """Ends the subscriptions whose clients have not subscribed again."""
         for connection in self._waiting.due(now):
             if connection.state is State.OPEN:
                 self._end(now, connection)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return self._waiting.next()
 
     def _end(self, now: int, connection: Connection) -> None:

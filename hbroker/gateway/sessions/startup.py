@@ -1,7 +1,7 @@
-"""A gateway's own subscriptions, with which it begins: it hears the other gateways before it takes clients.
+"""The start of a gateway: it subscribes to the topics of the gateways before it takes clients.
 
-What they say stands in retained messages, and those have no end: the sessions that there are count as known
-when none has come for a while.
+Presences and records are retained messages, and nothing marks the last one. The existing sessions count as
+known when no record has arrived for a while.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["PATIENCE", "Startup"]
 
 PATIENCE: Final = 10 * SECOND
-"""For what a gateway asks of owners on its own behalf; then it asks again."""
+"""How long a gateway waits for an owner's answer to its own requests. Then it asks again."""
 _FILTERS: Final = (CLAIMS + "#", SESSIONS + "#", GATEWAYS + "#", REQUESTS + "#")
 _QUIET: Final = SECOND // 4
 _LONGEST_LOADING: Final = 10 * SECOND
@@ -31,7 +31,7 @@ class _State(Enum):
 
 
 class Startup:
-    """From the first of these subscriptions until clients may come."""
+    """The start of a gateway, from its first subscription until it may take clients."""
 
     def __init__(self, network_clients: NetworkClients) -> None:
         self._network_clients = network_clients
@@ -46,7 +46,7 @@ class Startup:
             self._listen(now, filter)
 
     def handle_result(self, now: int, result: Result) -> bool:
-        """Takes the outcome of one of them; False: it is a client's."""
+        """Handles the result of one of them. Returns False if it is the result of another subscription."""
         match result:
             case Subscribed(subscription=listener) if listener in self._pending:
                 self._pending.discard(listener)
@@ -62,12 +62,12 @@ class Startup:
         return False
 
     def handle_record(self, now: int) -> None:
-        """A session has come: others may follow."""
+        """A record has arrived: others may follow."""
         if self._state is _State.LOADING:
             self._due = min(now + _QUIET, self._loading_until)
 
     def handle_timeout(self, now: int) -> bool:
-        """Returns whether clients may come from now on."""
+        """Returns whether clients may connect from now on."""
         if self._due is None or now < self._due:
             return False
         self._due = None
@@ -75,12 +75,12 @@ class Startup:
         return True
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return self._due
 
     @property
     def is_over(self) -> bool:
-        """Whether clients may come."""
+        """Whether clients may connect."""
         return self._state is _State.READY
 
     def _listen(self, now: int, filter: str) -> None:

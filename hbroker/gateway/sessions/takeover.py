@@ -1,7 +1,7 @@
-"""Letting go of clients that another gateway connects: the other side of `claiming`.
+"""Lets go of clients that another gateway claims: the counterpart of `claim_requests`.
 
-A claim is acknowledged when every gateway knows what became of its clients here. So the one that claims
-them accepts nobody whose session this one still has.
+This gateway acknowledges a claim when every gateway knows the end of the clients' sessions here. So the other
+gateway accepts no client whose session this one still has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Takeover"]
 
 
 class Takeover:
-    """Ends what this gateway has of clients that are another's now."""
+    """Ends this gateway's connections and sessions of clients that another gateway has now."""
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class Takeover:
         self._pending_connects = pending_connects
 
     def handle_claims(self, now: int, message: Message, done: Done) -> None:
-        """Another gateway connects these clients. `done`: told when what became of them is distributed."""
+        """Handles the claims of another gateway. `done`: called when the end of those clients here is
+        distributed."""
         body = verify(self._context.key, message.topic, message.payload)
         parsed = None if body is None else claims.parse(body)
         if parsed is None:
@@ -57,7 +58,7 @@ class Takeover:
         wait_group.close(now)
 
     def lose(self, now: int, connection: Connection) -> None:
-        """Another gateway has this client's network session, and so the client: its claim did not come
+        """Another gateway has this client's network session, and so the client. Its claim has not arrived
         here."""
         self._context.count("taken_over")
         connection.is_lost = True
@@ -70,7 +71,7 @@ class Takeover:
         if connection is None:
             self._disconnect_handler.await_end(claim.client, wait_group)
             record = self._context.records.of(claim.client)
-            if record is not None and record.stamp < claim.stamp:  # Or it is said again.
+            if record is not None and record.stamp < claim.stamp:  # Otherwise the claim is a repetition.
                 done = wait_group.one_more()
                 self._disconnect_handler.claimed(now, record, ends_session=claim.ends_session, done=done)
         elif connection.stamp < claim.stamp:

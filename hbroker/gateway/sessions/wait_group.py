@@ -1,4 +1,4 @@
-"""Several things that are begun together, and those who wait until the last of them has ended."""
+"""Waits for the end of several operations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ __all__ = ["WaitGroup"]
 
 
 class WaitGroup:
-    """Tells all who wait once all that was begun has ended, and whether all of it went well. Who waits may be
-    added to until then."""
+    """Calls all waiting callbacks when every operation has ended, with whether all of them succeeded.
+
+    Callbacks may be added to `waiting` until then.
+    """
 
     def __init__(self, waiting: Iterable[Done]) -> None:
         self._waiting = waiting
@@ -19,12 +21,12 @@ class WaitGroup:
         self._is_good = True
 
     def one_more(self) -> Done:
-        """One more thing that is begun; to be called when it has ended."""
+        """Begins an operation. Call the returned function when it has ended."""
         self._open += 1
         return self._one_less
 
     def close(self, now: int) -> None:
-        """Nothing more is begun."""
+        """No more operations are begun."""
         self._one_less(now, True)
 
     def _one_less(self, now: int, is_good: bool) -> None:

@@ -1,4 +1,4 @@
-"""What two topic filters have to do with each other (MQTT 5 §4.7)."""
+"""Relations of two topic filters (MQTT 5 §4.7)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["covers", "overlap"]
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some topic matches both."""
+    """Whether some topic matches both filters."""
     if _is_hidden(one, other) or _is_hidden(other, one):
         return False
     return _overlap(_levels(one), _levels(other))
@@ -20,12 +20,12 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _is_hidden(wild: str, plain: str) -> bool:
-    """A wildcard at the first level matches no topic that begins with `$`."""
+    """A wildcard at the first level matches no topic that begins with `$` (MQTT 5 §4.7.2)."""
     return wild[:1] in ("+", "#") and plain.startswith("$")
 
 
 def _levels(filter: str) -> list[str]:
-    """MQTT 5 §4.7.3: no topic is empty, so `/#` matches what `/+/#` matches, and no more."""
+    """The levels of a filter. No topic is empty (MQTT 5 §4.7.3), so `/#` and `/+/#` match the same topics."""
     return ["", "+", "#"] if filter == "/#" else filter.split("/")
 
 

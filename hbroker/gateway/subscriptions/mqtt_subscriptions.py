@@ -1,13 +1,13 @@
-"""MQTT subscriptions as listeners of members: SUBSCRIBE, UNSUBSCRIBE, and what becomes of both.
+"""MQTT subscriptions as listeners of pool clients: SUBSCRIBE, UNSUBSCRIBE, and their results.
 
-One MQTT subscription is one listener of one member; the member has one network subscription for all of its
-listeners with the same filter. A SUBACK is sent when each of its filters is complete at every owner
+One MQTT subscription is one listener of one pool client. The pool client has one network subscription for all
+its listeners with the same filter. A SUBACK is sent when each of its filters is complete at every owner
 (docs/protocol.md §6.2), or has failed. A subscription that is made again (MQTT 5 §3.8.4) is a new listener,
-which takes the place of the former.
+which replaces the former one.
 
-A message that several subscriptions of a session match comes once for each member that has some of them. So
-once the own member of a session that is kept has one, it has all: those that the shared member had move
-there.
+A message that matches several subscriptions of a session arrives once for each pool client that has some of
+them. So if the own pool client of a persistent session has one subscription, it has all of them: those at the
+shared pool client move to it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ __all__ = ["Answer", "MqttSubscriptions"]
 PATIENCE: Final = 10 * SECOND
 """How long a SUBACK waits for owners that do not answer."""
 LONGEST_FILTER: Final = 64_000
-"""Bytes of a filter that a packet of the network carries, with all else that a SUBSCRIBE has (§3.4)."""
+"""Bytes of a filter that fits into one packet of the network, with the rest of a SUBSCRIBE (docs/protocol.md
+§3.4)."""
 _AGAIN: Final = SECOND
 _SEND, _SEND_IF_NEW, _DO_NOT_SEND = 0, 1, 2
 
@@ -49,7 +50,7 @@ _CODES: Final[dict[int, Code]] = {
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """A SUBACK or UNSUBACK that is being made. `codes`: one for each filter, once it is known."""
+    """A SUBACK or UNSUBACK that is not complete yet. `codes`: one for each filter; None: not known yet."""
 
     connection: Connection
     packet_id: int
@@ -63,7 +64,7 @@ class Answer:
 
     @property
     def changed(self) -> bool:
-        """Whether the session has other subscriptions than before."""
+        """Whether the SUBSCRIBE or UNSUBSCRIBE has changed the subscriptions of the session."""
         return any(code is not None and code < Code.NO_SUBSCRIPTION_EXISTED for code in self.codes)
 
 
@@ -77,8 +78,11 @@ class _Waiting:
 
 
 class MqttSubscriptions:
-    """All MQTT subscriptions of a gateway. `complete` is told of an answer that has all its codes: it is to
-    call `send`, now or later. `ready`: the subscriptions of a session that is resumed are complete."""
+    """All MQTT subscriptions of a gateway.
+
+    `complete` is called with an answer that has all its codes; it then calls `send`, now or later. `ready` is
+    called when a subscription of a resumed session is complete or has failed.
+    """
 
     def __init__(
         self,
@@ -98,12 +102,13 @@ class MqttSubscriptions:
         self._swept: dict[int, Connection] = {}
         self._failed: TimerQueue[int] = TimerQueue()
         self._moving: dict[int, Listening] = {}
-        """By the listener that takes its place at the session's own member, once that is complete."""
+        """The former listener at the shared pool client, by the listener at the session's own pool client
+        that replaces it once that is complete."""
 
     # In: MQTT
 
     def subscribe(self, now: int, connection: Connection, event: SubscribeEvent) -> Code | None:
-        """Takes a SUBSCRIBE. Returns the code with which the connection is to be closed; None: it is
+        """Handles a SUBSCRIBE. Returns the code with which to close the connection; None: it will be
         answered."""
         if any(o.no_local and f.startswith(shared.PREFIX) for f, o in event.filters):
             return Code.PROTOCOL_ERROR  # MQTT-3.8.3-4
@@ -122,7 +127,7 @@ class MqttSubscriptions:
         return None
 
     def unsubscribe(self, now: int, connection: Connection, event: UnsubscribeEvent) -> None:
-        """Takes an UNSUBSCRIBE."""
+        """Handles an UNSUBSCRIBE."""
         answer = Answer(connection, event.packet_id, [None] * len(event.filters), is_suback=False)
         for index, filter in enumerate(event.filters):
             listening = connection.unsubscribe(filter)
@@ -141,7 +146,7 @@ class MqttSubscriptions:
         self._finish_if_complete(now, answer)
 
     def send(self, answer: Answer) -> None:
-        """The answer leaves, and what waited for it."""
+        """Sends the answer, and what waited for it."""
         connection = answer.connection
         if connection.state is not State.OPEN:
             return
@@ -157,17 +162,17 @@ class MqttSubscriptions:
     def restore(
         self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]
     ) -> None:
-        """Makes a session's subscriptions again, without what is retained. The connection awaits them.
+        """Makes a session's subscriptions again, without retained messages. The connection awaits them.
 
-        Those of one member are made together: what waited at an owner, and several of them match, comes for
-        each of them.
+        Those of one pool client are made together: if several of them match a message that waited at an
+        owner, the message comes for each of them.
         """
 
         def needs_own(kept: SessionSubscription) -> bool:
             return kept.options.qos > 0 or kept.filter.startswith(shared.PREFIX)
 
         restored: dict[int, list[Listening]] = {}
-        # In this order nothing moves from the shared member to the session's own.
+        # In this order no subscription moves from the shared pool client to the session's own.
         for kept in sorted(subscriptions, key=needs_own, reverse=True):
             parts = shared.split(kept.filter)
             if parts is None or kept.filter in connection.subscriptions:
@@ -184,7 +189,8 @@ class MqttSubscriptions:
             self._subscribe(now, member, together, _DO_NOT_SEND)
 
     def sweep(self, now: int, connection: Connection, subscriptions: tuple[SessionSubscription, ...]) -> None:
-        """Ends what a session before left at its owners: they are found by its subscriptions (§6.4)."""
+        """Ends what an earlier session left at its owners. The subscriptions lead to these owners
+        (docs/protocol.md §6.4)."""
         assert connection.member is not None, "a session that is swept has a member"
         control = self._network_clients.control(connection.member)
         for kept in subscriptions:
@@ -198,7 +204,10 @@ class MqttSubscriptions:
         self._network_clients.touch(connection.member)
 
     def release(self, now: int, connection: Connection) -> None:
-        """The connection is gone; its session is not the bridge's any more. What its own member has stays."""
+        """Forgets the subscriptions of a connection that has ended.
+
+        Its own pool client keeps its subscriptions; those at the shared pool client end.
+        """
         for listening in connection.subscriptions.values():
             self._by_listener.pop(listening.listener, None)
             waiting = self._waiting.pop(listening.listener, None)
@@ -221,7 +230,7 @@ class MqttSubscriptions:
             self._network_clients.touch(SHARED)
 
     def handle_result(self, now: int, member: int, result: Result) -> None:
-        """What became of a listener."""
+        """Handles the result of a listener."""
         match result:
             case Subscribed(subscription=listener, resumed=is_resumed):
                 self._end_moved(now, listener)
@@ -236,7 +245,7 @@ class MqttSubscriptions:
                 self._swept_one(now, member, listener)
 
     def handle_timeout(self, now: int) -> None:
-        """Makes again what failed while nobody waited for it."""
+        """Makes failed subscriptions again that no SUBACK waits for."""
         for listener in self._failed.due(now):
             connection, listening = self._by_listener.pop(listener)
             self._native_api.detach_listener(listener)
@@ -246,10 +255,10 @@ class MqttSubscriptions:
                 self._moving[again.listener] = self._moving.pop(listener)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         return self._failed.next()
 
-    # Making
+    # Making subscriptions
 
     def _refusal(self, connection: Connection, filter: str) -> Code | None:
         parts = shared.split(filter)
@@ -295,21 +304,24 @@ class MqttSubscriptions:
         *,
         answer: Answer | None,
     ) -> None:
-        """Makes the listener: in the session, and in the network, unless all of it is the gateway's own."""
+        """Makes the listener: in the session, and in the network unless its filter matches only
+        $SYS/broker."""
         self._place(now, connection, wanted)
         packet_id = None if answer is None else answer.packet_id
         self._listen(now, connection, wanted, handling, packet_id)
 
     def _place(self, now: int, connection: Connection, wanted: Listening) -> None:
-        """Chooses its member."""
+        """Chooses the pool client of a subscription."""
         if not self._sys.is_all_of(wanted.plain):
             wanted.member = self._member_for(now, connection, wanted)
 
     def _listen(
         self, now: int, connection: Connection, wanted: Listening, handling: int, packet_id: int | None
     ) -> None:
-        """Has the session get what comes, and then the listener's member subscribe: what is retained comes at
-        once. `packet_id`: of the SUBACK for which that waits."""
+        """Attaches the listener to the session, and then subscribes: retained messages come at once.
+
+        `packet_id`: of the SUBACK for which these messages wait.
+        """
         self._attach(connection, wanted, handling, packet_id)
         if wanted.member is not None:
             self._subscribe(now, wanted.member, [wanted], handling)
@@ -350,8 +362,8 @@ class MqttSubscriptions:
         return Wanted(listening.listener, (listening.group, listening.plain), options)
 
     def _member_for(self, now: int, connection: Connection, wanted: Listening) -> int:
-        """Its own where owners are to hold messages for it, or to count it in a group; else the shared
-        one."""
+        """The session's own pool client if owners must keep messages for it, or count it in a shared group;
+        otherwise the shared pool client."""
         needs_own = bool(wanted.group) or (
             connection.is_held and (wanted.options.qos > 0 or connection.has_own_subscriptions)
         )
@@ -367,18 +379,19 @@ class MqttSubscriptions:
             )
         if connection.is_held:
             for other in list(connection.subscriptions.values()):
-                if other.filter != wanted.filter:  # that one is made anew as it is
+                if other.filter != wanted.filter:  # that one is made again as it is
                     self._move(now, connection, other)
         return connection.member
 
     def _move_late(self, now: int, listener: int) -> None:
-        """One whose SUBACK was awaited while the others moved."""
+        """Moves a listener whose SUBACK was awaited when the others moved."""
         connection, listening = self._by_listener.get(listener, (None, None))
         if connection and listening and connection.is_held and connection.has_own_subscriptions:
             self._move(now, connection, listening)
 
     def _move(self, now: int, connection: Connection, former: Listening) -> None:
-        """Has a session's own member take over what the shared one has for it, once it is complete there."""
+        """Moves a listener from the shared pool client to the session's own. The former one ends when the new
+        one is complete."""
         if former.member != SHARED or former.listener in self._waiting:
             return
         again = replace(former, listener=0, member=connection.member)
@@ -397,7 +410,7 @@ class MqttSubscriptions:
             self._end(now, former)
 
     def _end(self, now: int, listening: Listening) -> None:
-        """No more of this listener, anywhere."""
+        """Ends a listener everywhere."""
         self._end_moved(now, listening.listener)
         self._by_listener.pop(listening.listener, None)
         self._failed.cancel(listening.listener)
@@ -406,10 +419,10 @@ class MqttSubscriptions:
             self._network_clients.control(listening.member).unsubscribe(now, listening.listener)
             self._network_clients.touch(listening.member)
 
-    # Outcomes
+    # Results
 
     def _settle(self, now: int, listener: int, code: int | None) -> None:
-        """A filter has its code. None: the QoS that it was granted."""
+        """Sets the code of a filter. None: the granted QoS."""
         waiting = self._waiting.pop(listener, None)
         if waiting is None:
             return
@@ -460,6 +473,9 @@ class MqttSubscriptions:
 
 
 def _for_bridge(options: SubscribeOptions, group: str) -> SubscribeOptions:
-    """A bridge before MQTT 5 cannot ask that it be spared its own messages, which would go round, and that
-    the retained flag stay: other brokers take both for granted, too."""
+    """The options of a bridge's subscription before MQTT 5.
+
+    Such a bridge cannot ask for No Local, without which its own messages would go round, or for Retain As
+    Published. Other brokers set both for bridges, too.
+    """
     return replace(options, no_local=not group, retain_as_published=True)

@@ -1,13 +1,13 @@
-"""The network clients inside a gateway: the shared member, and those of sessions that need one of their own.
+"""The pool clients of a gateway: the shared one, and those of sessions that need their own.
 
-A session needs its own member where owners must know it apart from the gateway: to hold its messages or its
-will while no gateway speaks for it, or to count it in a shared group. Its network session follows from the
-client id and the network's key, so any gateway resumes it, and an owner takes it from a dead gateway by
-itself (docs/protocol.md §6.4). All others cost the network nothing: the shared member has their
-subscriptions.
+A session needs its own pool client if owners must keep its messages or its will while no gateway serves it,
+or must count it in a shared group. Its network session is derived from the client id and the join key. So any
+gateway can resume it, and an owner lets a new gateway take it over from a dead one (docs/protocol.md §6.4).
+The subscriptions of all other sessions are at the shared pool client, and cost the network nothing more.
 
-Members have one address, so they share what they know of the nodes: address tokens, and who owns what. When a
-thousand devices come back, a few of their members ask the root, and the others go to the owner at once.
+Pool clients have one address. So they share what they know of the nodes: address tokens, and which node owns
+what. If a thousand devices connect again, a few of their pool clients ask the root, and the others go to the
+owner at once.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ __all__ = ["SHARED", "NetworkClients", "network_session"]
 
 SHARED: Final = 0
 _LINGER: Final = SECOND
-"""What a member that leaves has to say is repeated for so long."""
+"""How long a pool client that leaves repeats LEAVE."""
 _REPEAT: Final = SECOND // 100
-"""When that is repeated first; then at twice the interval. An owner may acknowledge LEAVE before it obeys: it
-says no more by itself, and answers the next one with RESET (§3.6)."""
+"""The first interval of these repetitions; it doubles each time. An owner may acknowledge a LEAVE before
+it executes it. It sends nothing more by itself, and answers the next LEAVE with RESET (docs/protocol.md
+§3.6)."""
 
 
 def network_session(client_id: str, key: bytes) -> int:
-    """The network session of an MQTT client. It is not that of a client of the network with the same name."""
+    """The network session of an MQTT client. A client of the network with the same name has another one."""
     return session_id(f"mqtt/{client_id}", key)
 
 
 @dataclass(slots=True)
 class _LeavingClient:
-    """A member that leaves. `links`: of owners that have not let it go. `until`: no longer in any case."""
+    """A pool client that leaves. `links`: to owners that have not closed them. `until`: the latest end."""
 
     control: ClientControl
     ends_session: bool
@@ -57,9 +58,9 @@ class _LeavingClient:
 
 
 class NetworkClients:
-    """All members of one gateway. `ids`: of subscriptions and tickets, over all of them.
+    """All pool clients of one gateway. `ids`: of subscriptions and tickets, over all pool clients.
 
-    `name` is the gateway's, which the shared member tells the owners.
+    `name`: of the gateway; the shared pool client sends it to the owners.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class NetworkClients:
         self._client_of: dict[int, str] = {}
         self._results: deque[tuple[int, Result]] = deque()
         self._moved: set[int] = set()
-        """Whose deadlines may be others than `_deadlines` has."""
+        """Pool clients whose deadlines may differ from those in `_deadlines`."""
         shared = ClientControl(
             native_api.member(SHARED),
             random,
@@ -95,9 +96,10 @@ class NetworkClients:
     # Change
 
     def open(self, now: int, client_id: str, expiry_s: int, *, clean_start: bool, is_kept: bool) -> int:
-        """A member for this client's session; returns its number. `is_kept`: owners may have that session.
+        """Opens a pool client for this client's session; returns its number.
 
-        One that is still there ends without a word: first wait until it is gone (`when_gone`).
+        `is_kept`: owners may have that session. A pool client that this session still has is closed at once:
+        call `when_gone` first to wait for its end.
         """
         session = network_session(client_id, self._key)
         before = self._by_session.get(session)
@@ -123,9 +125,12 @@ class NetworkClients:
         return number
 
     def leave(self, now: int, number: int, *, end_session: bool, with_will: bool = False) -> None:
-        """A member leaves its owners, and is closed when they have let it go, or can have heard it. Until
-        then its control hears nothing more: it would make again what the owners end. `with_will`: the owner
-        of its will publishes that."""
+        """Lets a pool client leave its owners.
+
+        It is closed when every owner has closed its link, or after a time in which the owners must have
+        received LEAVE. Until then its control handles no events: it would make again what the owners end.
+        `with_will`: the owner of its will publishes the will.
+        """
         control = self._controls.pop(number)
         control.leave(end_session=end_session, with_will=with_will)
         self._deadlines.cancel(number)
@@ -134,12 +139,12 @@ class NetworkClients:
         self._leaving.set(number, min(now + _REPEAT, until))
 
     def drop(self, now: int, number: int) -> None:
-        """A member ends without a word: another gateway has its session."""
+        """Closes a pool client at once: another gateway has its session."""
         if number in self._session_of:
             self._close(now, number)
 
     def when_gone(self, client_id: str, callback: Callable[[int], None]) -> bool:
-        """Calls `callback` once the member that this client has is gone. False: it has none."""
+        """Calls `callback` when this client's pool client is closed. Returns False if there is none."""
         session = network_session(client_id, self._key)
         if session not in self._by_session:
             return False
@@ -147,26 +152,26 @@ class NetworkClients:
         return True
 
     def has(self, number: int) -> bool:
-        """Whether it is there, and not leaving."""
+        """Whether this pool client exists, and is not leaving."""
         return number in self._controls
 
     def client_of(self, number: int) -> str | None:
-        """The client id whose own member it is."""
+        """The client id whose session has this pool client; None: there is none."""
         return self._client_of.get(number)
 
     def control(self, number: int) -> ClientControl:
-        """To ask it for something; `touch` it afterwards."""
+        """The control of a pool client. Call `touch` after each change."""
         return self._controls[number]
 
     def touch(self, number: int) -> None:
-        """Notes that a control that was called may be due at another time."""
+        """Notes that a control's deadline may have changed."""
         if number in self._controls:
             self._moved.add(number)
 
     # In
 
     def handle_event(self, now: int, number: int, event: Event) -> None:
-        """An event of one member's core. One that is closed has none to hear it."""
+        """Handles an event of one pool client's core. Events of a closed one are ignored."""
         control = self._controls.get(number)
         if control is not None:
             control.handle_event(now, event)
@@ -178,7 +183,7 @@ class NetworkClients:
                 self._close(now, number)
 
     def handle_timeout(self, now: int) -> None:
-        """Does what is due."""
+        """Does everything that is due at `now`."""
         self._look()
         for number in self._deadlines.due(now):
             self._controls[number].handle_timeout(now)
@@ -189,12 +194,12 @@ class NetworkClients:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """The time at which `handle_timeout` is due; None: never."""
         self._look()
         return earliest(self._deadlines.next(), self._leaving.next())
 
     def poll_result(self) -> tuple[int, Result] | None:
-        """The next outcome and whose it is; None: there is no more now."""
+        """The number of a pool client and its next result; None: there is none now."""
         while self._results:
             number, result = self._results.popleft()
             if number in self._controls:
@@ -208,7 +213,7 @@ class NetworkClients:
         return lambda result: self._results.append((number, result))
 
     def _look(self) -> None:
-        """Asks the controls that were called when they are due: once in a turn, however often that was."""
+        """Reads the deadlines of the controls that were called, once in an iteration."""
         while self._moved:
             number = self._moved.pop()
             control = self._controls.get(number)
