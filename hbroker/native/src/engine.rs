@@ -1,9 +1,21 @@
-//! The engine: one socket's worth of the network, sans-IO.
+//! The engine: everything that one socket's peers send and get, without IO.
 //!
-//! Datagrams and time come in (`handle_datagram`, `handle_timeout`); datagrams, events and a deadline come out
-//! (`poll_transmit`, `poll_event`, `poll_timeout`). It finds the link that a datagram belongs to, runs the packets that are the
-//! core's own (PUBLISH, PUBACK, PING), and hands up all others. What a PUBLISH means depends on the side: at a node it is
-//! forwarded (`forward`), at a client it is read (`inbox`).
+//! Datagrams and time go in (`handle_datagram`, `handle_timeout`); datagrams, events and a deadline come out
+//! (`poll_transmit`, `take_events`, `poll_timeout`). The engine finds the link that a datagram belongs to,
+//! handles PUBLISH, PUBACK, CREDIT, PING, PONG and RESET itself, and reports all other packets to Python as
+//! events. What it does with a PUBLISH depends on its side: a node distributes it (`owner`), a client
+//! delivers it to its application (`subscriber`).
+//!
+//! ```text
+//!     transport       datagrams in -> links -> packets      datagrams, events, handoffs out
+//!       |
+//!       |-- node:    owner -----> sessions                   distribute a PUBLISH; queue it for each subscriber
+//!       |              |-------> retained                    retained messages for new subscriptions
+//!       |              `-------> handover                    a subtree moves from source to target
+//!       `-- client:  publisher                               from `publish` to the owner's PUBACK
+//!                    subscriber ---> fragmentation           from a delivery to the application; reassembly
+//!     metrics         counters, load by topic
+//! ```
 
 pub mod fragmentation;
 pub mod handover;
@@ -57,9 +69,9 @@ use crate::sink::DatagramSink;
 use crate::tables::retained::RetainedStore;
 use crate::wire::ViewBuffers;
 
-/// How often what waits for missing parts is looked through.
+/// How often partial messages, and messages without a listener, are checked for expiry.
 const HOUSEKEEPING: Micros = 5_000_000;
-/// What is left of a run's incarnation, 20 random bits, is where the numbers of a named session begin (§3.6).
+/// The delivery numbers of a named session begin at the top 20 random bits of its run's incarnation (§3.6).
 const FIRST_NUMBER_SHIFT: u32 = 44;
 
 /// What the workers of one core share. No datagram of an established link needs it.
@@ -67,17 +79,18 @@ const FIRST_NUMBER_SHIFT: u32 = 44;
 pub struct Shared {
     pub directory: Arc<HomeWorkers>,
     pub retained: Arc<Mutex<RetainedStore>>,
-    /// Subtrees that come or go.
+    /// Subtrees that are moving, in or out.
     pub moves: Arc<Mutex<Moves>>,
     member_loads: Arc<MemberLoads>,
-    /// Links that their peers opened, and sessions without one.
+    /// Counts, by host, the links that their peers opened, and the sessions without a link.
     hosts: Arc<HostCounts>,
-    /// Links opened so far: each has an incarnation of its own, so that its peer can tell it from the one before (§3.6).
+    /// Links opened so far. Each link has an incarnation of its own, so that its peer can distinguish it from
+    /// the one before (§3.6).
     opened: Arc<AtomicU64>,
 }
 
 impl Shared {
-    /// For so many workers of one core.
+    /// For a core of `workers` workers.
     pub fn new(config: &Config, workers: u8) -> Self {
         let bounds = host_counts::Bounds { all: config.max_links, of_host: config.max_links_of_host };
         let directory = if workers > 1 { HomeWorkers::new(config.seed) } else { HomeWorkers::of_one() };
@@ -98,24 +111,24 @@ pub enum Unpublishable {
     InvalidTopic,
     InvalidQos,
     TooLarge,
-    /// A node publishes only what it owns.
+    /// A node publishes only on topics that it owns.
     NotOwned,
 }
 
-/// What this end of the network does with messages.
+/// What this engine does with messages.
 enum Side {
     Node(Box<Forwarder>),
     Client(Box<Client>),
 }
 
-/// A client's messages: out and in.
+/// A client's messages, outgoing and incoming.
 struct Client {
     publisher: Publisher,
     inbox: Inbox,
-    /// Tokens for owners that were resolved and not yet written to.
+    /// Address tokens for owners that have been resolved, and to which no link is open yet.
     tokens: std::collections::HashMap<SocketAddr, Vec<u8>, KeyedHash>,
     paused: Pauses,
-    /// What a PUBACK settles, while it does.
+    /// A buffer for what one PUBACK settles. Kept for its memory.
     answered: Vec<(Ticket, Positions)>,
     cached_route: CachedRoute,
 }
@@ -131,14 +144,15 @@ pub struct Engine {
     events: Events,
     /// Datagrams outside of any link.
     pending: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// For answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
+    /// Limits the answers to strangers: CHALLENGE, RESET, refusals at `QoS` 0.
     strangers: RateLimit,
     /// Links whose released packets wait for room (§3.3).
     stalled: Vec<LinkId>,
-    /// When the messages came that are timed and have just left.
+    /// When the messages that are timed, and have just been sent, arrived.
     departed: Vec<Micros>,
     housekeeping: Micros,
-    /// For the packets of the next datagram. Made with the first one: a pool reads its clients' datagrams for them.
+    /// For the packets of the next datagram. Made when first needed: the clients of a pool use the pool's
+    /// buffers instead.
     view_buffers: Option<Box<ViewBuffers>>,
 }
 
@@ -173,7 +187,8 @@ impl Engine {
                 handoffs: VecDeque::new(),
             },
             side,
-            // Parts are forwarded to subscribers on any path: they have the size that every path carries.
+            // Fragments are forwarded to subscribers on any path, so they have the size that every path
+            // carries.
             splitter: Splitter::new(config.publisher(), config.max_datagram.min(crate::link::mtu::LONE)),
             events: Events::new(config.event_queue, config.seed),
             pending: VecDeque::new(),
@@ -209,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Seals what is queued into datagrams, until the sink is full.
+    /// Builds datagrams from what is queued, until the sink is full.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         self.send_pending(now);
         let Outbound { links, counters, .. } = &mut self.out;
@@ -254,7 +269,7 @@ impl Engine {
         !self.out.handoffs.is_empty()
     }
 
-    /// Does what another worker asks.
+    /// Handles what another worker handed off.
     pub fn handle_handoff(&mut self, now: Micros, handoff: Handoff) {
         let Side::Node(forwarder) = &mut self.side else {
             return;
@@ -331,7 +346,7 @@ impl Engine {
             }
     }
 
-    /// Opens the link of a session; finds it where it is open. What is in the way is counted.
+    /// Opens a link for a session, or returns the one that is open. A failure is counted.
     fn open_link(
         &mut self,
         now: Micros,
@@ -374,13 +389,15 @@ impl Engine {
         Ok(id)
     }
 
-    /// Counts a link in that its peer opened, or that is opened for its session, and makes this worker its home.
+    /// Counts a link that its peer opened, or that was opened for its session, and makes this worker its
+    /// home.
     fn enter(&self, session: u64, role: Role, peer: SocketAddr) -> Result<(), Drop> {
         let Shared { hosts, directory, .. } = &self.shared;
         let host = Prefix::from(peer.ip());
-        // What another node hands over finds its place whatever its host has: it was let in there.
+        // The node that hands a session over has let it in already, so the bound of its host does not apply
+        // here.
         let is_bounded = role != Role::Adopter;
-        // One that is away counts already, where its client was.
+        // An offline session is counted already, for the host that its client had.
         let away = self.out.sessions.by_id(session).and_then(|key| self.out.sessions.get(key));
         let entered = match away {
             Some(session) => hosts.move_to(session.host(), host, is_bounded),
@@ -397,7 +414,7 @@ impl Engine {
         Err(Drop::UnknownSession)
     }
 
-    /// Ends a link: settles what it owed, takes back what it did not get through, and tells Python.
+    /// Ends a link: settles its copies, takes unacknowledged messages back, and reports the end to Python.
     fn end_link(&mut self, now: Micros, id: LinkId, reason: DownReason) {
         self.send_pending(now);
         let Some(mut entry) = self.out.links.remove(id) else {
@@ -433,18 +450,18 @@ impl Engine {
         }
     }
 
-    /// Where the events of a session's links wait.
+    /// Which flow the events of a session's links wait in.
     fn flow_of(&self, session: u64) -> Flow {
         if session == self.config.session { Flow::Own } else { Flow::Session(session) }
     }
 }
 
-/// §3.6: the lower bits of a run's incarnation count its links.
+/// §3.6: the lower bits of an incarnation count the links of the run.
 fn of_link(incarnation: u64, opened: u64) -> u64 {
     incarnation >> LINK_BITS << LINK_BITS | opened & ((1 << LINK_BITS) - 1)
 }
 
-/// What all links of an engine have in common.
+/// The settings that all links of an engine have in common.
 fn link_config(config: &Config) -> LinkConfig {
     LinkConfig {
         session: 0,
@@ -459,7 +476,7 @@ fn link_config(config: &Config) -> LinkConfig {
     }
 }
 
-/// Counts what passes.
+/// Counts the datagrams and bytes that pass.
 struct Counted<'a, S> {
     sink: &'a mut S,
     counters: &'a mut Counters,

@@ -1,4 +1,16 @@
-//! The owner's part: a message is taken over, distributed, and acknowledged (docs/protocol.md §7).
+//! The owner's part: it takes a message over, distributes it, and acknowledges it (docs/protocol.md §7).
+//!
+//! ```text
+//!     node             PUBLISH, PUBACK, CREDIT of a link's peer
+//!       |-- forward         may this message be taken over? who gets it?
+//!       |     |-- routes          topic -> subscribers and groups: tables, and a cache of them
+//!       |     |-- shared_groups   the member of a group that gets it; member_load of other workers
+//!       |     `-- distribution    copies and tickets until the PUBACK; worker_copies for other workers
+//!       |           `-----> crate::engine::sessions      the queue of each subscriber
+//!       `-- holds, throttle, full_sessions               backpressure: which publishers are held back
+//!     subscriptions    verbs of Python: sessions and subscriptions begin and end
+//!     home_workers     session -> worker
+//! ```
 
 pub mod distribution;
 pub mod forward;

@@ -1,10 +1,12 @@
-//! Messages of `QoS` 1 and 2 that an owner took over and did not yet acknowledge (§7.3).
+//! Messages of `QoS` 1 and 2 that an owner took over and has not acknowledged yet (§7.3).
 //!
-//! A message is distributed when each subscriber that was connected has acknowledged it, or its session has ended, or counts as away.
-//! Every such copy holds one ticket of the message, and returns it once; the last one back releases the PUBACK.
+//! A message is distributed once each subscriber that was connected has acknowledged it, has ended its
+//! session, or counts as offline. Every such copy holds one ticket of the message and returns it once. When
+//! the last ticket is returned, the owner sends the PUBACK.
 //!
-//! Messages that were taken over together (`deliveries`) share a record, with a place in it for each: they have one topic, and came one behind
-//! the other over one link; at QoS 2 they are of one publisher, too, and their sequence numbers follow one another. Each is acknowledged for itself.
+//! Messages that were taken over together (`delivery_batches`) share one record, with a position for each.
+//! They have one topic, and followed one another over one link. At `QoS` 2 they also have one publisher and
+//! consecutive sequence numbers. Each message is acknowledged separately.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +22,10 @@ use crate::link_id::LinkId;
 use crate::topic::Region;
 use crate::wire::PublishView;
 
-/// (publisher, sequence number): the id of a message.
+/// The id of a message: (publisher, sequence number).
 pub type MessageId = (u64, u64);
 
-/// Where a message came from: its PUBACK goes back there.
+/// Where a message came from; its PUBACK goes back there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub link: LinkId,
@@ -32,20 +34,21 @@ pub struct Origin {
 
 /// Messages that were taken over together, until the last of them is distributed.
 struct Pending {
-    /// That of the first; those of the others follow it. `None`: their publisher was told to send them elsewhere (§5.4).
+    /// The origin of the first message; those of the others follow it. `None`: the publisher has been
+    /// referred to another owner (§5.4).
     origin: Option<Origin>,
-    /// The places of those that came again since, over another link, and their origins there.
+    /// Messages that were received again over another link: their positions, and their origins there.
     redirected: Vec<(u16, Origin)>,
-    /// Of the first; those of the others follow it. `None`: they are of QoS 1.
+    /// The id of the first message; those of the others follow it. `None`: the messages are of `QoS` 1.
     id: Option<MessageId>,
-    /// How many tickets of each are out.
+    /// The number of outstanding tickets of each message.
     copies: SmallVec<[u32; 8]>,
-    /// How many of them are not distributed.
+    /// The number of messages that are not distributed yet.
     open: u32,
     topic: Topic,
 }
 
-/// Most fit in place.
+/// Most topics fit in place.
 type Topic = SmallVec<[u8; 36]>;
 
 /// The open messages of one worker.
@@ -53,9 +56,9 @@ pub struct Distribution {
     worker: u8,
     pending: Slab<Pending>,
     open: usize,
-    /// Those with open messages of QoS 2, by the ids of their first.
+    /// The records of `QoS` 2, by the id of their first message.
     by_id: BTreeMap<MessageId, u32>,
-    /// For the messages that are kept.
+    /// For the bytes of the messages that are queued.
     pub copy_blocks: CopyBlocks,
 }
 
@@ -70,13 +73,14 @@ impl Distribution {
         }
     }
 
-    /// Opens a message, of QoS 2 with its id. Its copies are added by [`Self::distribute`]; the caller holds one ticket itself
-    /// until all are queued, so that it cannot complete half-way.
+    /// Opens a message; `id` is given for `QoS` 2. [`Self::distribute`] adds its copies. The caller holds one
+    /// ticket itself until all copies are queued, so that the message cannot complete half-way.
     pub fn open(&mut self, origin: Origin, id: Option<MessageId>, topic: &str) -> Span {
         self.open_batch(origin, 1, id, topic)
     }
 
-    /// Opens messages that came one behind the other, as [`Self::open`] does each. `origin` and `id`: of the first.
+    /// Opens messages that followed one another, each as [`Self::open`] does. `origin` and `id` are those of
+    /// the first.
     pub fn open_batch(&mut self, origin: Origin, count: u16, id: Option<MessageId>, topic: &str) -> Span {
         let topic = SmallVec::from_slice(topic.as_bytes());
         let copies = SmallVec::from_elem(1, count.into());
@@ -89,7 +93,8 @@ impl Distribution {
         Span { first: Ticket { worker: self.worker, position: 0, key }, count }
     }
 
-    /// A message came again, over another link: its PUBACK will go there. False: it is not open.
+    /// An open message was received again, over another link: its PUBACK will go there. Returns false if the
+    /// message is not open.
     pub fn redirect(&mut self, id: MessageId, origin: Origin) -> bool {
         let Some((first, &key)) = self.by_id.range(..=id).next_back().filter(|(first, _)| first.0 == id.0)
         else {
@@ -105,8 +110,8 @@ impl Distribution {
         is_open
     }
 
-    /// Offers a message to its targets, and hands it to the other workers for theirs. Each copy that takes the ticket, if there
-    /// is one, holds it.
+    /// Offers a message to its targets, and hands it to the other workers for theirs. If there is a ticket,
+    /// each copy that is queued at `QoS` 1 or 2 holds it.
     pub fn distribute(
         &mut self,
         now: Micros,
@@ -116,7 +121,7 @@ impl Distribution {
         out: &mut Outbound,
     ) {
         let field = publish.field();
-        // One copy of its bytes serves all that are kept, and is made only if there is one.
+        // All queued copies share one copy of the bytes, which is made for the first of them.
         let mut made: Option<QueuedMessage> = None;
         let make = |copy_blocks: &mut CopyBlocks| QueuedMessage {
             source: message_origin.source,
@@ -156,21 +161,21 @@ impl Distribution {
         }
     }
 
-    /// Messages of a region of which the PUBACK is owed.
+    /// The number of messages of a region that have not been acknowledged.
     pub fn open_within(&self, region: Region<'_>) -> usize {
         let unacknowledged =
             self.pending.iter().filter(|(_, pending)| pending.is_unacknowledged_within(region));
         unacknowledged.map(|(_, pending)| pending.open as usize).sum()
     }
 
-    /// The ids of the open messages of QoS 2.
+    /// The ids of the open messages of `QoS` 2.
     pub fn open_ids(&self) -> impl Iterator<Item = MessageId> {
         let records = self.by_id.values().map(|&key| &self.pending[key as usize]);
         records.flat_map(|pending| pending.open().filter_map(|position| pending.id_at(position)))
     }
 
-    /// Forgets the messages of a region: their publishers are to send them elsewhere. Gives where each came from, its id at QoS
-    /// 2, and its topic.
+    /// Forgets the messages of a region, because their publishers have to send them to another owner. Returns
+    /// for each its origin, its id at `QoS` 2, and its topic.
     pub fn take_within(&mut self, region: Region<'_>) -> Vec<(Origin, Option<MessageId>, Box<str>)> {
         let mut taken = Vec::new();
         for (_, pending) in
@@ -180,15 +185,15 @@ impl Distribution {
                 .open()
                 .filter_map(|position| Some((pending.origin_at(position)?, pending.id_at(position))));
             taken.extend(open.map(|(origin, id)| (origin, id, pending.topic().into())));
-            // Their tickets are still out; the last one ends the record.
+            // Their tickets are still outstanding; the last one ends the record.
             pending.origin = None;
             pending.id.take().inspect(|id| _ = self.by_id.remove(id));
         }
         taken
     }
 
-    /// Returns tickets of this worker, and says how many of them were not out. `done`: is given each run of messages of which those were the
-    /// last, by the origin of the first, and how many they are.
+    /// Returns tickets of this worker. The result is how many of them were not outstanding. `done` is called
+    /// for each run of messages that are distributed now, with the origin of the first and their number.
     pub fn settle(&mut self, Span { first, count }: Span, mut done: impl FnMut(Origin, u64)) -> u64 {
         debug_assert_eq!(first.worker, self.worker);
         let Self { pending, open, by_id, .. } = self;
@@ -221,12 +226,12 @@ impl Distribution {
         unknown
     }
 
-    /// Messages that are open.
+    /// The number of open messages.
     pub fn len(&self) -> usize {
         self.open
     }
 
-    /// Offers a message to a session at QoS 1 or 2.
+    /// Offers a message to a session at `QoS` 1 or 2.
     pub fn keep(&mut self, now: Micros, queued_message: QueuedMessage, target: Target, out: &mut Outbound) {
         let ticket = queued_message.ticket;
         if out.offer(now, target.session, queued_message.addressed(target))
@@ -236,7 +241,8 @@ impl Distribution {
         }
     }
 
-    /// Has another worker offer messages to its sessions. Each copy that is for one at QoS 1 or 2 holds the ticket.
+    /// Hands messages to another worker, which offers them to its sessions. Each copy at `QoS` 1 or 2 holds
+    /// the ticket.
     pub fn hand_over(&mut self, worker: u8, queued_batch: QueuedBatch, targets: Targets, out: &mut Outbound) {
         let kept = targets.iter().filter(|target| target.qos > 0).count();
         for span in queued_batch.tickets(queued_batch.positions()) {
@@ -245,7 +251,7 @@ impl Distribution {
         out.handoffs.push_back((worker, Handoff::Deliver { queued_batch, targets }));
     }
 
-    /// So many more copies of each of these messages hold its ticket.
+    /// Adds `more` outstanding tickets to each of these messages.
     pub fn add_copies(&mut self, Span { first, count }: Span, more: u32) {
         let (start, count) = (usize::from(first.position), usize::from(count));
         let copies = &mut self.pending[first.key as usize].copies;
@@ -254,7 +260,7 @@ impl Distribution {
 }
 
 impl Origin {
-    /// That of the message so many behind.
+    /// The origin of the message that is `position` messages further on.
     pub fn after(self, position: u64) -> Self {
         Self { delivery: self.delivery + position, ..self }
     }
@@ -265,7 +271,7 @@ impl Pending {
         str::from_utf8(&self.topic).expect("it was a string when it came")
     }
 
-    /// The places of those that are open.
+    /// The positions of the open messages.
     fn open(&self) -> impl Iterator<Item = u16> {
         (0..).zip(&self.copies).filter(|(_, copies)| **copies > 0).map(|(position, _)| position)
     }
@@ -279,7 +285,8 @@ impl Pending {
         self.id.map(|(publisher, first)| (publisher, first + u64::from(position)))
     }
 
-    /// So many are distributed, from a place on: tells it, of those together that have their origins one behind the other.
+    /// `count` messages from `first` on are distributed: reports them to `done`, those with consecutive
+    /// origins in one call.
     fn tell(&mut self, first: usize, count: usize, done: &mut impl FnMut(Origin, u64)) {
         self.open -= count as u32;
         match self.origin {

@@ -1,7 +1,8 @@
-//! The owner's part in a message: is it ours, who wants it, and when is it distributed (§7).
+//! The owner's part in a message: does this node own it, who gets it, and when is it distributed (§7)?
 //!
-//! A PUBLISH is never re-encoded: its bytes are copied from the datagram it came in to the bundles it leaves in. A session
-//! whose home is another worker gets its copy by a hand-off; no table is shared between workers on the way.
+//! A PUBLISH is never re-encoded: its bytes are copied from the datagram that it arrived in to the bundles
+//! that it leaves in. A session whose home is another worker gets its copy by a handoff. No table is shared
+//! between workers on this path.
 
 use std::sync::Arc;
 
@@ -30,23 +31,24 @@ use crate::tables::retained::{Offer, RetainedFragment, RetainedStore};
 use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::PublishView;
 
-/// Publishers that are remembered for recognising their messages when they come again.
+/// How many publishers are remembered, to recognise retransmitted messages.
 const WINDOW_PUBLISHERS: usize = 65_536;
-/// How long it is known which message cleared a topic: longer than another is on its way.
+/// How long the message that cleared a topic is remembered: longer than an older message can be on its way.
 const CLEARED_FOR: Micros = 15_000_000;
 
-/// An owner's tables and open messages, in one worker.
+/// The tables and open messages of an owner, in one worker.
 pub struct Forwarder {
     worker: u8,
     pub routes: Routes,
     pub retained: Arc<Mutex<RetainedStore>>,
     pub replays: Replays,
-    /// Since when something in the store waits to be freed, as far as this worker knows; `Micros::MAX`: nothing does.
+    /// Since when this worker knows of something in the store to free; `Micros::MAX`: of nothing.
     untidy_since: Micros,
     pub window: DuplicateWindow,
     pub distribution: Distribution,
     shared_groups: SharedGroups,
-    /// Messages that are for a session of another worker, whose id is beside each, while their subtree is about to move (`barrier`).
+    /// Messages for sessions of other workers, each with the session's id, while their subtree is about to
+    /// move (`barrier`).
     pub deferred: Vec<(u64, QueuedMessage)>,
     pub barriers: Barriers,
     pub throttle: Throttle,
@@ -74,11 +76,12 @@ impl Forwarder {
         self.worker
     }
 
-    /// Takes a message over: queues it for all who want it, and acknowledges it when that is due (§7.3). `origin`: the link that
-    /// it came over, with its delivery there (0: `QoS` 0); `None`: this node's own message.
+    /// Takes a message over: queues it for all subscribers, and acknowledges it when that is due (§7.3).
+    /// `origin` is the link that the message came over, with its delivery there (0 at `QoS` 0); `None`: this
+    /// node published it itself.
     ///
     /// # Errors
-    /// The refusal that its publisher is to be told.
+    /// The refusal that the publisher gets.
     pub fn forward(
         &mut self,
         now: Micros,
@@ -120,7 +123,7 @@ impl Forwarder {
         let id = (publish.publisher, publish.sequence);
         if publish.qos == 2 && !window.first_seen(now, publish.publisher, publish.sequence) {
             out.counters.drop(Drop::DuplicateMessage);
-            // §7.3: acknowledged once it is distributed, not because it came twice.
+            // §7.3: a retransmission is acknowledged once the message is distributed, not at once.
             reliable
                 .filter(|&origin| publish.ack_queued || !distribution.redirect(id, origin))
                 .inspect(|&origin| out.acknowledge(origin, Success::Done));
@@ -137,7 +140,7 @@ impl Forwarder {
                 *untidy_since = now.min(*untidy_since);
             }
             let freed = store.take_freed();
-            drop((store, freed)); // In this order.
+            drop((store, freed)); // The store is unlocked before the memory is freed.
         }
         let session = origin.and_then(|origin| out.links.awake(origin.link)?.subscriber);
         let mut plain = route.subscribers.iter().filter(|subscriber| wants(subscriber, session));
@@ -161,7 +164,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// The sessions that a message would go to now, from this one's link; none, where it would not be taken over.
+    /// The sessions that would get a message now, if it came from the session `source`. None, if it would not
+    /// be taken over.
     pub fn sessions_for(
         &mut self,
         now: Micros,
@@ -178,7 +182,7 @@ impl Forwarder {
         plain.copied().chain(chosen).map(|subscriber| subscriber.session).collect()
     }
 
-    /// Returns tickets: to their messages here, or to the worker that took those over.
+    /// Returns tickets to their messages here, or to the worker that took the messages over.
     pub fn settle(&mut self, tickets: Span, out: &mut Outbound) {
         let worker = tickets.first.worker;
         if worker != self.worker {
@@ -210,9 +214,11 @@ impl Forwarder {
         }
     }
 
-    /// Finds another member for a message of a shared group (§6.5); drops it where there is none. While its subtree is handed over,
-    /// too: it moves with whoever gets it. What the one before may have had is dead for this one as any other message.
-    /// `is_leaving`: an account of what moves is about to be taken, in which nothing may be missing.
+    /// Finds another member for a message of a shared group (§6.5), also while its subtree is handed over;
+    /// the message then moves with its new member. If there is none, the message is dropped. The message
+    /// expires for the new member as any other message does, even if it had been sent to the previous one.
+    ///
+    /// `is_leaving`: a snapshot of its subtree is about to be made, which must contain the message.
     pub fn reassign(
         &mut self,
         now: Micros,
@@ -256,7 +262,7 @@ impl Forwarder {
         queued_message.topic().is_some_and(|topic| matches!(decide(topic), Decision::Own(_)))
     }
 
-    /// Whether a session left the group that it is to get a message for, after another worker had chosen it.
+    /// Whether a session has left the group through which another worker had chosen it for a message.
     fn has_left(&mut self, now: Micros, queued_message: &QueuedMessage, target: &Target) -> bool {
         let (Some(group), Some(topic)) = (&target.group, queued_message.topic()) else {
             return false;
@@ -267,7 +273,7 @@ impl Forwarder {
         }
     }
 
-    /// Offers messages of a run that hold their tickets already to a session of this worker.
+    /// Offers messages of a batch, which hold their tickets already, to a session of this worker.
     fn pass_all(&mut self, now: Micros, queued_batch: &QueuedBatch, target: &Target, out: &mut Outbound) {
         let holds_ticket = if target.qos > 0 { out.offer_all(now, queued_batch, target) } else { None };
         match holds_ticket {
@@ -281,7 +287,7 @@ impl Forwarder {
         }
     }
 
-    /// Offers a message that holds its ticket already to a session of this worker.
+    /// Offers a message, which holds its ticket already, to a session of this worker.
     fn pass(&mut self, now: Micros, mut queued_message: QueuedMessage, target: Target, out: &mut Outbound) {
         let session = target.session;
         let is_dead = queued_message.expires <= now && !Defect::SendsTheDead.is_present();
@@ -309,21 +315,21 @@ impl Forwarder {
         }
     }
 
-    /// Frees some of what the store keeps no more.
+    /// Frees a part of what the store has discarded.
     pub fn tidy_retained(&mut self, now: Micros) {
         let mut retained = self.retained.lock();
         retained.set_time(now);
         self.untidy_since = if retained.tidy() { now } else { Micros::MAX };
         let freed = retained.take_freed();
-        drop((retained, freed)); // In this order.
+        drop((retained, freed)); // The store is unlocked before the memory is freed.
     }
 
-    /// When its replays go on, or the store is to be tidied; `Micros::MAX`: nothing is left to do.
+    /// When a replay continues or the store has to be tidied next; `Micros::MAX`: nothing is left to do.
     pub fn next_timeout(&self) -> Micros {
         self.replays.due().min(self.untidy_since)
     }
 
-    /// Messages taken over and not yet acknowledged.
+    /// The number of messages that are taken over and not acknowledged.
     pub fn open_messages(&self) -> usize {
         self.distribution.len()
     }
@@ -334,7 +340,7 @@ pub fn wants(subscriber: &Subscriber, source: Option<SessionKey>) -> bool {
     !subscriber.no_local || source != Some(subscriber.session)
 }
 
-/// Keeps a message as its topic's retained one; false where there is no room.
+/// Keeps a message as the retained one of its topic. Returns false if there is no room.
 pub fn retain(now: Micros, retained: &mut RetainedStore, publish: &PublishView<'_>) -> bool {
     retained.set_time(now);
     let clears = publish.payload.is_empty() && publish.fragment.is_none();

@@ -1,15 +1,19 @@
-//! Connected sessions share their half of the memory for queues by hosts, as those that are away share the other (§7.7, §7.8, ADR 30).
+//! Connected sessions share their half of the memory for queues by hosts, as offline sessions share the other
+//! half (§7.7, §7.8, ADR 30).
 //!
-//! What counts is what waits for a session, and what is in flight to it. It is counted in steps, and exactly each time the sessions are looked at:
-//! a message costs a comparison. What a session may have is what its host leaves of what that may have (`shares`); how much of it is held decides:
+//! A session is charged for what is queued for it and what is in flight to it. The charge is updated in
+//! steps, and exactly whenever the sessions are looked at, so that a message costs one comparison. The share
+//! of a session is what the share of its host leaves free (`shares`). How much of its share a session uses
+//! decides:
 //!
-//! | more than | from then on | until no more than |
+//! | used | effect | until at most |
 //! |---|---|---|
-//! | a half | little is in flight to it, so that what comes waits | a half |
-//! | a half | who publishes to it is held back, as where half of its queue waits (`holds`) | a quarter |
-//! | all | it is *full*: what is for it is refused before anybody has it, and its publisher is held back, too | a half |
+//! | more than a half | the window of messages in flight to it is small, so that further messages are queued | a half |
+//! | more than a half | its publishers are held back, as if half of its queue were used (`holds`) | a quarter |
+//! | all | it is *full*: its messages are refused before any subscriber has them, and their publishers are held back | a half |
 //!
-//! All workers of a node know which sessions are full, for each refuses what comes over its links. As a rule none is: that costs a message nothing.
+//! All workers of a node know which sessions are full, because each worker refuses messages that come over
+//! its own links. As a rule no session is full; then this costs nothing for a message.
 
 use rustc_hash::FxHashSet;
 
@@ -18,14 +22,14 @@ use crate::engine::transport::outbound::{Handoff, Outbound};
 use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::{Overflow, Subscriber};
 
-/// The sessions of all workers that are full.
+/// The full sessions of all workers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FullSessions {
     sessions: FxHashSet<SessionKey>,
 }
 
 impl FullSessions {
-    /// A session is full, or is so no more.
+    /// Records that a session is full, or is full no more.
     pub fn set(&mut self, session: SessionKey, is_full: bool) {
         if is_full {
             self.sessions.insert(session);
@@ -47,7 +51,8 @@ impl FullSessions {
         !self.is_empty() && self.sessions.contains(&session)
     }
 
-    /// Those of these that may not get a message, for they are full and would lose nothing of it.
+    /// The sessions that are full and must lose nothing (`QoS` 1 or 2, `Overflow::DropOldest`) among these
+    /// subscribers.
     pub fn among(&self, subscribers: impl Iterator<Item = Subscriber>) -> impl Iterator<Item = SessionKey> {
         let keeps =
             |subscriber: &Subscriber| subscriber.qos > 0 && subscriber.overflow == Overflow::DropOldest;
@@ -59,14 +64,14 @@ impl FullSessions {
 }
 
 impl Outbound {
-    /// Weighs a session, if what is held for it has changed by a step, or if it has more than half of what it may have.
+    /// Weighs a session if its charge has changed by a step, or if it uses more than half of its share.
     pub(in crate::engine) fn weigh_if_changed(&mut self, key: SessionKey) {
         if self.sessions.get(key).is_some_and(|session| session.is_capped || session.is_miscounted()) {
             self.weigh(key);
         }
     }
 
-    /// Counts what is held for a session, or for one that is gone, and looks how much that is of what it may have.
+    /// Updates the charge of a session, which may have ended, and compares it with its share.
     pub(in crate::engine) fn weigh(&mut self, key: SessionKey) {
         self.sessions.count(key);
         let session = self.sessions.get(key);
@@ -87,7 +92,7 @@ impl Outbound {
         }
     }
 
-    /// A message that came over a link was refused, for this session is full.
+    /// A message that came over a link was refused, because this session is full.
     pub(in crate::engine) fn note_refused(&mut self, session: SessionKey, link: LinkId) {
         let is_known = self.links.awake(link).is_none_or(|entry| entry.holders.contains_key(&session));
         if session.worker() == link.worker() {
@@ -97,7 +102,7 @@ impl Outbound {
         }
     }
 
-    /// A session of this worker holds back who publishes to it over a link, while it is full.
+    /// A session of this worker holds a publisher's link back, while it is full.
     pub(in crate::engine) fn hold_back(&mut self, session: SessionKey, link: LinkId) {
         if self.full.has(session) && self.sessions.get(session).is_some() {
             self.pending.holds.extend(self.holds.add(session, link));
@@ -106,7 +111,7 @@ impl Outbound {
 }
 
 impl Engine {
-    /// Tells the other workers that a session is full, or is so no more.
+    /// Reports to the other workers that a session is full, or is full no more.
     pub(in crate::engine) fn tell_full(&mut self, session: SessionKey, is_full: bool) {
         for worker in (0..self.workers).filter(|&worker| worker != self.worker) {
             self.out.handoffs.push_back((worker, Handoff::Full { session, is_full }));

@@ -1,23 +1,26 @@
-//! Which publishers wait for which sessions (§7.7).
+//! Which sessions hold which publishers back (§7.7).
 //!
-//! A session that answers, but whose queue is half full, or which has more than half of its share (`full`), is *crowded*: whoever publishes to
-//! it is held back until no more than a quarter is left, or until nobody waits for the session any more, because it stalled, is away or has
-//! ended. A publisher is held by its link, and as often as there are such sessions; it may send again when none of them holds it.
+//! A session is *crowded* if it acknowledges messages, but its queue is half full or it uses more than half
+//! of its share (`full_sessions`). Its publishers are held back until at most a quarter is used, or until the
+//! session is stalled, is offline or has ended. A publisher is held back by its link, once for each crowded
+//! session that it publishes to. It may send again when none of them holds it.
 //!
-//! Who publishes for many (`for_many`: a gateway's shared member) is not told to stop, for that would hold up all of its clients. Instead the home
-//! of its link refuses what is for a session that holds it, and takes all else. So a link is in one of three states:
+//! A publisher that publishes for many clients (`for_many`: the shared client of a gateway) gets no credit 0,
+//! because that would stop all of its clients. Instead the home of its link refuses messages for the sessions
+//! that hold it, and takes all others. So a link is in one of three states:
 //!
-//! | a session holds the link | its peer publishes for many | what comes over it at QoS 1 and 2 |
+//! | a session holds the link | its peer publishes for many | messages over it at `QoS` 1 and 2 |
 //! |---|---|---|
-//! | none | either | is taken |
-//! | some | no | credit 0; what is under way is taken, two windows (`throttle`) |
-//! | some | yes | for none of these sessions: is taken; else a quarter of a window of it, and the rest is refused |
+//! | no | yes or no | are taken |
+//! | yes | no | credit is 0; messages under way are taken, up to two windows (`throttle`) |
+//! | yes | yes | a message for none of these sessions is taken; of the others a quarter of a window is taken, and the rest is refused |
 //!
-//! A refusal comes before anybody has the message, and breaks its topic's chain (`refusals`): so none that follows overtakes it. The publisher
-//! lets the topic wait, and tries with one message now and then (`pauses`).
+//! A refusal comes before any subscriber has the message, and breaks the chain of its topic (`refusals`), so
+//! no later message overtakes the refused one. The publisher pauses the topic, and probes with one message
+//! now and then (`pauses`).
 //!
-//! The home of a session keeps which links it holds, and the home of a link which sessions hold it. What is empty, as most often, costs a
-//! message nothing.
+//! The home of a session knows which links the session holds; the home of a link knows which sessions hold
+//! it. Most often both are empty, and then cost nothing for a message.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -28,7 +31,7 @@ use crate::engine::{Engine, Side};
 use crate::link_id::{LinkId, SessionKey};
 use crate::wire::PublishView;
 
-/// A session begins to hold a publisher's link, or lets go of it.
+/// A session begins to hold a publisher's link, or releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub session: SessionKey,
@@ -43,36 +46,37 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// A crowded session gets a message over a link. What is to be done about it, if it did not hold that yet.
+    /// A crowded session gets a message over a link. Returns the `Hold` to carry out, if the session did not
+    /// hold this link before.
     pub fn add(&mut self, session: SessionKey, link: LinkId) -> Option<Hold> {
         let is_new = self.by_session.entry(session).or_default().insert(link);
         is_new.then_some(Hold { session, link, is_held: true })
     }
 
-    /// A session lets all go that it holds.
+    /// A session releases all links that it holds.
     pub fn release(&mut self, session: SessionKey) -> impl Iterator<Item = Hold> + use<> {
         let links = self.by_session.remove(&session).unwrap_or_default();
         links.into_iter().map(move |link| Hold { session, link, is_held: false })
     }
 
-    /// A link is gone.
+    /// A link has ended.
     fn forget(&mut self, link: LinkId) {
         self.by_session.values_mut().for_each(|links| _ = links.remove(&link));
     }
 
-    /// No session is crowded.
+    /// Whether no session is crowded.
     pub fn is_empty(&self) -> bool {
         self.by_session.is_empty()
     }
 
-    /// Links that are held, once for each session that does.
+    /// The number of held links, each counted once for each session that holds it.
     pub fn len(&self) -> usize {
         self.by_session.values().map(FxHashSet::len).sum()
     }
 }
 
 impl Engine {
-    /// Counts what holds a link of this worker, and tells its publisher.
+    /// Records which session holds a link of this worker, and updates the credit of the link's publisher.
     pub(in crate::engine) fn hold(&mut self, now: Micros, hold: Hold) {
         let Hold { session, link, is_held } = hold;
         if link.worker() != self.worker {
@@ -95,7 +99,8 @@ impl Engine {
         self.update_credit(now, link);
     }
 
-    /// Whether a message of one who publishes for many is for a session that holds it back, and takes no more of it.
+    /// Whether a message of a publisher for many is for a session that holds its link and that takes no more
+    /// of it.
     pub(in crate::engine) fn is_held(
         &mut self,
         now: Micros,
@@ -114,7 +119,7 @@ impl Engine {
         !out.links.get_mut(link).is_none_or(|entry| entry.is_let_through(&sessions, bytes))
     }
 
-    /// A link is gone that sessions held.
+    /// A link that sessions held has ended.
     pub(in crate::engine) fn end_holds(&mut self, link: LinkId) {
         (0..self.workers).for_each(|worker| self.forget_holds(worker, link));
     }

@@ -1,11 +1,13 @@
 //! Which worker is the home of which session.
 //!
-//! The kernel gives each source address to one worker's socket. A client whose address changed may so reach another worker than the one that has its
-//! session; that worker looks here. No datagram of a session that is where it belongs does.
+//! The kernel gives each source address to one worker's socket. A client whose address has changed may
+//! therefore reach another worker than the home of its session; that worker looks here. A datagram that
+//! reaches the home of its session needs no look-up here.
 //!
-//! What a worker knows of the messages that it had of a publisher (§7.4) stays with it, and so do those that are still open. So a publisher at
-//! `QoS` 2 whose link is gone has left for a while only: that run of its client finds its home here when it begins another link, wherever the kernel gives it
-//! to. Whoever publishes at `QoS` 0 and 1 alone is at home where it comes.
+//! The duplicate window of a publisher (§7.4) and its open messages stay with the worker that received the
+//! messages. So a publisher at `QoS` 2 whose link has ended is remembered for a while. When the same run of
+//! its client begins another link, that link gets the same home, whichever worker the kernel gives it to. The
+//! home of a publisher that only uses `QoS` 0 and 1 is the worker that it reaches.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,11 +15,11 @@ use parking_lot::RwLock;
 
 use crate::keyed_hash::KeyedHash;
 
-/// Publishers without a link that are remembered, those that left last.
+/// How many publishers without a link are remembered. The one that left first is forgotten first.
 const MOST_LEFT: usize = 65_536;
 
 pub struct HomeWorkers {
-    /// `None`: there is one worker.
+    /// `None`: there is only one worker.
     homes: Option<RwLock<Homes>>,
 }
 
@@ -25,12 +27,12 @@ struct Homes {
     workers: HashMap<u64, u8, KeyedHash>,
     /// By session.
     left: HashMap<u64, Left, KeyedHash>,
-    /// Their sessions, by when they left.
+    /// The sessions of `left`, by the number of their leaving.
     order: BTreeMap<u64, u64>,
     leavings: u64,
 }
 
-/// A publisher that left.
+/// A publisher whose link has ended.
 struct Left {
     worker: u8,
     publisher: u64,
@@ -50,12 +52,12 @@ impl HomeWorkers {
         }
     }
 
-    /// The only worker is the home of all.
+    /// For a single worker, which is the home of all sessions.
     pub fn of_one() -> Self {
         Self { homes: None }
     }
 
-    /// Makes this worker the session's home, unless it has one; its home.
+    /// Makes this worker the session's home, unless the session has one. Returns the home.
     pub fn claim(&self, session: u64, worker: u8) -> u8 {
         let Some(mut homes) = self.homes.as_ref().map(RwLock::write) else {
             return worker;
@@ -67,7 +69,7 @@ impl HomeWorkers {
         home
     }
 
-    /// Forgets a session, if this worker has it.
+    /// Forgets a session, if this worker is its home.
     pub fn remove(&self, session: u64, worker: u8) {
         if let Some(mut homes) = self.homes.as_ref().map(RwLock::write)
             && homes.workers.get(&session) == Some(&worker)
@@ -76,7 +78,8 @@ impl HomeWorkers {
         }
     }
 
-    /// The link of a session is gone, and this worker remembers what it published under this id. To be told before the session is removed.
+    /// The link of a session has ended, and this worker remembers what it published under this id. Has to be
+    /// called before the session is removed.
     pub fn leave(&self, session: u64, worker: u8, publisher: u64) {
         if let Some(mut homes) = self.homes.as_ref().map(RwLock::write) {
             homes.leave(session, worker, publisher);
@@ -90,7 +93,8 @@ impl HomeWorkers {
         }
     }
 
-    /// The home of a session whose client begins a link, if it has one: `is_publisher` says whether this is the id under which it publishes.
+    /// The home of a session whose client begins a link, if it has one. `is_publisher`: whether this is the
+    /// id under which the client publishes.
     pub fn home_of(&self, session: u64, is_publisher: impl FnOnce(u64) -> bool) -> Option<u8> {
         let Some(homes) = self.homes.as_ref().map(RwLock::read) else {
             return Some(0);
@@ -99,7 +103,7 @@ impl HomeWorkers {
         homes.workers.get(&session).copied().or_else(|| left().map(|left| left.worker))
     }
 
-    /// Where a session that may have no link is to be made.
+    /// The worker on which a session without a link is to be made.
     pub fn place_for(&self, session: u64) -> u8 {
         self.home_of(session, |_| true).unwrap_or(0)
     }

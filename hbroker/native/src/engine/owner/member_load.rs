@@ -1,7 +1,8 @@
-//! How fit the members of shared groups are to take a message now (§6.5), where every worker can read it.
+//! How fit the members of shared groups are to take a message now (§6.5), readable for every worker.
 //!
-//! A worker knows its own sessions. What they tell here is for the others, and is told only of members and only when it changes; so no
-//! message but those for groups costs a look, and of those only the ones whose group has members on other workers.
+//! A worker knows its own sessions. It reports their fitness here for the other workers, only for members of
+//! groups, and only when it changes. So only messages for groups cost a look here, and of those only the
+//! messages of groups with members on other workers.
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -10,7 +11,7 @@ use crate::keyed_hash::KeyedHash;
 use crate::link_id::SessionKey;
 use crate::tables::groups::Fitness;
 
-/// By session: its id, and how fit it is.
+/// Maps a session to its id and its fitness.
 pub struct MemberLoads {
     member_loads: RwLock<HashMap<SessionKey, (u64, Fitness), KeyedHash>>,
 }
@@ -28,7 +29,7 @@ impl MemberLoads {
         self.member_loads.write().remove(&key);
     }
 
-    /// `None`: it is gone.
+    /// `None`: the session has ended.
     pub fn of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
         self.member_loads.read().get(&key).copied()
     }

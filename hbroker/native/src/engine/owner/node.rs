@@ -27,7 +27,7 @@ impl Engine {
         let is_too_much = delivery > 0 && entry.is_beyond_allowance(publish);
         let may_be_held = delivery > 0 && entry.holds_some();
         if entry.publisher == 0 {
-            // What came over a link has told the incarnation of its peer.
+            // A link that carries a PUBLISH has learnt the incarnation of its peer.
             let incarnation = entry.link.peer_incarnation().unwrap_or_default();
             entry.publisher = publisher_id(entry.session, incarnation);
             self.greet_publisher(now, id);
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// A client says how much it takes, and whether it publishes for many (§7.7).
+    /// A client sends its credit, and whether it publishes for many (§7.7).
     pub(in crate::engine) fn grant_credit(
         &mut self,
         now: Micros,
@@ -72,14 +72,14 @@ impl Engine {
         (messages, bytes): (u32, u64),
         for_many: bool,
     ) {
-        // Where it comes before the session is made here, that learns it from the link.
+        // If the session is not made here yet, it gets the credit from the link later.
         let Some(entry) = self.out.links.get_mut(id) else {
             return;
         };
         entry.credit.grant(messages, bytes);
         let session = entry.subscriber;
         if std::mem::replace(&mut entry.for_many, for_many) != for_many {
-            self.update_credit(now, id); // It may have been held back before it said so.
+            self.update_credit(now, id); // It may have been held back before this CREDIT arrived.
         }
         if let Some(session) = session {
             self.out.grant(now, session, messages, bytes);
@@ -87,7 +87,8 @@ impl Engine {
         }
     }
 
-    /// Settles what messages on their way left loose.
+    /// Carries out what handling messages has left to do: tickets, holds, overflowed sessions, messages
+    /// without a member.
     pub(in crate::engine) fn settle_pending(&mut self, now: Micros) {
         while !self.out.pending.is_empty() {
             let mut tickets = std::mem::take(&mut self.out.pending.tickets);
@@ -118,7 +119,8 @@ impl Engine {
         }
     }
 
-    /// Tells a publisher why its message was not taken over: at `QoS` 1 and 2 until it has heard it, at 0 once, if at all.
+    /// Refuses a message with a PUBACK: at `QoS` 1 and 2 reliably, at 0 once, within the rate limit for
+    /// strangers.
     fn refuse(
         &mut self,
         now: Micros,
@@ -138,11 +140,11 @@ impl Engine {
         };
         let mut body = Vec::new();
         let queued = if delivery > 0 {
-            // Its publisher knows the topic by the delivery.
+            // The publisher finds the topic by the delivery.
             wire::put_puback_field(&mut body, [(delivery, delivery)], reason, "", cut.as_ref());
             entry.link.refuse(body.into())
         } else if matches!(refusal, Refusal::Expired) {
-            return; // Its publisher need not learn anything from that.
+            return; // The publisher learns nothing useful from that.
         } else if self.strangers.take(now) {
             wire::put_puback_field(&mut body, [], reason, publish.topic, cut.as_ref());
             entry.link.queue_own(&body)

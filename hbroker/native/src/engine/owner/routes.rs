@@ -1,7 +1,8 @@
-//! From a topic to those who get its messages: the tables decide, and a cache remembers (§7.2).
+//! From a topic to its subscribers: the tables decide, and a cache remembers (§7.2).
 //!
-//! Tables are changed through the methods here alone, and with each change all that is remembered ends, but that a filter without
-//! wildcards touches its own topic alone. The end of a lease changes no table, and is compared for each message.
+//! The tables are changed only through the methods here. Each change invalidates the whole cache, with one
+//! exception: a filter without wildcards invalidates only its own topic. The end of a lease changes no table,
+//! and is compared for each message.
 
 use std::cell::Cell;
 
@@ -20,26 +21,27 @@ mod cache;
 
 use crate::engine::owner::routes::cache::Cache;
 
-/// Why an owner did not take a message over.
+/// Why an owner does not take a message over.
 #[derive(Clone, Debug)]
 pub enum Refusal {
     InvalidTopic,
     InvalidMessage,
-    /// Not ours; the cut that it lies in, where we know.
+    /// The topic is not this node's. With the cut that it lies in, if one is known.
     NotResponsible(Option<Cut>),
     Handover,
-    /// Nobody publishes there but this node.
+    /// Only this node itself publishes on this topic.
     NotAuthorized,
     /// Its publisher id is not that of the session that it came in (§7.9).
     ForeignPublisher,
-    /// It outlived its expiry on the way (§7.8).
+    /// It expired on the way (§7.8).
     Expired,
-    /// Too much waits for sessions that count as connected, or for one that it is for, or its publisher sends more than it may (§7.7).
+    /// One of three bounds is reached (§7.7): the queues of sessions that count as connected, the queue of
+    /// one of the message's sessions, or what its publisher may send.
     QueuesFull,
 }
 
 impl Refusal {
-    /// What it is counted as, and the reason that the publisher is told.
+    /// The counter of this refusal, and the reason in the PUBACK.
     pub fn drop_and_reason(&self) -> (Drop, i32) {
         match self {
             Self::InvalidTopic => (Drop::InvalidMessage, reason::TOPIC_NAME_INVALID),
@@ -54,18 +56,18 @@ impl Refusal {
     }
 }
 
-/// A topic that is this node's.
+/// The route of a topic that this node owns.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
-    /// Each session that wants its messages, once.
+    /// Each subscribed session, once.
     pub subscribers: &'a [Subscriber],
-    /// Each shared group of which one member gets them.
+    /// Each shared group; one member of each gets the message.
     pub groups: &'a GroupList,
-    /// Only this node itself publishes there.
+    /// Only this node itself publishes on this topic.
     pub reserved: bool,
-    /// Its subscribers are on their way back.
+    /// Recovery: its subscribers are not all back yet.
     pub gathering: bool,
-    /// Where its messages are counted is remembered here; `None`: the route is not.
+    /// Where the cache remembers the load counter of this topic; `None`: the route is not cached.
     pub mark: Option<&'a Cell<Mark>>,
 }
 
@@ -80,7 +82,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Empty tables. `seed`: random and secret.
+    /// Empty tables. `seed` is random and secret.
     pub fn new(seed: u64) -> Self {
         Self {
             jurisdiction: Jurisdiction::new(seed),
@@ -91,40 +93,40 @@ impl Routes {
         }
     }
 
-    /// What is owned.
+    /// The subtrees that this node owns.
     pub fn jurisdiction(&self) -> &Jurisdiction {
         &self.jurisdiction
     }
 
-    /// To change what is owned.
+    /// The subtrees that this node owns, to be changed. Invalidates the cache.
     pub fn jurisdiction_mut(&mut self) -> &mut Jurisdiction {
         self.version += 1;
         &mut self.jurisdiction
     }
 
-    /// Adds a subscription, or replaces its options, as [`SubscriptionTrie::insert`].
+    /// Adds a subscription, or replaces its options, as [`SubscriptionTrie::insert`] does.
     pub fn subscribe(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
         self.forget_matches(filter);
         self.subscriptions.insert(filter, group, subscriber)
     }
 
-    /// Removes a subscription, as [`SubscriptionTrie::remove`].
+    /// Removes a subscription, as [`SubscriptionTrie::remove`] does.
     pub fn unsubscribe(&mut self, filter: &str, group: &str, session: SessionKey) -> bool {
         self.forget_matches(filter);
         self.subscriptions.remove(filter, group, session)
     }
 
-    /// A session is gone. Where it had no subscriptions nothing that is remembered ends: publishers come and go.
+    /// A session has ended. If it had no subscriptions, the cache stays valid: publishers come and go.
     pub fn forget_session(&mut self, session: SessionKey) {
         if self.subscriptions.remove_session(session) > 0 {
             self.version += 1;
         }
     }
 
-    /// Who gets the messages of a topic now.
+    /// The route of a topic now.
     ///
     /// # Errors
-    /// Why this node does not take them.
+    /// Why this node does not take its messages.
     pub fn find(&mut self, now: Micros, topic: &str) -> Result<Route<'_>, Refusal> {
         let Self { jurisdiction, subscriptions, matches, version, cache } = self;
         if let Some(slot) = cache.find(topic, *version, now) {
@@ -147,20 +149,20 @@ impl Routes {
         Ok(route)
     }
 
-    /// Messages on these topics are looked up soon.
+    /// Messages on these topics will be looked up soon.
     pub fn expect<'a>(&self, topics: impl Iterator<Item = &'a str>) {
         if self.cache.is_far() {
             topics.for_each(|topic| self.cache.touch(topic));
         }
     }
 
-    /// The groups that get the messages of a topic, whoever owns that.
+    /// The groups that match a topic, whether or not this node owns it.
     pub fn groups(&mut self, topic: &str) -> &GroupList {
         self.subscriptions.collect_matches(topic, &mut self.matches);
         self.matches.groups()
     }
 
-    /// Whether the group of this name that has the shared subscription with this id gets the messages of a topic.
+    /// Whether the group of this name that has the shared subscription with this id matches a topic.
     pub fn has_group(&mut self, name: &str, id: u64, topic: &str) -> bool {
         self.groups(topic).find(name, id).is_some()
     }
@@ -176,8 +178,9 @@ impl Routes {
         self.subscriptions.len()
     }
 
-    /// Forgets the routes that a filter may be part of: of one without wildcards one place alone, else all. (To look through
-    /// all places for those that match would cost more, where many subscribe at once, than to search anew.)
+    /// Invalidates the routes that a filter may be part of: that of one topic if it has no wildcards, else
+    /// all. (To look for the matching entries would cost more than to look the topics up again, when many
+    /// clients subscribe at once.)
     fn forget_matches(&mut self, filter: &str) {
         if topic::has_wildcards(filter) {
             self.version += 1;

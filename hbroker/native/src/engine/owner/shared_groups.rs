@@ -1,7 +1,8 @@
-//! Who of each shared group gets a message (§6.5), and who has the parts of one that is not whole yet.
+//! Which member of a shared group gets a message (§6.5). All fragments of a message go to the same member.
 //!
-//! How fit members are changes from part to part, all the more where the parts of one large message use up a member's credit. So the
-//! first choice holds for all of them, as long as that member is there.
+//! The fitness of members changes from fragment to fragment, all the more because the fragments of a large
+//! message use up a member's credit. So the choice for the first fragment holds for all of them, as long as
+//! that member is there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,25 +14,26 @@ use crate::tables::groups::Group;
 use crate::tables::match_set::Subscriber;
 use crate::wire::PublishView;
 
-/// Messages in parts that are remembered, one that is for several groups once for each. More at once are rare; their parts may go to
-/// several members.
+/// How many choices for fragmented messages are remembered, one for each group. More at once are rare; then
+/// the fragments of a message may go to several members.
 const MOST_BEGUN: usize = 4_096;
 
-/// A message's id, (publisher, sequence number of its first part), and that of the group's shared subscription.
+/// The message's id (publisher, sequence number of its first fragment), and the id of the group's shared
+/// subscription.
 type Begun = ((u64, u64), u64);
 
-/// The choices of one worker that hold.
+/// The choices that one worker remembers.
 pub struct SharedGroups {
     holders: HashMap<Begun, Holder, KeyedHash>,
-    /// What is held, by when it began.
+    /// The remembered choices in the order in which they were made.
     order: BTreeMap<u64, Begun>,
     begun: u64,
 }
 
-/// Who gets the parts of a message.
+/// The member that gets the fragments of a message.
 struct Holder {
     session: SessionKey,
-    /// Its place in the order.
+    /// Its number in `order`.
     number: u64,
 }
 
@@ -40,7 +42,7 @@ impl SharedGroups {
         Self { holders: HashMap::with_hasher(hasher), order: BTreeMap::new(), begun: 0 }
     }
 
-    /// The member that gets a message, or a part of one; `None`: there is none.
+    /// Chooses the member that gets a message or a fragment; `None` if there is no member.
     pub fn choose(&mut self, group: &Group<'_>, publish: &PublishView<'_>, out: &Outbound) -> Option<Target> {
         let member = self.look_up(group, publish, out)?;
         if let Some(fragment) = publish.fragment {
@@ -84,7 +86,7 @@ impl SharedGroups {
     }
 }
 
-/// What a group's choice for a message is known by: the message's id, or that of its first part.
+/// The key of a choice: the id of the message, or of its first fragment, with the group.
 fn begun(group: &Group<'_>, publish: &PublishView<'_>) -> Begun {
     let index = publish.fragment.map_or(0, |fragment| fragment.index);
     ((publish.publisher, publish.sequence.wrapping_sub(index.into())), group.id)

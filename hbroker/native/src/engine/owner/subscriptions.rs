@@ -1,8 +1,8 @@
 //! A node's sessions: Python makes and ends them, links come and go (§6).
 //!
-//! Only a session in which something is subscribed is one here; a publisher's link has none. One that is not persistent ends
-//! with its link, by itself: so none is left behind where Python acts on old news. But where its client begins another link it is taken for
-//! persistent until Python says otherwise.
+//! Only a client with subscriptions has a session here; a publisher's link has none. A session that is not
+//! persistent ends with its link, without Python, so none is left behind if Python acts on outdated events.
+//! But if its client begins another link, the session counts as persistent until Python decides.
 
 use crate::Micros;
 use crate::engine::metrics::counters::Drop;
@@ -21,19 +21,20 @@ use crate::tables::groups::shared_id;
 use crate::tables::trie::Subscriber;
 use crate::wire::MeantFor;
 
-/// What came of opening a session.
+/// The result of opening a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// It is there.
+    /// The session is open.
     Here,
-    /// There are too many; or it is not persistent, and has no link.
+    /// There are too many sessions; or it is not persistent and has no link.
     Refused,
-    /// This worker is its home.
+    /// Another worker is its home.
     At(u8),
 }
 
 impl Engine {
-    /// Makes a session, or changes it. `bounds`: of its queue; 0, or more than this node's: this node's.
+    /// Makes a session, or changes it. `bounds` are those of its queue: 0, or a value above this node's
+    /// bound, means this node's bound.
     pub fn open_session(&mut self, now: Micros, session: u64, persistent: bool, bounds: Bounds) -> Opened {
         let link = self.out.links.by_session(session);
         let known = self.out.sessions.by_id(session);
@@ -68,14 +69,15 @@ impl Engine {
         Opened::Here
     }
 
-    /// Forgets a session, its queue and its subscriptions, in every worker. Its link, if it has one, stays.
+    /// Forgets a session, its queue and its subscriptions, in every worker. If it has a link, the link stays.
     pub fn end_session(&mut self, now: Micros, key: SessionKey, why: Drop) {
         let link = self.out.sessions.get(key).and_then(|session| session.link);
         let unsent = link.and_then(|link| self.out.links.awake(link)).map_or(0, |entry| entry.link.unsent());
         self.close_session(now, key, unsent, why);
     }
 
-    /// A session's queue overflowed, and its subscriber would rather have none than some (§7.8).
+    /// A session's queue overflowed, and its subscriber has asked to lose the session rather than single
+    /// messages (§7.8).
     pub(in crate::engine) fn end_overflowed(&mut self, now: Micros, key: SessionKey) {
         if let Some(session) = self.out.sessions.get(key) {
             let (session, link) = (session.id, session.link);
@@ -93,7 +95,7 @@ impl Engine {
         self.out.sessions.by_id(session)
     }
 
-    /// Whether the subscription is new; `None`: its session, whose home is here, is gone.
+    /// Adds a subscription. Returns whether it is new; `None`: its session, whose home is here, has ended.
     pub fn subscribe(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> Option<bool> {
         let Subscriber { session, .. } = subscriber;
         if session.worker() == self.worker && self.out.sessions.get(session).is_none() {
@@ -105,8 +107,8 @@ impl Engine {
         self.node(|node| !node.routes.subscribe(filter, group, subscriber))
     }
 
-    /// Whether there was such a subscription. What a member that leaves its group had not answered goes to another: so its home comes
-    /// last.
+    /// Removes a subscription. Returns whether there was one. Messages that a member leaving its group has
+    /// not acknowledged go to another member, so the home of the session has to be called last.
     pub fn unsubscribe(&mut self, now: Micros, filter: &str, group: &str, session: SessionKey) -> bool {
         let Side::Node(forwarder) = &mut self.side else {
             return false;
@@ -136,7 +138,8 @@ impl Engine {
         self.node(|node| node.routes.forget_session(session));
     }
 
-    /// Begins to send a session the retained messages that it asks for. False: it stopped, since too many wait for theirs already.
+    /// Begins to send a session the retained messages that it requests. False: not all of them, because too
+    /// many replays wait already.
     pub fn send_retained(&mut self, now: Micros, session: SessionKey, request: Request<'_>) -> bool {
         let Side::Node(forwarder) = &mut self.side else {
             return true;
@@ -146,7 +149,7 @@ impl Engine {
         is_taken
     }
 
-    /// Takes a step of what the store of retained messages is to do: of a replay, and of tidying.
+    /// Takes one step of a replay, or of tidying the store.
     pub(in crate::engine) fn tend_retained(&mut self, now: Micros) {
         let Side::Node(forwarder) = &mut self.side else {
             return;
@@ -164,7 +167,8 @@ impl Engine {
         self.node(|node| node.tidy_retained(now));
     }
 
-    /// Calls `with` for each session that is still to get retained messages of a subtree, with what is left to be asked for.
+    /// Calls `with` for each session that has not got all of its retained messages of a subtree yet, with a
+    /// request for the rest.
     pub fn replays(&self, subtree: &str, mut with: impl FnMut(u64, Request<'_>)) {
         if let Side::Node(forwarder) = &self.side {
             for (key, request) in forwarder.replays.within(subtree) {
@@ -173,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// How the sessions are, those for which most is held first; `most` of them.
+    /// The status of up to `most` sessions, those with the most queued bytes first.
     pub fn sessions(&self, most: usize) -> Vec<Status> {
         let mut sessions: Vec<&Session> = self.out.sessions.iter().collect();
         sessions.sort_by_key(|session| std::cmp::Reverse(session.queued_bytes()));
@@ -202,7 +206,8 @@ impl Engine {
         entry.map_or(0, |entry| entry.link.unsent() as u64)
     }
 
-    /// A link is up that its peer opened, or that was opened for its session: a session that is known here has a link again.
+    /// A link has come up that its peer opened, or that was opened for its session. If the session is known
+    /// here, it has a link again.
     pub(in crate::engine) fn attach(&mut self, now: Micros, session: u64, link: LinkId) {
         if let Some(key) = self.out.sessions.by_id(session) {
             self.out.attach(now, key, link);
@@ -211,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Such a link is gone: its session is away, or ends with it.
+    /// Such a link has ended: its session is offline, or ends with it.
     pub(in crate::engine) fn detach(&mut self, now: Micros, gone: &Entry, reason: DownReason) {
         let unsent = gone.link.unsent();
         let knows = |forwarder: &mut Forwarder| forwarder.window.knows(gone.publisher);
@@ -261,7 +266,7 @@ impl Engine {
         Bounds { messages: within(wanted.messages, messages), bytes: within(wanted.bytes, bytes) }
     }
 
-    /// Those that this node's settings give.
+    /// The bounds from this node's settings.
     fn own_bounds(&self) -> Bounds {
         Bounds { messages: self.config.queue_messages, bytes: self.config.queue_bytes }
     }

@@ -1,8 +1,9 @@
-//! Publishers are held back while too much waits for subscribers (§7.7): each while one of those that it publishes to is crowded
-//! (`holds`), and all of them while too much waits in all.
+//! Backpressure (§7.7): a publisher is held back while a session that it publishes to is crowded (`holds`).
+//! All publishers are held back while too many bytes are queued in total.
 //!
-//! What counts is what is held for sessions that count as connected: it goes as they answer, and one that does not count as away before
-//! long. So publishers wait for a bounded time. What waits for those that are away has bounds of its own, and holds nobody up.
+//! Only the queues of sessions that count as connected are counted. They shrink as the subscribers
+//! acknowledge, and a subscriber that does not acknowledge soon counts as offline. So publishers wait for a
+//! bounded time. The queues of offline sessions have bounds of their own, and hold nobody back.
 
 use crate::Micros;
 use crate::engine::sessions::table::LOOK;
@@ -13,17 +14,17 @@ use crate::engine::{Engine, Side};
 use crate::link_id::LinkId;
 use crate::wire;
 
-/// Whether all publishers are held back, and which of them are to be told.
+/// Whether all publishers are held back, and which of them have to be notified.
 #[derive(Default)]
 pub struct Throttle {
-    /// The workers that hold too much.
+    /// The workers with too many queued bytes.
     high: Workers,
     /// The workers that take nothing more over.
     full: Workers,
     is_applied: bool,
-    /// Those that were there while it was on.
+    /// The publishers' links that were there while all are held back.
     met: Vec<LinkId>,
-    /// Those whose links had no room for what they are to be told.
+    /// The links that had no room for their CREDIT.
     untold: Vec<LinkId>,
 }
 
@@ -53,7 +54,7 @@ impl Throttle {
 }
 
 impl Engine {
-    /// Looks at the sessions that wait for answers, and at how much is held for them.
+    /// Looks at the sessions that have not acknowledged, and at the bytes that are queued for them.
     pub(in crate::engine) fn look(&mut self, now: Micros) {
         let waiting_bytes = self.out.look(now);
         self.settle_pending(now);
@@ -62,7 +63,7 @@ impl Engine {
         };
         let high = self.config.queue_memory / usize::from(self.workers) / 2;
         let was_high = node.throttle.high.has(self.worker);
-        // Between the marks it stays as it is, or publishers would stop and go with every message.
+        // Hysteresis: without it publishers would stop and go with every message.
         let is_high = waiting_bytes > high || was_high && waiting_bytes > high / 2;
         let is_full = self.out.sessions.is_full();
         if (is_high, is_full) != (was_high, node.throttle.full.has(self.worker)) {
@@ -81,7 +82,7 @@ impl Engine {
         matches!(&self.side, Side::Node(node) if node.throttle.is_on())
     }
 
-    /// Another worker holds so much.
+    /// Another worker reports its pressure.
     pub(in crate::engine) fn take_pressure(&mut self, now: Micros, worker: u8, is_high: bool, is_full: bool) {
         let Side::Node(node) = &mut self.side else {
             return;
@@ -94,7 +95,7 @@ impl Engine {
         self.tell_pressure(now);
     }
 
-    /// Tells the publishers what they may send now, where that has changed.
+    /// Sends the publishers their new credit, if it has changed.
     fn tell_pressure(&mut self, now: Micros) {
         let Side::Node(node) = &mut self.side else {
             return;
@@ -113,7 +114,7 @@ impl Engine {
         links.into_iter().for_each(|link| self.update_credit(now, link));
     }
 
-    /// A link carries its first message: it is a publisher's.
+    /// A link carries its first PUBLISH, so it is a publisher's.
     pub(in crate::engine) fn greet_publisher(&mut self, now: Micros, link: LinkId) {
         if let Side::Node(node) = &mut self.side
             && node.throttle.is_on()
@@ -123,11 +124,11 @@ impl Engine {
         }
     }
 
-    /// Tells a publisher to send nothing more, or to go on, unless it knows.
+    /// Sends a publisher credit 0, or its usual credit, if that has changed.
     pub(in crate::engine) fn update_credit(&mut self, now: Micros, link: LinkId) {
         let is_on = self.is_throttled();
         if !is_on && self.out.links.awake(link).is_none() {
-            return; // One at rest is not held back.
+            return; // An idle link is not held back.
         }
         let Some(entry) = self.out.links.get_mut(link) else {
             return;
@@ -141,7 +142,7 @@ impl Engine {
         let mut field = Vec::new();
         wire::put_credit_field(&mut field, messages, bytes, false);
         if !self.out.queue_control(link, field.into()) {
-            // There is no room to tell it now.
+            // There is no room for the CREDIT now.
             self.node(|node| node.throttle.untold.push(link));
             self.out.sessions.look_by(now + LOOK);
         } else if let Some(entry) = self.out.links.get_mut(link) {

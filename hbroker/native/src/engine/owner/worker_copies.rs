@@ -1,7 +1,8 @@
 //! Copies at `QoS` 0 for sessions of another worker.
 //!
-//! What a worker has for the same sessions of another one, while it works through what came in, goes there in one piece: memory, a place in
-//! the mailbox, and a look at what the packets are, once for many messages. There they are read as those of a datagram are.
+//! While a worker handles a receive batch, it collects the copies for the same sessions of another worker
+//! into one handoff. So memory, a slot in the mailbox, and reading the packets are paid once for many
+//! messages. The other worker reads them like the packets of a datagram.
 
 use std::sync::Arc;
 
@@ -15,25 +16,27 @@ use crate::link_id::SessionKey;
 use crate::load::latency::Sample;
 use crate::wire::{self, Body, DatagramView, PacketView};
 
-/// More bytes do not go together, but for one message: so what waits in a mailbox stays small.
+/// A handoff has at most this number of bytes, unless it is a single message; so the memory of a mailbox
+/// stays small.
 pub const MOST_BYTES: usize = 16 * 1024;
-/// Of the last handoffs so many are looked at for one that goes to the same sessions.
+/// How many of the last handoffs are searched for one to the same sessions.
 const LOOK_BACK: usize = 16;
 
-/// Messages, and who gets a copy of each.
+/// Messages, and the sessions that get a copy of each.
 #[derive(Clone, Debug)]
 pub struct Copies {
     /// Fields `packets`, end to end.
     packets: Vec<u8>,
-    /// How many those are.
+    /// The number of messages.
     count: u32,
     sessions: SmallVec<[SessionKey; 4]>,
-    /// Those that are timed, by their places.
+    /// The timed messages, by their positions.
     timed: Vec<(u32, Arc<Sample>)>,
 }
 
 impl Copies {
-    /// Adds so many messages, fields `packets` without numbers, end to end. `timed`: those that are, by their places among these.
+    /// Adds `count` messages: fields `packets` without numbers, end to end. `timed`: the timed ones among
+    /// them, by their positions in `packets`.
     pub fn add(&mut self, packets: &[u8], count: u32, timed: impl Iterator<Item = (u32, Arc<Sample>)>) {
         if self.count > 0 {
             self.packets.reserve(MOST_BYTES.saturating_sub(self.packets.len()).max(packets.len()));
@@ -50,7 +53,7 @@ impl Copies {
         self.count += 1;
     }
 
-    /// Those that are timed of so many messages from a place on, by their places among these.
+    /// The timed messages among `count` messages from `first` on, by their positions among these.
     fn timed_of(&self, first: u32, count: u32) -> impl Iterator<Item = (u32, Arc<Sample>)> {
         let timed = self.timed.iter().filter(move |(position, _)| (first..first + count).contains(position));
         timed.map(move |(position, sample)| (position - first, Arc::clone(sample)))
@@ -58,8 +61,9 @@ impl Copies {
 }
 
 impl Outbound {
-    /// The last handoff for a worker, if it is of copies for these sessions and has room for so many bytes more; else a new one. (An earlier
-    /// one would not do: what is given to a worker arrives in the order in which it was given.)
+    /// The last handoff for a worker, if it is of copies for these sessions and has room for `bytes` more;
+    /// else a new one. (An older handoff would not do, because handoffs arrive in the order in which they
+    /// were queued.)
     pub fn copies_for(&mut self, worker: u8, sessions: &[SessionKey], bytes: usize) -> &mut Copies {
         let mut last = self.handoffs.iter().rev().take(LOOK_BACK).filter(|(to, _)| *to == worker);
         let is_open = last.next().is_some_and(|(_, handoff)| match handoff {
@@ -84,7 +88,7 @@ impl Outbound {
 impl Engine {
     /// Offers another worker's copies to this worker's sessions.
     pub(in crate::engine) fn deliver_copies(&mut self, copies: &Copies) {
-        // Fields of a datagram are one, too.
+        // The fields of a datagram are `packets`, too.
         let mut buffers = self.view_buffers.take().unwrap_or_default();
         let mut view = DatagramView::unread(&copies.packets, buffers.take());
         if view.read(&mut buffers.mask).is_ok() {

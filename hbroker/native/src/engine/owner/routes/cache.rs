@@ -1,15 +1,16 @@
 //! The routes that were found last.
 //!
-//! Publishers use their topics again and again, so what was found for one is kept. The cache is direct-mapped: a topic has one
-//! place in it, by its hash. A route that is used stays where others want its place, so that of topics that come in turn, more than
-//! there are places, some are remembered all the time instead of each for nothing. So a stranger who fills the cache with topics of his
-//! own costs others a search in the tables for each message, and no more. Where topics that are in use want
-//! the same places, the cache grows, but not without end. Its memory is bounded: a long topic, or one with many subscribers, whose
-//! copies cost more than the search for them, is not kept.
+//! Publishers use the same topics again and again, so the route of a topic is kept. The cache is
+//! direct-mapped: the hash of a topic gives its only slot. A route that is used keeps its slot for a while
+//! when other topics need it. So if more topics than slots are in use, some of them stay in the cache,
+//! instead of all being replaced for nothing. A stranger who fills the cache with topics of his own costs
+//! others one search in the tables for each message, and no more. If topics in use compete for slots, the
+//! cache grows up to a bound. Its memory is bounded: a long topic, or a topic with many subscribers, whose
+//! copies cost more than the search, is not kept.
 //!
-//! A large cache does not fit into that of the processor. So what a route needs lies in its place, which is two lines long, where its
-//! topic is short and its subscriber one; and what a datagram will need can be asked for beforehand (`touch`), at the same time for all
-//! of its messages.
+//! A large cache does not fit into that of the processor. So all that a route needs lies in its slot, which
+//! is two cache lines long, if its topic is short and it has one subscriber. The slots that a datagram will
+//! need can be prefetched together for all of its messages (`touch`).
 
 use std::cell::Cell;
 use std::hash::Hasher;
@@ -24,39 +25,39 @@ use crate::load::topics::Mark;
 use crate::tables::groups::GroupList;
 use crate::tables::match_set::Subscriber;
 
-/// Places at first and at most, of 128 bytes each: 0.1 and 17 MB.
+/// Slots at first and at most, of 128 bytes each: 0.1 and 17 MB.
 pub const SLOTS: usize = 1_024;
 pub const MOST_SLOTS: usize = 131_072;
-/// The cache grows once so many routes for each place were in the way of others.
+/// The cache grows after this number of conflicts for each slot.
 const PATIENCE: usize = 8;
-/// A route stays so often in the way of others, since it was used last.
+/// How many conflicts a route survives after its last use.
 const STANDS: u8 = 8;
-/// A cache with more places does not fit into that of the processor.
+/// A cache with more slots does not fit into that of the processor.
 const NEAR: usize = 4_096;
 pub const LONGEST_TOPIC: usize = 256;
 pub const MOST_SUBSCRIBERS: usize = 64;
-/// Bytes beside the places, of topics and lists that are too long for them.
+/// The bound for the bytes outside of the slots, of topics and lists that are too long for them.
 pub const MOST_BESIDE: usize = 32 << 20;
 
 static NO_GROUPS: GroupList = GroupList::NONE;
 
 /// Routes by topic.
 pub struct Cache {
-    /// A power of two of them.
+    /// Their number is a power of two.
     slots: Box<[CachedRoute]>,
-    /// Good routes that were in the way of others since there are so many places.
+    /// Conflicts with valid routes since the cache has this size.
     in_the_way: usize,
-    /// Bytes beside the places.
+    /// Bytes outside of the slots.
     beside: usize,
 }
 
-/// A route remembered.
+/// A cached route.
 #[derive(Clone, Default)]
 #[repr(align(128))]
 struct CachedRoute {
-    /// In bytes.
+    /// The bytes of the topic.
     topic: SmallVec<[u8; 48]>,
-    /// Of the tables that it was found in; 0: none.
+    /// The version of the tables that it was found in; 0: the slot is empty.
     version: u64,
     /// The end of the lease.
     until: Micros,
@@ -65,7 +66,7 @@ struct CachedRoute {
     mark: Cell<Mark>,
     reserved: bool,
     gathering: bool,
-    /// How often it stays where another topic wants its place.
+    /// How many more conflicts it survives.
     stands: u8,
 }
 
@@ -76,7 +77,7 @@ impl Cache {
         Self { slots: vec![CachedRoute::default(); SLOTS].into(), in_the_way: 0, beside: 0 }
     }
 
-    /// The place of a topic's route, if that is remembered, from tables of this version.
+    /// The slot of a topic's route, if it is cached and from tables of this version.
     pub fn find(&mut self, topic: &str, version: u64, now: Micros) -> Option<usize> {
         let index = slot_of(topic, self.slots.len());
         let slot = &mut self.slots[index];
@@ -89,23 +90,23 @@ impl Cache {
         Some(index)
     }
 
-    /// The route in a place that was found.
+    /// The route in a slot that `find` returned.
     pub fn route(&self, slot: usize) -> Route<'_> {
         self.slots[slot].route()
     }
 
-    /// Asks the memory for the place of a topic that is looked up soon. Costs little, and nothing waits for it.
+    /// Prefetches the slot of a topic that will be looked up soon. Costs little, and nothing waits for it.
     pub fn touch(&self, topic: &str) {
         let slot = &self.slots[slot_of(topic, self.slots.len())];
         black_box((slot.topic.len(), slot.stands));
     }
 
-    /// Whether to `touch` is worth while.
+    /// Whether `touch` is worth while.
     pub fn is_far(&self) -> bool {
         self.slots.len() > NEAR
     }
 
-    /// Remembers a route that was not, if there is room.
+    /// Caches a route, if there is room.
     pub fn put(&mut self, now: Micros, topic: &str, version: u64, until: Micros, route: Route<'_>) {
         if topic.len() > LONGEST_TOPIC || route.subscribers.len() + route.groups.members() > MOST_SUBSCRIBERS
         {
@@ -124,12 +125,12 @@ impl Cache {
         }
     }
 
-    /// Forgets the route of a topic.
+    /// Invalidates the route of a topic.
     pub fn forget(&mut self, topic: &str) {
         self.slots[slot_of(topic, self.slots.len())].version = 0;
     }
 
-    /// Where to remember a topic; None: a route that is used stays there. The cache may grow.
+    /// The slot for a topic; `None` if a route that is used keeps it. The cache may grow.
     fn slot_for(&mut self, now: Micros, topic: &str, version: u64) -> Option<usize> {
         let index = slot_of(topic, self.slots.len());
         let slot = &mut self.slots[index];
@@ -188,7 +189,7 @@ impl CachedRoute {
         }
     }
 
-    /// Bytes that it takes beside itself.
+    /// The bytes that it takes outside of its slot.
     fn beside(&self) -> usize {
         let topic = if self.topic.spilled() { self.topic.capacity() } else { 0 };
         let subscribers = if self.subscribers.spilled() { self.subscribers.capacity() } else { 0 };
@@ -207,7 +208,7 @@ impl Cache {
         self.slots[slot_of(topic, self.slots.len())].leads(topic, version, now)
     }
 
-    /// Bytes beside the places, as counted, and as they are.
+    /// Bytes outside of the slots, as counted and as they are.
     pub fn bytes_beside(&self) -> (usize, usize) {
         (self.beside, self.slots.iter().map(CachedRoute::beside).sum())
     }
