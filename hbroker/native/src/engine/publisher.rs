@@ -1,4 +1,15 @@
 //! A publisher: from `publish` to the owner's PUBACK (§5.3, §7).
+//!
+//! ```text
+//!     fast_path      a message on the same topic as the one before, with room on the link: sent at once
+//!       | (else)
+//!     sending        the verbs and events: publish, PUBACK, CREDIT, a new zone, the end of a link
+//!       |-- outgoing       Publisher: which message waits, which is in flight, what is to be done next
+//!       |     `-- send_queue     the messages of one topic, in order
+//!       |-- pauses         topics that wait before they are sent again
+//!       `-----> crate::engine::fragmentation, crate::link
+//!     refusals       at the owner: the chains that a refusal broke
+//! ```
 
 pub mod fast_path;
 pub mod outgoing;

@@ -1,4 +1,12 @@
-//! Retained messages on their way to new subscriptions (§7.6).
+//! Retained messages for new subscriptions (§7.6).
+//!
+//! ```text
+//!     crate::tables::retained     RetainedStore: the retained messages of a node
+//!       |
+//!     replay       at the owner: reads the store step by step, and queues for the session
+//!       |  (PUBLISH, over the network)
+//!     delivered    at the client: which retained messages a listener has had lately
+//! ```
 
 pub mod delivered;
 pub mod replay;

@@ -1,7 +1,8 @@
 //! Makes a message into PUBLISH packets that fit a datagram (§7.5).
 //!
-//! A message that fits one is encoded at once. A part of a larger one is encoded only when it is about to leave, from the payload as it was given,
-//! which is kept if not all parts leave at once: so a message costs its payload once, however large it is.
+//! A message that fits one packet is encoded at once. A fragment of a larger message is encoded only when it
+//! is about to be sent, from the payload that the application gave. The payload is kept if not all fragments
+//! can be sent at once. So a message costs its payload once, however large it is.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -14,32 +15,34 @@ use crate::engine::sessions::copy_blocks::CopyBlocks;
 use crate::link::{DATAGRAM_OVERHEAD, MOST_BODY};
 use crate::wire::{self, Delta, FragmentView, PublishOut};
 
-/// No part is made smaller than this, however long the topic.
+/// No fragment is smaller than this, however long the topic is.
 const MIN_FRAGMENT: usize = 256;
-/// What a part's sequence number, position and lengths take at most.
+/// The most bytes that a fragment's sequence number, position and lengths take.
 const POSITION_BYTES: usize = 64;
 
-/// One packet's worth of a message; or several messages of one packet each, on one topic, whose sequence numbers follow one another.
+/// One packet of a message; or a batch of messages of one packet each, on one topic, with consecutive
+/// sequence numbers.
 #[derive(Clone, Debug)]
 pub struct Fragment {
     pub topic: Arc<str>,
-    /// The field `publish`, ready to send; of several messages one behind the other.
+    /// The field `publish`, ready to send; of a batch, the fields end to end.
     pub field: Bytes,
     /// How many messages it has.
     pub count: u32,
     pub qos: u8,
-    /// The message id's sequence number: that of its first part. Of several messages, the first one's.
+    /// The sequence number in the message id, which is that of the first fragment. Of a batch, that of the
+    /// first message.
     pub message: u64,
-    /// This part's own; of several messages, the first one's.
+    /// The fragment's own sequence number; of a batch, that of the first message.
     pub sequence: u64,
-    /// How many parts the message has.
+    /// How many fragments the message has.
     pub fragments: u32,
-    /// When the message is worth nothing any more.
+    /// When the message expires.
     pub dies_at: Micros,
 }
 
 impl Fragment {
-    /// So many of its messages, from a place on.
+    /// `count` of its messages, from a position on.
     pub fn section(&self, position: u32, count: u32) -> Self {
         debug_assert!(position + count <= self.count);
         let start = end_of(&self.field, position);
@@ -52,7 +55,8 @@ impl Fragment {
         Self { field: self.field.slice(start..end), count, message, sequence, ..self.clone() }
     }
 
-    /// Whether it may go together with others: a whole message of `QoS` 1, which does not die. (Of `QoS` 2 each may be too far ahead by itself.)
+    /// Whether it may join a batch: a whole message of `QoS` 1 that does not expire. (A message of `QoS` 2
+    /// may be too far ahead by itself.)
     pub fn may_join(&self) -> bool {
         self.qos == 1 && self.fragments == 1 && self.dies_at == Micros::MAX
     }
@@ -70,36 +74,36 @@ pub enum Outgoing {
     LargeMessage(LargeMessage),
 }
 
-/// A message that was given its sequence numbers.
+/// A message that has its sequence numbers.
 #[derive(Debug)]
 pub enum Split {
     Single(Fragment),
     LargeMessage(Fragments),
 }
 
-/// The parts of a message that were not made yet. Its payload is elsewhere.
+/// The fragments of a message that have not been made yet. Its payload is elsewhere.
 #[derive(Debug)]
 pub struct Fragments {
     topic: Arc<str>,
-    /// A serialised `Publish`: all that the parts have in common.
+    /// A serialised `Publish` with the common fields of all fragments.
     common: Vec<u8>,
     qos: u8,
     first: u64,
-    /// Payload bytes of each part but the last.
+    /// The payload bytes of each fragment but the last.
     room: usize,
     count: u32,
     next: u32,
     dies_at: Micros,
 }
 
-/// A message of several parts, less those that were made: iterating makes them.
+/// A fragmented message without the fragments that were made. Iterating makes the others.
 #[derive(Debug)]
 pub struct LargeMessage {
     fragments: Fragments,
     payload: Bytes,
 }
 
-/// The message fits no packet, however it is split: its topic and properties are too large.
+/// The message fits no packet, however it is split, because its topic and properties are too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -127,14 +131,14 @@ impl Splitter {
         Self { publisher, next_sequence: 1, max_datagram, field, copy_blocks }
     }
 
-    /// Passes so many sequence numbers over.
+    /// Skips `count` sequence numbers.
     #[cfg(test)]
     pub fn skip(&mut self, count: u64) {
         self.next_sequence += count;
     }
 
-    /// Makes the field `publish` of a message that one packet can hold, in place of what is in `field`; its sequence number. `None`: it
-    /// has to be split.
+    /// Replaces `field` by the field `publish` of a message that fits one packet. Returns its sequence
+    /// number. `None`: the message has to be split.
     pub fn encode(&mut self, message: &PublishOut<'_>, field: &mut Vec<u8>) -> Option<u64> {
         let PublishOut { topic, payload, .. } = message;
         if payload.len() > self.max_datagram.max(MIN_FRAGMENT) {
@@ -152,7 +156,7 @@ impl Splitter {
         Some(sequence)
     }
 
-    /// As `encode`, of a message on the topic of the one that this made before; the whole packet.
+    /// As `encode`, for a message on the topic of the one that `delta` was made from; makes the whole packet.
     pub fn encode_delta(&mut self, message: &PublishOut<'_>, delta: &mut Delta) -> Option<u64> {
         let sequence = self.next_sequence;
         if delta.repeat(message, sequence) {
@@ -168,7 +172,7 @@ impl Splitter {
         encoded
     }
 
-    /// Whether the next message need only be said to be like the one that this made before (§2.4).
+    /// Whether the next message can be sent as a delta of the previous one (§2.4).
     pub fn is_delta(&self, message: &PublishOut<'_>, delta: &Delta) -> bool {
         delta.is_delta(message, self.next_sequence)
     }
@@ -180,22 +184,22 @@ impl Splitter {
         self.next_sequence - 1
     }
 
-    /// Copies a message's field to the end of those that are gathered. False: they are to be taken first.
+    /// Appends a message's field to the gathered batch. False: the batch has to be taken first.
     pub fn gather(&mut self, field: &[u8]) -> bool {
         self.copy_blocks.gather(field)
     }
 
-    /// Bytes that are gathered.
+    /// The number of gathered bytes.
     pub fn pending_batch(&self) -> usize {
         self.copy_blocks.pending_batch()
     }
 
-    /// The fields that were gathered, one behind the other.
+    /// Takes the gathered fields, end to end.
     pub fn take_pending(&mut self) -> Bytes {
         self.copy_blocks.take()
     }
 
-    /// Gives a message the next sequence numbers: one, or as many as it has parts.
+    /// Gives a message the next sequence numbers: one, or as many as it has fragments.
     ///
     /// # Errors
     /// Its topic and properties leave no room for a payload.
@@ -225,7 +229,7 @@ impl Splitter {
         Ok(Split::LargeMessage(Fragments { topic, common, qos, first, room, count, next: 0, dies_at }))
     }
 
-    /// The field `publish` of the next part of a message with this payload; `None`: there is none.
+    /// The field `publish` of the next fragment of a message with this payload; `None`: there is none.
     pub fn next_field(&mut self, fragments: &mut Fragments, payload: &[u8]) -> Option<&[u8]> {
         self.field.clear();
         fragments.put_next(payload, &mut self.field).then_some(&self.field)
@@ -233,7 +237,7 @@ impl Splitter {
 }
 
 impl Split {
-    /// The message id's sequence number.
+    /// The sequence number in the message id.
     pub fn message(&self) -> u64 {
         match self {
             Self::Single(fragment) => fragment.message,
@@ -241,7 +245,7 @@ impl Split {
         }
     }
 
-    /// The message as it waits. `payload`: gives its payload, if that is to be kept.
+    /// The message as it waits. `payload` gives its payload, if that has to be kept.
     pub fn keep(self, payload: impl FnOnce() -> Bytes) -> Outgoing {
         match self {
             Self::Single(fragment) => Outgoing::Single(fragment),
@@ -260,7 +264,7 @@ impl Outgoing {
         }
     }
 
-    /// The message id's sequence number.
+    /// The sequence number in the message id.
     pub fn message(&self) -> u64 {
         match self {
             Self::Single(fragment) => fragment.message,
@@ -268,7 +272,7 @@ impl Outgoing {
         }
     }
 
-    /// The sequence number of the next part.
+    /// The sequence number of the next fragment.
     pub fn sequence(&self) -> u64 {
         match self {
             Self::Single(fragment) => fragment.sequence,
@@ -291,7 +295,7 @@ impl Outgoing {
         }
     }
 
-    /// What the next part takes at most.
+    /// The greatest size of the next fragment.
     pub fn fragment_bytes(&self) -> usize {
         match self {
             Self::Single(fragment) => fragment.field.len(),
@@ -299,7 +303,7 @@ impl Outgoing {
         }
     }
 
-    /// When it is worth nothing any more; `Micros::MAX` once some of it was sent, and is in other hands.
+    /// When it expires; `Micros::MAX` once a fragment was sent, because the owner may have it.
     pub fn dies_at(&self) -> Micros {
         match self {
             Self::Single(fragment) => fragment.dies_at,
@@ -318,22 +322,22 @@ impl Fragments {
         self.qos
     }
 
-    /// The message id's sequence number.
+    /// The sequence number in the message id.
     pub fn message(&self) -> u64 {
         self.first
     }
 
-    /// How many parts the message has.
+    /// How many fragments the message has.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// When the message is worth nothing any more.
+    /// When the message expires.
     pub fn dies_at(&self) -> Micros {
         self.dies_at
     }
 
-    /// What the next part takes at most.
+    /// The greatest size of the next fragment.
     pub fn fragment_bytes(&self) -> usize {
         self.room + self.common.len() + POSITION_BYTES
     }
@@ -342,7 +346,7 @@ impl Fragments {
         self.next == self.count
     }
 
-    /// Makes the next part of a message with this payload.
+    /// Makes the next fragment of a message with this payload.
     pub fn next(&mut self, payload: &[u8]) -> Option<Fragment> {
         let mut field = Vec::with_capacity(self.fragment_bytes());
         let sequence = self.first + u64::from(self.next);
@@ -358,7 +362,7 @@ impl Fragments {
         })
     }
 
-    /// Appends the field `publish` of the next part; false: there is none.
+    /// Appends the field `publish` of the next fragment; false: there is none.
     fn put_next(&mut self, payload: &[u8], field: &mut Vec<u8>) -> bool {
         if self.is_exhausted() {
             return false;
@@ -386,7 +390,7 @@ impl Iterator for LargeMessage {
     }
 }
 
-/// Where the first so many of the fields end that lie one behind the other here.
+/// The end of the first `count` fields in `fields`.
 fn end_of(fields: &[u8], count: u32) -> usize {
     let (mut end, mut field): (_, &[u8]) = (0, &[]);
     for _ in 0..count {
@@ -396,7 +400,7 @@ fn end_of(fields: &[u8], count: u32) -> usize {
     end
 }
 
-/// When a message is worth nothing any more.
+/// When a message expires.
 fn death(message: &PublishOut<'_>) -> Micros {
     const SECOND: Micros = 1_000_000;
     message

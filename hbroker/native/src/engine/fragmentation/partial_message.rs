@@ -1,44 +1,45 @@
-//! One message of which some parts have come (§7.5).
+//! One message of which some fragments have been received (§7.5).
 //!
-//! Parts of QoS 1 and 2 come in order, so each is appended to those before it. What comes ahead of its turn, as parts of QoS 0
-//! may, is kept aside until then. Nothing that a part *says* of its message takes memory, only what has come.
+//! Fragments of `QoS` 1 and 2 arrive in order, so each is appended to the previous ones. A fragment that
+//! arrives out of order, as at `QoS` 0 it may, is kept aside. Only the received bytes take memory, not the
+//! size that a fragment claims.
 
 use std::collections::BTreeMap;
 
 use crate::broken::Defect;
 
-/// What keeping one part aside costs beyond its bytes, about.
+/// The approximate cost of keeping one fragment aside, beyond its bytes.
 const ASIDE_OVERHEAD: usize = 64;
 
 #[derive(Debug)]
 pub struct PartialMessage {
     count: u32,
     total: u64,
-    /// The parts before `next`.
+    /// The payloads of the fragments before `next`.
     payload: Vec<u8>,
     next: u32,
-    /// Parts that came ahead of their turn.
+    /// Fragments that arrived out of order.
     aside: BTreeMap<u32, Box<[u8]>>,
     aside_bytes: usize,
 }
 
 impl PartialMessage {
-    /// Nothing yet of a message of so many parts and bytes.
+    /// A message of `count` fragments and `total` bytes, of which nothing has been received.
     pub fn new(count: u32, total: u64) -> Self {
         Self { count, total, payload: Vec::new(), next: 0, aside: BTreeMap::new(), aside_bytes: 0 }
     }
 
-    /// Whether a part that says so belongs to this message.
+    /// Whether a fragment with these values belongs to this message.
     pub fn agrees(&self, count: u32, total: u64) -> bool {
         (self.count, self.total) == (count, total)
     }
 
-    /// Whether this part has come.
+    /// Whether this fragment has been received.
     pub fn has(&self, index: u32) -> bool {
         index < self.next || self.aside.contains_key(&index)
     }
 
-    /// Takes a part that has not come before.
+    /// Takes a fragment that has not been received before.
     pub fn add(&mut self, index: u32, bytes: &[u8]) {
         if index != self.next {
             self.aside_bytes += bytes.len() + ASIDE_OVERHEAD;
@@ -52,43 +53,44 @@ impl PartialMessage {
         }
     }
 
-    /// Bytes held, with the cost of keeping them.
+    /// The bytes that are kept, with the cost of keeping them.
     pub fn cost(&self) -> usize {
         self.payload.len() + self.aside_bytes
     }
 
-    /// What another part of so many bytes costs at most.
+    /// The most that another fragment of this size costs.
     pub fn cost_of(bytes: usize) -> usize {
         bytes + ASIDE_OVERHEAD
     }
 
-    /// Whether more came than the message was to have.
+    /// Whether more bytes were received than the message should have.
     pub fn is_overfull(&self) -> bool {
         self.payload.len() as u64 > self.total
     }
 
-    /// Whether all parts have come.
+    /// Whether all fragments have been received.
     pub fn is_whole(&self) -> bool {
         self.next == self.count || (Defect::EndsWithLastPart.is_present() && self.has(self.count - 1))
     }
 
-    /// Whether a part is missing before one that came. Of parts that come in order it will never come.
+    /// Whether a fragment is missing before one that was received. If fragments arrive in order, it will
+    /// never arrive.
     pub fn has_gap(&self) -> bool {
         !self.aside.is_empty()
     }
 
-    /// Bytes that the whole message is to have.
+    /// The size of the whole message.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// What the payload has taken of memory.
+    /// The memory that the payload takes.
     #[cfg(test)]
     pub fn capacity(&self) -> usize {
         self.payload.capacity()
     }
 
-    /// The payload, if it has the size that was said.
+    /// The payload, if it has the announced size.
     pub fn into_payload(self) -> Option<Vec<u8>> {
         let has_all = self.payload.len() as u64 == self.total || Defect::EndsWithLastPart.is_present();
         has_all.then_some(self.payload)
@@ -97,7 +99,8 @@ impl PartialMessage {
     fn append(&mut self, bytes: &[u8]) {
         let needed = self.payload.len() + bytes.len();
         if needed > self.payload.capacity() {
-            // Twice what there is, and not beyond the end: what was claimed and has not come is not reserved.
+            // Doubles the capacity, but not beyond the end: the announced size is not reserved before it is
+            // received.
             let end = usize::try_from(self.total).unwrap_or(usize::MAX);
             let capacity = (2 * self.payload.capacity()).min(end).max(needed);
             self.payload.reserve_exact(capacity - self.payload.len());

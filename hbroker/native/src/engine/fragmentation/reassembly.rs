@@ -1,13 +1,15 @@
-//! Puts messages together that came in parts (§7.5), within bounds.
+//! Reassembles messages from fragments (§7.5), within bounds.
 //!
-//! A message of QoS 1 or 2 is *firm* if it came from its first part on, nothing is missing before its newest, and its publisher has
-//! not begun more than an honest one keeps. The others, and all of QoS 0, are in doubt: they give way, the oldest
-//! first.
+//! A message of `QoS` 1 or 2 is *firm* if it was received from its first fragment on, no fragment is missing
+//! before its newest, and its publisher has not begun more messages than an honest one keeps open. All
+//! others, and all messages of `QoS` 0, are in doubt: they are given up first, the oldest of them first.
 //!
-//! Firm messages must not block each other half-way, so the oldest may always go on: room for one of the largest size is kept for it.
-//! Parts of the others that have no room are kept all the same, but their PUBACKs are *withheld*, and so their owner slows down. That
-//! ends at half of the credit that an owner has: beyond it the parts of the oldest would not come any more, so the youngest
-//! message is given up. So is what makes no progress for a while. A total that lies costs its own publisher alone.
+//! Firm messages must not block each other half-way, so the oldest may always continue: room for one message
+//! of the largest size is reserved for it. Fragments of the others that have no room are kept all the same,
+//! but their PUBACKs are *withheld*, so that their owner slows down. This is limited to half of the credit
+//! that an owner has, because beyond it the fragments of the oldest message would not arrive any more. Then
+//! the youngest message is given up. A message that makes no progress for a while is given up, too. A false
+//! total costs only its own publisher.
 
 use hashbrown::HashMap;
 
@@ -17,76 +19,77 @@ use crate::keyed_hash::KeyedHash;
 use crate::link_id::LinkId;
 use crate::wire::MeantFor;
 
-/// A publisher keeps one message of the largest size, and of others together no more than this part of it.
+/// A publisher keeps one message of the largest size open, and others with at most this fraction of that size
+/// together.
 const OTHERS_SHARE: usize = 8;
 
-/// Limits of a reassembler.
+/// The limits of a reassembler.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one message.
     pub message_bytes: usize,
-    /// Bytes held in all, but for those whose PUBACKs are withheld.
+    /// Bytes that are kept in total, without those whose PUBACKs are withheld.
     pub total_bytes: usize,
-    /// Parts whose PUBACKs are withheld, and their bytes.
+    /// The number of fragments whose PUBACKs are withheld, and their bytes.
     pub withheld: usize,
     pub withheld_bytes: usize,
-    /// Messages begun and not yet whole.
+    /// The number of incomplete messages.
     pub messages: usize,
-    /// A message with no new part for this long is given up.
+    /// A message without a new fragment for this long is given up.
     pub patience: Micros,
 }
 
-/// What to acknowledge a part by.
+/// The link and the delivery to acknowledge a fragment by.
 pub type Receipt = (LinkId, u64);
 
-/// (publisher, the sequence number of part 0, the listener that it was retained for). A retained message comes apart from its
-/// first distribution, and once for each listener.
+/// (publisher, the sequence number of fragment 0, the listener or shared subscription that it was sent for).
+/// A retained message is sent apart from its first distribution, and once for each listener.
 pub type MessageId = (u64, u64, Option<MeantFor>);
 
-/// One part of a message, as it came. Each part has its own sequence number, one after the other.
+/// One fragment of a message, as received. The fragments of a message have consecutive sequence numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedFragment<'a> {
     pub id: MessageId,
-    /// Which part, from 0.
+    /// The index of the fragment, from 0.
     pub index: u32,
-    /// How many parts the message has.
+    /// How many fragments the message has.
     pub count: u32,
-    /// Bytes of the whole payload.
+    /// The size of the whole payload.
     pub total: u64,
-    /// This part's bytes.
+    /// The bytes of this fragment.
     pub bytes: &'a [u8],
-    /// `None`: it came at `QoS` 0.
+    /// `None`: it was received at `QoS` 0.
     pub receipt: Option<Receipt>,
 }
 
-/// What became of a part.
+/// What became of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is kept.
     Kept,
-    /// It is kept, and is not to be acknowledged before `take_released` gives its receipt.
+    /// It is kept, and must not be acknowledged before `take_released` returns its receipt.
     Withheld,
-    /// It was here before.
+    /// It was received before.
     Known,
-    /// It contradicts itself, or the parts before it, or is too large. Nothing of it is kept.
+    /// It contradicts itself or earlier fragments, or is too large. It is not kept.
     Invalid,
     /// There is no room: its message is given up.
     GivenUp,
-    /// It was the last one: the payload.
+    /// It completed the message: the payload.
     Whole(Vec<u8>),
 }
 
-/// Messages of which some parts have come.
+/// The incomplete messages.
 pub struct Reassembler {
     limits: Limits,
     open: HashMap<MessageId, Open, KeyedHash>,
-    /// The totals of the firm messages of each publisher that have begun.
+    /// The totals of the open messages of each publisher that were claimed.
     claims: HashMap<u64, u64, KeyedHash>,
     bytes: usize,
     withheld: usize,
     withheld_bytes: usize,
     released: Vec<Receipt>,
-    /// A message ended, so others may have room.
+    /// A message has ended, so others may have room.
     has_ended: bool,
     begun: u64,
     abandoned: u64,
@@ -94,10 +97,10 @@ pub struct Reassembler {
 
 struct Open {
     partial_message: PartialMessage,
-    /// Came later than all with a lower number.
+    /// Rises with each new message.
     number: u64,
     touched: Micros,
-    /// Its first part was here first, and its total is among its publisher's claims.
+    /// Its first fragment was received first, and its total is among its publisher's claims.
     is_claimed: bool,
     withheld: Vec<(Receipt, usize)>,
 }
@@ -109,7 +112,7 @@ impl Open {
 }
 
 impl Reassembler {
-    /// Holds nothing. `seed`: random and secret.
+    /// Without messages. `seed` is random and secret.
     pub fn new(limits: Limits, seed: u64) -> Self {
         let hasher = KeyedHash::new(seed);
         Self {
@@ -126,7 +129,7 @@ impl Reassembler {
         }
     }
 
-    /// Takes a part.
+    /// Takes a fragment.
     pub fn add(&mut self, now: Micros, fragment: ReceivedFragment<'_>) -> Added {
         let added = self.insert_fragment(now, fragment);
         if self.has_ended {
@@ -135,12 +138,12 @@ impl Reassembler {
         added
     }
 
-    /// Whether some of this message is here.
+    /// Whether a fragment of this message is here.
     pub fn has(&self, id: MessageId) -> bool {
         self.open.contains_key(&id)
     }
 
-    /// Gives up the messages of which no part has come for too long, though we held none back.
+    /// Gives up the messages without a new fragment for too long, unless their PUBACKs are withheld.
     pub fn expire(&mut self, now: Micros) {
         let limit = now.saturating_sub(self.limits.patience);
         let is_stale = |open: &Open| open.touched < limit && open.withheld.is_empty();
@@ -152,12 +155,12 @@ impl Reassembler {
         self.release(now);
     }
 
-    /// Takes the receipts that were withheld and are so no more.
+    /// Takes the receipts that are withheld no more.
     pub fn take_released(&mut self) -> Vec<Receipt> {
         std::mem::take(&mut self.released)
     }
 
-    /// A link is gone, and its receipts with it.
+    /// A link has ended, and its receipts with it.
     pub fn forget_link(&mut self, link: LinkId) {
         for open in self.open.values_mut() {
             let (gone, kept) =
@@ -169,19 +172,19 @@ impl Reassembler {
         self.released.retain(|(from, _)| *from != link);
     }
 
-    /// How many messages were given up so far: for want of parts or of room, or because their parts
-    /// disagreed.
+    /// How many messages were given up so far: because fragments or room were missing, or because their
+    /// fragments disagreed.
     pub fn abandoned(&self) -> u64 {
         self.abandoned
     }
 
-    /// Bytes held, with the cost of keeping them.
+    /// The bytes that are kept, with the cost of keeping them.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Messages begun and not yet whole.
+    /// The number of incomplete messages.
     pub fn len(&self) -> usize {
         self.open.len()
     }
@@ -234,7 +237,7 @@ impl Reassembler {
         index < count && is_sized && !bytes.is_empty() && bytes.len() as u64 <= total
     }
 
-    /// Makes a place for a message; false where there are too many.
+    /// Makes an entry for a message. False: there are too many.
     fn begin(&mut self, now: Micros, fragment: &ReceivedFragment<'_>) -> bool {
         if self.open.len() >= self.limits.messages {
             self.expire(now);
@@ -262,7 +265,7 @@ impl Reassembler {
         fits
     }
 
-    /// Makes room for more of a message at the cost of those in doubt; false where that does not suffice.
+    /// Makes room for a fragment by giving up messages in doubt. False: that does not suffice.
     fn make_room(&mut self, id: MessageId, need: usize) -> bool {
         while !self.has_room(id, need) {
             if !self.give_way(Some(id)) {
@@ -273,7 +276,7 @@ impl Reassembler {
     }
 
     fn has_room(&self, id: MessageId, need: usize) -> bool {
-        // What all but the oldest may take.
+        // What all messages but the oldest may take.
         let common = self.limits.total_bytes - self.limits.message_bytes;
         if self.bytes + need <= common {
             return true;
@@ -286,7 +289,8 @@ impl Reassembler {
         }
     }
 
-    /// Whether a part that has no room is kept without its PUBACK. If too many are, the youngest messages give way to it.
+    /// Whether a fragment without room is kept and its PUBACK withheld. If too many are withheld, the
+    /// youngest messages are given up.
     fn may_withhold(&mut self, id: MessageId, need: usize) -> bool {
         let Some(number) = self.open.get(&id).filter(|open| open.is_firm()).map(|open| open.number) else {
             return false;
@@ -304,7 +308,7 @@ impl Reassembler {
         true
     }
 
-    /// Gives up the oldest message in doubt, but for this one; false where there is none.
+    /// Gives up the oldest message in doubt, except for this one. False: there is none.
     fn give_way(&mut self, spared: Option<MessageId>) -> bool {
         let in_doubt = self.open.iter().filter(|(id, open)| !open.is_firm() && Some(**id) != spared);
         let oldest = in_doubt.min_by_key(|(_, open)| (open.touched, open.number)).map(|(id, _)| *id);
@@ -341,7 +345,7 @@ impl Reassembler {
         Some(open.partial_message)
     }
 
-    /// Lets the firm messages go on for which there is room now, the oldest first.
+    /// Releases the withheld receipts of firm messages for which there is room now, the oldest first.
     fn release(&mut self, now: Micros) {
         self.has_ended = false;
         if self.withheld_bytes == 0 {

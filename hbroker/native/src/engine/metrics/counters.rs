@@ -1,10 +1,10 @@
-//! What an engine counts. Counters only rise; gauges are asked of the engine when they are read.
+//! The counters of an engine. They only rise. Gauges are computed by the engine when they are read.
 
 use std::ops::AddAssign;
 
 use crate::link::LinkStats;
 
-/// Why something that came in, or was to go out, did not go on.
+/// Why something that was received or was to be sent went no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Drop {
@@ -14,19 +14,19 @@ pub enum Drop {
     UnknownSession,
     /// A request from an address that has not proved itself (§4.1).
     AddressUnproven,
-    /// A packet that has no place where it came (§2.3).
+    /// A packet that must not be sent here (§2.3).
     UnexpectedPacket,
-    /// A datagram that was here before (§3.2).
+    /// A datagram that was received before (§3.2).
     DuplicateDatagram,
-    /// A datagram that acknowledges what was never sent (§3.2).
+    /// A datagram that acknowledges a datagram that was never sent (§3.2).
     UnsentAcknowledged,
-    /// A reliable packet that was here before (§3.3).
+    /// A reliable packet that was received before (§3.3).
     DuplicateDelivery,
-    /// A message that was handed on before, by its id (§7.4).
+    /// A message that was delivered before, by its id (§7.4).
     DuplicateMessage,
     /// A datagram that could not be kept, and so is not acknowledged (§3.3).
     NoRoom,
-    /// A packet that came before its turn, and for which there was no room: it comes again (§3.3).
+    /// A packet that arrived out of order, and for which there was no room: it will be retransmitted (§3.3).
     EarlyFull,
     /// A message for a topic that this node does not own (§7.2).
     NotResponsible,
@@ -40,45 +40,46 @@ pub enum Drop {
     InvalidMessage,
     /// A message that a subscriber's queue had no room for (§7.8).
     QueueFull,
-    /// A message of `QoS` 1 or 2 that an owner had no room for in all its queues: its publisher sends it again (§7.7).
+    /// A message of `QoS` 1 or 2 that an owner refused because of its queues: its publisher sends it again
+    /// (§7.7).
     QueuesFull,
     /// A message that was queued for a session that ended, and not acknowledged.
     SessionEnded,
-    /// A message that was queued for a session without a link, for as long as that may be.
+    /// A message in the queue of a persistent session that expired without a link.
     SessionExpired,
     /// A message of `QoS` 0 for a session that had no link.
     Away,
-    /// A message that waits for its session at another owner since a handover: no loss.
+    /// A message that is queued at another owner since a handover: no loss.
     Moved,
     /// A message that went to another member of its shared group (§6.5): no loss.
     Regrouped,
-    /// A copy's answer to a message that waits for none: a defect of this program.
+    /// A ticket that was returned and was not outstanding: a defect of this program.
     UnknownTicket,
-    /// A record of a handover that makes no sense, or is for a session that is not here (§5.4).
+    /// A record of a handover that is invalid, or is for a session that is not here (§5.4).
     InvalidRecord,
     /// A retained message that the store had no room for.
     RetainedFull,
-    /// What was left of the retained messages for a subscription whose session waits for too many already (§7.6).
+    /// The rest of the retained messages for a subscription whose session has too many replays (§7.6).
     ReplaysFull,
-    /// A message that nobody read in time at this client.
+    /// A message that the application of this client did not read in time.
     InboxFull,
-    /// A part of a message whose other parts never came, or had no room.
+    /// A fragmented message that was given up: fragments were missing, or there was no room.
     Incomplete,
-    /// A message that outlived its expiry (§7.8).
+    /// A message that expired (§7.8).
     Expired,
-    /// A message that no listener came for (§6.4).
+    /// A message that no listener wanted in time (§6.4).
     Unclaimed,
     /// A message whose owner could not be found.
     Unresolved,
-    /// More answers outside of sessions than the rate limit allows.
+    /// An answer outside of sessions beyond the rate limit.
     RateLimited,
-    /// A link more than the limit allows.
+    /// A link beyond the limit.
     TooManyLinks,
-    /// A link, or a session that moves there, more than the limit allows for one host.
+    /// A link, or a session that moves to this host, beyond the limit for one host.
     TooManyOfHost,
     /// An event that Python did not take in time.
     EventQueueFull,
-    /// A datagram outside of sessions that could not leave in time.
+    /// A datagram outside of sessions that could not be sent in time.
     EgressFull,
 }
 
@@ -162,7 +163,7 @@ impl Counters {
         self.drops[why as usize] += count;
     }
 
-    /// Every counter by name; drops as `drop.<reason>`, those that are zero left out.
+    /// Every counter by name; drops as `drop.<reason>`, without those that are zero.
     pub fn each(&self, mut with: impl FnMut(&str, u64)) {
         with("datagrams_in", self.datagrams_in);
         with("datagrams_out", self.datagrams_out);
@@ -192,7 +193,7 @@ impl AddAssign<&Self> for Counters {
     }
 }
 
-/// What one client's engine counted, or several together.
+/// The counters of one client's engine, or the sum of several.
 #[derive(Clone, Default)]
 pub struct EngineCounters {
     pub counters: Counters,

@@ -1,8 +1,10 @@
-//! What an engine counts for telemetry: a message when it is taken over, each copy when it is given to a link (docs/telemetry.md).
+//! What an engine counts for telemetry: a message when it is taken over, each copy when it is given to a link
+//! (docs/telemetry.md).
 //!
-//! A message's *docket* says where it is counted. It is made out when the message is taken over, with what the route remembers, and goes
-//! with every copy, so that nobody looks the topic up again in that interval. One that is out of date (its message waited, or another worker
-//! made it out) is renewed from the message itself. With telemetry off a docket says nothing, and costs a comparison.
+//! The [`MessageMetrics`] of a message name the counter of its topic. They are made when the message is taken
+//! over, with the mark that the route remembers, and go with every copy. So the topic is not looked up again
+//! in that interval. If they are out of date (the message waited, or another worker made them), they are
+//! renewed from the message itself. With telemetry off they are empty, and cost one comparison.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,36 +21,36 @@ use crate::load::latency::Sample;
 use crate::load::topics::Mark;
 use crate::wire::PublishView;
 
-/// Timed messages that one link keeps at most: those behind are not timed.
+/// How many timed messages a link keeps at most; further ones are not timed.
 const MOST_TIMED: usize = 64;
-/// Links and sessions that are looked at under one hold of the lock.
+/// How many links and sessions are looked at while the lock is held once.
 const POSITIONS: usize = 2_048;
 
-/// What is counted of a message when a copy leaves.
+/// What is counted of a message when a copy is sent.
 #[derive(Clone, Debug, Default)]
 pub struct MessageMetrics {
     mark: Mark,
-    /// Of its payload.
+    /// The size of its payload.
     bytes: u32,
-    /// It is a part of a large message, and not its first (§7.5).
+    /// It is a fragment of a large message, and not the first (§7.5).
     is_later_fragment: bool,
     sample: Option<Arc<Sample>>,
 }
 
 impl MessageMetrics {
-    /// For a message that was counted as taken over, and is timed where there is a `sample`.
+    /// For a message that was counted as taken over. It is timed if there is a `sample`.
     pub fn new(mark: Mark, payload: &[u8], sample: Option<Arc<Sample>>) -> Self {
         let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         Self { mark, bytes, is_later_fragment: false, sample }
     }
 
-    /// For a message that is not counted as taken over: it was before, or by another node.
+    /// For a message that is not counted as taken over, because it was before, or by another node.
     pub fn of(publish: &PublishView<'_>) -> Self {
         let is_later_fragment = publish.fragment.is_some_and(|slots| slots.index > 0);
         Self { is_later_fragment, ..Self::new(Mark::default(), publish.payload, None) }
     }
 
-    /// Counts a message that is taken over. `known`: its route's mark.
+    /// Counts a message that is taken over. `known`: the mark of its route.
     pub fn arrives(
         load: &mut Option<Box<Load>>,
         now: Micros,
@@ -67,7 +69,7 @@ impl MessageMetrics {
         message_metrics
     }
 
-    /// For a message that another worker took over, and counted.
+    /// For a message that another worker took over and counted.
     pub fn handed_over(
         load: &mut Option<Box<Load>>,
         publish: &PublishView<'_>,
@@ -77,28 +79,29 @@ impl MessageMetrics {
         Self { mark: mark.unwrap_or_default(), sample, ..Self::of(publish) }
     }
 
-    /// What times the message.
+    /// The sample that times the message.
     pub fn sample(&self) -> Option<&Arc<Sample>> {
         self.sample.as_ref()
     }
 
-    /// For messages of one topic that were counted as taken over, with so many bytes of payload. `sample`: of one that is timed, where they are
-    /// no more than that.
+    /// For messages of one topic that were counted as taken over, with `bytes` of payload in total. `sample`:
+    /// if it is a single message that is timed.
     pub fn of_several(mark: Mark, bytes: u64, sample: Option<Arc<Sample>>) -> Self {
         Self { mark, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), is_later_fragment: false, sample }
     }
 
-    /// For one of several, which are as this docket says. `field`: that message.
+    /// For one message of several. `field` is that message.
     pub fn of_one(&self, field: &[u8], sample: Option<Arc<Sample>>) -> Self {
         publish_of(field).map_or_else(Self::default, |publish| Self::new(self.mark, publish.payload, sample))
     }
 
-    /// Counts a copy that was given to a link, as this packet. `field`: the message.
+    /// Counts a copy that was given to a link as this packet. `field` is the message.
     pub fn copy_leaves(&self, load: &mut Option<Box<Load>>, field: &[u8], entry: &mut Entry, packet: Queued) {
         self.copies_leave(load, 1, field, entry, packet);
     }
 
-    /// Counts a copy of each of several messages that were given to a link. `field`: the first message, and `packet` what that is there.
+    /// Counts a copy of each of several messages that were given to a link. `field` is the first message, and
+    /// `packet` its packet.
     pub fn copies_leave(
         &self,
         load: &mut Option<Box<Load>>,
@@ -119,7 +122,7 @@ impl MessageMetrics {
         }
     }
 
-    /// Another worker made it out.
+    /// Renews the mark, because another worker made it.
     pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>, field: &[u8]) {
         if let Some(load) = load {
             self.mark = mark_of(load, field);
@@ -127,12 +130,12 @@ impl MessageMetrics {
     }
 }
 
-/// A field was checked when it came in, so there is a message in it.
+/// Every field was checked when it was received, so there is a message in it.
 fn mark_of(load: &mut Load, field: &[u8]) -> Mark {
     publish_of(field).map_or_else(Mark::default, |publish| load.topics.mark(publish.topic))
 }
 
-/// The messages on a link that are timed.
+/// The timed messages on a link.
 #[derive(Default)]
 pub struct Timed(VecDeque<(Queued, Arc<Sample>)>);
 
@@ -147,7 +150,8 @@ impl Timed {
         self.0.is_empty()
     }
 
-    /// Takes out those that have left; `departed`: when those came that were the first of their message to do so.
+    /// Takes out the messages that have been sent. For each that was the first of its copies to be sent, the
+    /// arrival time goes to `departed`.
     pub fn take_departed(&mut self, link: &Link, departed: &mut Vec<Micros>) {
         self.0.retain(|(packet, sample)| {
             let has_left = link.has_left(*packet);
@@ -157,7 +161,7 @@ impl Timed {
     }
 }
 
-/// What there is, and what waits.
+/// The numbers of sessions and publishers, and what is queued.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weight {
     pub sessions: u64,
@@ -167,8 +171,8 @@ pub struct Weight {
 }
 
 impl Engine {
-    /// Ends the interval: leaves `spare`, which is empty, in the place of what was counted, and one message of `every` is timed from now on. What the
-    /// engine counted in all. Without telemetry nothing is exchanged.
+    /// Ends the interval: puts `spare`, which is empty, in the place of the load that was counted, and times
+    /// one message of `every` from now on. Returns the counters. Without telemetry nothing is exchanged.
     pub fn exchange_load(&mut self, spare: &mut Load, every: u32) -> Counters {
         if let Some(load) = &mut self.out.load {
             spare.succeed(load, every);
@@ -177,7 +181,7 @@ impl Engine {
         self.out.counters.clone()
     }
 
-    /// What was sealed last leaves now. `now` is asked for only where something is timed.
+    /// The datagrams that were built last are sent now. `now` is called only if a message is timed.
     pub fn note_departure(&mut self, now: impl FnOnce() -> Micros) {
         if self.departed.is_empty() {
             return;
@@ -190,7 +194,8 @@ impl Engine {
         }
     }
 
-    /// Adds up some of the links and sessions, from a place on; the next place, or `None`: those were the last.
+    /// Adds up some of the links and sessions from a position on. Returns the next position; `None`: those
+    /// were the last.
     pub fn weigh(&self, from: usize, weight: &mut Weight) -> Option<usize> {
         let links = self.out.links.slots(from, POSITIONS);
         let sessions = self.out.sessions.slots(from, POSITIONS);

@@ -1,9 +1,12 @@
-//! The short way of a client's message: on the topic of the message before, to an owner that is known, with room on the link.
+//! The fast path of a client's message: on the topic of the message before, to a known owner, with room on
+//! the link.
 //!
-//! What a sensor publishes goes to one topic again and again. Its route is kept with the link that it leads to, for as long as the zones
-//! say what they said and nothing older waits (see [`Publisher::holds`](crate::engine::publisher::outgoing::Publisher::holds)); such a message is
-//! made from the one before. At `QoS` 0 it is queued on the link. At `QoS` 1 and 2 messages are *gathered*, and go as one part: before any
-//! other message of this client, and before datagrams are made. Every other way of a message is `sending`'s.
+//! A sensor publishes on one topic again and again. Its route is kept together with the link that it leads
+//! to, as long as the zones do not change and nothing older waits (see
+//! [`Publisher::holds`](crate::engine::publisher::outgoing::Publisher::holds)). The message is made from the
+//! one before it. At `QoS` 0 it is queued on the link. At `QoS` 1 and 2 messages are *gathered* into a batch,
+//! which is sent before any other message of this client, and before datagrams are built. All other messages
+//! take the path in `sending`.
 
 use std::sync::Arc;
 
@@ -15,18 +18,18 @@ use crate::engine::{Client, Engine, Side};
 use crate::link_id::LinkId;
 use crate::wire::{Delta, PublishOut};
 
-/// A route that was taken, and what it needs to be taken again.
+/// A route that was taken, and what is needed to take it again.
 #[derive(Default)]
 pub struct CachedRoute {
     route: Option<(Route, LinkId)>,
     qos: u8,
     delta: Delta,
-    /// At `QoS` 0: how many messages had been queued on the link with the last one.
+    /// At `QoS` 0: the number of messages that the link had queued after the last one.
     queued: u64,
     pending_batch: PendingBatch,
 }
 
-/// Messages that go together, and wait for that: the sequence number of the first, and how many. Their fields are the splitter's.
+/// The gathered messages: the sequence number of the first, and their number. The splitter has their fields.
 #[derive(Default)]
 struct PendingBatch {
     first: u64,
@@ -41,14 +44,15 @@ impl CachedRoute {
 }
 
 impl Client {
-    /// How many messages, or parts of them, wait.
+    /// How many messages or fragments wait.
     pub(in crate::engine) fn waiting(&self) -> usize {
         self.publisher.waiting() + self.cached_route.pending_batch()
     }
 }
 
 impl Engine {
-    /// Sends a message the way that the one before it took; its sequence number. `None`: it has to find its way.
+    /// Sends a message over the cached route and returns its sequence number. `None`: it has to take the path
+    /// in `sending`.
     pub(in crate::engine) fn publish_at_once(
         &mut self,
         now: Micros,
@@ -62,7 +66,7 @@ impl Engine {
         let &(ref route, link) = route.as_ref().filter(|(route, _)| is_it(route))?;
         let entry = self.out.links.awake(link).filter(|_| client.publisher.holds(now, route))?;
         let bytes = self.splitter.pending_batch() + message.payload.len() + message.topic.len();
-        // What dies has to be found by itself.
+        // A message that expires has to be looked up by itself.
         let may_go = message.qos == 0
             || message.expiry_s.is_none() && entry.credit.has_room_for(pending_batch.count + 1, bytes);
         if !may_go || entry.link.queued_bytes() + bytes >= self.config.link_queue_bytes {
@@ -82,7 +86,7 @@ impl Engine {
         Some(sequence)
     }
 
-    /// Sends what is gathered; where it cannot go now after all, it waits.
+    /// Sends the gathered batch. If it cannot be sent now after all, it waits.
     pub(in crate::engine) fn send_pending(&mut self, now: Micros) {
         let Side::Client(client) = &mut self.side else {
             return;
@@ -109,12 +113,12 @@ impl Engine {
         if client.publisher.is_free(&fragment.topic, owner) {
             self.send_fragment(now, owner, fragment);
         } else {
-            // It goes with what it is behind.
+            // It is sent with the messages that wait before it.
             client.publisher.give_back(fragment);
         }
     }
 
-    /// Keeps the route of a message that went at once, where the one before it had the same topic.
+    /// Keeps the route of a message that was sent at once, if the message before it had the same topic.
     pub(in crate::engine) fn keep_route(&mut self, route: Route, qos: u8) {
         let link = route.owner.filter(|_| route.is_last).and_then(|owner| self.out.links.by_address(owner));
         if let (Side::Client(client), Some(link)) = (&mut self.side, link) {
@@ -122,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Has the message that was just made go with those that are gathered. False: they have to go first.
+    /// Adds the message that was just made to the gathered batch. False: the batch has to be sent first.
     fn gather(&mut self, sequence: u64, link: LinkId) -> bool {
         let Side::Client(client) = &mut self.side else {
             return false;

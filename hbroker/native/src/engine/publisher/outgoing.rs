@@ -1,14 +1,20 @@
 //! A client's outgoing messages: from `publish` to the owner's PUBACK (§§5.3, 7).
 //!
-//! A message, or a part of one, is in one of two places. *Waiting*: for its topic's owner to be known, for room on the link to
-//! it and the owner's credit (§7.7), or for its turn. *In flight*: on the link to an owner, under the delivery number that the
-//! link's ledger maps to its ticket. A refusal (NOT_RESPONSIBLE, HANDOVER) or the end of the link brings it back to waiting under
-//! the same message id; the owner's PUBACK ends it. One that outlives its expiry ends while it waits, and not once it was sent.
-//! Messages that go together (`at_once`, `take_batch`) are one part with one ticket until they are answered: each may be for itself, and comes back so.
+//! A message or a fragment is in one of two states:
 //!
-//! Messages of one topic keep their order through all of this: they wait in the order of their sequence numbers, nothing is sent past
-//! those that wait, and nothing goes to one owner while an older message, or one that may come back, is in flight to another.
-//! Topics that wait for room with the same owner take turns.
+//! - *Waiting*, until the owner of its topic is known, until there is room on the link and in the owner's
+//!   credit (§7.7), or until it is its topic's turn.
+//! - *In flight* on the link to an owner, under a delivery number. The link's `delivery_records` map that
+//!   number to its ticket.
+//!
+//! A refusal (NOT_RESPONSIBLE, HANDOVER, QUOTA_EXCEEDED) or the end of the link makes it wait again, under
+//! the same message id. Any other PUBACK of the owner ends it. A message expires while it waits, but not once
+//! it has been sent. Messages that are sent together (`fast_path`, `take_batch`) are one [`Fragment`] with
+//! one ticket until they are acknowledged. Each may be refused separately, and then waits again by itself.
+//!
+//! Messages of one topic keep their order throughout: they wait in the order of their sequence numbers, no
+//! message is sent past those that wait, and none is sent to an owner while an older one is in flight to
+//! another owner. Topics that wait for room with the same owner are served round robin.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -28,27 +34,28 @@ use crate::tables::jurisdiction::Cut;
 use crate::tables::window;
 use crate::tables::zones::{Lookup, Zones};
 
-/// How long a cut that a refusal told is believed.
+/// How long a cut from a refusal is believed.
 const CUT_TTL: Micros = 300_000_000;
-/// Half of what an owner remembers of a publisher's numbers, whatever gaps they have.
+/// Half of the span of the duplicate window that an owner keeps for a publisher, whatever gaps its numbers
+/// have.
 const MOST_LEAD: u64 = window::SPAN as u64 / 2;
-/// How often it is found anew, at most.
+/// The shortest time between two updates of the lead.
 const FINDING_LEAD: Micros = 100_000;
 
-/// What is to be done about the messages that wait on a topic.
+/// What to do about the messages that wait on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The first, of this QoS and at most so many bytes, is to be sent to this owner.
+    /// Send the first one, of this `QoS` and at most this size, to this owner.
     Send { owner: SocketAddr, qos: u8, bytes: usize },
-    /// Somebody must be asked for the owner: this node, or (`None`) the root.
+    /// Look the owner up, starting at this node or (`None`) at the root.
     Ask(Option<SocketAddr>),
-    /// Those in flight come first.
+    /// Wait for the messages in flight.
     Hold,
-    /// There are none.
+    /// No message waits.
     Nothing,
 }
 
-/// A message that came to its end without an owner's word.
+/// A message that ended without the owner's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub topic: Arc<str>,
@@ -59,49 +66,51 @@ pub struct Ended {
 /// Where a new message of a topic goes.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The topic's name, to be kept.
+    /// The topic's name, to be shared.
     pub topic: Arc<str>,
-    /// To whom it goes at once; `None`: it has to wait.
+    /// The owner that it can be sent to at once; `None`: it has to wait.
     pub owner: Option<SocketAddr>,
-    /// When the owner is to be found again.
+    /// When the owner has to be looked up again.
     until: Micros,
-    /// Of the zones.
+    /// The version of the zones.
     version: u64,
-    /// The message before was on this topic, too.
+    /// The previous message was on this topic, too.
     pub is_last: bool,
 }
 
-/// What a client keeps of what it publishes.
+/// The messages of a client that publishes.
 pub struct Publisher {
     pub zones: Zones,
     topics: SendQueues,
-    /// Whose the topic is that was published on last: its owner, until when, and by which version of the zones.
+    /// The owner of the last published topic, until when this is valid, and the version of the zones.
     way: Option<(SocketAddr, Micros, u64)>,
     budget: Budget,
-    /// With how many of its messages are open.
+    /// What is in flight, each with its number of unacknowledged messages.
     in_flight: Slab<(Fragment, u32)>,
-    /// Parts still out, for messages of more than one, at `QoS` 1 and 2.
+    /// The number of unacknowledged fragments, for fragmented messages at `QoS` 1 and 2.
     fragments_out: HashMap<u64, u32, KeyedHash>,
-    /// When those that wait and are mortal die.
+    /// When waiting messages expire.
     deaths: BTreeSet<(Micros, u64, Arc<str>)>,
     /// The topics that wait for room with each owner, in the order of their turns.
     blocked: BTreeMap<Turn, Arc<str>>,
     turns: u64,
     lead: Lead,
-    /// Makes one part of messages that waited.
+    /// Joins waiting messages into one batch.
     copy_blocks: CopyBlocks,
 }
 
-/// How far messages of `QoS` 2 may be ahead of one that waits, for their owners must know it for new when it comes (§7.4).
+/// How far messages of `QoS` 2 may be ahead of one that waits: its owner must still recognise it as new when
+/// it arrives (§7.4).
 #[derive(Default)]
 struct Lead {
-    /// Up to this sequence number they may go.
+    /// The highest sequence number that may be sent.
     until: u64,
-    /// When that was found last.
+    /// When that was computed.
     found: Micros,
 }
 
-/// The bytes that wait. A message that is larger than all that may wait waits beside it, if it is the only one.
+/// The bytes that wait. A message that is larger than the whole budget may wait in addition, but only one at
+/// a time.
 struct Budget {
     limit: usize,
     bytes: usize,
@@ -134,44 +143,45 @@ impl Publisher {
         Route { topic, owner, until: until.unwrap_or(now), version: self.zones.version(), is_last }
     }
 
-    /// Whether a route still leads to its owner, at once.
+    /// Whether a route still leads to its owner, and a message can be sent at once.
     pub fn holds(&self, now: Micros, route: &Route) -> bool {
         let is_free = |owner| self.is_free(&route.topic, owner);
         now < route.until && route.version == self.zones.version() && route.owner.is_some_and(is_free)
     }
 
-    /// Whether a new message of a topic may go to this owner at once: nothing waits, and nothing is in flight to another.
+    /// Whether a new message of a topic can be sent to this owner at once: nothing waits, and nothing is in
+    /// flight to another owner.
     pub fn is_free(&self, topic: &str, owner: SocketAddr) -> bool {
         is_free(self.topics.get(topic), owner)
     }
 
-    /// Whether another message of so many bytes may wait.
+    /// Whether another message of this size may wait.
     pub fn may_wait(&self, bytes: usize) -> bool {
         self.budget.admits(bytes)
     }
 
-    /// Whether something waits on this topic.
+    /// Whether a message waits on this topic.
     pub fn is_waiting(&self, topic: &str) -> bool {
         self.topics.get(topic).is_some_and(SendQueue::is_waiting)
     }
 
-    /// Whether something waits on this topic, and not merely for its turn.
+    /// Whether a message waits on this topic for another reason than its turn.
     pub fn is_blocked(&self, topic: &str) -> bool {
         self.topics.get(topic).is_some_and(|send_queue| send_queue.is_waiting() && send_queue.turn.is_none())
     }
 
-    /// How much of a topic is in flight: messages, or parts of them, and their bytes.
+    /// What is in flight on a topic: the number of messages or fragments, and their bytes.
     pub fn open_on(&self, topic: &str) -> (u32, usize) {
         self.topics.get(topic).map_or((0, 0), SendQueue::open)
     }
 
-    /// The sequence number of the first that waits on a topic.
+    /// The sequence number of the first message that waits on a topic.
     pub fn first_on(&self, topic: &str) -> Option<u64> {
         self.topics.get(topic)?.first().map(|(sequence, ..)| sequence)
     }
 
-    /// Whether a message of `QoS` 2 may go, or would be too far ahead of one that waits. (Only one who publishes for many has some that wait for
-    /// minutes, while others go on.)
+    /// Whether a message of `QoS` 2 may be sent, or would be too far ahead of one that waits. (Only with
+    /// `for_many` do messages wait for minutes while others are sent.)
     pub fn may_lead(&mut self, now: Micros, sequence: u64) -> bool {
         if sequence > self.lead.until && now >= self.lead.found + FINDING_LEAD {
             let oldest = self.topics.iter().filter_map(|(_, send_queue)| send_queue.first_exact()).min();
@@ -180,14 +190,14 @@ impl Publisher {
         sequence <= self.lead.until
     }
 
-    /// Opens a message of several parts: it ends when all of them have.
+    /// Opens a fragmented message: it ends when all of its fragments have ended.
     pub fn open(&mut self, fragments: &Fragments) {
         if fragments.count() > 1 && fragments.qos() > 0 {
             self.fragments_out.insert(fragments.message(), fragments.count());
         }
     }
 
-    /// Puts a message behind those that wait.
+    /// Appends a message to those that wait.
     pub fn push(&mut self, message: Outgoing) {
         self.budget.add(message.bytes());
         if message.dies_at() < Micros::MAX {
@@ -197,7 +207,8 @@ impl Publisher {
         self.topics.make(&Arc::clone(message.topic())).push(message);
     }
 
-    /// Has a part that was sent wait again, unless its message has failed. Of several messages each waits for itself.
+    /// Makes a fragment that was sent wait again, unless its message has failed. The messages of a batch wait
+    /// separately.
     pub fn give_back(&mut self, fragment: Fragment) {
         if fragment.count > 1 {
             return (0..fragment.count).for_each(|position| self.give_back(fragment.section(position, 1)));
@@ -212,7 +223,7 @@ impl Publisher {
         self.topics.make(&Arc::clone(&fragment.topic)).give_back(fragment);
     }
 
-    /// What is to be done next about a topic.
+    /// What to do next about a topic.
     pub fn next(&self, now: Micros, topic: &str) -> Next {
         let Some((send_queue, (first, bytes, qos))) =
             self.topics.get(topic).and_then(|send_queue| Some((send_queue, send_queue.first()?)))
@@ -230,14 +241,14 @@ impl Publisher {
         }
     }
 
-    /// The topics on which something waits and whose owner is known.
+    /// The topics with waiting messages whose owner is known.
     pub fn routable(&self, now: Micros) -> Vec<Arc<str>> {
         let is_routable = |topic: &str| matches!(self.zones.lookup(topic, now), Lookup::Owner(_));
         let waiting = self.topics.iter().filter(|(_, send_queue)| send_queue.is_waiting());
         waiting.map(|(topic, _)| topic).filter(|topic| is_routable(topic)).cloned().collect()
     }
 
-    /// Takes the first part that waits on a topic.
+    /// Takes the first fragment that waits on a topic.
     pub fn take_first(&mut self, topic: &str) -> Option<Fragment> {
         let Taken { fragment, freed, dies_at } = self.topics.get_mut(topic)?.take_first()?;
         self.budget.free(freed);
@@ -246,7 +257,8 @@ impl Publisher {
         Some(fragment)
     }
 
-    /// Takes the first part that waits on a topic; with it, as one part, the messages that follow it closely and may join it, as far as there is room.
+    /// Takes the first fragment that waits on a topic. The messages that follow it without a gap join it in
+    /// one batch, as far as `room` allows.
     pub fn take_batch(&mut self, topic: &str, room: ViewBuffer) -> Option<Fragment> {
         let mut run = self.take_first(topic)?;
         let Some(send_queue) = self.topics.get_mut(topic).filter(|_| run.may_join()) else {
@@ -271,13 +283,14 @@ impl Publisher {
         Some(run)
     }
 
-    /// The delivery that the next one of a topic follows: the last one whose fate is open; 0: there is none. If that one is
-    /// refused, so are all that follow it.
+    /// The delivery that the next message of a topic has to follow: the last one in flight; 0: there is none.
+    /// If the owner refuses that one, it refuses all that follow it, too.
     pub fn last(&self, topic: &str) -> u64 {
         self.topics.get(topic).map_or(0, SendQueue::last)
     }
 
-    /// Keeps a part until its PUBACK that was queued as this delivery, and as those that follow; the ticket goes into the link's ledger.
+    /// Keeps a fragment until its PUBACK. It was queued as this delivery and, if it is a batch, the following
+    /// ones. The returned ticket goes into the link's `delivery_records`.
     pub fn keep(&mut self, owner: SocketAddr, fragment: Fragment, delivery: u64) -> Ticket {
         let (count, last) = (fragment.count, delivery + u64::from(fragment.count - 1));
         self.topics.make(&fragment.topic).sent(owner, &fragment, last);
@@ -289,7 +302,8 @@ impl Publisher {
         }
     }
 
-    /// Gives back what a ticket stands for at these places, in its order; with the last of them it is spent.
+    /// Returns the messages at these positions of a ticket, in order. After the last of them the ticket is
+    /// spent.
     pub fn settle(&mut self, ticket: Ticket, positions: Positions) -> SmallVec<[Fragment; 1]> {
         let key = ticket.key as usize;
         let (fragment, open) = &mut self.in_flight[key];
@@ -308,7 +322,7 @@ impl Publisher {
         settled
     }
 
-    /// Counts a part as ended; true when the whole message is.
+    /// Counts a fragment as ended. Returns true if the whole message has ended.
     pub fn completes(&mut self, fragment: &Fragment) -> bool {
         if fragment.fragments == 1 {
             return true;
@@ -324,8 +338,8 @@ impl Publisher {
         done
     }
 
-    /// Ends a whole message, since this part of it failed: what waits of it goes, and parts in flight will not wait again.
-    /// True if it was open.
+    /// Ends a whole message because this fragment of it failed: its waiting fragments are removed, and those
+    /// in flight will not wait again. Returns whether it was open.
     pub fn abandon(&mut self, fragment: &Fragment) -> bool {
         if fragment.fragments == 1 {
             return true;
@@ -335,7 +349,7 @@ impl Publisher {
         was_open
     }
 
-    /// Ends the messages that wait and are worth nothing any more.
+    /// Removes the waiting messages that have expired.
     pub fn expire(&mut self, now: Micros) -> Vec<Ended> {
         let mut ended = Vec::new();
         while let Some((dies_at, ..)) = self.deaths.first()
@@ -352,7 +366,7 @@ impl Publisher {
         self.deaths.first().map(|(dies_at, ..)| *dies_at)
     }
 
-    /// Has a topic wait for its turn when there is room with its owner.
+    /// Makes a topic wait for its turn until there is room with its owner.
     pub fn block(&mut self, owner: SocketAddr, topic: &Arc<str>) {
         if let Some(send_queue) = self.topics.get_mut(topic) {
             self.turns += 1;
@@ -378,7 +392,7 @@ impl Publisher {
         Some(topic)
     }
 
-    /// What a refusal teaches (§5.3).
+    /// Learns the cut in a refusal (§5.3).
     pub fn learn(&mut self, now: Micros, owner: SocketAddr, topic: &str, cut: &Cut) {
         self.zones.learn_cut(owner, topic, cut, now + CUT_TTL);
     }
@@ -387,7 +401,7 @@ impl Publisher {
         self.topics.iter().next().is_none()
     }
 
-    /// Messages, or parts of them.
+    /// The number of messages or fragments in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.iter().map(|(_, (_, open))| *open as usize).sum()
     }
@@ -396,7 +410,7 @@ impl Publisher {
         self.topics.iter().map(|(_, send_queue)| send_queue.len()).sum()
     }
 
-    /// The owner of a topic, and until when that is known. `is_last`: it is the topic that was asked for before.
+    /// The owner of a topic, and until when that is valid. `is_last`: the previous call had the same topic.
     fn find(&mut self, now: Micros, topic: &str, is_last: bool) -> Option<(SocketAddr, Micros)> {
         let holds = |&(_, until, version): &(SocketAddr, Micros, u64)| {
             is_last && now < until && version == self.zones.version()
@@ -408,7 +422,7 @@ impl Publisher {
         self.way.map(|(owner, until, _)| (owner, until))
     }
 
-    /// Takes what waits of a message away; its `QoS`, if there was something.
+    /// Removes the waiting fragments of a message. Returns its `QoS`, if there were any.
     fn remove(&mut self, topic: &Arc<str>, message: u64, fragments: u32) -> Option<u8> {
         let (returned, fresh) = self.topics.get_mut(topic)?.remove(message, fragments);
         returned.iter().for_each(|fragment| self.budget.free(fragment.field.len()));
@@ -446,7 +460,7 @@ impl Publisher {
     }
 }
 
-/// Whether a new message of a topic with this backlog may go to an owner at once.
+/// Whether a new message of a topic with this queue can be sent to an owner at once.
 fn is_free(send_queue: Option<&SendQueue>, owner: SocketAddr) -> bool {
     send_queue.is_none_or(|send_queue| !send_queue.is_waiting() && send_queue.is_free_for(owner))
 }

@@ -1,10 +1,13 @@
-//! The topics whose messages wait before they are sent, or sent again (§5.4, §7.4, §7.7).
+//! The topics whose messages pause before they are sent, or sent again (§5.4, §7.4, §7.7).
 //!
-//! Messages of one topic may be refused one by one, each in a PUBACK of its own. Were each of them to wait by itself, all that is
-//! held of the topic would go out whenever one of them is due: as often as the owner answers. So the topic waits, and once at a time.
+//! An owner may refuse messages of one topic one by one, each in its own PUBACK. If each refused message
+//! waited by itself, all waiting messages of the topic would be sent whenever one of them was due: as often
+//! as the owner answers. So the topic pauses as a whole, with one pause at a time.
 //!
-//! While a handover lasts that is a short while, then all of them go. For a session that is crowded it may be minutes, and an owner says nothing when that is over: so
-//! the first goes alone, to see, and nothing else of its topic before the next time. If it comes back by then, it goes again, after twice as long.
+//! During a handover the pause is short, and then all messages are sent. If a session is crowded it may last
+//! minutes, and the owner does not report its end. So after the pause only the first message is sent, as a
+//! probe, and no other of its topic until the next pause ends. If the owner has refused the probe by then, it
+//! is sent again, and the pause doubles.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,9 +16,9 @@ use crate::Micros;
 use crate::engine::{Engine, Side};
 use crate::keyed_hash::KeyedHash;
 
-/// How long a topic waits before it is sent again, at least.
+/// The shortest pause of a topic.
 const SHORTEST: Micros = 10_000;
-/// And where it is tried again and again, at most.
+/// The longest pause between two probes.
 const LONGEST: Micros = 640_000;
 
 pub struct Pauses {
@@ -23,20 +26,20 @@ pub struct Pauses {
     topics: HashMap<Arc<str>, (Micros, Pause), KeyedHash>,
 }
 
-/// Why a topic waits.
+/// Why a topic pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Its owner moves, or has no room for anybody.
+    /// Its owner changes, or the owner's queues are full.
     Handover,
-    /// One of those who get its messages is crowded. `wait`: how long until the next try. `tried`: the sequence number of the message that the last
-    /// one was made with.
+    /// A session that gets its messages is crowded. `wait` is the time until the next probe; `tried` is the
+    /// sequence number of the last probe.
     Crowded { wait: Micros, tried: Option<u64> },
-    /// It is too far ahead of another.
+    /// Its next message is too far ahead of one that waits on another topic.
     Lead,
 }
 
 impl Pause {
-    /// Before it was tried. `rtt`: how long an answer of the owner takes.
+    /// The pause before the first probe. `rtt`: the round-trip time to the owner.
     pub fn crowded(rtt: Micros) -> Self {
         Self::Crowded { wait: SHORTEST.max(2 * rtt).min(LONGEST), tried: None }
     }
@@ -49,7 +52,7 @@ impl Pause {
         }
     }
 
-    /// What comes when it is over, and this message is the first that waits: `None`: all of them go.
+    /// The pause after this one, if this is the first message that waits. `None`: all messages are sent.
     fn next(self, first: u64) -> Option<Self> {
         match self {
             Self::Crowded { tried: Some(tried), .. } if first > tried => None,
@@ -67,7 +70,7 @@ impl Pauses {
         Self { due: BTreeSet::new(), topics: HashMap::with_hasher(hasher) }
     }
 
-    /// A topic waits from now on, if it does not already.
+    /// A topic pauses from now on, unless it does already. Another pause replaces one for a handover.
     pub fn add(&mut self, now: Micros, topic: Arc<str>, pause: Pause) {
         match self.topics.get_mut(&topic) {
             Some((_, known)) if *known == Pause::Handover => *known = pause,
@@ -80,17 +83,17 @@ impl Pauses {
         }
     }
 
-    /// Whether nothing of a topic is to be sent now, but to see whether it is taken.
+    /// Whether no message of a topic may be sent now, except as a probe.
     pub fn hold(&self, topic: &str) -> bool {
         !self.topics.is_empty() && self.topics.get(topic).is_some_and(|(_, pause)| *pause != Pause::Handover)
     }
 
-    /// When the next one has waited long enough.
+    /// When the next pause ends.
     pub fn next(&self) -> Option<Micros> {
         self.due.first().map(|(until, _)| *until)
     }
 
-    /// The next topic that has waited long enough.
+    /// The next topic whose pause has ended.
     fn take_due(&mut self, now: Micros) -> Option<(Arc<str>, Pause)> {
         self.next().filter(|until| *until <= now)?;
         let (_, topic) = self.due.pop_first()?;
@@ -99,7 +102,7 @@ impl Pauses {
 }
 
 impl Engine {
-    /// Sends what waited for its owner, once it has waited long enough.
+    /// Sends messages of the topics whose pause has ended.
     pub(in crate::engine) fn resume_paused(&mut self, now: Micros) {
         while let Side::Client(client) = &mut self.side
             && let Some((topic, pause)) = client.paused.take_due(now)

@@ -1,8 +1,10 @@
-//! Where a publisher's chain of messages broke: those that follow a refused one are refused too (§7.3).
+//! At the owner: where a publisher's chain of messages broke. The messages that follow a refused one in its
+//! chain are refused, too (§7.3).
 //!
-//! An owner refuses a message, and is the owner again before those come that were sent behind it. It must not take these, or
-//! they would overtake the one that comes again. They name as `after` the refused delivery, or one refused for its sake;
-//! what is sent once its publisher knows of the refusal names none.
+//! An owner may refuse a message and become ready to take it before later messages of the chain arrive. It
+//! must not take these, or they would overtake the retransmitted one. Their `after` names the refused
+//! delivery, or one that was refused because of it. A message that is sent after its publisher has learnt of
+//! the refusal names none.
 
 use std::collections::HashMap;
 
@@ -11,14 +13,15 @@ use crate::engine::owner::routes::Refusal;
 use crate::keyed_hash::KeyedHash;
 use crate::wire::PublishView;
 
-/// So many chains that broke last are remembered for one link, at least: as many messages as it may have without an answer (§7.7), and so all that may have
-/// one that follows under way. At most twice as many.
+/// At least this number of the most recently broken chains is remembered for a link, and at most twice as
+/// many. A link may have this number of unacknowledged messages (§7.7), so every chain with a message under
+/// way is among them.
 const MOST: usize = 4_096;
 
 /// The last refused delivery of each broken chain of one link.
 pub struct Refusals {
     last: HashMap<u64, u64, KeyedHash>,
-    /// Those that broke before these.
+    /// The chains that broke before these.
     before: HashMap<u64, u64, KeyedHash>,
 }
 
@@ -37,7 +40,8 @@ impl Refusals {
         after > 0 && !self.is_empty() && self.of(chain(publish)) == Some(after)
     }
 
-    /// What became of a message: a chain is broken by a refusal after which it comes again, and whole with the next that is taken.
+    /// Records the result of a message: a refusal after which it is retransmitted breaks its chain; the next
+    /// message that is taken over repairs it.
     pub fn note(&mut self, publish: &PublishView<'_>, delivery: u64, taken: &Result<(), Refusal>) {
         match taken {
             Err(Refusal::NotResponsible(_) | Refusal::Handover | Refusal::QueuesFull) if delivery > 0 => {

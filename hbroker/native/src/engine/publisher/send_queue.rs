@@ -1,7 +1,8 @@
-//! What a client has to send on one topic, and what of it is in flight: always in the order of the sequence numbers.
+//! The messages of a client on one topic that wait or are in flight, always in the order of their sequence
+//! numbers.
 //!
-//! Parts that come back from an owner that did not take them were sent before all that still waits, so they lie apart from
-//! it: both lots stay in order, whichever way they grow.
+//! Fragments that an owner did not take were sent before all messages that still wait. They are kept apart
+//! from those, so both lists stay in order.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -11,38 +12,38 @@ use crate::Micros;
 use crate::engine::fragmentation::fragments::{Fragment, Outgoing};
 use crate::keyed_hash::KeyedHash;
 
-/// The backlogs of a client, by topic. That of the topic that was published on last lies apart: it often is the next one's, too, and is found
-/// without a search.
+/// The queues of a client, by topic. The queue of the last published topic is kept apart, because the next
+/// message often has the same topic and then needs no search.
 pub struct SendQueues {
     others: HashMap<Arc<str>, SendQueue, KeyedHash>,
-    /// Perhaps over.
+    /// May be empty.
     current: (Arc<str>, SendQueue),
 }
 
 #[derive(Default)]
 pub struct SendQueue {
-    /// Parts that were sent and came back.
+    /// Fragments that were sent and came back.
     returned: BTreeMap<u64, Fragment>,
-    /// Messages that were not sent, or not to the end.
+    /// Messages that were not sent, or not all of their fragments.
     fresh: VecDeque<Outgoing>,
     flight: Option<Flight>,
-    /// Its turn for room on the link to its owner, where it waits for that.
+    /// Its turn for room on the link to its owner, if it waits for that.
     pub turn: Option<Turn>,
 }
 
-/// (an owner, a number that rises with every turn).
+/// (an owner, a number that rises with each turn).
 pub type Turn = (SocketAddr, u64);
 
-/// A part that was taken to be sent.
+/// A fragment that was taken to be sent.
 pub struct Taken {
     pub fragment: Fragment,
-    /// How many of the bytes that wait went with it: those of a large message all with its last part.
+    /// How many waiting bytes went with it. Those of a fragmented message all go with its last fragment.
     pub freed: usize,
-    /// When what was taken would have died.
+    /// When it would have expired.
     pub dies_at: Micros,
 }
 
-/// What is in flight on one topic: all of it to one owner.
+/// What is in flight on one topic, all to one owner.
 struct Flight {
     owner: SocketAddr,
     fragments: u32,
@@ -60,7 +61,7 @@ impl SendQueues {
 
     // Change
 
-    /// Makes this topic's the current one; its name, to be kept.
+    /// Makes this topic's queue the current one. Returns it, with the topic's shared name.
     pub fn turn_to(&mut self, topic: &str) -> &(Arc<str>, SendQueue) {
         if *self.current.0 != *topic {
             let next = self.others.remove_entry(topic);
@@ -78,13 +79,14 @@ impl SendQueues {
         if **name == *topic { Some(current) } else { self.others.get_mut(topic) }
     }
 
-    /// A topic's, made where there is none.
+    /// A topic's queue, made if there is none.
     pub fn make(&mut self, topic: &Arc<str>) -> &mut SendQueue {
         let (name, current) = &mut self.current;
         if *name == *topic { current } else { self.others.entry(Arc::clone(topic)).or_default() }
     }
 
-    /// Ends a topic's, if it is over; the turn that it waited for.
+    /// Removes a topic's queue if nothing waits and nothing is in flight. Returns the turn that it waited
+    /// for.
     pub fn end_if_over(&mut self, topic: &str) -> Option<Turn> {
         let (name, current) = &mut self.current;
         if **name == *topic {
@@ -95,7 +97,7 @@ impl SendQueues {
 
     // Read
 
-    /// Whether this topic's is the current one.
+    /// Whether this topic's queue is the current one.
     pub fn is_current(&self, topic: &str) -> bool {
         *self.current.0 == *topic
     }
@@ -105,7 +107,7 @@ impl SendQueues {
         if **name == *topic { Some(current) } else { self.others.get(topic) }
     }
 
-    /// Those of which something waits or is in flight.
+    /// The queues in which a message waits or is in flight.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &SendQueue)> {
         let (name, current) = &self.current;
         self.others.iter().chain((!current.is_over()).then_some((name, current)))
@@ -121,7 +123,7 @@ impl SendQueue {
         self.returned.insert(fragment.sequence, fragment);
     }
 
-    /// Takes the next part.
+    /// Takes the next fragment.
     pub fn take_first(&mut self) -> Option<Taken> {
         if let Some((_, fragment)) = self.returned.pop_first() {
             return Some(Taken { freed: fragment.field.len(), dies_at: fragment.dies_at, fragment });
@@ -141,7 +143,8 @@ impl SendQueue {
         }
     }
 
-    /// The next part, if it may go together with the messages before it, of which this is the last one's sequence number.
+    /// The next fragment, if it may be sent in one batch with the messages before it, of which `before` is
+    /// the last sequence number.
     pub fn joins(&self, before: u64) -> Option<&Fragment> {
         let next = match self.returned.first_key_value() {
             Some((_, fragment)) => fragment,
@@ -153,7 +156,7 @@ impl SendQueue {
         (next.sequence == before + 1 && next.may_join()).then_some(next)
     }
 
-    /// Takes what waits of a message: its parts that came back, and those not made yet.
+    /// Removes the waiting fragments of a message: those that came back, and those not made yet.
     pub fn remove(&mut self, message: u64, fragments: u32) -> (Vec<Fragment>, Option<Outgoing>) {
         let last = message + u64::from(fragments);
         let sequences: Vec<u64> = self.returned.range(message..last).map(|(&sequence, _)| sequence).collect();
@@ -162,7 +165,7 @@ impl SendQueue {
         (returned, position.ok().and_then(|position| self.fresh.remove(position)))
     }
 
-    /// A part, or several messages together, were queued: the last as this delivery.
+    /// A fragment or a batch was queued on the link, its last message as this delivery.
     pub fn sent(&mut self, owner: SocketAddr, fragment: &Fragment, delivery: u64) {
         let flight = self.flight.get_or_insert(Flight { owner, fragments: 0, bytes: 0, newest: 0, last: 0 });
         flight.fragments += fragment.count;
@@ -171,7 +174,7 @@ impl SendQueue {
         flight.newest = flight.newest.max(fragment.last_sequence());
     }
 
-    /// So many parts, of so many bytes, are in flight no more.
+    /// `count` fragments, of this size in total, are in flight no more.
     pub fn end_flight(&mut self, count: u32, bytes: usize) {
         if let Some(flight) = &mut self.flight {
             flight.fragments -= count;
@@ -191,7 +194,7 @@ impl SendQueue {
         !self.is_waiting() && self.flight.is_none()
     }
 
-    /// The sequence number and the most bytes of the first part that waits, and its `QoS`.
+    /// The sequence number, the greatest size and the `QoS` of the first fragment that waits.
     pub fn first(&self) -> Option<(u64, usize, u8)> {
         let returned = self.returned.first_key_value();
         let returned = returned.map(|(&sequence, fragment)| (sequence, fragment.field.len(), fragment.qos));
@@ -199,34 +202,34 @@ impl SendQueue {
             .or_else(|| self.fresh.front().map(|next| (next.sequence(), next.fragment_bytes(), next.qos())))
     }
 
-    /// The sequence number of the first part that waits and is of `QoS` 2.
+    /// The sequence number of the first waiting fragment of `QoS` 2.
     pub fn first_exact(&self) -> Option<u64> {
         let returned =
             self.returned.values().find(|fragment| fragment.qos == 2).map(|fragment| fragment.sequence);
         returned.or_else(|| self.fresh.iter().find(|next| next.qos() == 2).map(Outgoing::sequence))
     }
 
-    /// Whether a message may go to this owner: nothing is in flight to another.
+    /// Whether a message may be sent to this owner: nothing is in flight to another one.
     pub fn is_free_for(&self, owner: SocketAddr) -> bool {
         self.flight.as_ref().is_none_or(|flight| flight.owner == owner)
     }
 
-    /// What is in flight: to which owner, and how far.
+    /// The owner of what is in flight, and the highest sequence number that was sent to it.
     pub fn in_flight(&self) -> Option<(SocketAddr, u64)> {
         self.flight.as_ref().map(|flight| (flight.owner, flight.newest))
     }
 
-    /// How many parts are in flight, and their bytes.
+    /// The number of fragments in flight, and their bytes.
     pub fn open(&self) -> (u32, usize) {
         self.flight.as_ref().map_or((0, 0), |flight| (flight.fragments, flight.bytes))
     }
 
-    /// The delivery that was queued last of those in flight; 0: none is.
+    /// The last delivery in flight; 0: there is none.
     pub fn last(&self) -> u64 {
         self.flight.as_ref().map_or(0, |flight| flight.last)
     }
 
-    /// How many messages, or parts of them, wait.
+    /// How many messages or fragments wait.
     pub fn len(&self) -> usize {
         self.returned.len() + self.fresh.len()
     }

@@ -1,4 +1,5 @@
-//! A client's messages on their way out: from `publish` to the links of their topics' owners, and back where an owner refuses.
+//! Sends a client's messages: from `publish` to the links of their topics' owners, and again if an owner
+//! refuses.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,14 +26,15 @@ use crate::schema::reason;
 use crate::tables::jurisdiction::Cut;
 use crate::wire::{self, PubAckView, PublishOut};
 
-/// Parts that one topic sends in its turn, where others wait for the same owner.
+/// How many fragments one topic sends in its turn, if other topics wait for the same owner.
 const FRAGMENTS_PER_TURN: usize = 64;
-/// Bytes of `QoS` 0 that wait on a link, beyond which no part of a large message joins them. (Nobody acknowledges such parts, so no
-/// credit bounds them.)
+/// How many unsent bytes of `QoS` 0 a link may have before the next fragment of a large message waits. (No
+/// credit bounds these, because nobody acknowledges them.)
 const UNSENT_BYTES: usize = 1 << 20;
 
 impl Engine {
-    /// Sends a message to its owner, or has it wait; `Ok(None)` where there is no room: try again. `share`: its payload, to be kept.
+    /// Sends a message to its owner, or makes it wait. Returns `Ok(None)` if there is no room; then the
+    /// caller tries again. `share` gives the payload, if it has to be kept.
     pub(in crate::engine) fn publish_out(
         &mut self,
         now: Micros,
@@ -87,8 +89,8 @@ impl Engine {
         Ok(Some(sequence))
     }
 
-    /// Sends parts of a new message to the owner that it may go to at once, as many as there is room for and as a topic sends in its turn. True: what is
-    /// left has to wait for its own.
+    /// Sends fragments of a new message to its owner: as many as there is room for, and as a topic sends in
+    /// its turn. True: the rest has to wait for its topic's turn.
     fn send_fragments(
         &mut self,
         now: Micros,
@@ -110,7 +112,8 @@ impl Engine {
         true
     }
 
-    /// Sends the next part of a message on the link to its owner; false: there is none, or it has to wait.
+    /// Sends the next fragment of a message on the link to its owner. False: there is none, or it has to
+    /// wait.
     fn send_next(
         &mut self,
         now: Micros,
@@ -130,7 +133,8 @@ impl Engine {
         matches!(&self.side, Side::Client(client) if !client.publisher.is_waiting(fragments.topic()))
     }
 
-    /// Takes back the parts that a link did not get through, and sends them elsewhere, with what waited for room on it.
+    /// Takes back the fragments that a link has not delivered. Sends them elsewhere, together with the topics
+    /// that waited for room on the link.
     pub(in crate::engine) fn take_back(
         &mut self,
         now: Micros,
@@ -151,7 +155,7 @@ impl Engine {
         self.send_topics(now, topics);
     }
 
-    /// A zone is known: what waited for it goes.
+    /// A zone has become known: sends the messages that waited for it.
     pub(in crate::engine) fn send_waiting(&mut self, now: Micros) {
         let Side::Client(client) = &mut self.side else {
             return;
@@ -160,7 +164,8 @@ impl Engine {
         self.send_topics(now, topics);
     }
 
-    /// Sends what waits for room on this link, the topics by turns, as far as there is room now.
+    /// Sends the messages that wait for room on this link, topic by topic in turns, as far as there is room
+    /// now.
     pub(in crate::engine) fn use_room(&mut self, now: Micros, id: LinkId) {
         if matches!(self.side, Side::Node(_)) {
             return;
@@ -177,7 +182,8 @@ impl Engine {
         }
     }
 
-    /// Says on a new link how much this client takes, and that it publishes for many, where that is not as with every end (§7.7).
+    /// On a new link, sends this client's credit, and whether it publishes for many, if that differs from the
+    /// default (§7.7).
     pub(in crate::engine) fn offer_credit(&mut self, id: LinkId) {
         let Config { receive_messages, receive_bytes, for_many, .. } = self.config;
         let is_usual = (receive_messages, receive_bytes) == (credit::MESSAGES, credit::BYTES) && !for_many;
@@ -188,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// An owner says how much it takes (§7.7).
+    /// An owner sends its credit (§7.7).
     pub(in crate::engine) fn take_credit(&mut self, now: Micros, id: LinkId, messages: u32, bytes: u64) {
         if let Some(entry) = self.out.links.get_mut(id) {
             entry.credit.grant(messages, bytes);
@@ -196,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// Ends the messages that wait and outlived their expiry.
+    /// Ends the waiting messages that have expired.
     pub(in crate::engine) fn expire_waiting(&mut self, now: Micros) {
         let Side::Client(client) = &mut self.side else {
             return;
@@ -210,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// The messages that wait for a topic's owner fail.
+    /// Ends the messages that wait for a topic's owner, with this reason.
     pub(in crate::engine) fn fail_waiting(&mut self, topic: &str, reason: i32) {
         while let Side::Client(client) = &mut self.side
             && let Some(fragment) = client.publisher.take_first(topic)
@@ -219,7 +225,8 @@ impl Engine {
         }
     }
 
-    /// A PUBACK from an owner: done, somebody else's, or failed.
+    /// Handles a PUBACK from an owner: a message has succeeded, has to be sent again there or elsewhere, or
+    /// has failed.
     pub(in crate::engine) fn complete(&mut self, now: Micros, id: LinkId, puback: &PubAckView<'_>) {
         let Some(owner) = self.out.links.awake(id).map(|entry| entry.link.peer()) else {
             return;
@@ -276,7 +283,8 @@ impl Engine {
         }
     }
 
-    /// Corrects the zones by a refusal. One that says HANDOVER and no more comes from the owner to be (§5.4): there is nothing to correct.
+    /// Corrects the zones with a refusal. A plain HANDOVER without a cut comes from the next owner (§5.4):
+    /// then there is nothing to correct.
     fn learn(&mut self, now: Micros, owner: SocketAddr, topic: &str, puback: &PubAckView<'_>) {
         let Side::Client(client) = &mut self.side else {
             return;
@@ -289,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// Has topics wait of which messages were refused for this reason.
+    /// Pauses the topics whose messages were refused for this reason.
     fn pause(&mut self, now: Micros, id: LinkId, topics: BTreeSet<Arc<str>>, reason: i32) {
         let rtt = self.out.links.awake(id).map_or(0, |entry| entry.link.rtt());
         let is_crowded = self.config.for_many && reason == reason::QUOTA_EXCEEDED;
@@ -305,14 +313,14 @@ impl Engine {
         }
     }
 
-    /// Sends what waits on a topic, as far as that goes now; asks Python for its owner where nobody is known. False: there is no
-    /// room with its owner.
+    /// Sends the messages that wait on a topic, as far as possible now. If the owner is unknown, asks Python
+    /// for it. False: there is no room with the owner.
     pub(in crate::engine) fn send_topic(&mut self, now: Micros, topic: &Arc<str>) -> bool {
         let is_blocked = matches!(&self.side, Side::Client(client) if client.paused.hold(topic));
         is_blocked || self.send_some(now, topic, usize::MAX)
     }
 
-    /// The same, of at most so many messages or parts.
+    /// The same, for at most `most` messages or fragments.
     pub(in crate::engine) fn send_some(&mut self, now: Micros, topic: &Arc<str>, most: usize) -> bool {
         self.expire_waiting(now);
         let mut sent = 0;
@@ -330,7 +338,7 @@ impl Engine {
             };
             let has_room = self.has_room_for_fragment(owner, qos, bytes);
             if has_room && !self.has_share(owner, topic, qos, 1, bytes) {
-                return true; // It goes on when something of it is answered.
+                return true; // The next acknowledgement continues it.
             }
             if has_room && !self.may_lead(now, topic, qos, None) {
                 return true;
@@ -352,7 +360,7 @@ impl Engine {
         true
     }
 
-    /// Queues a part on the link to its owner; where there is no room after all, it waits for that.
+    /// Queues a fragment on the link to its owner. If there is no room after all, it waits for that.
     pub(in crate::engine) fn send_fragment(&mut self, now: Micros, owner: SocketAddr, fragment: Fragment) {
         let Some(id) = self.link_to(now, owner) else {
             return self.fail(&fragment, reason::QUOTA_EXCEEDED);
@@ -384,14 +392,15 @@ impl Engine {
         let topic = Arc::clone(&fragment.topic);
         client.publisher.give_back(fragment);
         if count > 1 {
-            // There may be room for some of them.
+            // There may be room for some of its messages.
             self.send_topic(now, &topic);
         } else if has_share {
             client.publisher.block(owner, &topic);
         }
     }
 
-    /// Whether a topic leaves enough of its owner's credit to others, of one who publishes for many.
+    /// Whether a topic leaves enough of its owner's credit to other topics, if this client publishes for
+    /// many.
     fn has_share(&self, owner: SocketAddr, topic: &str, qos: u8, count: u32, bytes: usize) -> bool {
         let Side::Client(client) = &self.side else {
             return true;
@@ -403,7 +412,8 @@ impl Engine {
         entry.is_none_or(|entry| entry.credit.has_share_for(client.publisher.open_on(topic), count, bytes))
     }
 
-    /// What may go of a topic at once, and together, at `QoS` 1. The first message may go whatever this says.
+    /// What may be sent of a topic in one batch, at `QoS` 1. The first message may be sent whatever this
+    /// returns.
     fn room_for_run(&self, owner: SocketAddr, topic: &str) -> ViewBuffer {
         let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
         let (Side::Client(client), Some(entry)) = (&self.side, entry) else {
@@ -414,8 +424,8 @@ impl Engine {
         entry.credit.room(own).of_bytes(on_link)
     }
 
-    /// Whether this message, or the first that waits on the topic, is not too far ahead of others that wait, of one who publishes for many. If it
-    /// is, its topic waits a while.
+    /// Whether this message (or the first that waits on the topic) is not too far ahead of others that wait,
+    /// if this client publishes for many. If it is, its topic pauses.
     fn may_lead(&mut self, now: Micros, topic: &Arc<str>, qos: u8, sequence: Option<u64>) -> bool {
         let Side::Client(client) = &mut self.side else {
             return true;
@@ -431,17 +441,17 @@ impl Engine {
         may_lead
     }
 
-    /// Whether a message, or a part of one, that waited may go to an owner now.
+    /// Whether a message or fragment that waited may be sent to an owner now.
     fn has_room_for_fragment(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
         self.takes(owner, qos, bytes) && (qos > 0 || self.unsent_bytes(owner) < UNSENT_BYTES)
     }
 
-    /// Whether a message of this `QoS` and size may go to an owner now.
+    /// Whether a message of this `QoS` and size may be sent to an owner now.
     fn takes(&self, owner: SocketAddr, qos: u8, bytes: usize) -> bool {
         self.out.links.by_address(owner).is_none_or(|id| self.has_room_on(id, qos, 1, bytes))
     }
 
-    /// Whether link and credit have room for so many messages.
+    /// Whether link and credit have room for `count` messages of this size in total.
     fn has_room_on(&self, id: LinkId, qos: u8, count: u32, bytes: usize) -> bool {
         self.out.links.awake(id).is_some_and(|entry| {
             let has_room = entry.link.queued_bytes() + bytes < self.config.link_queue_bytes;
@@ -454,7 +464,7 @@ impl Engine {
         entry.map_or(0, |entry| entry.link.unsent_bytes())
     }
 
-    /// The link to an owner, opened with the token that was kept for it.
+    /// The link to an owner. It is opened with the token that was kept for it.
     fn link_to(&mut self, now: Micros, owner: SocketAddr) -> Option<LinkId> {
         let known = self.out.links.by_address(owner);
         known.or_else(|| {
@@ -492,12 +502,12 @@ impl Engine {
     }
 }
 
-/// Whether after such a refusal the message is sent again, there or elsewhere, under the same id.
+/// Whether a message is sent again after a refusal with this reason, there or elsewhere, under the same id.
 fn moves(reason: i32) -> bool {
     reason == reason::NOT_RESPONSIBLE || waits(reason)
 }
 
-/// Whether it is to be sent again only after a while, and most likely to the same owner.
+/// Whether it is sent again only after a pause, and most likely to the same owner.
 fn waits(reason: i32) -> bool {
     matches!(reason, reason::HANDOVER | reason::QUOTA_EXCEEDED)
 }

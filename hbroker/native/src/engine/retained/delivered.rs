@@ -1,7 +1,8 @@
 //! Which retained messages the listeners of a client have had lately (§7.6).
 //!
-//! What is retained is sent for each SUBSCRIBE that asks for it, and a client asks again where an owner was slow to answer, or lost the
-//! subscription, or the subtree moved. How much is remembered is bounded: the oldest is forgotten first, and would come again.
+//! An owner sends retained messages for each SUBSCRIBE that requests them. A client repeats a request if an
+//! owner was slow to answer, if an owner has lost the subscription, or if the subtree moved. The memory is
+//! bounded: the oldest message is forgotten first, and could then be delivered twice.
 
 use std::collections::VecDeque;
 
@@ -10,12 +11,12 @@ use hashbrown::HashSet;
 use crate::engine::subscriber::unacknowledged::MessageId;
 use crate::keyed_hash::KeyedHash;
 
-/// Messages that are remembered, each for one listener.
+/// How many messages are remembered, each for one listener.
 const MOST: usize = 65_536;
 
 pub struct DeliveredRetained {
     hasher: KeyedHash,
-    /// Made with the first: few clients of many ask for what is retained.
+    /// Made with the first message: few clients of a pool request retained messages.
     memory: Option<Box<Memory>>,
 }
 

@@ -1,11 +1,14 @@
-//! Retained messages on their way to a new subscription (§7.6).
+//! Sends retained messages to a new subscription (§7.6).
 //!
-//! Who subscribes gets what was kept by then and is still kept when its turn comes. What is kept later it gets as any subscriber does. So
-//! what is left to be sent is a place among the topics, however much that is: a *replay*. It goes on a step at a time, each bounded in
-//! what it looks at and sends: the sessions take turns, and so do the replays of one. The first step is taken at once.
+//! A new subscriber gets the messages that are retained when it subscribes and are still retained when their
+//! turn comes. It gets later ones as any subscriber does. So the state of the transmission is a position
+//! among the topics, however many messages follow: a *replay*. It continues in steps; each step is bounded in
+//! what it reads and sends. The sessions take turns, and so do the replays of one session. The first step is
+//! taken at once.
 //!
-//! A replay *pauses* where its session has no room: no link, no credit while something waits, or a link with much to send. It goes on when the
-//! link was looked at and there is room. Nothing of it is queued meanwhile, but for a small part of what a queue takes (`has_room_for_retained`).
+//! A replay *pauses* if its session has no room: no link, no credit while messages wait, or a link with many
+//! queued bytes. It continues once its link has built datagrams and there is room. Meanwhile its messages are
+//! not queued, except for a small part of the session's queue (`has_room_for_retained`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,59 +26,60 @@ use crate::tables::retained::{Cursor, Wanted};
 use crate::topic;
 use crate::wire::MeantFor;
 
-/// What keeping a replay costs beside its filter and the topic that it came to, about.
+/// The approximate cost of a replay, without its filter and its current topic.
 const OVERHEAD: usize = 384;
-/// What the replays of one session may cost; and those of all sessions of a worker, of which one may have no more than this part of what is left.
+/// The bound for the replays of one session. All replays of a worker together have the bound `MOST_OF_ALL`;
+/// of what is left of it, one session may have one part in `SHARE`.
 const MOST_OF_ONE: usize = 1 << 20;
-/// What they may come to cost as they go on, from topic to topic.
+/// The bound for the replays of one session as they advance from topic to topic.
 const MOST_ON_THE_WAY: usize = 4 * MOST_OF_ONE;
 const MOST_OF_ALL: usize = 64 << 20;
 const SHARE: usize = 8;
-/// One replay of this cost each session may always have.
+/// Each session may always have replays of this cost.
 const ALWAYS: usize = 2_048;
 
-/// What somebody asks to be sent of what is retained.
+/// A request for retained messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The filter of a subscription, at which `QoS`, and the listener for which it is; 0: all of them.
+    /// The filter of a subscription, its `QoS`, and the listener for which it is made; 0: all listeners.
     pub filter: &'a str,
     pub qos: u8,
     pub listener: u64,
-    /// Nothing else is asked for.
+    /// Only the messages of this subtree are requested.
     pub subtree: &'a str,
-    /// Nor what comes before this topic.
+    /// Topics before this one are not requested.
     pub first: &'a str,
 }
 
 impl<'a> Request<'a> {
-    /// All that matches.
+    /// Requests all that match.
     pub fn of(filter: &'a str, qos: u8, listener: u64) -> Self {
         Self { filter, qos, listener, subtree: "", first: "" }
     }
 }
 
-/// What is left to be sent of what was retained, to one listener of a session.
+/// The rest of the retained messages for one listener of a session.
 #[derive(Debug)]
 pub struct Replay {
     name: Name,
-    /// What matches the filter in the subtree.
+    /// The filter for what matches in the subtree.
     wanted: Arc<str>,
     qos: u8,
-    /// What was kept last when it began.
+    /// The newest retained message when the replay began.
     newest: u64,
     cursor: Cursor,
 }
 
-/// By what it is known: filter, listener, subtree.
+/// The key of a replay: filter, listener, subtree.
 type Name = (Arc<str>, u64, Arc<str>);
 
-/// How far a replay got.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Done,
-    /// More is left.
+    /// More messages are left.
     PartialMessage,
-    /// More is left, and there is no room.
+    /// More messages are left, and there is no room.
     Paused,
 }
 
@@ -83,14 +87,15 @@ enum Progress {
 #[derive(Default)]
 pub struct Replays {
     sessions: BTreeMap<SessionKey, OfSession>,
-    /// The sessions whose replays go on, the next one first. One that has none any more is passed over.
+    /// The sessions whose replays can continue, the next one first. A session that has no replays any more is
+    /// skipped.
     turns: VecDeque<SessionKey>,
     bytes: usize,
-    /// Since when there is one that goes on.
+    /// Since when a replay can continue.
     since: Micros,
 }
 
-/// The replays of one session, the one whose turn comes next first.
+/// The replays of one session, the next one first.
 #[derive(Default)]
 struct OfSession {
     replays: BTreeMap<u64, Replay>,
@@ -108,12 +113,12 @@ impl Replay {
 }
 
 impl Replays {
-    /// When the next step is due; `Micros::MAX`: all pause.
+    /// When the next step is due; `Micros::MAX`: all replays pause.
     pub fn due(&self) -> Micros {
         if self.turns.is_empty() { Micros::MAX } else { self.since }
     }
 
-    /// A session's replays may go on.
+    /// The replays of a session may continue.
     pub fn resume(&mut self, now: Micros, session: SessionKey) {
         if let Some(known) = self.sessions.get_mut(&session)
             && !std::mem::replace(&mut known.has_turn, true)
@@ -125,7 +130,8 @@ impl Replays {
         }
     }
 
-    /// Forgets those of a filter for one listener, which asks for all of it; `None`: for all of them, since it was unsubscribed.
+    /// Forgets the replays of a filter for one listener, which requests all of it again. `None`: for all
+    /// listeners, because the filter was unsubscribed.
     pub fn forget(&mut self, session: SessionKey, filter: &str, listener: Option<u64>) {
         let next = |known: &OfSession| {
             let from: Name = (filter.into(), listener.unwrap_or(0), "".into());
@@ -138,12 +144,12 @@ impl Replays {
         }
     }
 
-    /// Forgets those of a session, which has ended.
+    /// Forgets the replays of a session that has ended.
     pub fn forget_session(&mut self, session: SessionKey) {
         self.bytes -= self.sessions.remove(&session).map_or(0, |known| known.bytes);
     }
 
-    /// What is left to be asked for of a subtree, by session.
+    /// Requests for the messages of a subtree that are still to be sent, by session.
     pub fn within<'a>(&'a self, subtree: &'a str) -> impl Iterator<Item = (SessionKey, Request<'a>)> {
         let of_session = |(&session, known): (&SessionKey, &'a OfSession)| {
             known.replays.values().map(move |replay| (session, replay))
@@ -156,12 +162,12 @@ impl Replays {
         })
     }
 
-    /// How many there are.
+    /// The number of replays.
     pub fn len(&self) -> usize {
         self.sessions.values().map(|known| known.replays.len()).sum()
     }
 
-    /// Adds one, behind those of its session. False: there are too many.
+    /// Adds a replay after those of its session. False: there are too many.
     fn add(&mut self, session: SessionKey, replay: Replay) -> bool {
         let cost = replay.cost();
         let used = self.sessions.get(&session).map_or(0, |known| known.bytes);
@@ -173,7 +179,8 @@ impl Replays {
         is_taken
     }
 
-    /// Puts one back that has taken a step, behind those of its session. False: it has come to long topics, and costs too much.
+    /// Puts a replay back that has taken a step, after those of its session. False: it has reached long
+    /// topics, and costs too much.
     fn put_back(&mut self, session: SessionKey, replay: Replay) -> bool {
         let used = self.sessions.get(&session).map_or(0, |known| known.bytes);
         let is_taken = used + replay.cost() <= MOST_ON_THE_WAY;
@@ -204,14 +211,14 @@ impl Replays {
         None
     }
 
-    /// Takes out the replay of a session whose turn it is.
+    /// Takes out the replay whose turn it is in a session.
     fn take_first(&mut self, session: SessionKey) -> Option<Replay> {
         let known = self.sessions.get(&session)?;
         let name = known.replays.values().next()?.name.clone();
         self.forget_one(session, &name)
     }
 
-    /// Takes one out.
+    /// Takes one replay out.
     fn forget_one(&mut self, session: SessionKey, name: &Name) -> Option<Replay> {
         let known = self.sessions.get_mut(&session)?;
         let replay = known.replays.remove(&known.names.remove(name)?)?;
@@ -225,8 +232,8 @@ impl Replays {
 }
 
 impl Forwarder {
-    /// Sends a session what it asks for: some of it now, the rest by and by. False: not all of it, for the session, or all together, have too
-    /// many replays.
+    /// Sends a session what it requests: some of it now, the rest step by step. False: not all of it, because
+    /// there are too many replays, of this session or in total.
     pub fn replay(
         &mut self,
         now: Micros,
@@ -302,7 +309,7 @@ impl Forwarder {
             retained.read(Wanted::Filter(&replay.wanted), replay.newest, &replay.cursor)
         };
         for piece in batch.pieces {
-            // A field was checked when it came in; what does not parse any more cannot have been stored.
+            // Every field was checked when it was received, so this cannot fail.
             let Some(publish) = publish_of(&piece.field) else {
                 continue;
             };

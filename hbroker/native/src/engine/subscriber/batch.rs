@@ -1,8 +1,9 @@
-//! Messages that came to a client together: one behind the other in a datagram, on one topic, of `QoS` 0, or of `QoS` 1 for a client that
-//! takes over what it reads.
+//! Messages that a client received together: consecutive in a datagram, on one topic, of `QoS` 0, or of `QoS`
+//! 1 for a client that takes messages over by reading them.
 //!
-//! They stay together in one piece of memory, with what is the same for all of them said once. Who can use them so takes them so
-//! ([`Engine::take_inbox_items`](crate::engine::Engine::take_letters)); to all others they are the messages that they are.
+//! They stay together in one allocation, with their common fields stored once. A reader that can use the
+//! batch takes it as a whole ([`Engine::take_inbox_items`](crate::engine::Engine::take_inbox_items)); other
+//! readers get single messages.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -14,37 +15,39 @@ use crate::engine::transport::publish_batch::PublishBatch;
 use crate::link_id::LinkId;
 use crate::wire::{self, PublishView, Span};
 
-/// Two messages or more, or what is left of them.
+/// Two messages or more, or the rest of them.
 #[derive(Clone, Debug)]
 pub struct ReceivedBatch {
-    /// The packets, and behind them the topic.
+    /// The packets, followed by the topic.
     bytes: Bytes,
     /// Where the topic begins.
     end: usize,
     extents: Vec<Extent>,
-    /// Those before this one were taken.
+    /// The messages before this one have been taken.
     first: usize,
-    /// What the others count for in a bounded queue.
+    /// The size of the others in a bounded queue.
     cost: usize,
     /// The listeners that they match.
     pub subscriptions: SmallVec<[u64; 2]>,
-    /// Who published them behind their publisher, if they say nothing else but their payloads.
+    /// The client behind their publisher, if their packets have no other fields than their payloads. `None`:
+    /// they have.
     pub origin: Option<u64>,
     qos: u8,
-    /// The first one's delivery; the others' follow it. `None`: nothing is to be acknowledged.
+    /// The delivery of the first message; those of the others follow it. `None`: none has to be acknowledged.
     awaiting_acknowledgement: Option<Receipt>,
 }
 
-/// Where a message and its payload stand.
+/// Where a message and its payload are.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     field: Span,
     payload: Span,
-    /// How many messages before it the one stands that it is like (§2.4); 0: it says all of itself.
+    /// How many messages before this one the message is whose fields it repeats (§2.4); 0: it has all of its
+    /// fields.
     like: u32,
 }
 
-/// What waits for a client's application: a message by itself, or several that came together.
+/// An item in a client's inbox: a single message, or several that were received together.
 #[derive(Clone, Debug)]
 pub enum InboxItem {
     Message(Message),
@@ -52,12 +55,12 @@ pub enum InboxItem {
 }
 
 impl ReceivedBatch {
-    /// The first messages of a run, as many as there is `room` for in bytes ([`Message::bytes`]); the last may go beyond it. `None`: that is
-    /// none.
+    /// The first messages of a batch, as many as there is `room` for in bytes ([`Message::bytes`]); the last
+    /// may exceed it. `None`: there is room for none.
     pub fn of(batch: &PublishBatch<'_, '_>, subscriptions: SmallVec<[u64; 2]>, room: usize) -> Option<Self> {
         let mut used = 0;
         let mut extents: Vec<Extent> = Vec::with_capacity(batch.len());
-        // What the last one says beside its payload that says all of itself.
+        // How far back the last message with all of its fields is, and its size without its payload.
         let (mut like, mut overhead) = (0, 0);
         for section in batch.sections() {
             for (field, payload) in section.messages() {
@@ -70,7 +73,7 @@ impl ReceivedBatch {
                     (like, overhead) = (0, field.len() - payload.len());
                 }
                 used += Message::cost(overhead + payload.len());
-                // A payload that is empty may stand anywhere.
+                // An empty payload has no address that counts.
                 let payload =
                     if payload.is_empty() { Span::default() } else { Span::of(payload, batch.bytes) };
                 extents.push(Extent { field: Span::of(field, batch.bytes), payload, like });
@@ -94,19 +97,19 @@ impl ReceivedBatch {
         })
     }
 
-    /// The same messages, to be handed up at this `QoS`, and to be acknowledged from this delivery on.
+    /// The same messages, for the application at this `QoS`, to be acknowledged from this delivery on.
     pub fn awaiting_acknowledgement(self, qos: u8, first: Receipt) -> Self {
         Self { qos, awaiting_acknowledgement: Some(first), ..self }
     }
 
-    /// What the first so many are to be acknowledged by.
+    /// The deliveries of the first `count` messages, if they have to be acknowledged.
     pub fn receipts(&self, count: usize) -> Option<Deliveries> {
         let (link, first) = self.awaiting_acknowledgement.filter(|_| count > 0)?;
         let first = first + self.first as u64;
         Some(Deliveries { link, first, last: first + count as u64 - 1 })
     }
 
-    /// The link is gone: its deliveries come again.
+    /// The link has ended: its deliveries will be retransmitted.
     pub fn forget_link(&mut self, link: LinkId) {
         self.awaiting_acknowledgement = self.awaiting_acknowledgement.filter(|(from, _)| *from != link);
     }
@@ -120,16 +123,16 @@ impl ReceivedBatch {
     }
 
     pub fn topic(&self) -> &str {
-        // It was checked when it came in.
+        // The topic was checked when it was received.
         str::from_utf8(&self.bytes[self.end..]).unwrap_or_default()
     }
 
-    /// Each message's payload.
+    /// The payload of each message.
     pub fn payloads(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.extents[self.first..].iter().map(|extent| &self.bytes[extent.payload.range()])
     }
 
-    /// The payload of one, without a copy.
+    /// The payload of one message, without a copy.
     pub fn payload(&self, index: usize) -> Bytes {
         self.bytes.slice(self.extents[self.first + index].payload.range())
     }
@@ -151,18 +154,18 @@ impl ReceivedBatch {
         })
     }
 
-    /// The one that the next message, which has this place, is like; or itself.
+    /// The message whose fields the next message repeats, or the next message itself.
     fn model(&self, extent: &Extent) -> &Extent {
         &self.extents[self.first - extent.like as usize]
     }
 
-    /// What the next message counts for.
+    /// The size that the next message counts for.
     fn cost_of(&self, extent: &Extent) -> usize {
         let Extent { field, payload, .. } = self.model(extent);
         Message::cost(field.range().len() - payload.range().len() + extent.payload.range().len())
     }
 
-    /// The field `publish` of the message at this place, the next one.
+    /// The field `publish` of the next message.
     fn field(&self, extent: &Extent) -> Bytes {
         if extent.like == 0 {
             return self.bytes.slice(extent.field.range());
@@ -171,14 +174,14 @@ impl ReceivedBatch {
         wire::field_like(model, extent.like.into(), &self.bytes[extent.payload.range()]).into()
     }
 
-    /// What they count for in a bounded queue.
+    /// The size that they count for in a bounded queue.
     pub fn bytes(&self) -> usize {
         self.cost
     }
 }
 
 impl InboxItem {
-    /// How many messages it is.
+    /// How many messages it has.
     pub fn len(&self) -> usize {
         match self {
             Self::Message(_) => 1,
@@ -186,7 +189,7 @@ impl InboxItem {
         }
     }
 
-    /// Tells each payload.
+    /// Calls `tell` with each payload.
     pub fn tell_payloads(&self, mut tell: impl FnMut(&[u8])) {
         match self {
             Self::Message(message) => {
@@ -196,7 +199,7 @@ impl InboxItem {
         }
     }
 
-    /// The message, if it is one by itself.
+    /// The message, if it is a single one.
     pub fn alone(&self) -> Option<&Message> {
         match self {
             Self::Message(message) => Some(message),
@@ -204,7 +207,7 @@ impl InboxItem {
         }
     }
 
-    /// What it counts for in a bounded queue.
+    /// The size that it counts for in a bounded queue.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Message(message) => message.bytes(),
@@ -212,7 +215,7 @@ impl InboxItem {
         }
     }
 
-    /// What is to be acknowledged once all of it is taken over, of several that came together.
+    /// For a batch: the deliveries to acknowledge once all of it is taken over.
     pub fn receipts(&self) -> Option<Deliveries> {
         match self {
             Self::Message(_) => None,
@@ -232,7 +235,7 @@ impl InboxItem {
 
 #[cfg(test)]
 impl ReceivedBatch {
-    /// For tests: nothing but payloads, which stand for the fields, too.
+    /// For tests: messages that consist of payloads alone.
     pub fn plain(topic: &str, payloads: &[&[u8]]) -> Self {
         let extents = payloads.iter().scan(0, |end, payload| {
             *end += payload.len();

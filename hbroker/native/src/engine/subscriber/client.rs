@@ -1,4 +1,5 @@
-//! A client: what it keeps, and its messages from an owner to its application. (`sending` has the other direction.)
+//! A client: its state, and its messages from an owner to its application. (`publisher::sending` has the
+//! other direction.)
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,9 +21,9 @@ use crate::tables::match_set::Subscriber;
 use crate::tables::zones::Zones;
 use crate::wire::{PacketView, PublishView};
 
-/// Zones and cuts that a client remembers.
+/// How many zones and cuts a client remembers.
 const MAX_ZONES: usize = 100_000;
-/// Tokens that wait for the first message to their owner.
+/// How many tokens are kept until the first message to their owner.
 const MAX_TOKENS: usize = 4_096;
 
 impl Client {
@@ -37,14 +38,14 @@ impl Client {
         }
     }
 
-    /// When something is due that waits; `Micros::MAX`: nothing is.
+    /// When the next pause ends or the next message expires; `Micros::MAX`: never.
     pub(in crate::engine) fn next_timeout(&self) -> Micros {
         self.paused.next().into_iter().chain(self.publisher.next_death()).min().unwrap_or(Micros::MAX)
     }
 }
 
 impl Engine {
-    /// A PUBLISH from an owner.
+    /// Handles a PUBLISH from an owner.
     pub(in crate::engine) fn read(
         &mut self,
         now: Micros,
@@ -67,12 +68,14 @@ impl Engine {
         due.into_iter().for_each(|deliveries| self.acknowledge(deliveries));
     }
 
-    /// Has messages that match handed up for this listener, at this `QoS` at most, with or without the publisher's `retain` flag.
+    /// Delivers matching messages to this listener from now on, at this `QoS` at most, with or without the
+    /// publisher's `retain` flag.
     pub fn listen(&mut self, now: Micros, listener: u64, filter: &str, qos: u8, retain_as_published: bool) {
         self.listen_in(now, listener, ("", filter), qos, retain_as_published);
     }
 
-    /// The same, as a member of a shared group, where it is not empty: then it is what is sent for that group and filter.
+    /// The same, as a member of a shared group if the group is not empty: then the listener gets only the
+    /// messages that are sent for this group and filter.
     pub fn listen_in(
         &mut self,
         now: Micros,
@@ -88,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Gives up what waited too long for parts or for a listener.
+    /// Gives up messages that have waited too long for fragments or for a listener.
     pub(in crate::engine) fn run_housekeeping(&mut self, now: Micros) {
         self.housekeeping = Micros::MAX;
         if let Side::Client(client) = &mut self.side {
@@ -113,7 +116,8 @@ impl Engine {
         }
     }
 
-    /// The application will not handle these messages: see [`Inbox::give_back`](crate::engine::subscriber::inbox::Inbox::give_back).
+    /// The application will not handle these messages: see
+    /// [`Inbox::give_back`](crate::engine::subscriber::inbox::Inbox::give_back).
     pub fn give_back(&mut self, now: Micros, messages: &[MessageId]) {
         if let Side::Client(client) = &mut self.side {
             client.inbox.give_back(now, messages);
@@ -121,8 +125,8 @@ impl Engine {
         }
     }
 
-    /// Messages for the application. By taking them it takes them over, and they are acknowledged, unless it is to say
-    /// `handled` of each.
+    /// Messages for the application. By taking them it takes them over, and they are acknowledged; with
+    /// `hold` they are acknowledged only after `handled`.
     pub fn take_messages(&mut self, now: Micros, limit: usize) -> Vec<Message> {
         let Side::Client(client) = &mut self.side else {
             return Vec::new();
@@ -133,7 +137,8 @@ impl Engine {
         messages
     }
 
-    /// As `take_messages`, those together that came together; so it may be some more than `limit`.
+    /// As `take_messages`, but messages that were received together stay together. So the result may exceed
+    /// `limit`.
     pub fn take_inbox_items(&mut self, now: Micros, limit: usize) -> Vec<InboxItem> {
         let Side::Client(client) = &mut self.side else {
             return Vec::new();

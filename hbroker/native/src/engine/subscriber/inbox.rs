@@ -1,22 +1,29 @@
 //! A client's incoming messages: from a delivery to the application (§7).
 //!
-//! A message waits here until the application reads it, and only then is it acknowledged to its owner (§7.3): what the application never took
-//! over comes again. So is one that comes again meanwhile (`unacknowledged`). The inbox is bounded in bytes. When it is full (`is_full`), messages of
-//! `QoS` 0 are dropped and counted; the engine leaves the others unacknowledged, so that their owner keeps them.
+//! A message waits here until the application reads it, and is acknowledged to its owner only then (§7.3), so
+//! that a message that the application never took over is retransmitted. The same holds for a duplicate that
+//! arrives meanwhile (`unacknowledged`). The inbox is bounded in bytes. While it is full (`is_full`),
+//! messages of `QoS` 0 are dropped and counted. The engine leaves the others unacknowledged, so that their
+//! owner keeps them.
 //!
-//! In a persistent session messages may come before the application, which was away, asks for them: those of QoS 1 and 2 that no
-//! listener wants wait for one a while (§6.4), within the credit that the owner was given.
+//! In a persistent session messages may arrive before the application, which was offline, listens for them.
+//! Messages of `QoS` 1 and 2 that no listener wants wait for one for a while (§6.4), within the credit that
+//! the owner was given.
 //!
-//! Messages of QoS 1 that came together stay together (`received_batch`) for an application that takes over what it reads: nothing looks them up by
-//! their ids meanwhile, as one that came again is another message at this QoS.
+//! Messages of `QoS` 1 that arrived together stay together (`batch`), if the application takes messages over
+//! by reading them. They are not looked up by their ids meanwhile: at this `QoS` a duplicate counts as
+//! another message.
 //!
-//! A message that was sent for a shared subscription is for its listeners alone, and any other for those that are not shared (§6.5).
+//! A message that was sent for a shared subscription is for the listeners of that one alone. Any other
+//! message is for the listeners that are not shared (§6.5).
 //!
-//! What was retained is for the listener in whose name it was asked for, and for nobody where that one is gone. It is for all that
-//! match where it was asked for in nobody's name, or by a listener of an earlier run, which this one knows by its id (§7.6). A
-//! listener gets each of these messages once, though it may be asked for again: of an owner that was slow, or of another one (`delivered_retained`).
+//! A retained message is for the listener in whose name it was requested, and for no listener if that one is
+//! gone. It is for all matching listeners if it was requested in no name, or by a listener of an earlier run,
+//! which is recognised by its id (§7.6). A listener gets each retained message once, even if it was requested
+//! twice: from an owner that was slow, or from another owner (`delivered`).
 //!
-//! A message that outlived its expiry on the way is handed on: to stop it is its owner's part, and the clock here may be another.
+//! A message that has expired on the way is delivered all the same. Its owner has to stop expired messages,
+//! and the clock here may differ.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -42,19 +49,21 @@ use crate::tables::match_set::Subscriber;
 use crate::tables::window::{self, DuplicateWindow};
 use crate::wire::{Body, FragmentView, MeantFor, PacketView, PublishView};
 
-/// Publishers that are remembered for recognising their messages when they come again.
+/// How many publishers are remembered, to recognise retransmitted messages.
 const WINDOW_PUBLISHERS: usize = 16_384;
-/// How long a message may wait for its missing parts.
+/// How long a message may wait for its missing fragments.
 const PATIENCE: Micros = 30_000_000;
-/// Messages of which some parts have come.
+/// How many messages may be incomplete.
 const MOST_PARTIAL_MESSAGES: usize = 4_096;
 
 /// What became of a PUBLISH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It waits for the application, or for others: `take_due` tells when it is to be acknowledged.
+    /// It waits for the application or for other fragments: `take_due` returns it when it has to be
+    /// acknowledged.
     Kept,
-    /// It is to be acknowledged now: the application has it, it is a part of a message, or nobody here wants it.
+    /// It has to be acknowledged now: it is a fragment that is kept, a duplicate, or no listener here wants
+    /// it.
     Done,
 }
 
@@ -72,9 +81,9 @@ pub struct Inbox {
     /// For the ids of copies.
     copies: KeyedHash,
     copy_blocks: CopyBlocks,
-    /// The application takes a message over by reading it, and not by saying `handled`.
+    /// The application takes a message over by reading it, and not with `handled`.
     reading_is_handling: bool,
-    /// What is to be acknowledged.
+    /// The deliveries to acknowledge.
     due: Vec<Deliveries>,
 }
 
@@ -106,8 +115,8 @@ impl Inbox {
         }
     }
 
-    /// Has messages that match handed up for this listener, those too that waited for one. With a `group` only those that were sent
-    /// for that shared subscription, else none that were sent for any.
+    /// Delivers matching messages to this listener from now on, including those that waited for one. With a
+    /// `group` it gets only the messages for that shared subscription, else only messages for none.
     pub fn listen(
         &mut self,
         now: Micros,
@@ -132,8 +141,8 @@ impl Inbox {
         }
     }
 
-    /// Has nothing more handed up for a listener. `gives_back`: it was a member of a shared group, and what was not read yet is for
-    /// another.
+    /// Delivers nothing more to a listener. `gives_back`: it was a member of a shared group, and its unread
+    /// messages are for another member.
     pub fn unlisten(&mut self, now: Micros, listener: u64, gives_back: bool) {
         self.listeners.remove(listener);
         self.unclaimed.wait_anew();
@@ -160,13 +169,13 @@ impl Inbox {
         }
     }
 
-    /// While the client leaves a shared group it answers for nothing that nobody here wants: the owner is to give that to another
-    /// member, once it knows (§6.5).
+    /// While the client leaves a shared group it does not acknowledge a message that no listener here wants.
+    /// Once the owner knows, it gives such messages to another member (§6.5).
     pub fn set_leaving(&mut self, is_leaving: bool) {
         self.due.extend(due(self.unclaimed.set_leaving(is_leaving)));
     }
 
-    /// Takes a message in. `receipt`: the link and the delivery to acknowledge it by; `None` at `QoS` 0.
+    /// Takes a message in. `receipt`: the link and the delivery to acknowledge; `None` at `QoS` 0.
     pub fn take(
         &mut self,
         now: Micros,
@@ -192,7 +201,8 @@ impl Inbox {
         }
     }
 
-    /// Takes the messages of a run in. Their bytes are kept in one piece, which lasts as long as one of them.
+    /// Takes the messages of a batch in. Their bytes stay in one allocation, which lasts as long as any of
+    /// them.
     pub fn take_batch(&mut self, batch: &PublishBatch<'_, '_>, counters: &mut Counters) {
         let found = self.listeners.find(batch.topic());
         let subscriptions: SmallVec<[u64; 2]> = found.iter().map(|listener| listener.session.0).collect();
@@ -208,15 +218,15 @@ impl Inbox {
             .for_each(|received_batch| self.keep(InboxItem::ReceivedBatch(received_batch)));
     }
 
-    /// Takes deliveries of `QoS` 1 in that follow one another, from this one on, as [`Inbox::take`] does each. The application answers for them by reading
-    /// them. False: each is to be taken by itself.
+    /// Takes consecutive deliveries of `QoS` 1 in, from this one on, as [`Inbox::take`] does each. The
+    /// application acknowledges them by reading them. False: each has to be taken by itself.
     pub fn take_deliveries(
         &mut self,
         batch: &PublishBatch<'_, '_>,
         first: Receipt,
         counters: &mut Counters,
     ) -> bool {
-        // What is handled message by message is held message by message.
+        // An application that calls `handled` for each message needs each message by itself.
         if !self.reading_is_handling || self.is_full() {
             return false;
         }
@@ -262,7 +272,7 @@ impl Inbox {
         read
     }
 
-    /// As `read`, those together that came together; so it may be some more than `limit`.
+    /// As `read`, but messages that were received together stay together. So the result may exceed `limit`.
     pub fn read_items(&mut self, limit: usize) -> Vec<InboxItem> {
         let mut messages = 0;
         let mut count = 0;
@@ -279,13 +289,13 @@ impl Inbox {
         read
     }
 
-    /// The application has handled these messages: they are to be acknowledged.
+    /// The application has handled these messages: they are acknowledged.
     pub fn handled(&mut self, messages: &[MessageId]) {
         self.due.extend(messages.iter().flat_map(|id| due(self.unacknowledged.take(*id))));
     }
 
-    /// The application will not handle these messages of a shared group that the client leaves: they are for another member, and are
-    /// new here should they come again.
+    /// The application will not handle these messages of a shared group, because the client leaves the group.
+    /// They are for another member. If they are received again, they count as new here.
     pub fn give_back(&mut self, now: Micros, messages: &[MessageId]) {
         for &id in messages {
             let receipts = self.unacknowledged.take(id);
@@ -298,7 +308,7 @@ impl Inbox {
         self.queue.is_empty()
     }
 
-    /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
+    /// Forgets the receipts of a link that has ended: its deliveries are retransmitted under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
         self.reassembler.forget_link(link);
         self.unclaimed.forget_link(link);
@@ -311,7 +321,8 @@ impl Inbox {
         }
     }
 
-    /// Gives up what waited too long, for parts or for a listener; true if others still wait.
+    /// Gives up messages that have waited too long for fragments or for a listener. Returns whether others
+    /// still wait.
     pub fn expire(&mut self, now: Micros, counters: &mut Counters) -> bool {
         self.reassembler.expire(now);
         self.count_abandoned(counters);
@@ -322,12 +333,12 @@ impl Inbox {
         self.is_waiting()
     }
 
-    /// Whether something waits for more parts, or for a listener.
+    /// Whether a message waits for more fragments, or for a listener.
     pub fn is_waiting(&self) -> bool {
         self.reassembler.len() > 0 || !self.unclaimed.is_empty()
     }
 
-    /// Takes the receipts of what is to be acknowledged now.
+    /// Takes the receipts that have to be acknowledged now.
     pub fn take_due(&mut self) -> Vec<Deliveries> {
         std::mem::take(&mut self.due)
     }
@@ -345,7 +356,7 @@ impl Inbox {
         receipt: Option<Receipt>,
         counters: &mut Counters,
     ) -> Taken {
-        // A retained message comes once for each subscription made, under the id that it always had.
+        // A retained message is sent once for each subscription, always under the same id.
         let once = receipt.is_some() && publish.qos == 2 && !is_retained(meant_for);
         let id = self.copy_id(publish.publisher, publish.sequence, meant_for);
         if once && !self.window.first_seen(now, id.0, id.1) {
@@ -366,12 +377,12 @@ impl Inbox {
         let FragmentView { index, count, total } = fragment;
         let first = publish.sequence.wrapping_sub(u64::from(index));
         let id = (publish.publisher, first, meant_for);
-        // A message is known as a whole, once it is whole: had each part been remembered for itself, those of a message that was given
-        // up half-way could never complete it when they come again.
+        // A fragmented message is recognised as a whole, once it is complete. If each fragment were
+        // remembered, a message that was given up half-way could never be completed by its retransmission.
         let once = receipt.is_some() && !is_retained(meant_for);
         let copy = self.copy_id(publish.publisher, first, meant_for);
         if once && !self.reassembler.has(id) && self.window.has_seen(copy.0, copy.1) {
-            // The others were acknowledged when they were kept (§7.5).
+            // The other fragments were acknowledged when they were kept (§7.5).
             let last = receipt.filter(|_| index + 1 == count);
             return self.take_again(copy, last, counters);
         }
@@ -394,8 +405,8 @@ impl Inbox {
         Taken::Done
     }
 
-    /// What a copy of a message is known by. That for a shared subscription is another message than that for all others, though both
-    /// have one id; no publisher can choose one that becomes the same.
+    /// The id of a copy of a message. The copy for a shared subscription is another message than that for all
+    /// others, although both have one id. No publisher can choose an id that collides with it.
     fn copy_id(&self, publisher: u64, sequence: u64, meant_for: Option<MeantFor>) -> MessageId {
         match meant_for {
             Some(MeantFor::Shared(id)) => (self.copies.hash_one((publisher, id)), sequence),
@@ -403,7 +414,8 @@ impl Inbox {
         }
     }
 
-    /// A message that was here before. One that the application has not taken over yet is acknowledged once it has.
+    /// Handles a duplicate. If the application has not taken the message over yet, the duplicate is
+    /// acknowledged once it has.
     fn take_again(&mut self, id: MessageId, receipt: Option<Receipt>, counters: &mut Counters) -> Taken {
         counters.drop(Drop::DuplicateMessage);
         let is_held = receipt.is_some_and(|receipt| self.unacknowledged.hold_again(id, receipt));
@@ -449,7 +461,7 @@ impl Inbox {
         self.queue.push_back(item);
     }
 
-    /// The application has these messages: they are to be acknowledged.
+    /// The application has taken these messages over: they are acknowledged.
     fn take_over<'a>(&mut self, messages: impl IntoIterator<Item = &'a Message>) {
         let awaiting_acknowledgement =
             messages.into_iter().filter_map(|message| message.awaiting_acknowledgement);
@@ -467,7 +479,7 @@ fn is_retained(meant_for: Option<MeantFor>) -> bool {
     meant_for.is_some_and(MeantFor::is_retained)
 }
 
-/// Each by itself.
+/// Each as a range of its own.
 fn due(receipts: impl IntoIterator<Item = Receipt>) -> impl Iterator<Item = Deliveries> {
     receipts.into_iter().map(Deliveries::from)
 }

@@ -1,15 +1,15 @@
-//! A client's listeners: who in its application wants what.
+//! A client's listeners: which part of its application wants which messages.
 //!
-//! A message is for all whose filters match its topic, and are not shared; one that was sent for a shared subscription is for those that
-//! have that one; and one that was retained is for the listener in whose name it was asked for, where
-//! that is one of this run's.
+//! A message is for all listeners whose filters match its topic and that are not shared. A message that was
+//! sent for a shared subscription is for the listeners of that subscription. A retained message is for the
+//! listener in whose name it was requested, if that is a listener of this run.
 
 use crate::link_id::SessionKey;
 use crate::tables::match_set::{MatchSet, Subscriber};
 use crate::tables::trie::SubscriptionTrie;
 use crate::wire::MeantFor;
 
-/// See the module. Of many clients most are idle or only publish: without a listener this is small.
+/// Small without a listener, because most clients of a pool are idle or only publish.
 pub struct Listeners {
     seed: u64,
     known: Option<Box<Known>>,
@@ -20,17 +20,17 @@ struct Known {
     /// The lowest and the highest id that a listener of this run has had.
     ids: (u64, u64),
     matches: MatchSet,
-    /// Whose matches these are; empty: nobody's any more. Messages of one topic often follow one another.
+    /// The topic whose matches these are; empty: none. Consecutive messages often have one topic.
     matched: String,
 }
 
 impl Listeners {
-    /// None. `seed`: random and secret.
+    /// Without listeners. `seed` is random and secret.
     pub fn new(seed: u64) -> Self {
         Self { seed, known: None }
     }
 
-    /// `group`: of a shared subscription; empty: it is none.
+    /// `group`: of a shared subscription; empty: it is not shared.
     pub fn add(&mut self, listener: Subscriber, group: &str, filter: &str) {
         let SessionKey(id) = listener.session;
         let known = self.known.get_or_insert_with(|| {
@@ -53,7 +53,7 @@ impl Listeners {
         }
     }
 
-    /// Looks for those that match a topic, and gives those among them that are not shared.
+    /// Looks the listeners up that match a topic. Returns those that are not shared.
     pub fn find(&mut self, topic: &str) -> &[Subscriber] {
         if let Some(known) = &mut self.known
             && (topic.is_empty() || known.matched != topic)
@@ -65,7 +65,7 @@ impl Listeners {
         self.found()
     }
 
-    /// Of those that match the topic that was looked for last those that are to get a message.
+    /// Of the listeners that matched the topic of the last look-up, those that get a message.
     pub fn wanting(&self, meant_for: Option<MeantFor>) -> impl Iterator<Item = &Subscriber> {
         let shared = match meant_for {
             Some(MeantFor::Shared(id)) => Some(id),
@@ -81,7 +81,7 @@ impl Listeners {
         plain.iter().filter(is_meant).chain(members)
     }
 
-    /// The listener of this run that a message was retained for, whether or not that is still there.
+    /// The listener of this run that requested a retained message, whether or not it still exists.
     pub fn requesting_listener(&self, meant_for: Option<MeantFor>) -> Option<u64> {
         let (lowest, highest) = self.known.as_ref()?.ids;
         meant_for?.retained_for().filter(|&listener| listener > 0 && (lowest..=highest).contains(&listener))

@@ -1,8 +1,10 @@
-//! The messages that came and that the application has not taken over: what to acknowledge once it has (§7.3).
+//! Received messages that the application has not handled yet, with the deliveries to acknowledge once it has
+//! (§7.3).
 //!
-//! They are known by their ids. One that comes again meanwhile, over another link, is acknowledged with the first and not before: an
-//! application that is killed in between must get it once more. (Those of `QoS` 1 that stay together until they are read are not looked up:
-//! one of them that comes again is read and acknowledged again.)
+//! They are found by their ids. A duplicate that arrives meanwhile over another link is acknowledged together
+//! with the first, and not before: an application that is killed in between must get the message again.
+//! (Messages of `QoS` 1 in a batch are not looked up; a duplicate of one is read and acknowledged
+//! separately.)
 
 use std::collections::HashMap;
 
@@ -15,7 +17,7 @@ use crate::link_id::LinkId;
 /// A message's publisher and sequence number.
 pub type MessageId = (u64, u64);
 
-/// Deliveries over a link that follow one another, to be acknowledged together.
+/// Consecutive deliveries of a link, to be acknowledged together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deliveries {
     pub link: LinkId,
@@ -29,7 +31,7 @@ impl From<Receipt> for Deliveries {
     }
 }
 
-/// Most have one.
+/// Most messages have one.
 type Receipts = SmallVec<[Receipt; 1]>;
 
 pub struct Unacknowledged {
@@ -41,12 +43,12 @@ impl Unacknowledged {
         Self { receipts: HashMap::with_hasher(hasher) }
     }
 
-    /// A message is for the application, which answers for this delivery.
+    /// A message is for the application, which has to handle it before this delivery is acknowledged.
     pub fn hold(&mut self, id: MessageId, receipt: Receipt) {
         self.receipts.entry(id).or_default().push(receipt);
     }
 
-    /// A message comes again. False: it is not held.
+    /// A message is received again. False: it is not waiting here.
     pub fn hold_again(&mut self, id: MessageId, receipt: Receipt) -> bool {
         self.receipts.get_mut(&id).is_some_and(|receipts| {
             receipts.push(receipt);
@@ -54,12 +56,12 @@ impl Unacknowledged {
         })
     }
 
-    /// The application has taken a message over; what to acknowledge.
+    /// The application has handled a message. Returns the deliveries to acknowledge.
     pub fn take(&mut self, id: MessageId) -> Receipts {
         self.receipts.remove(&id).unwrap_or_default()
     }
 
-    /// Forgets the receipts of a link that is gone: its deliveries come again under other numbers.
+    /// Forgets the receipts of a link that has ended: its deliveries are retransmitted under other numbers.
     pub fn forget_link(&mut self, link: LinkId) {
         for receipts in self.receipts.values_mut() {
             receipts.retain(|(from, _)| *from != link);

@@ -1,15 +1,17 @@
-//! Messages that nobody listens to, and that are not to be acknowledged yet.
+//! Messages that no listener wants and that must not be acknowledged yet.
 //!
-//! In a persistent session they wait for a listener, which may come later than they do (§6.4). While the client leaves a shared
-//! group, they wait until its owners know that: until then what comes is for another member (§6.5).
+//! In a persistent session they wait for a listener, which may be added after they arrive (§6.4). While the
+//! client leaves a shared group, they wait until its owners know that: until then such messages are for
+//! another member (§6.5). The same holds for messages of the group that the application gives back unhandled;
+//! only the receipts of these are kept.
 //!
-//! So do those that the application had from the group and gives back unhandled; of these only the receipts are left.
-//!
-//! They are not acknowledged, so their owner's credit bounds them; what an owner sends beyond that is not kept. Behind that credit
-//! waits all else that the owner has for the session. So in a persistent session the wait is the link's: it ends for all that came over
-//! it some time after the first that nobody wanted, and whatever nobody wants from then on is acknowledged at once. Else an owner with
-//! a queue for a subscription that has ended, or is not made again, would send it by one credit in each such time. When a listener
-//! leaves, what was its own until now may be wanted again: then links wait anew.
+//! They are not acknowledged, so the credit of their owner bounds them, and a message beyond that credit is
+//! not kept. Everything else that the owner has for the session waits behind that credit. So in a persistent
+//! session the wait belongs to the link: it ends, for all messages of the link, some time after the first one
+//! that no listener wanted. From then on a message that no listener wants is acknowledged at once. Otherwise
+//! an owner with a queue for a subscription that has ended, or is not made again, would send only one
+//! credit's worth in each such time. When a listener is removed, its messages may be wanted again, so the
+//! links begin a new wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,9 +34,9 @@ pub struct Unclaimed {
     most_bytes: usize,
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// Until when each link waits over which something came that nobody wanted.
+    /// Until when each link waits over which a message was received that no listener wanted.
     patience: BTreeMap<LinkId, Micros>,
-    /// Of what was given back.
+    /// The receipts of messages that were given back.
     given_back: Vec<Receipt>,
 }
 
@@ -61,8 +63,8 @@ impl Unclaimed {
         }
     }
 
-    /// Keeps a message; false where it is to be acknowledged instead: nobody will ask for it, its link has waited for long enough, or
-    /// too much waits.
+    /// Keeps a message. False: it has to be acknowledged at once, because no listener will want it, its link
+    /// has waited long enough, or too many messages wait.
     pub fn keep(
         &mut self,
         now: Micros,
@@ -87,13 +89,14 @@ impl Unclaimed {
         true
     }
 
-    /// The application gives messages back; what is to be acknowledged of them at once.
+    /// The application gives messages back. Returns the receipts that have to be acknowledged at once.
     pub fn give_back(&mut self, receipts: impl IntoIterator<Item = Receipt>) -> Vec<Receipt> {
         self.given_back.extend(receipts);
         self.settled()
     }
 
-    /// Whether the client is leaving a group. What waited for the end of that alone is to be acknowledged then.
+    /// Whether the client is leaving a group. At the end, returns the receipts of the messages that waited
+    /// only for that.
     pub fn set_leaving(&mut self, is_leaving: bool) -> Vec<Receipt> {
         self.is_leaving = is_leaving;
         let mut settled = self.settled();
@@ -103,12 +106,13 @@ impl Unclaimed {
         settled
     }
 
-    /// A listener left: what comes from now on may be for one that comes back, however long links have waited.
+    /// A listener was removed: later messages may be for one that comes back, however long the links have
+    /// waited.
     pub fn wait_anew(&mut self) {
         self.patience.clear();
     }
 
-    /// Has one wait on that was taken.
+    /// Puts a message back that was taken out.
     pub fn put_back(&mut self, waiting: Waiting) {
         self.bytes += waiting.field.len();
         self.waiting.push_back(waiting);
@@ -120,7 +124,7 @@ impl Unclaimed {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Gives up those that waited too long; their receipts.
+    /// Gives up the messages that have waited too long. Returns their receipts.
     pub fn expire(&mut self, now: Micros) -> Vec<Receipt> {
         let mut receipts = Vec::new();
         let bytes = &mut self.bytes;
@@ -135,7 +139,7 @@ impl Unclaimed {
         receipts
     }
 
-    /// A link is gone: what came over it comes again.
+    /// A link has ended: its messages will be retransmitted.
     pub fn forget_link(&mut self, link: LinkId) {
         let bytes = &mut self.bytes;
         self.waiting.retain(|waiting| {
@@ -151,15 +155,15 @@ impl Unclaimed {
         self.waiting.is_empty()
     }
 
-    /// Until when a message waits that comes now. While the client leaves a group it may be another member's, however long its link
-    /// has waited.
+    /// Until when a message waits that is received now. While the client leaves a group the message may be
+    /// another member's, so it waits however long its link has waited.
     fn until(&mut self, now: Micros, (link, _): Receipt) -> Micros {
         let latest = now + PATIENCE;
         let links = *self.patience.entry(link).or_insert(latest);
         if self.is_leaving { latest } else { links }
     }
 
-    /// Its owners know by now, so what they left here is for nobody else.
+    /// The owners know by now that the client has left, so its messages go to no other member.
     fn settled(&mut self) -> Vec<Receipt> {
         if self.is_leaving { Vec::new() } else { std::mem::take(&mut self.given_back) }
     }
