@@ -1,32 +1,53 @@
-//! The server side of MQTT 3.1, 3.1.1 and 5, sans-IO (DESIGN §6).
+//! The server side of MQTT 3.1, 3.1.1 and 5 in a gateway.
 //!
-//! A [`Connection`](connection::Connection) is one transport stream: bytes and time come in; bytes (appended to the turn's buffer), events and a deadline
-//! come out. It frames and checks packets, and keeps what lives as long as the stream: version, keep alive, topic aliases, the
-//! receive maximum of both ways. What it cannot decide (CONNECT, SUBSCRIBE, UNSUBSCRIBE, AUTH, and what becomes of a session when
-//! its stream ends) goes up as an [`Event`](event::Event). A PUBLISH goes to the network as a borrowed view; the network's answer comes back by
-//! the [`Key`] that the view had.
+//! ```text
+//! Python:  gateway   every verb of the gateway        worker_event   events for Python
+//!             |                                              ^
+//!          dispatcher   routes messages and commands to workers; keeps the parked sessions
+//!             |  command           ^                         |
+//!             v                    | distribution: bridge, fanout, message, encoder (to and from the client pool)
+//!          clients, client   the clients of one worker; called by io through the trait `io::protocol`
+//!             v
+//!          connection   one transport stream, with codec, aliases, throttle, access::rules and event
+//!             v
+//!          session   what outlives the stream, with ack_guard
+//!          io   sockets, threads, TLS, WebSocket; knows nothing of MQTT
+//! ```
 //!
-//! A [`Session`](session::Session) is what outlives the stream: the messages that wait for the client, those it was sent and has not
-//! acknowledged, and the packet ids of `QoS` 2 that it used. An open connection owns its session; when it closes, the session is
-//! taken out of it and parked, or dropped.
+//! The code from `connection` down is sans-IO.
 //!
-//! A [`Message`](crate::mqtt::distribution::message::Message) of the network is shared by all its recipients. Each that owes the network an answer (`QoS` 1 and 2) holds a
-//! [`Claim`](claim::Claim); when the last one is dropped the message's ticket is in [`Releases`](claim::Releases), once.
+//! A [`Connection`](connection::Connection) is one transport stream. Its input is bytes and time. Its output
+//! is bytes, which it appends to the iteration's buffer, events, and a deadline. It frames and checks
+//! packets. It keeps the state that lives as long as the stream: version, keep alive, topic aliases, and the
+//! receive maximum of both directions. Python decides on CONNECT, SUBSCRIBE, UNSUBSCRIBE and AUTH, and on
+//! what becomes of a session when its stream ends; the connection hands these up as an
+//! [`Event`](event::Event). A PUBLISH goes to the network as a borrowed view. The network answers with the
+//! [`Key`] that the view had.
 //!
-//! How a worker drives it:
+//! A [`Session`](session::Session) outlives the stream. It holds the messages that are queued for the client,
+//! the messages in flight to it, and the packet ids of the `QoS` 2 messages that the client sent. An open
+//! connection owns its session. When the connection closes, the session is taken out of it and parked, or
+//! dropped.
+//!
+//! All recipients of a network message share one [`Message`](crate::mqtt::distribution::message::Message).
+//! Each recipient whose acknowledgement the owner waits for (`QoS` 1 and 2) holds an
+//! [`AckGuard`](ack_guard::AckGuard). When the last guard of a message is dropped, the message's ticket is
+//! put into [`Releases`](ack_guard::Releases), once.
+//!
+//! A worker drives a connection by these calls:
 //!
 //! | when | call |
 //! |---|---|
 //! | a stream was accepted | `Connection::new` |
-//! | bytes were read | `Connection::handle_bytes`; no more than `Connection::read_limit`, and none while `wants_bytes` is false |
+//! | bytes were read | `Connection::handle_bytes`; at most `Connection::read_limit` bytes, and none while `wants_bytes` is false |
 //! | the stream ended | `Connection::handle_end` |
-//! | `Connection::poll_timeout` has come | `Connection::handle_timeout` |
+//! | `Connection::poll_timeout` is reached | `Connection::handle_timeout` |
 //! | Python answers | `Connection::accept`, `refuse`, `suback`, `unsuback`, `challenge`, `disconnect` |
-//! | the network took a message, or refused it | `Connection::answer` (`Session::answer` where it is parked) |
+//! | the network answered a PUBLISH | `Connection::answer` (`Session::answer` if the session is parked) |
 //! | the network has room again | `Connection::resume` |
-//! | a message has come | `Connection::deliver` (`Session::deliver`) |
-//! | the socket took what was in the buffer | `Connection::flush` |
-//! | `Connection::is_closed` | write what is left, close the stream, `Connection::take_session` |
+//! | a message for the client arrived | `Connection::deliver` (`Session::deliver` if the session is parked) |
+//! | the socket took the buffered bytes | `Connection::flush` |
+//! | `Connection::is_closed` | write the remaining bytes, close the stream, `Connection::take_session` |
 
 pub mod access;
 pub mod ack_guard;
@@ -49,17 +70,17 @@ mod throttle;
 mod unfinished;
 pub mod worker_event;
 
-/// Names a PUBLISH of `QoS` 1 or 2 that the network is to answer; unique within its session.
+/// Identifies a PUBLISH of `QoS` 1 or 2 that the network has to answer. It is unique within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u64);
 
-/// One go of a worker at one connection: what it has in hand.
+/// What a worker lends to a connection for one call.
 pub struct Turn<'a> {
     pub now: crate::Micros,
-    /// What goes to the client is appended here.
+    /// The connection appends the bytes for its client here.
     pub out: &'a mut io::output::Output,
-    /// The worker's.
+    /// The counters of the worker.
     pub counters: &'a mut counters::Counters,
-    /// The worker's too; `None`: nobody asks what passes by topic.
+    /// The metrics of the worker by topic; `None` if telemetry is off.
     pub load: Option<&'a mut crate::load::Load>,
 }

@@ -1,35 +1,37 @@
-//! Who still owes the network an answer for a message.
+//! Decides when a gateway acknowledges a message to the message's owner.
 //!
-//! A message goes to many clients. Its owner is answered once all those have acknowledged it that get it at `QoS` 1 or 2, or no longer
-//! count. Each of them holds a claim; a claim that is dropped, for whatever reason, is settled. So nothing can be answered twice or
-//! forgotten, wherever a message ends: acknowledged, expired, too large, pushed out of a queue, or with its session.
+//! A gateway delivers one message to many clients. It acknowledges the message to the owner when each client
+//! that receives it at `QoS` 1 or 2 has acknowledged it or no longer counts. Each of these clients holds an
+//! ack guard, and each guard is dropped exactly once: when the client acknowledges the message, when the
+//! message expires, is too large or is dropped from a full queue, or when the session ends. So the gateway
+//! can neither acknowledge a message twice nor forget it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// The member that holds the subscriptions of all sessions that have none of their own.
+/// The pool client that holds the subscriptions of all sessions without a pool client of their own.
 pub const SHARED_POOL_CLIENT: u64 = 0;
 
 /// A message's publisher and sequence number.
 pub type MessageId = (u64, u64);
 
-/// Names a message to be acknowledged to its owner: the member of the gateway that received it, and its id.
+/// Identifies a message to acknowledge to its owner: the pool client that received it, and the message's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     pub pool_client: u64,
     pub message: MessageId,
 }
 
-/// Where the tickets of settled messages gather.
+/// Collects the tickets of messages that every client has acknowledged.
 #[derive(Debug, Default)]
 pub struct Releases {
     settled: Mutex<Vec<Ticket>>,
 }
 
 impl Releases {
-    /// Takes the tickets out that were settled since the last time.
+    /// Takes out the tickets that were added since the last call.
     pub fn take(&self) -> Vec<Ticket> {
         std::mem::take(&mut self.settled.lock())
     }
@@ -39,7 +41,7 @@ impl Releases {
     }
 }
 
-/// A share in the answer to a message: its ticket is released when the last clone is dropped.
+/// A share in the acknowledgement of a message. The ticket is released when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct AckGuard {
     answer: Arc<Answer>,
@@ -56,12 +58,14 @@ impl AckGuard {
         self.answer.ticket
     }
 
-    /// Whether other clients' messages wait for its answer, too: it came to the member that they share.
+    /// Whether the shared pool client received the message. Then the acknowledgements of other clients'
+    /// messages depend on it too.
     pub fn is_shared(&self) -> bool {
         self.answer.ticket.pool_client == SHARED_POOL_CLIENT
     }
 
-    /// Leaves the message unanswered, whatever becomes of the other shares: it is to come again.
+    /// Leaves the message unacknowledged, whatever happens to the other guards: the owner is to send it
+    /// again.
     pub fn forsake(&self) {
         self.answer.is_forsaken.store(true, Ordering::Relaxed);
     }

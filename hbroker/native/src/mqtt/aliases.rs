@@ -1,26 +1,28 @@
-//! Topic aliases (MQTT 5 §3.3.2.3.4), which live with the connection: those of the client, and those that it is given.
+//! Topic aliases (MQTT 5 §3.3.2.3.4): those that the client assigns, and those that the server assigns. They
+//! live as long as the connection.
 
 use std::collections::HashMap;
 
 use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::distribution::message::Alias;
 
-/// A topic that is shorter than this gains nothing by an alias, which takes three bytes.
+/// A shorter topic gains nothing by an alias, which takes three bytes.
 const SHORTEST: usize = 4;
-/// A longer one costs too much to remember for every client.
+/// A longer topic costs too much memory for each client.
 const LONGEST: usize = 1_024;
 
-/// What a client's aliases stand for. Bounded by the number that it was told.
+/// The topics of the aliases that a client assigned. Their number is bounded by the topic alias maximum that
+/// the server sent.
 #[derive(Default)]
 pub struct Incoming {
     topics: Vec<Option<Box<str>>>,
 }
 
 impl Incoming {
-    /// The topic of a PUBLISH with an alias; one that names its topic is remembered.
+    /// Returns the topic of a PUBLISH with an alias. If the PUBLISH contains a topic, the alias stands for
+    /// that topic from now on.
     ///
-    /// # Errors
-    /// The alias is higher than the client was told, or stands for nothing.
+    /// # Errors The alias is 0, is higher than `most`, or stands for no topic.
     pub fn resolve(&mut self, most: u16, alias: u16, topic: &str) -> Result<&str, Reason> {
         if alias == 0 || alias > most {
             return Err(Reason::TOPIC_ALIAS_INVALID);
@@ -35,13 +37,14 @@ impl Incoming {
                 *known = Some(topic.into());
             }
         }
-        // MQTT 5 §3.3.2.3.4: a protocol error where it stands for nothing yet.
+        // MQTT 5 §3.3.2.3.4: an alias without a topic is a protocol error.
         self.topics.get(index).and_then(Option::as_deref).ok_or(Reason::PROTOCOL_ERROR)
     }
 }
 
-/// The aliases given to a client: to the first topics that it gets, as many as it takes. None is given twice: a client that gets many
-/// topics once each would only be told new ones.
+/// The aliases that the server assigns, to the first topics that it sends to a client, up to the client's
+/// topic alias maximum. An alias is never reassigned: a client that gets many topics once each would only
+/// receive new assignments.
 #[derive(Default)]
 pub struct Outgoing {
     most: u16,
@@ -53,7 +56,7 @@ impl Outgoing {
         Self { most, given: HashMap::new() }
     }
 
-    /// What to write for a topic.
+    /// How to write this topic in the next PUBLISH.
     pub fn of(&self, topic: &str) -> Alias {
         if self.most == 0 || !(SHORTEST..=LONGEST).contains(&topic.len()) {
             return Alias::None;
@@ -66,7 +69,7 @@ impl Outgoing {
         }
     }
 
-    /// An alias was sent with its topic.
+    /// A PUBLISH with the topic and this alias was sent.
     pub fn announced(&mut self, topic: &str, alias: Alias) {
         if let Alias::Announce(alias) = alias {
             self.given.insert(topic.into(), alias);

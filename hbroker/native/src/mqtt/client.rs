@@ -1,4 +1,4 @@
-//! A client's connection, as its worker keeps it.
+//! The state that a worker keeps for one client's connection, and the calls that a connection makes upwards.
 
 use crate::Micros;
 use crate::mqtt::Key;
@@ -12,50 +12,52 @@ use crate::mqtt::worker_event::SessionHandle;
 use crate::prefix::Prefix;
 use crate::shares::Share;
 
-/// Questions to Python that a client may have open; then it is not read until one is answered.
+/// A client may have this many requests to Python open. At that number its connection is not read until
+/// Python has answered one.
 const MOST_OPEN_REQUESTS: u16 = 16;
 
-/// When a message that the network had no room for is offered again.
+/// When the connection first offers a message again that the network had no room for.
 const FIRST_RETRY: Micros = 2_000;
-/// So often that time doubles.
+/// The delay doubles at most this many times.
 const MOST_DOUBLINGS: u8 = 7;
 
-/// What a worker keeps of a connection.
+/// The state that a worker keeps for one connection.
 pub struct Client {
     pub connection: Connection,
-    /// 0: it was not accepted yet.
+    /// 0 until the client is accepted.
     pub session: SessionHandle,
-    /// Who it is, once it is accepted.
+    /// The client's name and access list, once the client is accepted.
     pub name: Option<Box<Name>>,
-    /// Questions that Python has not answered.
+    /// Requests that Python has not answered.
     pub open_requests: u16,
-    /// The network had no room for its message: when to offer it again, and how often it was offered.
+    /// The network had no room for the client's message: when to offer it again, and how many times it was
+    /// refused.
     pub retry: Option<Micros>,
     pub refusals: u8,
     pub marks: Marks,
-    /// That of its CONNECT; `None`: Python does not know of the connection.
+    /// The version of the CONNECT; `None` if Python does not know of the connection.
     pub version: Option<Version>,
     pub traffic: Traffic,
-    /// What it holds of a packet that is not whole.
+    /// The client's share of the memory for incomplete packets.
     pub unfinished: Share<Prefix>,
-    /// How it ended.
+    /// How the connection ended.
     pub closed: Option<Closed>,
 }
 
-/// What is asked of its messages, beside what its packets say.
+/// Options of a client's messages that its packets do not contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
     pub origin: u64,
     pub ack_queued: bool,
 }
 
-/// Who a client is.
+/// The identity of an accepted client.
 pub struct Name {
     pub client_id: Box<str>,
     pub user: Box<str>,
     /// The number of its access list.
     pub access: Option<u32>,
-    /// See [`Marks`]; its messages bear it once they have to.
+    /// See [`Marks`]. The client's messages carry it once the client has a subscription with No Local.
     pub origin: u64,
 }
 
@@ -76,35 +78,35 @@ impl Client {
         }
     }
 
-    /// The network had no room: the message is offered again, ever more seldom.
+    /// The network had no room: offers the message again later. The delay doubles with each refusal.
     pub fn offer_later(&mut self, now: Micros) {
         self.retry = Some(now + (FIRST_RETRY << self.refusals.min(MOST_DOUBLINGS)));
         self.refusals = self.refusals.saturating_add(1);
     }
 
-    /// Whether bytes of it are to wait.
+    /// Whether the connection must not be read now.
     pub fn is_held(&self) -> bool {
         self.open_requests >= MOST_OPEN_REQUESTS || self.retry.is_some() || !self.connection.wants_bytes()
     }
 
-    /// When it is to be looked at.
+    /// When the worker must next call the connection.
     pub fn deadline(&self) -> Option<Micros> {
         let due = self.connection.poll_timeout().min(self.retry.unwrap_or(Micros::MAX));
         (due < Micros::MAX).then_some(due)
     }
 }
 
-/// What one turn says to the network and asks of Python; what is above a connection, while it is called.
+/// Everything above the connections in one iteration of a worker: the network, and the events for Python.
 pub struct Above<'t, N: Network> {
     network: &'t N,
     guard: Option<N::Guard<'t>>,
-    /// (sequence number, session, key) of what the network took, and is to answer.
+    /// (sequence number, session, key) of each message that the network took and has to answer.
     pub published: Vec<(u64, SessionHandle, Key)>,
     pub events: Vec<Event>,
-    /// Of the connection in hand.
+    /// The session of the connection that is being called.
     pub session: SessionHandle,
     pub marks: Marks,
-    /// The network had no room; and it took something.
+    /// `full`: the network had no room for a message. `taken`: the network took a message.
     pub full: bool,
     pub taken: bool,
 }
@@ -123,7 +125,7 @@ impl<'t, N: Network> Above<'t, N> {
         }
     }
 
-    /// The network, entered at most once in a turn.
+    /// The network. Its lock is taken at most once in an iteration.
     pub fn guard(&mut self) -> &mut N::Guard<'t> {
         self.guard.get_or_insert_with(|| self.network.enter())
     }

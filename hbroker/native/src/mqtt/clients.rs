@@ -1,7 +1,11 @@
 //! The clients of one worker: MQTT between their connections and the network.
 //!
-//! [`Clients`] is what `io` runs. In a turn it hands bytes to connections, and what the network brought to their sessions; publishes what
-//! they send under one hold of the network's lock; asks Python; and parks the sessions of connections that have ended.
+//! [`Clients`] is the protocol that `io` runs. In one iteration it passes bytes to the connections and
+//! network messages to their sessions. It publishes the clients' messages while it holds the network's lock
+//! once, posts requests to Python, and parks the sessions of connections that have ended.
+//!
+//! This file has the calls from `io` (bytes, timeouts, closed connections), `commands` those that other
+//! threads posted. Both call a connection through `ClientTurn::with`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,23 +37,25 @@ use crate::mqtt::worker_event::{Arrival, SessionHandle, WorkerEvent};
 
 mod commands;
 
-/// What is said of a connection that says nothing itself.
+/// How a connection ended that reported no reason itself.
 const LOST: Closed = Closed { cause: Cause::Lost, reason: Reason::UNSPECIFIED, session_expiry: None };
 
-/// What may wait for Python before no more clients are let in. It is some 50 ms of its work: so much it may be behind, and neither what
-/// it has not read nor who waits for it grows with how fast clients come.
+/// How many events may wait for Python before the workers accept no more connections. Python needs some 50 ms
+/// for so many. So neither the queue to Python nor the number of clients that wait in it grows with the rate
+/// of new connections.
 const MOST_UNREAD: usize = 1_024;
 
-/// One worker's clients.
+/// The clients of one worker.
 pub struct Clients<N: Network> {
     worker: u8,
     network: Arc<N>,
     dispatcher: Arc<Dispatcher>,
     encoder: Encoder,
     counters: Counters,
-    /// Sessions whose connections have ended, until everything that was on its way to them is there.
+    /// Sessions whose connections have ended. They stay here until all items that were already posted for
+    /// them have arrived.
     leaving: FxHashMap<ConnectionId, Leaving>,
-    /// When parked sessions are to be looked at; the first worker does it.
+    /// When parked sessions must be looked at. The first worker does so.
     parked_due: Micros,
     worker_events: Vec<WorkerEvent>,
     worker_metrics: Option<Arc<Mutex<WorkerMetrics>>>,
@@ -62,7 +68,7 @@ struct Leaving {
 }
 
 impl<N: Network> Clients<N> {
-    /// `worker_metrics`: where it is written what passed; `None`: nobody asks.
+    /// `worker_metrics`: where the clients' metrics are counted; `None` if telemetry is off.
     pub fn new(
         worker: u8,
         network: Arc<N>,
@@ -112,7 +118,7 @@ impl<N: Network> Protocol for Clients<N> {
     }
 }
 
-/// A turn of one worker's clients.
+/// One iteration over the clients of a worker.
 pub struct ClientTurn<'t, N: Network> {
     worker: u8,
     now: Micros,
@@ -123,7 +129,7 @@ pub struct ClientTurn<'t, N: Network> {
     parked_due: &'t mut Micros,
     worker_events: &'t mut Vec<WorkerEvent>,
     above: Above<'t, N>,
-    /// Whoever takes what passed waits for the turn's end.
+    /// Locked until the iteration ends. A reader of the metrics waits for that.
     worker_metrics: Option<MutexGuard<'t, WorkerMetrics>>,
 }
 
@@ -184,7 +190,7 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
         if !tickets.is_empty() {
             self.above.guard().handled(&tickets);
         }
-        // Before the network is left: from then on it answers.
+        // Before the network's lock is released: after that the network may answer.
         if !self.above.published.is_empty() {
             self.dispatcher.expect_answers(self.above.published.drain(..));
         }
@@ -202,7 +208,7 @@ impl<'t, N: Network> Turn<'t, Client, Command> for ClientTurn<'t, N> {
 }
 
 impl<N: Network> ClientTurn<'_, N> {
-    /// Has something done at a connection, and follows up what came of it.
+    /// Calls a connection, and does what follows from the call.
     fn with(
         &mut self,
         connections: &mut Connections<Client>,
@@ -228,7 +234,7 @@ impl<N: Network> ClientTurn<'_, N> {
         self.follow_up(connections, id);
     }
 
-    /// Asks Python what there is to ask; reads on, or not; and sees to a connection's end.
+    /// Posts the connection's events to Python, pauses or resumes reading, and closes an ended connection.
     fn follow_up(&mut self, connections: &mut Connections<Client>, id: ConnectionId) {
         if !self.above.events.is_empty() {
             for event in std::mem::take(&mut self.above.events) {
@@ -283,7 +289,7 @@ impl<N: Network> ClientTurn<'_, N> {
             Event::Subscribe(subscribe) => WorkerEvent::Subscribe(id, subscribe),
             Event::Unsubscribe(unsubscribe) => WorkerEvent::Unsubscribe(id, unsubscribe),
             Event::Auth(auth) => WorkerEvent::Auth(id, auth),
-            // Told when everything that was on its way to its session is there.
+            // Python gets this event once all items that were already posted for the session have arrived.
             Event::Closed(closed) => {
                 client.closed = Some(closed);
                 return;
@@ -293,7 +299,7 @@ impl<N: Network> ClientTurn<'_, N> {
         self.worker_events.push(worker_events);
     }
 
-    /// Why a client is refused without asking Python; `None`: it is asked.
+    /// Why a client is refused without asking Python; `None` if Python decides.
     fn judge(&self, connection: &Stream, connect: &Connect) -> Option<CloseReason> {
         match connection.admission() {
             Admission::Full | Admission::HostFull => Some(Reason::QUOTA_EXCEEDED.into()),
@@ -303,7 +309,7 @@ impl<N: Network> ClientTurn<'_, N> {
         }
     }
 
-    /// A connection has ended: its session is to be parked, and Python told.
+    /// A connection has ended: parks its session and reports the end to Python.
     fn conclude(&mut self, id: ConnectionId, mut client: Client) {
         let closed = client.closed.take().unwrap_or(LOST);
         self.dispatcher.unfinished.free(std::mem::take(&mut client.unfinished));

@@ -1,9 +1,16 @@
-//! Packets and bytes.
+//! Encodes and decodes MQTT packets.
 //!
-//! What is on the path of messages (framing, PUBLISH, the four acknowledgements) is read and written here, without a copy. The other
-//! packets go through a crate, `rmqtt-codec`, which is lax about some rules; what it lets through is refused in `control` and `connect`
-//! before or after it (`docs/adr/0016` has the list). Every refusal is the reason that the specification names, for DISCONNECT or
-//! CONNACK.
+//! ```text
+//! connection ──> frame             finds where a packet ends
+//!            ──> publish, acks     the packets on the path of a message, without a copy
+//!            ──> connect, control  the other packets from a client; calls the crate `rmqtt-codec`
+//!            ──> answers, acks     packets to a client
+//! all use reader (data types of MQTT), packets (contents for Python), reason (reason codes)
+//! ```
+//!
+//! The crate `rmqtt-codec` is lax about some rules. `control` and `connect` check these rules before or after
+//! they call it (`docs/adr/0016` lists them). Each refusal is the reason code that the specification names,
+//! for DISCONNECT or CONNACK.
 
 pub mod acks;
 pub mod answers;
@@ -19,5 +26,5 @@ mod tests;
 
 use crate::mqtt::codec::reason::Reason;
 
-/// What is wrong with a packet.
+/// The result of a check; the error is the reason code to refuse the packet with.
 pub type Checked<T> = Result<T, Reason>;

@@ -1,4 +1,4 @@
-//! What other threads have for a worker's clients: Python's answers, and what the network brings.
+//! Commands from other threads to a worker's clients: Python's answers, and items from the network.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,48 +21,49 @@ pub enum Command {
     Suback(ConnectionId, u16, Vec<Reason>, String),
     Unsuback(ConnectionId, u16, Vec<Reason>, String),
     Disconnect(ConnectionId, Box<CloseReason>),
-    /// For every connection.
+    /// For every connection of the worker.
     DisconnectAll(Box<CloseReason>),
-    /// What the network brought in one of its turns, and what that counts for.
+    /// The items of one iteration of the network's thread, and their size in bytes.
     Deliver(Vec<SessionItem>, usize),
-    /// All that was posted for a session before its connection ended has been worked through.
+    /// All items that were posted for the session before its connection ended have been handled.
     Park(ConnectionId),
-    /// The client has a subscription without its own messages: those are marked from now on.
+    /// The client has a subscription with No Local: its messages carry its origin from now on.
     Mark(ConnectionId),
-    /// A client has another list of rules.
+    /// The client gets another access list.
     Assign(ConnectionId, u32, Arc<AccessList>),
-    /// A list of rules has changed.
+    /// An access list has changed.
     Access(u32, Arc<AccessList>),
     Report(SyncSender<Vec<ConnectionStatus>>),
     Count(SyncSender<Counters>),
-    /// What waits for clients is to be noted.
+    /// Write down how much is queued for clients.
     Weigh,
-    /// Claims were released elsewhere: the turn's end sees to them.
+    /// Ack guards were dropped outside of an iteration: the end of this iteration acknowledges their
+    /// messages.
     Settle,
 }
 
-/// A client that may come in, and on what terms.
+/// The terms on which Python accepts a client.
 pub struct Admitted {
     pub accept: Accept,
     /// Of a session that is parked here.
     pub session: SessionHandle,
-    /// The session's, from now on.
+    /// The settings of the session from now on.
     pub settings: SessionSettings,
-    /// Messages a second that are taken from it (0: any number), in place of the listener's limit.
+    /// How many messages a second the client may send (0: any number), in place of the listener's limit.
     pub rate: Option<u32>,
-    /// Its own or the assigned one.
+    /// The client's own client id, or the one that the server assigned.
     pub client_id: Box<str>,
-    /// As the access list has it.
+    /// The user name, as the access list has it.
     pub user: Box<str>,
-    /// The number of the access list, and the list; `None`: everything is allowed.
+    /// The number of the access list, and the list; `None` if everything is allowed.
     pub access: Option<(u32, Arc<AccessList>)>,
-    /// Marks its messages, for subscriptions without local ones over all gateways; not 0.
+    /// Marks the client's messages for subscriptions with No Local, at all gateways. Not 0.
     pub origin: u64,
-    /// A PUBACK tells that the owner has queued the message, not that it is distributed.
+    /// PUBACK means that the owner has queued the message, not that it is distributed.
     pub ack_queued: bool,
 }
 
-/// How a client's connection is.
+/// The state of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionStatus {
     pub connection: ConnectionId,
@@ -76,7 +77,7 @@ pub struct ConnectionStatus {
     pub traffic: Traffic,
 }
 
-/// What went over a connection since it was accepted.
+/// What a connection has carried since it was accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traffic {
     /// PUBLISH packets from the client, and to it.
@@ -84,12 +85,12 @@ pub struct Traffic {
     pub messages_out: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// Messages that did not go to it.
+    /// Messages for the client that were dropped.
     pub dropped: u64,
 }
 
 impl Traffic {
-    /// Adds what a worker counted while it acted on the connection.
+    /// Adds what the worker counted while it called the connection.
     pub fn add(&mut self, before: &Counters, after: &Counters) {
         self.messages_in += after.messages_in - before.messages_in;
         self.messages_out += after.messages_out - before.messages_out;

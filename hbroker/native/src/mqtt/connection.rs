@@ -1,14 +1,21 @@
 //! One transport stream of a client, from its first byte to its last.
 //!
-//! | state | what is taken |
-//! |---|---|
-//! | expecting CONNECT | bytes, within a bound and a time, until CONNECT is whole |
-//! | deciding | nothing: what the client sends behind CONNECT waits; with extended authentication (MQTT 5 §4.12) AUTH and DISCONNECT |
-//! | open | all that a client sends, unless paused |
-//! | closed | nothing |
+//! ```text
+//! this file   state, timers, packets to the client
+//!   input      bytes to packets ──> handshake   until the client is accepted
+//!                               ──> packets     once it is accepted ──> session, upper
+//! ```
 //!
-//! It pauses where the network has no room, where its client sent faster than it may, and where a client that cannot be told a receive maximum
-//! (before MQTT 5) has as many messages unanswered. While it does not listen it does not count its client's silence.
+//! | state | what the connection handles |
+//! |---|---|
+//! | `ExpectConnect` | bytes until CONNECT is complete, within a size limit and a time limit |
+//! | `Deciding` | nothing: bytes behind CONNECT are buffered. With enhanced authentication (MQTT 5 §4.12): AUTH and DISCONNECT |
+//! | `Open` | every packet of the client, unless the connection is paused |
+//! | `Closed` | nothing |
+//!
+//! The connection pauses in three cases: the network has no room, the client exceeded its rate, or a client
+//! that cannot receive a receive maximum (before MQTT 5) has that many unanswered messages. A paused
+//! connection does not count the client's silence.
 
 mod handshake;
 mod input;
@@ -40,12 +47,13 @@ use crate::mqtt::{Key, Turn};
 pub struct Connection {
     settings: Arc<ListenerSettings>,
     state: State,
-    /// What was read and not handled: a packet that is not whole, or, while it does not listen, what came with the last bytes.
+    /// Bytes that were read and not handled: an incomplete packet, or the bytes that arrived while the
+    /// connection is paused.
     rest: Vec<u8>,
     paused: Option<Pause>,
-    /// When the client was last heard; before it is accepted, when the connection began.
+    /// When the client last sent something. Before CONNECT: when the connection began.
     last_received: Micros,
-    /// How long it may be silent; `NEVER`: any time.
+    /// How long the client may be silent; `NEVER` if there is no limit.
     patience: Micros,
     client: Client,
     aliases: aliases::Incoming,
@@ -63,18 +71,18 @@ enum State {
     Closed,
 }
 
-/// Why nothing more is read.
+/// Why the connection handles no more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// Until `resume`.
+    /// Until the call of `resume`.
     Network,
-    /// Until the network has answered.
+    /// Until the network has answered a message.
     Window,
-    /// Until then.
+    /// Until this time.
     Rate(Micros),
 }
 
-/// What CONNECT said, and is needed later.
+/// The properties of CONNECT that are needed later.
 #[derive(Default)]
 struct Client {
     keep_alive: u16,
@@ -109,10 +117,11 @@ impl Connection {
         self.close(Cause::Lost, Reason::UNSPECIFIED, None, upper);
     }
 
-    /// Ends what was silent for too long, releases the claims of a stalled client, and goes on with one that sent too fast.
+    /// Closes the connection if the client was silent for too long, drops the ack guards of a stalled client,
+    /// and resumes a client that was paused for its rate.
     pub fn handle_timeout(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
         if self.silence_ends() <= turn.now {
-            // MQTT 5 §3.1.2.10. Before CONNECT there is nobody to tell.
+            // MQTT 5 §3.1.2.10. Before the client is accepted no DISCONNECT may be sent.
             if self.state == State::Open {
                 put_disconnect(turn.out, self.response_options(), &Reason::KEEP_ALIVE_TIMEOUT.into());
             }
@@ -128,7 +137,8 @@ impl Connection {
         }
     }
 
-    /// When `handle_timeout` is due; `Micros::MAX`: never. It moves later with each packet: ask again when the time has come.
+    /// When `handle_timeout` is due; `Micros::MAX` if never. Each packet moves it later, so the caller asks
+    /// again when the time has come.
     pub fn poll_timeout(&self) -> Micros {
         if self.state == State::Closed {
             return NEVER;
@@ -138,13 +148,14 @@ impl Connection {
         self.silence_ends().min(stall).min(resumption)
     }
 
-    /// Whether more bytes may be read. False: until the next call of `accept`, `answer`, `resume` or `handle_timeout` they wait with the client.
+    /// Whether bytes may be read. If not, the client's bytes wait in the socket until the next call of
+    /// `accept`, `answer`, `resume` or `handle_timeout`.
     pub fn wants_bytes(&self) -> bool {
         self.listens()
     }
 
-    /// How many bytes may be read now, at most: before the client is accepted as many as the handshake may hold. Who reads more of one that
-    /// sends much behind CONNECT ends it.
+    /// How many bytes may be read now. Before the client is accepted this is the rest of `handshake_bytes`:
+    /// reading more of a client that sends much behind CONNECT would close the connection.
     pub fn read_limit(&self) -> usize {
         match self.state {
             _ if !self.listens() => 0,
@@ -158,17 +169,18 @@ impl Connection {
         self.rest.len()
     }
 
-    /// It is over: what is in the buffer goes out, then the stream is to be closed.
+    /// Whether the connection is closed. The worker writes the buffered bytes and closes the stream.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Takes so many messages a second from the client, and not what the listener is set to; 0: any number.
+    /// Limits the client to this many messages a second, in place of the listener's limit; 0 for any number.
     pub fn set_rate(&mut self, now: Micros, rate: u32) {
         self.messages = Throttle::new(now, u64::from(rate));
     }
 
-    /// Goes on with the authentication: AUTH (MQTT 5 §4.12). False: it cannot be told; the connection is to be refused.
+    /// Sends AUTH, which continues the authentication (MQTT 5 §4.12). False: the AUTH cannot be sent, and the
+    /// caller must refuse the connection.
     #[must_use]
     pub fn challenge(&mut self, turn: &mut Turn<'_>, auth: &Auth) -> bool {
         if self.state == State::Deciding {
@@ -179,7 +191,8 @@ impl Connection {
         self.state != State::Closed && put_auth(turn.out, self.response_options(), auth)
     }
 
-    /// SUBACK: a reason for each filter. What causes messages (MQTT 5 §3.8.4) comes after it.
+    /// Sends SUBACK with one reason code for each filter. Retained messages of the subscription (MQTT 5
+    /// §3.8.4) are sent after it.
     pub fn suback(
         &mut self,
         turn: &mut Turn<'_>,
@@ -195,7 +208,7 @@ impl Connection {
         }
     }
 
-    /// UNSUBACK: a reason for each filter.
+    /// Sends UNSUBACK with one reason code for each filter.
     pub fn unsuback(
         &mut self,
         turn: &mut Turn<'_>,
@@ -211,7 +224,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection: DISCONNECT, where the version has it for servers, and close. One that is not accepted yet is refused.
+    /// Closes the connection, with a DISCONNECT if the version allows it. A client that is not accepted yet
+    /// is refused.
     pub fn disconnect(&mut self, turn: &mut Turn<'_>, close_reason: &CloseReason, upper: &mut impl Upper) {
         match self.state {
             State::Closed => {}
@@ -225,7 +239,8 @@ impl Connection {
         }
     }
 
-    /// The network's answer to a PUBLISH that it took: PUBACK or PUBREC, in the order of the messages (MQTT 5 §4.6).
+    /// The network answered a PUBLISH that it took: sends PUBACK or PUBREC, in the order of the messages
+    /// (MQTT 5 §4.6).
     pub fn answer(&mut self, turn: &mut Turn<'_>, key: Key, reason: Reason, upper: &mut impl Upper) {
         let Some(session) = &mut self.session else {
             return;
@@ -234,7 +249,8 @@ impl Connection {
             return session.answer(key, reason);
         }
         if self.channel.version < Version::V5 && reason.is_failure() && !is_final(reason) {
-            // MQTT 3.1.1 §3.3.5: it cannot be told; one that reconnects sends the message again.
+            // MQTT 3.1.1 §3.3.5: no packet reports the failure. After a reconnect the client sends the
+            // message again.
             session.answer(key, reason);
             return self.close(Cause::Server, reason, None, upper);
         }
@@ -252,7 +268,7 @@ impl Connection {
         }
     }
 
-    /// A message for the client.
+    /// Delivers a message to the client.
     pub fn deliver(
         &mut self,
         turn: &mut Turn<'_>,
@@ -272,7 +288,7 @@ impl Connection {
         }
     }
 
-    /// Messages of `QoS` 0 for the client that came together.
+    /// Delivers a batch of messages of `QoS` 0 to the client.
     pub fn deliver_batch(
         &mut self,
         turn: &mut Turn<'_>,
@@ -293,19 +309,20 @@ impl Connection {
         }
     }
 
-    /// The output has room again: sends on what waits.
+    /// The output has room again: sends queued messages.
     pub fn flush(&mut self, turn: &mut Turn<'_>) {
         if let (State::Open, Some(session)) = (self.state, &mut self.session) {
             session.flush(turn, &mut self.channel);
         }
     }
 
-    /// The client's session, while it is connected.
+    /// The client's session. None before the client is accepted and after `take_session`.
     pub fn session(&mut self) -> Option<&mut Session> {
         self.session.as_deref_mut()
     }
 
-    /// Takes the session out of a connection that is closed, to be parked or dropped. None: it never had one.
+    /// Takes the session out of a closed connection, to be parked or dropped. None: the connection never had
+    /// one.
     pub fn take_session(&mut self, turn: &mut Turn<'_>) -> Option<Box<Session>> {
         let mut session = self.session.take()?;
         session.detach(turn.counters);
@@ -320,7 +337,7 @@ impl Connection {
         }
     }
 
-    /// When the client's silence ends the connection.
+    /// When the connection is closed for the client's silence.
     fn silence_ends(&self) -> Micros {
         let counts = match self.state {
             State::ExpectConnect => true,
@@ -340,14 +357,15 @@ impl Connection {
         }
     }
 
-    /// An answer that is larger than the client takes cannot be given: the connection ends.
+    /// Closes the connection if an answer could not be sent because it is larger than the client's maximum
+    /// packet size.
     fn close_unless(&mut self, was_put: bool, turn: &mut Turn<'_>, upper: &mut impl Upper) {
         if !was_put {
             self.fail(turn, Reason::PACKET_TOO_LARGE, upper);
         }
     }
 
-    /// The client broke the protocol (MQTT 5 §4.13).
+    /// Closes the connection because the client broke the protocol (MQTT 5 §4.13).
     fn fail(&mut self, turn: &mut Turn<'_>, reason: Reason, upper: &mut impl Upper) {
         turn.counters.errors += 1;
         match self.state {
@@ -368,7 +386,8 @@ impl Connection {
     }
 }
 
-/// What a client is told. Before MQTT 5 it cannot be told of a failure, and what would fail again is acknowledged (MQTT 3.1.1 §3.3.5).
+/// The reason code for PUBACK or PUBREC. Before MQTT 5 there is no code for a failure, and a message that
+/// would fail again is acknowledged (MQTT 3.1.1 §3.3.5).
 fn reason_for(version: Version, reason: Reason) -> Reason {
     match version {
         Version::V5 if acks::is_allowed(kind::PUBACK, reason) => reason,
@@ -377,7 +396,7 @@ fn reason_for(version: Version, reason: Reason) -> Reason {
     }
 }
 
-/// Whether a message that was refused for this reason would be again.
+/// Whether the message would be refused for this reason again.
 fn is_final(reason: Reason) -> bool {
     matches!(reason, Reason::NOT_AUTHORIZED | Reason::TOPIC_NAME_INVALID | Reason::PAYLOAD_FORMAT_INVALID)
 }

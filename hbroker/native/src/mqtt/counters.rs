@@ -1,20 +1,20 @@
-//! What a worker counts.
+//! The counters of a worker.
 
-/// Why a message did not go to a client.
+/// Why a message was not sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Drop {
     /// The session's queue was full.
     QueueFull,
-    /// `QoS` 0, and the client was away.
+    /// `QoS` 0, and the client was offline.
     Away,
-    /// It outlived its expiry before it was sent.
+    /// Its expiry interval ended before it was sent.
     Expired,
-    /// Larger than the packets that the client takes (MQTT 5 §3.1.2.11.4).
+    /// Larger than the client's maximum packet size (MQTT 5 §3.1.2.11.4).
     TooLarge,
     /// The client may not read its topic.
     Denied,
-    /// The session ended with it.
+    /// The session ended while the message was queued or in flight.
     SessionEnded,
 }
 
@@ -34,24 +34,24 @@ impl Drop {
     }
 }
 
-/// They only rise.
+/// Counters only rise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     pub packets_in: u64,
     pub packets_out: u64,
-    /// PUBLISH of clients, and their payloads' bytes.
+    /// PUBLISH packets from clients, and the bytes of their payloads.
     pub messages_in: u64,
     pub payload_in: u64,
-    /// PUBLISH to clients, and their payloads' bytes.
+    /// PUBLISH packets to clients, and the bytes of their payloads.
     pub messages_out: u64,
     pub payload_out: u64,
-    /// Messages of clients that were refused.
+    /// Messages from clients that were refused.
     pub refused: u64,
-    /// Sessions that stalled: their claims were released.
+    /// Sessions that stalled: their ack guards were dropped.
     pub stalled: u64,
     /// Connections that broke the protocol.
     pub errors: u64,
-    /// Connections that ended because there was no room for a packet that was not whole.
+    /// Connections that were closed because there was no memory for an incomplete packet.
     pub unfinished_full: u64,
     pub drops: [u64; Drop::ALL.len()],
 }
@@ -61,7 +61,7 @@ impl Counters {
         self.drops[why as usize] += 1;
     }
 
-    /// Every counter by name.
+    /// Calls `with` for every counter, with its name.
     pub fn each(&self, mut with: impl FnMut(&str, u64)) {
         with("mqtt.packets_in", self.packets_in);
         with("mqtt.packets_out", self.packets_out);

@@ -1,4 +1,5 @@
-//! Where the network's thread, the workers and Python meet: messages come in here, and go out to the workers in batches.
+//! The exchange between the client pool's thread, the workers and Python. Messages of the network enter here
+//! and leave to the workers in batches.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -29,17 +30,18 @@ use crate::mqtt::settings::ListenerSettings;
 use crate::mqtt::unfinished::Unfinished;
 use crate::mqtt::worker_event::{SessionHandle, WorkerEvent, WorkerEventQueue};
 
-/// What may wait for one worker, in bytes, before messages of `QoS` 0 for it are dropped. (Others are bounded by the network's credit.)
+/// How many bytes may be posted to one worker before messages of `QoS` 0 for it are dropped. (The network's
+/// credit bounds other messages.)
 const MOST_WAITING: usize = 64 << 20;
 
-/// So much later than a parked session changed it is looked at.
+/// How much later a parked session is looked at after it has changed.
 const HOUSEKEEPING: Micros = 250_000;
 
-/// So long a session that ended may wait for the network's answers, before Python hears of the end.
+/// How long a session that ended may wait for the network's answers before Python gets the `Closed` event.
 const SETTLING: Micros = 2_000_000;
 
-/// What the network's thread delivers itself while a worker sleeps: so many parcels of one turn, of so many bytes together. Of more, each
-/// worker has its own to do.
+/// How much the client pool's thread delivers itself while a worker sleeps: this many items in one iteration,
+/// with this many bytes in all. If there are more, each worker delivers its own.
 const FEW: usize = 16;
 const LITTLE: usize = 16_384;
 
@@ -50,24 +52,24 @@ pub struct Dispatcher {
     pub worker_events: WorkerEventQueue,
     pub releases: Arc<Releases>,
     fanout: Mutex<Fanout>,
-    /// Messages that the network took, by sequence number, and who waits for the answer.
+    /// Messages that the network took: by sequence number, the session and key that wait for the answer.
     expected: Mutex<FxHashMap<u64, (SessionHandle, Key)>>,
     worker_handles: OnceLock<WorkerHandles>,
     left: Mutex<Left>,
-    /// Bytes on the way to each worker.
+    /// Bytes that are posted to each worker and not handled.
     waiting: OnceLock<Vec<Arc<AtomicUsize>>>,
     /// By listener.
     settings: RwLock<FxHashMap<u32, Arc<ListenerSettings>>>,
     access: Mutex<FxHashMap<u32, Arc<AccessList>>>,
     settling: Mutex<Vec<Settling>>,
     sessions: AtomicU64,
-    /// Of messages of the network one in so many is timed; 0: none.
+    /// One in this many messages of the network is timed; 0 for none.
     pub timed: AtomicU32,
     pub unfinished: Unfinished,
     attempts: RwLock<Option<(Arc<Attempts>, Micros)>>,
 }
 
-/// What the network's thread left with workers that it has not seen to.
+/// Commands that the client pool's thread has left with workers and not woken them for.
 #[derive(Default)]
 struct Left {
     workers: SmallVec<[u8; 4]>,
@@ -103,11 +105,10 @@ impl Dispatcher {
         }
     }
 
-    /// The workers are there, and the reader that they tell. Until then nobody has a client.
+    /// Sets the workers, and the endpoint whose reader is signalled. Before that there are no clients.
     pub fn introduce(&self, endpoint_state: Arc<EndpointState>, worker_handles: WorkerHandles) {
         self.worker_events.introduce(endpoint_state);
         let waiting = worker_handles.iter().map(|_| Arc::default()).collect();
-        // It is introduced once.
         let _ = self.waiting.set(waiting);
         let _ = self.worker_handles.set(worker_handles);
     }
@@ -118,7 +119,7 @@ impl Dispatcher {
         }
     }
 
-    /// Posts the same to every worker.
+    /// Posts a command to every worker.
     pub fn post_all(&self, mut make: impl FnMut() -> Command) {
         self.worker_handles().iter().for_each(|worker_handle| worker_handle.post(make()));
     }
@@ -131,14 +132,15 @@ impl Dispatcher {
         self.worker_handles().len()
     }
 
-    // What the network brings
+    // Messages of the network
 
-    /// Lets somebody in who brings messages; when the round is over, everything is posted.
+    /// Begins a round of messages. When the round is dropped, everything is posted.
     pub fn round(&self, now: Micros) -> Round<'_> {
         self.begin_round(now, false)
     }
 
-    /// As `round`, for the network's thread: everything is left with the workers, until `run_pending` is called.
+    /// As `round`, for the client pool's thread: all commands are left with the workers until `run_pending`
+    /// is called.
     pub fn network_round(&self, now: Micros) -> Round<'_> {
         self.begin_round(now, true)
     }
@@ -148,7 +150,8 @@ impl Dispatcher {
         Round { dispatcher: self, fanout: self.fanout.lock(), batches, now, leaves }
     }
 
-    /// Sees to what the network's thread left with the workers. `may_run_here`: as of [`CommandSender::run_pending`].
+    /// Runs the commands that the client pool's thread left with the workers. `may_run_here`: as in
+    /// [`CommandSender::run_pending`].
     fn run_pending(&self, may_run_here: bool) {
         let Left { workers, items, bytes } = std::mem::take(&mut *self.left.lock());
         let may_run_here = may_run_here && items <= FEW && bytes <= LITTLE;
@@ -157,17 +160,19 @@ impl Dispatcher {
             .for_each(|worker| self.worker_handles()[usize::from(*worker)].run_pending(may_run_here));
     }
 
-    /// The network took these messages: (sequence number, session, key). Called before the network can answer.
+    /// The network took these messages: (sequence number, session, key). Called before the network can
+    /// answer.
     pub fn expect_answers(&self, published: impl Iterator<Item = (u64, SessionHandle, Key)>) {
         self.expected.lock().extend(published.map(|(sequence, session, key)| (sequence, (session, key))));
     }
 
-    /// Who waits for the network's answer to this message; `None`: no client published it.
+    /// The session and key that wait for the network's answer to this message; `None` if no client published
+    /// it.
     pub fn take_expected(&self, sequence: u64) -> Option<(SessionHandle, Key)> {
         self.expected.lock().remove(&sequence)
     }
 
-    /// A worker has taken in what was on its way to it.
+    /// A worker has handled this many bytes that were posted to it.
     pub fn arrived(&self, worker: u8, bytes: usize) {
         if let Some(waiting) = self.waiting(worker) {
             waiting.fetch_sub(bytes, Ordering::Relaxed);
@@ -180,7 +185,7 @@ impl Dispatcher {
 
     // Listeners and sessions
 
-    /// See [`Fanout::attach`]. Of a session that is parked `record` tells the same.
+    /// See [`Fanout::attach`]. For a parked session, `record` reports the same.
     pub fn attach(&self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
         let mut fanout = self.fanout.lock();
         fanout.attach(listener, session, options, hold);
@@ -191,7 +196,7 @@ impl Dispatcher {
         }
     }
 
-    /// Has SUBACK sent, and then what waited for it.
+    /// Posts SUBACK, and then the messages that were held back for it.
     pub fn suback(
         &self,
         now: Micros,
@@ -231,14 +236,15 @@ impl Dispatcher {
         self.fanout.lock().record(session, connection, origin, gets_copies)
     }
 
-    /// The session's connection has ended. [`Command::Park`] follows behind all that was posted for it.
+    /// The session's connection has ended. [`Command::Park`] is posted behind all items that were posted for
+    /// it.
     pub fn leave(&self, session: SessionHandle, connection: ConnectionId) {
         self.fanout.lock().leave(session, connection);
         self.post(connection.worker(), Command::Park(connection));
     }
 
-    /// Takes over a session whose connection has ended; `worker_events` follows once the network has answered all that its client
-    /// published, or soon in any case.
+    /// Parks a session whose connection has ended. `worker_events` is posted once the network has answered
+    /// all messages that the client published, and at the latest after `SETTLING`.
     pub fn park(
         &self,
         now: Micros,
@@ -253,7 +259,8 @@ impl Dispatcher {
         }
     }
 
-    /// Ends a parked session, and returns what another gateway needs to go on with it; `None`: it is not parked. Claims are released.
+    /// Ends a parked session, and returns the state that another gateway needs to resume it; `None` if it is
+    /// not parked. Its ack guards are dropped.
     pub fn export(&self, handle: SessionHandle, is_over: bool) -> Option<SessionState> {
         let mut fanout = self.fanout.lock();
         let session = fanout.remove(handle, is_over)?;
@@ -262,7 +269,7 @@ impl Dispatcher {
         Some(state)
     }
 
-    /// What is due of parked sessions; when to call again.
+    /// Does what is due for parked sessions. Returns when to call again.
     pub fn run_housekeeping(&self, now: Micros, due: Micros, worker_events: &mut Vec<WorkerEvent>) -> Micros {
         let mut fanout = self.fanout.lock();
         worker_events.extend(fanout.take_overflowed().into_iter().map(WorkerEvent::Overflow));
@@ -279,7 +286,8 @@ impl Dispatcher {
         settling.iter().map(|known| known.due).fold(next, Micros::min)
     }
 
-    /// Has some worker tell the network of claims that were released outside of a turn.
+    /// Posts a command to one worker so that it acknowledges the messages whose ack guards were dropped
+    /// outside of an iteration.
     fn settle(&self) {
         if !self.releases.is_empty() {
             self.post(0, Command::Settle);
@@ -292,19 +300,19 @@ impl Dispatcher {
         self.settings.write().insert(listener, Arc::new(settings));
     }
 
-    /// For a new connection.
+    /// The settings for a new connection.
     pub fn settings_of(&self, listener: u32) -> Arc<ListenerSettings> {
         self.settings.read().get(&listener).cloned().unwrap_or_default()
     }
 
-    /// Sets a list of rules, also for those whom it concerns already.
+    /// Sets an access list. It applies at once to clients that already have it.
     pub fn set_access(&self, number: u32, list: AccessList) {
         let list = Arc::new(list);
         self.access.lock().insert(number, Arc::clone(&list));
         self.post_all(|| Command::Access(number, Arc::clone(&list)));
     }
 
-    /// Nobody comes in under this list any more.
+    /// No new client gets this access list.
     pub fn forget_access(&self, number: u32) {
         self.access.lock().remove(&number);
     }
@@ -313,12 +321,13 @@ impl Dispatcher {
         self.access.lock().get(&number).cloned()
     }
 
-    /// What guesses are refused by before Python is asked, and what the workers' clock is ahead of that of these; `None`: none are.
+    /// Sets the limits on guesses that refuse a CONNECT before Python is asked, and by how much the workers'
+    /// clock is ahead of the clock of these limits; `None` for no limits.
     pub fn set_attempts(&self, attempts: Option<(Arc<Attempts>, Micros)>) {
         *self.attempts.write() = attempts;
     }
 
-    /// Says no to a guess beyond the bounds.
+    /// Refuses a guess beyond the limits.
     pub fn refuse_guess(&self, now: Micros, host: IpAddr, connect: &Connect) -> Option<CloseReason> {
         let attempts = self.attempts.read();
         let (attempts, ahead) = attempts.as_ref()?;
@@ -327,12 +336,14 @@ impl Dispatcher {
 
     // Counting
 
-    /// How many messages were routed so far; listeners and sessions there are, and what waits in those that are parked.
+    /// How many messages were routed so far, how many listeners and sessions there are, and what is queued in
+    /// parked sessions.
     pub fn weigh(&self) -> (u64, usize, usize, Weight) {
         self.fanout.lock().weigh()
     }
 
-    /// What parked sessions dropped, and how many listeners, parked sessions, sessions and expected answers there are.
+    /// What parked sessions dropped. `with` gets the numbers of listeners, parked sessions, sessions and
+    /// expected answers.
     pub fn count(&self, with: &mut impl FnMut(&str, u64)) -> Counters {
         let mut fanout = self.fanout.lock();
         let (listeners, parked, sessions) = fanout.sizes();
@@ -350,43 +361,43 @@ impl TurnHook for Dispatcher {
     }
 }
 
-/// What somebody brings in one go, mostly the network's thread in one of its turns.
+/// The messages that one caller brings together, mostly the client pool's thread in one iteration.
 pub struct Round<'a> {
     dispatcher: &'a Dispatcher,
     fanout: MutexGuard<'a, Fanout>,
     batches: Batches,
     now: Micros,
-    /// The workers are not woken.
+    /// Commands are left with the workers, without waking them.
     leaves: bool,
 }
 
 impl Round<'_> {
-    /// Whether some of these listeners are clients'.
+    /// Whether one of these listeners belongs to a session here.
     pub fn has_any(&self, listeners: &[u64]) -> bool {
         self.fanout.has_any(listeners)
     }
 
-    /// A message for listeners.
+    /// Routes a message to its listeners.
     pub fn message(&mut self, incoming: Incoming<'_>) {
         self.fanout.route(self.now, incoming, &mut self.batches);
     }
 
-    /// Messages of `QoS` 0 for listeners, that came together.
+    /// Routes a batch of messages of `QoS` 0 to its listeners.
     pub fn batch(&mut self, batch: MessageBatch, origin: u64, listeners: &[u64]) {
         self.fanout.route_batch(self.now, batch, origin, listeners, &mut self.batches);
     }
 
-    /// Whether one of these listeners was of a session that has left.
+    /// Whether one of these listeners belonged to a session that was removed here.
     pub fn has_left(&self, listeners: &[u64]) -> bool {
         self.fanout.has_left(listeners)
     }
 
-    /// A message for nobody here, whom its owner waits for.
+    /// Acknowledges a message for which there is no client here.
     pub fn decline(&mut self, ticket: Ticket) {
         drop(AckGuard::new(ticket, &self.dispatcher.releases));
     }
 
-    /// The network's answer to a message that a client of this session published.
+    /// Passes on the network's answer to a message that a client of this session published.
     pub fn answer(&mut self, session: SessionHandle, key: Key, reason: Reason) {
         self.fanout.answer(self.now, session, key, reason, &mut self.batches);
     }

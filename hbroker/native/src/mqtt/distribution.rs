@@ -1,4 +1,11 @@
 //! Messages between MQTT clients and the network.
+//!
+//! ```text
+//! client ──> network (trait) ──> bridge ──> the client pool's engine
+//! the client pool's engine ──> bridge ──> dispatcher ──> fanout ──> SessionItem ──> worker ──> session
+//! message, batch   one message, or several of `QoS` 0, shared by all recipients
+//! encoder          encodes each packet once for all recipients that take it in the same format
+//! ```
 
 pub mod batch;
 pub mod bridge;

@@ -1,40 +1,43 @@
-//! What a connection tells those above it.
+//! The calls and events from a connection upwards.
 
 use crate::mqtt::Key;
 use crate::mqtt::codec::packets::{Auth, Connect, Subscribe, Unsubscribe};
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 
-/// Those above a connection: the network for messages, Python for the rest.
+/// What is above a connection: the network for messages, Python for the rest.
 pub trait Upper {
-    /// A client's message. Where it has a key (`QoS` 1 and 2) the network answers by it, once, if it takes the message.
+    /// A message from the client. If it has a key (`QoS` 1 and 2) and the network takes the message, the
+    /// network answers once with this key.
     fn publish(&mut self, publish: &Publish<'_>, key: Option<Key>) -> Taken;
-    /// Something to decide on.
+    /// An event for Python to decide on.
     fn event(&mut self, event: Event);
 }
 
-/// What the network says to a message.
+/// The network's answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     Yes,
-    /// No, for good.
+    /// Refused, permanently.
     Refused(Reason),
-    /// There is no room: the connection offers it again after `resume`, and reads nothing until then.
+    /// There is no room: the connection offers the message again after `resume`, and reads nothing until
+    /// then.
     Later,
 }
 
-/// What is for Python to decide on.
+/// An event for Python to decide on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// To be answered with `accept`, `refuse` or `challenge`.
+    /// Python answers with `accept`, `refuse` or `challenge`.
     Connect(Box<Connect>),
-    /// To be answered with `suback`.
+    /// Python answers with `suback`.
     Subscribe(Subscribe),
-    /// To be answered with `unsuback`.
+    /// Python answers with `unsuback`.
     Unsubscribe(Unsubscribe),
-    /// To be answered with `challenge`, `accept` or `refuse` before the connection is open, then with `challenge` or `disconnect`.
+    /// Python answers with `challenge`, `accept` or `refuse` before the client is accepted, then with
+    /// `challenge` or `disconnect`.
     Auth(Auth),
-    /// The connection is over. The last event.
+    /// The connection is closed. This is the last event.
     Closed(Closed),
 }
 
@@ -42,20 +45,21 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub cause: Cause,
-    /// That of the client's DISCONNECT, or what the server told or would have told.
+    /// The reason code of the client's DISCONNECT, or the one that the server sent or would have sent.
     pub reason: Reason,
-    /// What the client's DISCONNECT asked for, in seconds; None: that of CONNECT stays.
+    /// The session expiry interval of the client's DISCONNECT, in seconds; None: that of CONNECT stays.
     pub session_expiry: Option<u32>,
 }
 
-/// Who or what ended a connection.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// DISCONNECT came: reason 0 discards the will (MQTT 5 §3.14.4).
+    /// The client sent DISCONNECT: reason 0 discards the will (MQTT 5 §3.14.4).
     Client,
     /// The stream ended without DISCONNECT.
     Lost,
-    /// Nothing came for one and a half times the keep alive (MQTT 5 §3.1.2.10), or no CONNECT within its time.
+    /// The client sent nothing for one and a half times the keep alive (MQTT 5 §3.1.2.10), or no CONNECT in
+    /// time.
     Silent,
     /// The client broke the protocol.
     Error,

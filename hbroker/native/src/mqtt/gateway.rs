@@ -1,7 +1,8 @@
-//! A gateway: many clients of the network behind one socket, and an MQTT server in front of them.
+//! A gateway: a client pool (many clients of the network behind one socket) and the MQTT server in front of
+//! it.
 //!
-//! Its verbs are Python's. Those for one connection or session take effect in the order in which they are called; nobody waits for
-//! a worker but who asks how things are.
+//! Python calls the methods. Calls for one connection or session take effect in the order of the calls. A
+//! call does not wait for a worker, except one that asks for status.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -42,7 +43,8 @@ use crate::mqtt::unfinished::Unfinished;
 use crate::mqtt::worker_event::{SessionHandle, WorkerEvent};
 use crate::wire::PublishView;
 
-/// How long who asks waits for each worker. None blocks, so this is for one that has ended.
+/// How long a status call waits for the answer of each worker. No worker blocks, so only the answer of a
+/// worker that has ended takes so long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The native half of a gateway.
@@ -55,11 +57,12 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway whose hive has the address `listen`, and whose first member has these settings. `workers`: of MQTT. `own`: where
-    /// messages for the gateway itself go. `unfinished`: bytes of packets that are not whole yet, of all clients.
+    /// Starts a gateway. The client pool has the address `listen`, and its first pool client has these
+    /// settings. `workers`: the number of MQTT workers. `own`: receives the messages for the gateway itself.
+    /// `unfinished`: the bytes that the incomplete packets of all clients may hold.
     ///
     /// # Errors
-    /// The address cannot be bound, or a thread not be started.
+    /// The address cannot be bound, or a thread cannot be started.
     pub fn start(
         config: Config,
         listen: SocketAddr,
@@ -91,15 +94,16 @@ impl Gateway {
         Ok(Self { client_pool, dispatcher, server, seed, gateway_metrics })
     }
 
-    /// The members' side.
+    /// The client pool.
     pub fn client_pool(&self) -> &Arc<ClientPoolCore> {
         &self.client_pool
     }
 
-    /// Takes clients in at an address (port 0: any free one); where it is now. `number`: what connections are said to come by.
+    /// Opens a listener at an address (port 0: any free port) and returns the bound address. `number`:
+    /// identifies the listener in events.
     ///
     /// # Errors
-    /// The address is taken, or not here.
+    /// The address is in use, or not of this machine.
     pub fn listen(
         &self,
         number: u32,
@@ -111,7 +115,7 @@ impl Gateway {
         Ok(self.server.listen(number, address, io)?.address)
     }
 
-    /// Sets a listener anew, for those who come from now on. False: there is none of this number.
+    /// Changes the settings of a listener for new connections. False: there is no listener with this number.
     pub fn set_listener(&self, number: u32, io: Settings, mqtt: ListenerSettings) -> bool {
         let Some(listener) = self.server.listener(number) else {
             return false;
@@ -121,19 +125,19 @@ impl Gateway {
         true
     }
 
-    /// Takes nobody in there any more.
+    /// Closes a listener to new connections.
     pub fn close_listener(&self, number: u32) {
         self.server.close_listener(number);
     }
 
     // Connections
 
-    /// What there is to decide on.
+    /// Events for Python to decide on.
     pub fn take_worker_events(&self, limit: usize) -> Vec<WorkerEvent> {
         self.dispatcher.worker_events.take(limit)
     }
 
-    /// Says yes to CONNECT. `access`: the number of an access list; `None`: everything is allowed.
+    /// Accepts a CONNECT. `access`: the number of an access list; `None` allows everything.
     pub fn accept(&self, connection: ConnectionId, mut admitted: Admitted, access: Option<u32>) {
         admitted.access = access.and_then(|number| Some((number, self.dispatcher.access(number)?)));
         self.post(connection, Command::Accept(connection, Box::new(admitted)));
@@ -151,12 +155,12 @@ impl Gateway {
         self.post(connection, Command::Disconnect(connection, Box::new(close_reason)));
     }
 
-    /// Every connection.
+    /// Disconnects every client.
     pub fn disconnect_all(&self, close_reason: &CloseReason) {
         self.dispatcher.post_all(|| Command::DisconnectAll(Box::new(close_reason.clone())));
     }
 
-    /// SUBACK, and then what waited for it.
+    /// Sends SUBACK, and then the messages that were held back for it.
     pub fn suback(&self, connection: ConnectionId, packet: u16, reasons: Vec<Reason>, text: String) {
         self.dispatcher.suback(self.now(), connection, packet, reasons, text);
     }
@@ -167,15 +171,17 @@ impl Gateway {
 
     // Sessions and listeners
 
-    /// A session without a connection. What comes for it waits.
+    /// Opens a session without a connection. Its messages are queued.
     pub fn open_session(&self, state: SessionState) -> SessionHandle {
         self.dispatcher.open_session(self.now(), Session::import(SessionSettings::default(), state))
     }
 
-    /// Ends a session that has no connection; `None`: there is no such session. Its listeners end too. `is_over`: nobody goes on with it.
+    /// Ends a session that has no connection, and its listeners; `None` if there is no such session.
+    /// `is_over`: no other gateway resumes it.
     pub fn export_session(&self, session: SessionHandle, is_over: bool) -> Option<SessionState> {
         let state = self.dispatcher.export(session, is_over)?;
-        // Before its member can say anything else: what owners hear of behind the session's end goes to others.
+        // Before the session's pool client can send anything else: after the session's end its owners send to
+        // other members of a shared group.
         let tickets = self.dispatcher.releases.take();
         if !tickets.is_empty() {
             self.client_pool.enter().handled(&tickets);
@@ -183,7 +189,8 @@ impl Gateway {
         Some(state)
     }
 
-    /// Has a listener's messages go to a session. `hold`: once the SUBACK with this packet id is out.
+    /// Routes the messages of a listener to a session. `hold`: they are held back until the SUBACK with this
+    /// packet id is sent.
     pub fn attach_listener(
         &self,
         listener: u64,
@@ -198,7 +205,7 @@ impl Gateway {
         self.dispatcher.detach(listener);
     }
 
-    /// Gives one listener a message of the gateway's own, as if its owner had sent it.
+    /// Delivers a message of the gateway itself to one listener, as if the owner had sent it.
     pub fn deliver(&self, listener: u64, topic: &str, payload: Bytes, qos: u8, retained: bool) {
         let mut view = PublishView::default();
         (view.topic, view.qos) = (topic, qos);
@@ -209,12 +216,12 @@ impl Gateway {
 
     // Policy
 
-    /// Makes an access list, or replaces it, at once for all who have it.
+    /// Installs or replaces an access list. It applies at once to all clients that have it.
     pub fn install_access(&self, number: u32, rules: Vec<Rule>) {
         self.dispatcher.set_access(number, AccessList::new(rules, self.seed));
     }
 
-    /// Holds a client to another list; false: there is no such list.
+    /// Assigns another access list to a client; false: there is no such list.
     pub fn assign_access(&self, connection: ConnectionId, number: u32) -> bool {
         let Some(list) = self.dispatcher.access(number) else {
             return false;
@@ -227,15 +234,16 @@ impl Gateway {
         self.dispatcher.forget_access(number);
     }
 
-    /// Has CONNECTs refused that these refuse, unasked; `None`: none. Their clock is the machine's own count.
+    /// Refuses CONNECTs beyond these limits without asking Python; `None`: none. The limits use the machine's
+    /// own clock.
     pub fn refuse_guesses(&self, attempts: Option<Arc<Attempts>>) {
         let ahead = self.client_pool.endpoint().endpoint_state().clock.unix_offset();
         self.dispatcher.set_attempts(attempts.map(|attempts| (attempts, ahead)));
     }
 
-    // How things are
+    // Status
 
-    /// Open connections, `most` of them.
+    /// At most `most` open connections.
     pub fn connections(&self, most: usize) -> Vec<ConnectionStatus> {
         let mut connections: Vec<ConnectionStatus> =
             self.ask(Command::Report).into_iter().flatten().collect();
@@ -243,7 +251,7 @@ impl Gateway {
         connections
     }
 
-    /// Every counter and gauge of the MQTT side by name.
+    /// Every counter and gauge of the MQTT side, by name.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         let mut add = |name: &str, value: u64| {
@@ -267,7 +275,8 @@ impl Gateway {
         sums
     }
 
-    /// Ends the interval of what is counted by topic; `None`: nothing is. In each worker all that is said is of the same moment.
+    /// Ends the interval of the metrics by topic; `None` if they are off. All values of one worker are from
+    /// the same moment.
     pub fn take_load(&self) -> Option<Report> {
         let mut report = self.gateway_metrics.as_ref()?.take(&self.dispatcher);
         for (name, value) in self.client_pool.endpoint().counters() {
@@ -286,7 +295,8 @@ impl Gateway {
         self.client_pool.endpoint().fault().or_else(|| self.server.fault())
     }
 
-    /// Takes nobody in, gives those who are being told their end `grace` to hear it, and stops the threads. Idempotent.
+    /// Stops accepting, lets the connections that are closing send their last bytes for `grace`, and stops
+    /// the threads. Idempotent.
     pub fn shutdown(&self, grace: Duration) {
         self.server.shutdown(grace);
         self.client_pool.endpoint().shutdown();
@@ -300,7 +310,7 @@ impl Gateway {
         self.client_pool.endpoint().endpoint_state().clock.now()
     }
 
-    /// Asks every worker; what came within patience.
+    /// Asks every worker, and returns the answers that arrive in time.
     fn ask<T>(&self, make: impl Fn(SyncSender<T>) -> Command) -> Vec<T> {
         let (sender, receiver): (_, Receiver<T>) = sync_channel(self.server.workers());
         self.dispatcher.post_all(|| make(sender.clone()));
@@ -309,7 +319,8 @@ impl Gateway {
     }
 }
 
-/// Marks the messages of a client, the same at every gateway, for its own subscriptions without local ones (§3.8.3.1). Not 0.
+/// Marks the messages of a client, with the same value at every gateway, for the client's own subscriptions
+/// with No Local (§3.8.3.1). Not 0.
 pub fn origin_of(client_id: &str) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(client_id.as_bytes());

@@ -1,12 +1,27 @@
-//! Connections over TCP: sockets, threads and layers, and nothing of MQTT.
+//! TCP connections: sockets, threads and layers. Nothing here knows MQTT.
 //!
-//! A [`Server`] has N [`worker`]s, each a thread with its own poll and its own socket for each [`listener`] (`SO_REUSEPORT`), so that a
-//! connection belongs to one worker from accept to close. A worker is its thread's for as long as that is up; while it sleeps another may
-//! stand in for it at its [`worker_handle`]. What runs on the connections is a [`protocol`]. Between the socket and the protocol lies a [`transport`], sans-IO: PROXY header, TLS, WebSocket, in any stack, or none.
+//! ```text
+//! Server (this file)   starts N workers; opens and closes listeners
+//!   worker_handle, mailbox   a worker as other threads see it: its queue, its lock, its wake-up
+//!     worker                 one thread's loop: read, protocol, write
+//!       listener, listeners, admission   listening sockets, and how many connections they admit
+//!       connections, connection, timers  the open connections and their deadlines
+//!         transport ──> proxy, tls, websocket   the layers between socket and protocol, sans-IO
+//!         output, arrivals                      bytes to send, bytes that were read
+//!       protocol (trait) <── crate::mqtt::clients
+//! ```
 //!
-//! An idle connection costs its entry and no buffer: reading goes through one buffer for each worker, and an [`output`] that is
-//! empty holds nothing. A client that does not read stalls alone: from its bound on its connection is not read either, and the
-//! protocol is told when there is room again.
+//! A [`Server`] has N [`worker`]s. Each is a thread with its own poll and its own socket for each
+//! [`listener`] (`SO_REUSEPORT`), so a connection belongs to one worker from accept to close. While its
+//! thread is awake, only that thread runs a worker. While the thread sleeps, another thread may run the
+//! worker through its [`worker_handle`].
+//!
+//! A [`protocol`] runs on the connections. Between the socket and the protocol lies a [`transport`]: any
+//! stack of PROXY header, TLS and WebSocket, or none.
+//!
+//! An idle connection costs its entry and no buffer: each worker reads through one buffer, and an empty
+//! [`output`] holds no memory. A client that does not read its messages stalls only itself: when its output
+//! is full its connection is not read either, and the protocol is called when there is room again.
 
 pub mod admission;
 mod arrivals;
@@ -41,10 +56,10 @@ use crate::mqtt::io::protocol::Protocol;
 use crate::mqtt::io::worker::WorkerCommand;
 use crate::mqtt::io::worker_handle::WorkerHandle;
 
-/// More than any machine has processors for, and what a connection's id has room for.
+/// More processors than any machine has, and the most that a connection's id has bits for.
 pub const MOST_WORKERS: usize = 128;
 
-/// Threads that run a protocol on connections, until it is shut down or dropped.
+/// Threads that run a protocol on connections, until the server is shut down or dropped.
 pub struct Server<P: Protocol> {
     clock: Clock,
     worker_handles: Vec<Arc<WorkerHandle<P>>>,
@@ -54,10 +69,10 @@ pub struct Server<P: Protocol> {
 }
 
 impl<P: Protocol> Server<P> {
-    /// Starts one thread for each protocol. `make` gets the worker's number.
+    /// Starts one thread for each worker. `make` gets the worker's number and makes its protocol.
     ///
     /// # Errors
-    /// The system gives no poll, or no thread.
+    /// The system cannot create a poll or a thread.
     pub fn start(workers: usize, clock: Clock, mut make: impl FnMut(u8) -> P) -> io::Result<Self> {
         let fault = Arc::new(Mutex::new(None));
         let (mut worker_handles, mut threads) = (Vec::new(), Vec::new());
@@ -82,10 +97,10 @@ impl<P: Protocol> Server<P> {
         &self.worker_handles
     }
 
-    /// Takes connections in at an address (port 0: any free one). `number`: the listener's name.
+    /// Opens a listener at an address (port 0: any free port). `number`: identifies the listener.
     ///
     /// # Errors
-    /// As of `bind` and `listen`: the address is taken, or not here; and so is a number that is in use.
+    /// As `bind` and `listen`: the address is in use, or not of this machine. Also if the number is in use.
     pub fn listen(&self, number: u32, address: SocketAddr, settings: Settings) -> io::Result<Arc<Listener>> {
         let mut listeners = self.listeners.lock();
         if listeners.iter().any(|listener| listener.number == number) {
@@ -100,12 +115,12 @@ impl<P: Protocol> Server<P> {
         Ok(listener)
     }
 
-    /// The listener of that number; `None`: there is none, or it was closed.
+    /// The listener with that number; `None` if there is none, or it was closed.
     pub fn listener(&self, number: u32) -> Option<Arc<Listener>> {
         self.listeners.lock().iter().find(|listener| listener.number == number).cloned()
     }
 
-    /// Takes no more connections in there. Those that are in stay.
+    /// Closes a listener to new connections. Its open connections stay.
     pub fn close_listener(&self, number: u32) {
         self.listeners.lock().retain(|listener| listener.number != number);
         for worker_handle in &self.worker_handles {
@@ -113,7 +128,7 @@ impl<P: Protocol> Server<P> {
         }
     }
 
-    /// The counters of all workers together, by name.
+    /// The counters of all workers, summed, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums: Vec<(&'static str, u64)> = Vec::new();
         for values in self.worker_handles.iter().map(|worker_handle| worker_handle.counters.snapshot()) {
@@ -131,7 +146,8 @@ impl<P: Protocol> Server<P> {
         self.fault.lock().clone()
     }
 
-    /// Takes no more connections in, gives those that close `grace` to have what was written, and ends the threads. Idempotent.
+    /// Stops accepting, lets the connections that are closing send their last bytes for `grace`, and ends the
+    /// threads. Idempotent.
     pub fn shutdown(&self, grace: Duration) {
         let grace = Micros::try_from(grace.as_micros()).unwrap_or(Micros::MAX);
         let at = self.clock.now().saturating_add(grace);
@@ -151,7 +167,7 @@ impl<P: Protocol> Drop for Server<P> {
     }
 }
 
-/// Reports a worker's end, also that by a panic.
+/// Reports the end of a worker, also by a panic.
 struct WorkerExit {
     worker: u8,
     fault: Arc<Mutex<Option<String>>>,

@@ -1,7 +1,7 @@
-//! What a gateway's workers count for telemetry (docs/telemetry.md).
+//! The metrics of a gateway's workers, for telemetry (docs/telemetry.md).
 //!
-//! Each worker has a slate, which is its own for as long as a turn lasts. Who reads takes it between two turns, so that what it says of topics
-//! and what the counters say agree, also once the worker has ended.
+//! Each worker has metrics of its own, which it locks for one iteration. A reader takes them between two
+//! iterations. So the metrics by topic agree with the counters, also after the worker has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,23 +18,23 @@ use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::message::Message;
 use crate::mqtt::session;
 
-/// One worker's.
+/// The metrics of one worker.
 pub struct WorkerMetrics {
     pub load: Box<Load>,
-    /// As they were when the last turn ended.
+    /// The counters at the end of the last iteration.
     pub counters: Counters,
-    /// As it was when that was last asked for.
+    /// What was queued for clients when a worker last handled [`Command::Weigh`].
     pub weight: Weight,
 }
 
-/// What waits for clients.
+/// How much is queued for clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weight {
     messages: u64,
     bytes: u64,
 }
 
-/// Those of all workers.
+/// The metrics of all workers.
 pub struct GatewayMetrics {
     gateway_metrics: Vec<Arc<Mutex<WorkerMetrics>>>,
     reading: Mutex<Reading>,
@@ -42,11 +42,11 @@ pub struct GatewayMetrics {
 
 struct Reading {
     taker: Taker,
-    /// Messages of the network so far.
+    /// How many messages of the network were routed so far.
     routed: u64,
 }
 
-/// Counts a message of a client that was taken over.
+/// Counts a message that the network took from a client.
 pub fn note_in(turn: &mut Turn<'_>, topic: &str, bytes: usize) {
     if let Some(load) = &mut turn.load {
         let mark = load.topics.mark(topic);
@@ -65,7 +65,7 @@ pub fn note_out(turn: &mut Turn<'_>, message: &Message) {
     }
 }
 
-/// Counts messages that were written to a client together.
+/// Counts a batch of messages that was written to a client.
 pub fn note_batch_out(turn: &mut Turn<'_>, batch: &MessageBatch) {
     if let Some(load) = &mut turn.load {
         let mark = load.topics.mark(batch.topic());
@@ -77,7 +77,7 @@ pub fn note_batch_out(turn: &mut Turn<'_>, batch: &MessageBatch) {
 }
 
 impl Weight {
-    /// With another session.
+    /// This, plus what is queued in another session.
     pub fn with(self, session: session::Load) -> Self {
         Self {
             messages: self.messages + session.queued as u64,
@@ -92,7 +92,7 @@ impl GatewayMetrics {
         Self { gateway_metrics: Vec::new(), reading: Mutex::new(reading) }
     }
 
-    /// Another worker's.
+    /// Adds the metrics of another worker.
     pub fn add(&mut self) -> Arc<Mutex<WorkerMetrics>> {
         let load = Box::new(Load::new());
         let worker_metrics = WorkerMetrics { load, counters: Counters::default(), weight: Weight::default() };
@@ -101,7 +101,7 @@ impl GatewayMetrics {
         Arc::clone(&self.gateway_metrics[self.gateway_metrics.len() - 1])
     }
 
-    /// What passed since this was last asked, but for the network's side of it.
+    /// What passed since the last call, without the client pool's side.
     pub fn take(&self, dispatcher: &Dispatcher) -> Report {
         let mut reading = self.reading.lock();
         let Reading { taker, routed } = &mut *reading;
@@ -123,7 +123,7 @@ impl GatewayMetrics {
         dispatcher.post_all(|| Command::Weigh);
         all.iter().for_each(|counters| add(&mut report, counters));
         report.gauges.extend([
-            // One more moves what comes from the network.
+            // The client pool's thread is one more.
             ("workers", self.gateway_metrics.len() as u64 + 1),
             ("sessions", sessions as u64),
             ("subscriptions", listeners as u64),
@@ -134,7 +134,7 @@ impl GatewayMetrics {
     }
 }
 
-/// What was refused did not come in: it counts as dropped.
+/// A refused message did not come in: it counts as dropped.
 fn add(report: &mut Report, counters: &Counters) {
     report.count("messages_in", counters.messages_in - counters.refused);
     report.count("messages_out", counters.messages_out);

@@ -1,6 +1,15 @@
-//! A session (MQTT 5 §4.1): what outlives a client's connection, apart from its subscriptions, which are the gateway's.
+//! A session (MQTT 5 §4.1): the state of a client that outlives its connection, without its subscriptions,
+//! which Python keeps.
 //!
-//! While its client is connected the connection owns it and has it send; while the client is away it is parked, and gathers.
+//! ```text
+//! Session (this file)
+//!   incoming    PUBLISH from the client at `QoS` 1 and 2, until it is acknowledged
+//!   outgoing    messages to the client; with queue, packet_ids, inherited (sent by another gateway)
+//!   channel     the connection's side of sending: quota, aliases, room in the output
+//! ```
+//!
+//! While the client is connected the connection owns the session and calls it to send. While the client is
+//! offline the session is parked and queues messages.
 
 mod channel;
 mod incoming;
@@ -38,30 +47,31 @@ use queue::QueuedMessage;
 pub struct Delivery {
     pub message: Arc<Message>,
     pub delivery_options: DeliveryOptions,
-    /// None: nobody waits for its acknowledgement.
+    /// None: no acknowledgement depends on this client.
     pub ack_guard: Option<AckGuard>,
 }
 
-/// What another gateway needs to resume a session: packet ids, without messages. They keep their ids when the network brings them again.
+/// The state that another gateway needs to resume a session: packet ids without messages. A message keeps its
+/// packet id when the network sends it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionState {
     pub outgoing: SentState,
-    /// Taken from the client at `QoS` 2, PUBREL has not come.
+    /// Packet ids of `QoS` 2 messages that were received from the client, without a PUBREL yet.
     pub received: Vec<u16>,
 }
 
-/// What a session holds.
+/// How much a session holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Messages that wait, and what they count for in bytes.
+    /// Queued messages, and the bytes that they count for.
     pub queued: usize,
     pub queued_bytes: usize,
-    /// Sent and not acknowledged.
+    /// Messages in flight: sent, and not acknowledged yet.
     pub inflight: usize,
     pub is_stalled: bool,
 }
 
-/// What outlives a client's connection.
+/// The state of a client that outlives its connection.
 #[derive(Default)]
 pub struct Session {
     settings: SessionSettings,
@@ -76,7 +86,7 @@ impl Session {
         Self { settings, ..Self::default() }
     }
 
-    /// Goes on with one that another gateway exported.
+    /// Resumes a session that another gateway exported.
     pub fn import(settings: SessionSettings, state: SessionState) -> Self {
         Self {
             settings,
@@ -86,28 +96,29 @@ impl Session {
         }
     }
 
-    /// What another gateway needs to go on with it.
+    /// The state that another gateway needs to resume this session.
     pub fn export(&self) -> SessionState {
         SessionState { outgoing: self.outgoing.export(), received: self.incoming.export() }
     }
 
-    /// Whether the network has answered every PUBLISH that it took. Until then an export leaves those out, and their
-    /// client's repetition would be taken for new.
+    /// Whether the network has answered every PUBLISH that it took. An export before that omits the
+    /// unanswered ones, and the next gateway would take the client's retransmission for a new message.
     pub fn is_settled(&self) -> bool {
         self.incoming.is_settled()
     }
 
-    /// What the client may read and write from now on.
+    /// Sets the topics that the client may read and write from now on.
     pub fn set_access(&mut self, access: Access) {
         self.access = access;
     }
 
-    /// Other bounds, from now on.
+    /// Sets the limits from now on.
     pub fn set_settings(&mut self, settings: SessionSettings) {
         self.settings = settings;
     }
 
-    /// A message for a client that is away. False: its queue overflowed, and by its policy the session is to end.
+    /// Queues a message for an offline client. False: the queue overflowed, and by its policy the session is
+    /// to end.
     #[must_use]
     pub fn deliver(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> bool {
         let Some(queued_message) = self.admit(now, delivery, counters) else {
@@ -120,7 +131,7 @@ impl Session {
         self.outgoing.deliver(queued_message, &self.settings, counters)
     }
 
-    /// The network's answer to a PUBLISH of a connection that is gone.
+    /// The network's answer to a PUBLISH of a connection that has ended.
     pub fn answer(&mut self, key: Key, reason: Reason) {
         self.incoming.answer(key, reason);
     }
@@ -130,17 +141,18 @@ impl Session {
         self.outgoing.stalls_at(&self.settings)
     }
 
-    /// Releases the claims of a client that owes an answer for too long.
+    /// Drops the ack guards of a client that has not acknowledged for too long.
     pub fn handle_timeout(&mut self, now: Micros, counters: &mut Counters) {
         self.outgoing.handle_timeout(now, &self.settings, counters);
     }
 
-    /// Its shares in answers to messages that are to come again. `is_over`: to others, for it ends.
+    /// The ack guards of messages that the owner is to send again. `is_over`: to other clients, because the
+    /// session ends.
     pub fn ack_guards(&self, is_over: bool) -> impl Iterator<Item = &AckGuard> {
         self.outgoing.ack_guards(is_over)
     }
 
-    /// The session is over: what it held is dropped, and counted.
+    /// Ends the session. Its messages are dropped and counted.
     pub fn end(self, counters: &mut Counters) {
         for _ in 0..self.outgoing.remaining() {
             counters.drop(Drop::SessionEnded);
@@ -156,7 +168,8 @@ impl Session {
         }
     }
 
-    /// A message for a client that is connected. False: its queue overflowed, and by its policy the session is to end.
+    /// Delivers a message to a connected client. False: the queue overflowed, and by its policy the session
+    /// is to end.
     #[must_use]
     pub(super) fn deliver_over(
         &mut self,
@@ -178,7 +191,8 @@ impl Session {
         is_kept
     }
 
-    /// Messages of `QoS` 0 that came together, for a client that is connected. False: not all of them can go at once, and none has gone.
+    /// Delivers a batch of messages of `QoS` 0 to a connected client. False: they cannot all be sent now, and
+    /// none was sent.
     #[must_use]
     pub(super) fn deliver_batch_over(
         &mut self,
@@ -221,13 +235,14 @@ impl Session {
         self.access.may_write(topic)
     }
 
-    /// The connection is gone.
+    /// The connection has ended.
     pub(super) fn detach(&mut self, counters: &mut Counters) {
         self.outgoing.detach(counters);
         self.incoming.detach();
     }
 
-    /// The message at the QoS that it goes at; None: the client may not read it. At QoS 0 nobody waits for an answer.
+    /// The message, with the lower of its QoS and the subscription's; None if the client may not read the
+    /// topic. At QoS 0 the owner waits for no acknowledgement.
     fn admit(&mut self, now: Micros, delivery: Delivery, counters: &mut Counters) -> Option<QueuedMessage> {
         let Delivery { message, mut delivery_options, ack_guard } = delivery;
         if !self.access.may_read(&message.topic) {

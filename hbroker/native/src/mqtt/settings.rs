@@ -3,28 +3,28 @@
 use crate::Micros;
 use crate::tables::match_set::Overflow;
 
-/// What every connection of a listener is held to, and told in CONNACK.
+/// The limits of every connection of a listener. CONNACK contains those that the protocol has a property for.
 #[derive(Clone, Debug)]
 pub struct ListenerSettings {
-    /// Bytes that a client may send before it is accepted, CONNECT included.
+    /// How many bytes a client may send before it is accepted, CONNECT included.
     pub handshake_bytes: usize,
-    /// How long it may take until CONNECT is whole.
+    /// How long it may take until CONNECT is complete.
     pub handshake_time: Micros,
-    /// The largest packet taken, in bytes, once it is accepted.
+    /// The largest packet that a client may send once it is accepted, in bytes.
     pub maximum_packet: usize,
-    /// Messages of `QoS` 1 and 2 taken from a client without having been answered.
+    /// How many messages of `QoS` 1 and 2 a client may have unanswered.
     pub receive_maximum: u16,
-    /// Topic aliases taken from a client; 0: none.
+    /// How many topic aliases a client may assign; 0: none.
     pub topic_alias_maximum: u16,
-    /// Topic aliases used towards a client that takes some.
+    /// How many topic aliases the server assigns at most, to a client that takes some.
     pub topic_aliases: u16,
     pub maximum_qos: u8,
     pub retain_available: bool,
-    /// Messages taken from a client in a second; 0: any number.
+    /// Messages that a client may send in a second; 0: any number.
     pub rate: u32,
-    /// Bytes taken from a client in a second; 0: any number.
+    /// Bytes that a client may send in a second; 0: any number.
     pub rate_bytes: u64,
-    /// Output that may wait for the socket before messages wait in the session.
+    /// How many bytes may wait for the socket before messages are queued in the session.
     pub output_bytes: usize,
 }
 
@@ -46,16 +46,18 @@ impl Default for ListenerSettings {
     }
 }
 
-/// The bounds of a session.
+/// The limits of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionSettings {
-    /// Messages of `QoS` 1 and 2 sent without an acknowledgement, whatever the client's receive maximum.
+    /// How many messages of `QoS` 1 and 2 may be in flight, whatever the client's receive maximum.
     pub inflight: u16,
     pub queue_messages: usize,
     pub queue_bytes: usize,
     pub overflow: Overflow,
-    /// A client that answered nothing for so long no longer holds the network's acknowledgements; `Micros::MAX`: it always does.
-    /// Shorter than an owner waits for a session (§7.3), which may look at any moment: else it gives up the member that all clients share.
+    /// After this time without an acknowledgement a client no longer holds back the network's
+    /// acknowledgements; `Micros::MAX`: it always does. It must be shorter than the time that an owner waits
+    /// for a session (§7.3), which may check at any moment. Otherwise the owner takes the pool client that
+    /// all sessions share for stalled.
     pub stall: Micros,
 }
 

@@ -1,4 +1,5 @@
-//! How much a client may send (MQTT 5 §4.9 leaves it to the server): a bucket of tokens, and a client that is not read while it is empty.
+//! Limits how much a client may send, as MQTT 5 §4.9 allows the server: a token bucket. While it is empty the
+//! client is not read.
 
 use crate::Micros;
 
@@ -17,7 +18,7 @@ impl Throttle {
         Self { rate, level: Self::burst(rate), filled: now }
     }
 
-    /// Takes what has come.
+    /// Takes the tokens for units that arrived.
     pub fn take(&mut self, now: Micros, units: u64) {
         if self.rate > 0 {
             self.fill(now);
@@ -25,7 +26,7 @@ impl Throttle {
         }
     }
 
-    /// When more may come: `now`, or later.
+    /// When more units may arrive: `now`, or later.
     pub fn free_at(&mut self, now: Micros) -> Micros {
         if self.rate == 0 {
             return now;

@@ -1,10 +1,11 @@
-//! Packets of clients that are not whole yet: what connections hold of them, all together, has a bound, within which hosts have
-//! [shares](crate::shares).
+//! Limits the memory of incomplete packets. All connections together have one limit, and within it each host
+//! has a [share](crate::shares).
 //!
-//! Whoever announces a large packet has not sent it: only what has come takes memory. What has come is worth nothing before the rest, so a
-//! packet that finds no room ends its connection, and who holds most is the first to find none. It is looked at after each read: what a
-//! connection reads at once comes on top. What is whole, and waits until the network takes more, counts and is not refused: nothing more is
-//! read meanwhile.
+//! A client that announces a large packet has not sent it yet, and only the bytes that have arrived take
+//! memory. An incomplete packet is worth nothing without its rest. So if a packet finds no room its
+//! connection is closed; the host that holds most finds no room first. The limit is checked after each read,
+//! so the bytes of one read come on top. A complete packet that waits until the network has room counts, but
+//! is never refused: its connection is not read meanwhile.
 
 use std::net::IpAddr;
 
@@ -14,21 +15,22 @@ use crate::keyed_hash::KeyedHash;
 use crate::prefix::Prefix;
 use crate::shares::{Share, Shares};
 
-/// It is counted in steps. A connection costs more than one of them beside.
+/// Bytes are counted in steps of this size. A connection itself costs more than one step.
 const STEP: usize = 4_096;
 
-/// Those of all workers.
+/// The incomplete packets of all workers.
 pub struct Unfinished {
     shares: Mutex<Shares<Prefix>>,
 }
 
 impl Unfinished {
-    /// `most`: bytes together. `seed`: random and secret.
+    /// `most`: bytes of all packets together. `seed`: random and secret.
     pub fn new(most: usize, seed: u64) -> Self {
         Self { shares: Mutex::new(Shares::new(most, KeyedHash::new(seed))) }
     }
 
-    /// A connection of a client there holds so many bytes now. `waits`: it is not read. False: there is no room for them.
+    /// A connection of this client now holds so many bytes. `waits`: it is not read. False: there is no room
+    /// for the bytes.
     #[must_use]
     pub fn set(&self, share: &mut Share<Prefix>, client: IpAddr, bytes: usize, waits: bool) -> bool {
         let bytes = bytes / STEP * STEP;
@@ -50,7 +52,7 @@ impl Unfinished {
         }
     }
 
-    /// Bytes that all hold.
+    /// The bytes that all connections hold.
     pub fn bytes(&self) -> usize {
         self.shares.lock().used()
     }

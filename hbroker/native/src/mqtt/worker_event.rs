@@ -1,4 +1,4 @@
-//! What waits for Python to decide on.
+//! The queue of events to Python.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -11,27 +11,27 @@ use crate::mqtt::event::Closed;
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::io::tls::Identity;
 
-/// Names a session at this gateway, and no other one after it. 0: none.
+/// Identifies a session at this gateway. A handle is never reused. 0: none.
 pub type SessionHandle = u64;
 
-/// Something to decide on, or to know.
+/// An event for Python to decide on, or to know.
 #[derive(Clone, Debug)]
 pub enum WorkerEvent {
-    /// To be answered with `accept`, `refuse` or `challenge`.
+    /// Python answers with `accept`, `refuse` or `challenge`.
     Connect(ConnectionId, Box<Arrival>),
-    /// To be answered with `suback`.
+    /// Python answers with `suback`.
     Subscribe(ConnectionId, Subscribe),
-    /// To be answered with `unsuback`.
+    /// Python answers with `unsuback`.
     Unsubscribe(ConnectionId, Unsubscribe),
-    /// To be answered with `challenge`, or as CONNECT.
+    /// Python answers with `challenge`, or as for CONNECT.
     Auth(ConnectionId, Auth),
-    /// The last of this connection. Its session, if it has one, is parked.
+    /// The last event of this connection. Its session, if it has one, is parked.
     Closed(ConnectionId, SessionHandle, Closed),
-    /// The queue of a parked session overflowed, and it is to end by its policy.
+    /// The queue of a parked session overflowed, and by its policy the session is to end.
     Overflow(SessionHandle),
 }
 
-/// Who is there.
+/// A CONNECT, and where it came from.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub listener: u32,
@@ -40,17 +40,17 @@ pub struct Arrival {
     pub connect: Connect,
 }
 
-/// The queue to Python. What is in it is bounded by its senders: each connection has a few questions open at most, and new ones are not
-/// accepted while there is much.
+/// The queue to Python. Its senders bound it: each connection has at most a few open requests, and no
+/// connections are accepted while the queue is long.
 #[derive(Default)]
 pub struct WorkerEventQueue {
     queue: Mutex<Vec<WorkerEvent>>,
-    /// Whose reader is told.
+    /// The endpoint whose reader is signalled.
     endpoint_state: OnceLock<Arc<EndpointState>>,
 }
 
 impl WorkerEventQueue {
-    /// Tells this reader from now on. It is told once.
+    /// Sets the endpoint whose reader is signalled from now on. It can be set once.
     pub fn introduce(&self, endpoint_state: Arc<EndpointState>) {
         let queue = self.queue.lock();
         if !queue.is_empty() {
@@ -59,7 +59,7 @@ impl WorkerEventQueue {
         let _ = self.endpoint_state.set(endpoint_state);
     }
 
-    /// Takes all of `worker_events` over.
+    /// Moves all of `worker_events` into the queue.
     pub fn push(&self, worker_events: &mut Vec<WorkerEvent>) {
         if worker_events.is_empty() {
             return;
@@ -73,7 +73,7 @@ impl WorkerEventQueue {
         queue.append(worker_events);
     }
 
-    /// How much waits.
+    /// How many events are queued.
     pub fn waiting(&self) -> usize {
         self.queue.lock().len()
     }

@@ -1,19 +1,24 @@
-//! How many passwords may be guessed, by whom and for whom.
+//! Limits how many passwords may be guessed, by address and by user name.
 //!
-//! An attempt takes a token from three buckets: that of its address and name together, that of its address, and that of its name. It
-//! gets them back unless the password was wrong, so only guesses, and what is still being checked, count. An attempt that the bucket of
-//! its address and name refuses takes none from the other two: a device with an old password does not use up what others behind its
-//! address, or others with its name, have.
+//! An attempt takes a token from three buckets: that of its address and name together, that of its address,
+//! and that of its name. Unless the password was wrong, the attempt gives the tokens back. So only wrong
+//! guesses and running checks count. If the bucket of address and name refuses an attempt, the attempt takes
+//! nothing from the other two buckets: a device with an old password does not use up the tokens of other
+//! clients behind its address or with its name.
 //!
-//! The bucket of a name alone would let a stranger lock its owner out. So it, and that of an address, does not hold for an address from
-//! which somebody has logged in with this name before. An attempt without a name has an address alone.
+//! With only a bucket for each name, a stranger could lock the name's owner out. So the buckets of the name
+//! and of the address do not apply to an address from which somebody has logged in with this name before. An
+//! attempt without a name has an address alone.
 //!
-//! Python takes an attempt's tokens, has the password checked, and says what came of it. A worker asks before that
-//! ([`Attempts::refuse`]): a guess beyond the bounds ends where it came in. One whose name and password were right before goes to
-//! Python in any case.
+//! Python takes the tokens of an attempt, has the password checked, and reports the result. A worker asks
+//! before that ([`Attempts::refuse`]), so a guess beyond the limits ends in the worker. An attempt whose name
+//! and password were right before always goes to Python.
 //!
-//! An address is an IPv4 address, or the first 64 bits of an IPv6 address: who has one address of those has all of them (RFC 6177).
-//! Names and passwords are kept as hashes under a secret key. All tables are bounded ([`Recent`]).
+//! An address is an IPv4 address, or the first 64 bits of an IPv6 address: a host that has one address of
+//! such a prefix can use all of them (RFC 6177). Names and passwords are kept as hashes under a secret key.
+//! All tables are bounded ([`Recent`]).
+//!
+//! This file has the buckets and their rules, `recent` the bounded table.
 
 mod recent;
 
@@ -36,20 +41,20 @@ pub struct Bucket {
     pub interval: Micros,
 }
 
-/// What holds for attempts.
+/// The limits on attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Wrong passwords of one address for one name.
     pub pair: Bucket,
-    /// Of one address for any name.
+    /// Wrong passwords of one address for any name.
     pub address: Bucket,
-    /// For one name from any address.
+    /// Wrong passwords of any address for one name.
     pub name: Bucket,
     /// Attempts of one address, right or wrong.
     pub asked: Bucket,
-    /// Entries of each table that are kept at least.
+    /// The least number of entries that each table keeps.
     pub entries: usize,
-    /// Passwords that are known to be right: so many at least.
+    /// The least number of right passwords that are remembered.
     pub known: usize,
 }
 
@@ -61,7 +66,7 @@ pub enum Refused {
     Pair,
     Address,
     Name,
-    /// As many wait for a check as may, and its address has asked as often as is counted.
+    /// The queue of password checks is full, and the address has used up its `asked` bucket.
     Busy,
 }
 
@@ -76,18 +81,18 @@ impl Refused {
     }
 }
 
-/// Where an attempt comes from: hashes.
+/// Where an attempt comes from, as hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     pub address: u64,
     pub named: Option<Named>,
 }
 
-/// Of an attempt with a name.
+/// The hashes of an attempt with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Named {
     pub name: u64,
-    /// Address and name together.
+    /// Of address and name together.
     pub pair: u64,
 }
 
@@ -95,11 +100,11 @@ pub struct Named {
 pub struct Attempts {
     keyed: KeyedHash,
     tables: Mutex<Tables>,
-    /// As many wait for a check as may.
+    /// The queue of password checks is full.
     is_full: AtomicBool,
-    /// What clients are told, in the order of [`Refused::ALL`].
+    /// The reason strings for clients, in the order of [`Refused::ALL`].
     texts: Texts,
-    /// What `refuse` refused.
+    /// How many attempts `refuse` has refused.
     refused: [AtomicU64; Refused::ALL.len()],
 }
 
@@ -108,14 +113,14 @@ struct Tables {
     addresses: Buckets,
     names: Buckets,
     asked: Buckets,
-    /// Addresses with names that have logged in from there.
+    /// Pairs of address and name with a successful login.
     trusted: Recent<()>,
-    /// The password of a name that was right last.
+    /// The last right password of each name.
     known: Recent<u64>,
 }
 
 impl Attempts {
-    /// `seed`: random and secret. `texts`: what clients are told, in the order of [`Refused::ALL`].
+    /// `seed`: random and secret. `texts`: the reason strings for clients, in the order of [`Refused::ALL`].
     pub fn new(seed: u64, bounds: Bounds, texts: Texts) -> Self {
         let table = |bucket| Buckets { bucket, full_at: Recent::new(bounds.entries) };
         Self {
@@ -143,7 +148,7 @@ impl Attempts {
         Source { address, named }
     }
 
-    /// Takes the tokens of an attempt; else says what refuses it, and takes none.
+    /// Takes the tokens of an attempt. If a bucket refuses the attempt, returns which, and takes none.
     pub fn take(&self, now: Micros, source: &Source) -> Option<Refused> {
         let mut tables = self.tables.lock();
         tables.asked.take(now, source.address);
@@ -154,12 +159,12 @@ impl Attempts {
         refused
     }
 
-    /// The attempt was no guess.
+    /// Gives the tokens back: the attempt was not a wrong guess.
     pub fn give_back(&self, now: Micros, source: &Source) {
         self.tables.lock().each(source, |buckets, key| buckets.give_back(now, key));
     }
 
-    /// The password was right: this address is trusted with this name.
+    /// The password was right: gives the tokens back, and trusts this address with this name.
     pub fn succeeded(&self, now: Micros, source: &Source) {
         let mut tables = self.tables.lock();
         tables.each(source, |buckets, key| buckets.give_back(now, key));
@@ -169,23 +174,23 @@ impl Attempts {
         }
     }
 
-    /// How much the address has asked of late, all that was right left out.
+    /// How many attempts of the address count at present. Successful ones do not.
     pub fn asked(&self, now: Micros, source: &Source) -> u64 {
         self.tables.lock().asked.taken(now, source.address)
     }
 
-    /// This password is this name's.
+    /// Remembers that this password is right for this name.
     pub fn remember(&self, name: &str, password: &[u8]) {
         let (name, password) = self.credentials(name, password);
         self.tables.lock().known.put(name, password);
     }
 
-    /// Whether as many wait for a check as may.
+    /// Sets whether the queue of password checks is full.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// What refuses this attempt, before anybody has looked at it; `None`: it is to be looked at.
+    /// Why this attempt is refused without a password check; `None` if it is to be checked.
     pub fn refuse(&self, now: Micros, host: IpAddr, name: &str, password: &[u8]) -> Option<Refused> {
         let source = self.source(host, Some(name));
         let (known, right) = self.credentials(name, password);
@@ -202,7 +207,7 @@ impl Attempts {
         Some(refused)
     }
 
-    /// Says no to a CONNECT with a name and a password that `refuse` refuses.
+    /// Refuses a CONNECT whose name and password `refuse` refuses.
     pub fn refuse_connect(&self, now: Micros, host: IpAddr, connect: &Connect) -> Option<CloseReason> {
         let (Some(name), Some(password), None) =
             (&connect.user, &connect.password, &connect.authentication_method)
@@ -220,7 +225,7 @@ impl Attempts {
         Refused::ALL.map(|why| self.refused[why as usize].load(Ordering::Relaxed))
     }
 
-    /// Entries of the largest table of attempts, and passwords that are known.
+    /// The number of entries of the largest table of attempts, and the number of known passwords.
     pub fn sizes(&self) -> (usize, usize) {
         let tables = self.tables.lock();
         let buckets = [&tables.pairs, &tables.addresses, &tables.names, &tables.asked];
@@ -259,7 +264,8 @@ impl Tables {
     }
 }
 
-/// Token buckets by key. Of each is kept when it will be full again; one that is full needs no entry.
+/// Token buckets by key. An entry is the time at which the bucket is full again; a full bucket needs no
+/// entry.
 struct Buckets {
     bucket: Bucket,
     full_at: Recent<Micros>,

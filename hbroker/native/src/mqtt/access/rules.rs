@@ -1,17 +1,19 @@
 //! Which topics a client may read and write: an access list, as mosquitto's.
 //!
-//! The first rule that speaks of the act and matches the topic decides; where none does the answer is no. Rules come filled in: none
-//! stands for a client's name here. An answer is remembered for each topic by its keyed hash, in a few slots: publishers write few
-//! topics, again and again.
+//! The first rule for the access (read or write) whose filter matches the topic decides. If no rule matches,
+//! access is denied. Patterns such as the client's name are already substituted. A client remembers its last
+//! answers by the keyed hash of the topic, in a few slots, because publishers write to few topics again and
+//! again.
 
 use std::sync::Arc;
 
 use crate::keyed_hash::KeyedHash;
 use crate::topic;
 
-/// Where bridges of other brokers say whether they are connected (`notifications` in mosquitto.conf).
+/// The topics at which bridges of other brokers publish whether they are connected (`notifications` in
+/// mosquitto.conf).
 const BRIDGE_STATE: &str = "$SYS/broker/connection/+/state";
-/// Answers that are remembered for each client.
+/// How many answers each client remembers.
 const SLOTS: usize = 16;
 
 /// One line of an access list.
@@ -30,7 +32,7 @@ pub struct AccessList {
     keyed: KeyedHash,
 }
 
-/// What one client may do. The default: everything.
+/// What one client may do. The default allows everything.
 #[derive(Clone, Default)]
 pub struct Access {
     list: Option<Box<Known>>,
@@ -39,13 +41,14 @@ pub struct Access {
 #[derive(Clone)]
 struct Known {
     rules: Arc<[Rule]>,
-    /// What the first rule says of all topics but those that begin with `$`, if it is about all of them.
+    /// The answer of the first rule for all topics that do not begin with `$`, if its filter is `#`: to read
+    /// and to write.
     all: [Option<bool>; 2],
     keyed: KeyedHash,
     answers: [Answer; SLOTS],
 }
 
-/// The answers about a topic, by its hash.
+/// The answers for a topic, by its hash.
 #[derive(Clone, Copy, Default)]
 struct Answer {
     topic: u64,
@@ -60,12 +63,12 @@ enum Act {
 }
 
 impl AccessList {
-    /// `seed`: for the hash; secret.
+    /// `seed`: the secret key of the hash.
     pub fn new(rules: Vec<Rule>, seed: u64) -> Self {
         Self { rules: rules.into(), keyed: KeyedHash::new(seed) }
     }
 
-    /// For one client.
+    /// The access of one client.
     pub fn access(&self) -> Access {
         let rules = Arc::clone(&self.rules);
         let all = [Act::Read, Act::Write].map(|act| of_all(&rules, act));
@@ -74,12 +77,12 @@ impl AccessList {
 }
 
 impl Access {
-    /// Whether it may get messages of this topic.
+    /// Whether the client may receive messages of this topic.
     pub fn may_read(&mut self, topic: &str) -> bool {
         self.list.as_mut().is_none_or(|list| list.may(Act::Read, topic))
     }
 
-    /// Whether it may publish to this topic.
+    /// Whether the client may publish to this topic.
     pub fn may_write(&mut self, topic: &str) -> bool {
         is_writable(topic) && self.list.as_mut().is_none_or(|list| list.may(Act::Write, topic))
     }
@@ -102,7 +105,8 @@ impl Known {
     }
 }
 
-/// Whether clients may publish to a topic at all: `$` topics are the network's own, but for the states of bridges.
+/// Whether any client may publish to this topic. Topics that begin with `$` are the network's own, except the
+/// states of bridges.
 fn is_writable(topic: &str) -> bool {
     !topic.starts_with('$') || topic::matches(BRIDGE_STATE, topic)
 }
@@ -112,12 +116,12 @@ fn decide(rules: &[Rule], act: Act, topic: &str) -> bool {
     first.is_some_and(|rule| rule.allow)
 }
 
-/// What is decided for all topics alike that do not begin with `$` (MQTT 5 §4.7.2).
+/// The answer for all topics that do not begin with `$` (MQTT 5 §4.7.2), if one rule decides it.
 fn of_all(rules: &[Rule], act: Act) -> Option<bool> {
     of_act(rules, act).next().filter(|rule| rule.filter == "#").map(|rule| rule.allow)
 }
 
-/// The rules that speak of an act.
+/// The rules for an access.
 fn of_act(rules: &[Rule], act: Act) -> impl Iterator<Item = &Rule> {
     rules.iter().filter(move |rule| if act == Act::Read { rule.read } else { rule.write })
 }

@@ -1,4 +1,4 @@
-//! What a worker does for other threads.
+//! Carries out the commands that other threads posted to a worker's clients.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl<N: Network> ClientTurn<'_, N> {
             Command::Mark(id) => mark(connections, id),
             Command::Assign(id, number, list) => assign(connections, id, number, &list),
             Command::Access(number, list) => self.set_access(connections, number, &list),
-            // Who asked may have stopped waiting.
+            // The receiver may have stopped waiting.
             Command::Report(to) => _ = to.send(report(connections)),
             Command::Count(to) => _ = to.send(*self.counters),
             Command::Weigh => self.weigh(connections),
@@ -110,7 +110,7 @@ impl<N: Network> ClientTurn<'_, N> {
         });
     }
 
-    /// Delivers a parcel, and of the `rest` what follows it to the same connection.
+    /// Delivers an item, and the items of `rest` that follow it for the same connection.
     fn deliver(
         &mut self,
         connections: &mut Connections<Client>,
@@ -130,7 +130,7 @@ impl<N: Network> ClientTurn<'_, N> {
                     }
                     ItemContent::Answer(key, reason) => connection.answer(turn, key, reason, above),
                 }
-                // What a connection leaves when it ends is for its session.
+                // If the connection closes, the remaining items are for its session.
                 let goes_on = |item: &SessionItem| item.connection == id && !connection.is_closed();
                 match rest.next_if(goes_on) {
                     Some(item) => content = item.content,
@@ -192,7 +192,7 @@ impl<N: Network> ClientTurn<'_, N> {
     }
 }
 
-/// A client is held to a list of rules from now on.
+/// Applies an access list to a client.
 fn assign(connections: &mut Connections<Client>, id: ConnectionId, number: u32, list: &AccessList) {
     if let Some((_, client)) = connections.get(id)
         && let Some(name) = &mut client.name
@@ -203,7 +203,7 @@ fn assign(connections: &mut Connections<Client>, id: ConnectionId, number: u32, 
     }
 }
 
-/// Python has answered a question.
+/// Python has answered a request.
 fn answered(connections: &mut Connections<Client>, id: ConnectionId) {
     if let Some((_, client)) = connections.get(id) {
         client.open_requests = client.open_requests.saturating_sub(1);

@@ -9,12 +9,12 @@ use crate::mqtt::codec::reason::Reason;
 const REASON_STRING: u8 = 0x1F;
 const USER_PROPERTY: u8 = 0x26;
 
-/// An acknowledgement: the packet id and the reason.
+/// Parses an acknowledgement: the packet id and the reason code.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason code of the violation.
 pub fn parse(version: Version, frame: &Frame<'_>) -> Checked<(u16, Reason)> {
-    // MQTT 3.1 §2.1: PUBREL may be marked as sent again.
+    // MQTT 3.1 §2.1: PUBREL may have the DUP flag.
     let flags = if version == Version::V31 { frame.flags & 0b0111 } else { frame.flags };
     if flags != expected_flags(frame.kind) {
         return Err(Reason::MALFORMED);
@@ -33,7 +33,7 @@ pub fn parse(version: Version, frame: &Frame<'_>) -> Checked<(u16, Reason)> {
     if is_allowed(frame.kind, reason) { Ok((packet_id, reason)) } else { Err(Reason::MALFORMED) }
 }
 
-/// Appends an acknowledgement. Before MQTT 5 it has no reason. `text`: what is said of that to people; empty: nothing.
+/// Appends an acknowledgement. Before MQTT 5 it has no reason code. `text`: the reason string; empty: none.
 pub fn put(
     out: &mut Vec<u8>,
     version: Version,
@@ -59,14 +59,15 @@ pub fn put(
     }
 }
 
-/// How many bytes an acknowledgement with this text has.
+/// The size in bytes of an acknowledgement with this reason string.
 pub fn len_with(text: &str) -> usize {
     let listed = 1 + 2 + text.len();
     let remaining = 3 + varint_len(listed) + listed;
     1 + varint_len(remaining) + remaining
 }
 
-/// Whether an acknowledgement of this kind may have this reason (MQTT 5 §3.4.2.1 and its like).
+/// Whether an acknowledgement of this type may have this reason code (MQTT 5 §3.4.2.1 and corresponding
+/// sections).
 pub fn is_allowed(kind: u8, reason: Reason) -> bool {
     match kind {
         kind::PUBREL | kind::PUBCOMP => {

@@ -1,7 +1,9 @@
-//! CONNACK, SUBACK, UNSUBACK, PINGRESP, DISCONNECT and AUTH to a client, in its version's words.
+//! Packets from the server to a client, in the client's version: CONNACK, SUBACK, UNSUBACK, PINGRESP,
+//! DISCONNECT and AUTH.
 //!
-//! What only helps people (reason string, user properties) is left out where it would make the packet larger than the client takes
-//! (MQTT 5 §3.2.2.3.9 and its like), or where the client asked for none (MQTT 5 §3.1.2.11.7).
+//! Reason strings and user properties are omitted if they would make the packet larger than the client's
+//! maximum packet size (MQTT 5 §3.2.2.3.9 and corresponding sections), or if the client asked for no problem
+//! information (MQTT 5 §3.1.2.11.7).
 
 use crate::mqtt::codec::frame::{kind, put_binary, put_varint, varint_len};
 use crate::mqtt::codec::packets::{Accept, Auth, CloseReason, UserProperties, Version};
@@ -10,17 +12,18 @@ use crate::mqtt::settings::ListenerSettings;
 
 pub const PINGRESP: [u8; 2] = [kind::PINGRESP << 4, 0];
 
-/// How a client wants to be answered.
+/// What the packets to a client must respect.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseOptions {
     pub version: Version,
-    /// The largest packet that it takes, in bytes.
+    /// The client's maximum packet size, in bytes.
     pub maximum_packet: usize,
-    /// Whether it takes reason strings in other packets than CONNACK and DISCONNECT.
+    /// Whether the client takes reason strings in packets other than CONNACK and DISCONNECT.
     pub wants_text: bool,
 }
 
-/// CONNACK with success. False: it is larger than the client takes, and was not written.
+/// Appends CONNACK with success. False: it is larger than the client's maximum packet size, and nothing was
+/// written.
 #[must_use]
 pub fn put_accept(
     out: &mut Vec<u8>,
@@ -50,7 +53,7 @@ pub fn put_accept(
     put(out, response_options, kind::CONNACK, &head, properties, (&accept.text, &accept.user_properties), &[])
 }
 
-/// CONNACK with a refusal.
+/// Appends CONNACK with a refusal.
 pub fn put_refusal(out: &mut Vec<u8>, response_options: ResponseOptions, close_reason: &CloseReason) {
     if response_options.version < Version::V5 {
         out.extend_from_slice(&[kind::CONNACK << 4, 2, 0, close_reason.reason.return_code()]);
@@ -60,14 +63,14 @@ pub fn put_refusal(out: &mut Vec<u8>, response_options: ResponseOptions, close_r
     put_close_reason(out, response_options, kind::CONNACK, &head, close_reason);
 }
 
-/// DISCONNECT; before MQTT 5 there is none from a server.
+/// Appends DISCONNECT. Before MQTT 5 a server sends none, and nothing is written.
 pub fn put_disconnect(out: &mut Vec<u8>, response_options: ResponseOptions, close_reason: &CloseReason) {
     if response_options.version == Version::V5 {
         put_close_reason(out, response_options, kind::DISCONNECT, &[close_reason.reason.0], close_reason);
     }
 }
 
-/// SUBACK. False: it is larger than the client takes, and was not written.
+/// Appends SUBACK. False: it is larger than the client's maximum packet size, and nothing was written.
 #[must_use]
 pub fn put_suback(
     out: &mut Vec<u8>,
@@ -78,13 +81,13 @@ pub fn put_suback(
 ) -> bool {
     let codes: Vec<u8> = match response_options.version {
         Version::V5 => reasons.iter().map(|reason| reason.0).collect(),
-        // MQTT 3.1.1 §3.9.3: there is one failure.
+        // MQTT 3.1.1 §3.9.3: there is one failure code.
         _ => reasons.iter().map(|reason| if reason.is_failure() { 0x80 } else { reason.0 }).collect(),
     };
     put_acknowledgement(out, response_options, kind::SUBACK, packet_id, &codes, text)
 }
 
-/// UNSUBACK. False: it is larger than the client takes, and was not written.
+/// Appends UNSUBACK. False: it is larger than the client's maximum packet size, and nothing was written.
 #[must_use]
 pub fn put_unsuback(
     out: &mut Vec<u8>,
@@ -100,7 +103,7 @@ pub fn put_unsuback(
     put_acknowledgement(out, response_options, kind::UNSUBACK, packet_id, &codes, text)
 }
 
-/// AUTH. False: it is larger than the client takes, and was not written.
+/// Appends AUTH. False: it is larger than the client's maximum packet size, and nothing was written.
 #[must_use]
 pub fn put_auth(out: &mut Vec<u8>, response_options: ResponseOptions, auth: &Auth) -> bool {
     let mut properties = Properties::default();
@@ -111,9 +114,9 @@ pub fn put_auth(out: &mut Vec<u8>, response_options: ResponseOptions, auth: &Aut
     put(out, response_options, kind::AUTH, &[auth.reason.0], properties, diagnostics, &[])
 }
 
-/// The largest packet that there is (MQTT 5 §2.1.4).
+/// The largest packet that MQTT allows (MQTT 5 §2.1.4).
 const LARGEST_PACKET: usize = 268_435_460;
-/// What is said to people: the reason string, and user properties.
+/// The reason string, and user properties.
 type Diagnostics<'a> = (&'a str, &'a UserProperties);
 const NOTHING: Diagnostics<'static> = ("", &Vec::new());
 
@@ -128,7 +131,7 @@ fn put_close_reason(
     properties.text(0x1C, Some(close_reason.server_reference.as_str()).filter(|at| !at.is_empty()));
     let diagnostics = (close_reason.text.as_str(), NOTHING.1);
     if !put(out, response_options, kind, head, properties, diagnostics, &[]) {
-        // A client that takes no such packet sees the stream end, which means the same.
+        // If the client does not take even this packet, it sees the end of the stream, which means the same.
         let _ = put(out, response_options, kind, head, Properties::default(), NOTHING, &[]);
     }
 }
@@ -145,7 +148,7 @@ fn put_acknowledgement(
     put(out, response_options, kind, &packet_id.to_be_bytes(), Properties::default(), diagnostics, codes)
 }
 
-/// Writes a packet, with what is said to people if that fits; False: it does not fit even without.
+/// Appends a packet, with the diagnostics if they fit. False: it does not fit even without them.
 fn put(
     out: &mut Vec<u8>,
     response_options: ResponseOptions,
@@ -192,7 +195,7 @@ fn put_sized(
     true
 }
 
-/// Properties in the making; None is left out.
+/// Encoded properties. A value of None is omitted.
 #[derive(Default)]
 struct Properties {
     bytes: Vec<u8>,

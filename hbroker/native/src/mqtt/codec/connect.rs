@@ -1,4 +1,5 @@
-//! CONNECT (MQTT 5 §3.1), of all three versions: parsed by the crate, and held to the rules that it does not know.
+//! CONNECT (MQTT 5 §3.1) of all three versions. The crate parses it; this module checks the rules that the
+//! crate does not know.
 
 use bytes::BytesMut;
 use bytestring::ByteString;
@@ -19,22 +20,22 @@ const WILL_QOS: u8 = 0x18;
 const WILL: u8 = 0x04;
 const CLEAN_START: u8 = 0x02;
 const RESERVED: u8 = 0x01;
-/// Behind the name "MQTT" and the level.
+/// The offset of the connect flags, behind the name "MQTT" and the level.
 const V5_FLAGS_AT: usize = 7;
-/// The bit of the protocol level by which mosquitto's bridge says that it is one, before MQTT 5 (`try_private` in mosquitto.conf). Other brokers know it, too.
+/// The bit of the protocol level by which mosquitto's bridge identifies itself as a bridge before MQTT 5
+/// (`try_private` in mosquitto.conf). Other brokers know it, too.
 const BRIDGE: u8 = 0x80;
 
-/// A first packet that is refused, and the version in which to say so; None: it is not MQTT, and gets no answer.
+/// A refused first packet, and the version to answer in. None: it is not MQTT, and gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidConnect {
     pub version: Option<Version>,
     pub reason: Reason,
 }
 
-/// The first packet of a stream.
+/// Parses the first packet of a stream.
 ///
-/// # Errors
-/// It is no CONNECT, or something is wrong with it.
+/// # Errors It is no CONNECT, or violates the protocol.
 pub fn parse(frame: &Frame<'_>) -> Result<Connect, InvalidConnect> {
     if frame.kind != kind::CONNECT || frame.flags != 0 {
         return Err(InvalidConnect { version: None, reason: Reason::PROTOCOL_ERROR });
@@ -45,7 +46,7 @@ pub fn parse(frame: &Frame<'_>) -> Result<Connect, InvalidConnect> {
     Ok(Connect { is_bridge, ..connect })
 }
 
-/// The version, and whether the client says that it is a bridge.
+/// The version, and whether the client identifies itself as a bridge.
 fn version(body: &[u8]) -> Result<(Version, bool), InvalidConnect> {
     let mut body = Reader::new(body);
     let unsupported =
@@ -54,7 +55,8 @@ fn version(body: &[u8]) -> Result<(Version, bool), InvalidConnect> {
         Ok((b"MQTT", 5)) => Ok((Version::V5, false)),
         Ok((b"MQTT", level)) if level & !BRIDGE == 4 => Ok((Version::V311, level & BRIDGE != 0)),
         Ok((b"MQIsdp", level)) if level & !BRIDGE == 3 => Ok((Version::V31, level & BRIDGE != 0)),
-        // MQTT 5 §3.1.2.2, for what comes after it. Whoever speaks MQTT 3 knows its own CONNACK alone (MQTT 3.1.1 §3.1.2.2).
+        // MQTT 5 §3.1.2.2, for later versions. A client of MQTT 3 knows the CONNACK of MQTT 3 only (MQTT
+        // 3.1.1 §3.1.2.2).
         Ok((b"MQTT", level)) if level & !BRIDGE >= 5 => Err(unsupported(Version::V5)),
         Ok((b"MQTT" | b"MQIsdp", _)) => Err(unsupported(Version::V311)),
         _ => Err(InvalidConnect { version: None, reason: Reason::PROTOCOL_ERROR }),
@@ -66,7 +68,8 @@ fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
     let mut bytes = BytesMut::from(frame.bytes);
     let body = frame.bytes.len() - frame.body.len();
     if version == Version::V5 {
-        // MQTT 5 §3.1.3.1: an empty client id may come with any clean start; the crate wants it set.
+        // MQTT 5 §3.1.3.1: an empty client id is valid with any Clean Start. The crate requires Clean Start,
+        // so it is set here.
         bytes[body + V5_FLAGS_AT] |= CLEAN_START;
     } else {
         let level = body + 2 + usize::from(u16::from_be_bytes([frame.body[0], frame.body[1]]));
@@ -82,7 +85,7 @@ fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
     if version == Version::V31 && connect.client_id.is_empty() {
         return Err(Reason::CLIENT_ID_INVALID);
     }
-    // MQTT 5 §4.12: data without a method.
+    // MQTT 5 §4.12: authentication data without a method is a protocol error.
     if connect.authentication_data.is_some() && connect.authentication_method.is_none() {
         return Err(Reason::PROTOCOL_ERROR);
     }
@@ -94,8 +97,8 @@ fn parse_body(version: Version, frame: &Frame<'_>) -> Checked<Connect> {
     Ok(connect)
 }
 
-/// Walks through the packet for what the crate does not look at: reserved and contradictory flags, U+0000, repeated properties,
-/// overlong integers, and bytes left over. Its flags.
+/// Checks what the crate does not: reserved and contradictory flags, U+0000, repeated properties, overlong
+/// integers, and excess bytes. Returns the connect flags.
 fn check(version: Version, mut body: Reader<'_>) -> Checked<u8> {
     body.binary()?;
     body.byte()?;

@@ -1,4 +1,5 @@
-//! SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH from a client: parsed by the crate, and held to the rules that it does not know.
+//! SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH from a client. The crate parses them; this module checks the
+//! rules that the crate does not know.
 
 use bytes::BytesMut;
 use rmqtt_codec::error::DecodeError;
@@ -16,10 +17,9 @@ use crate::topic;
 
 const SHARED: &str = "$share/";
 
-/// SUBSCRIBE (MQTT 5 §3.8).
+/// Parses SUBSCRIBE (MQTT 5 §3.8).
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The reason code of the violation.
 pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
     check_options(version, frame)?;
     match decode(version, frame)? {
@@ -54,10 +54,9 @@ pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
     }
 }
 
-/// UNSUBSCRIBE (MQTT 5 §3.10).
+/// Parses UNSUBSCRIBE (MQTT 5 §3.10).
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The reason code of the violation.
 pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> {
     let mut body = Reader::new(frame.body);
     body.packet_id()?;
@@ -84,10 +83,9 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
     Ok(Unsubscribe { packet_id: packet_id.get(), filters, user_properties })
 }
 
-/// DISCONNECT (MQTT 5 §3.14).
+/// Parses DISCONNECT (MQTT 5 §3.14).
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The reason code of the violation.
 pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
     let mut disconnect = Disconnect { reason: Reason::SUCCESS, session_expiry: None, text: String::new() };
     if version < Version::V5 {
@@ -101,24 +99,23 @@ pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
     disconnect.reason = Reason(packet.reason_code.into());
     disconnect.session_expiry = packet.session_expiry_interval_secs;
     disconnect.text = packet.reason_string.map_or_else(String::new, Into::into);
-    // MQTT 5 §3.14.2: what only a server may say.
+    // MQTT 5 §3.14.2: the properties and reason codes that only a server may send.
     if packet.server_reference.is_some() || !is_a_clients(disconnect.reason) {
         return Err(Reason::PROTOCOL_ERROR);
     }
     Ok(disconnect)
 }
 
-/// AUTH (MQTT 5 §3.15).
+/// Parses AUTH (MQTT 5 §3.15).
 ///
-/// # Errors
-/// What is wrong with it.
+/// # Errors The reason code of the violation.
 pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
     check_tail(frame)?;
     let Decoded::V5(v5::Packet::Auth(packet)) = decode(Version::V5, frame)? else {
         return Err(Reason::MALFORMED);
     };
     let reason = Reason(packet.reason_code.into());
-    // MQTT 5 §3.15.2.1: "success" is the server's word.
+    // MQTT 5 §3.15.2.1: only a server sends "success".
     let (false, Some(method)) = (reason == Reason::SUCCESS, packet.auth_method) else {
         return Err(Reason::PROTOCOL_ERROR);
     };
@@ -131,13 +128,14 @@ pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
     })
 }
 
-/// Whether this is a topic filter (MQTT 5 §4.7). What is behind `$share/` (MQTT 5 §4.8.2) is for Python to judge: it is answered, and the
-/// connection goes on.
+/// Whether this is a topic filter (MQTT 5 §4.7). Python checks the rest of a filter behind `$share/` (MQTT 5
+/// §4.8.2): it refuses an invalid one in SUBACK, and the connection stays open.
 fn is_filter(filter: &str) -> bool {
     filter.starts_with(SHARED) || topic::filter_is_valid(filter)
 }
 
-/// What every list of properties is held to (MQTT 5 §2.2.2): each but the user property at most once, with a value of its type and range.
+/// Checks a list of properties (MQTT 5 §2.2.2): each except the user property at most once, with a value of
+/// its type and range.
 pub(super) fn check_properties(mut properties: Reader<'_>) -> Checked<()> {
     let mut seen = 0_u64;
     while !properties.is_empty() {
@@ -170,14 +168,14 @@ pub(super) enum Decoded {
     V5(v5::Packet),
 }
 
-/// The packet, as the crate reads it.
+/// The packet, as the crate parses it.
 pub(super) fn decode(version: Version, frame: &Frame<'_>) -> Checked<Decoded> {
     decode_bytes(version, BytesMut::from(frame.bytes))
 }
 
 pub(super) fn decode_bytes(version: Version, mut bytes: BytesMut) -> Checked<Decoded> {
     if version == Version::V31 {
-        // MQTT 3.1 §2.1: SUBSCRIBE and UNSUBSCRIBE may be marked as sent again.
+        // MQTT 3.1 §2.1: SUBSCRIBE and UNSUBSCRIBE may have the DUP flag.
         bytes[0] &= !0b1000;
     }
     let decoded = match version {
@@ -198,7 +196,7 @@ pub(super) fn owned(properties: v5::UserProperties) -> UserProperties {
     properties.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-/// The filters of a SUBSCRIBE, and what MQTT 5 says of identifiers and of shared ones.
+/// Checks the filters of a SUBSCRIBE, and the rules of MQTT 5 for shared subscriptions.
 fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
     // MQTT 5 §3.8.3
     if subscribe.filters.is_empty() {
@@ -216,7 +214,7 @@ fn checked(subscribe: Subscribe) -> Checked<Subscribe> {
     Ok(subscribe)
 }
 
-/// Properties, and the options of each filter (MQTT 5 §3.8.3.1; MQTT 3.1.1 §3.8.3).
+/// Checks the properties, and the options of each filter (MQTT 5 §3.8.3.1; MQTT 3.1.1 §3.8.3).
 fn check_options(version: Version, frame: &Frame<'_>) -> Checked<()> {
     let mut body = Reader::new(frame.body);
     body.packet_id()?;
@@ -237,7 +235,7 @@ fn check_options(version: Version, frame: &Frame<'_>) -> Checked<()> {
     Ok(())
 }
 
-/// What follows the reason code of DISCONNECT and AUTH.
+/// Checks what follows the reason code of DISCONNECT and AUTH.
 fn check_tail(frame: &Frame<'_>) -> Checked<()> {
     let mut body = Reader::new(frame.body);
     if body.is_empty() {
@@ -250,7 +248,7 @@ fn check_tail(frame: &Frame<'_>) -> Checked<()> {
     body.end()
 }
 
-/// MQTT 5 §3.14.2.1
+/// Whether a client may send this reason code in DISCONNECT (MQTT 5 §3.14.2.1).
 fn is_a_clients(reason: Reason) -> bool {
     matches!(reason.0, 0x00 | 0x04 | 0x80..=0x83 | 0x90 | 0x93..=0x99)
 }

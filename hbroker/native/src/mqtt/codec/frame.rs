@@ -1,4 +1,4 @@
-//! The fixed header (MQTT 5 §2.1): where a packet ends.
+//! The fixed header (MQTT 5 §2.1): it tells where a packet ends.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::reason::Reason;
@@ -25,18 +25,18 @@ pub mod kind {
     pub const AUTH: u8 = 15;
 }
 
-/// One whole packet.
+/// One complete packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub kind: u8,
     pub flags: u8,
-    /// What follows the fixed header.
+    /// The bytes after the fixed header.
     pub body: &'a [u8],
-    /// The packet.
+    /// The bytes of the packet, fixed header included.
     pub bytes: &'a [u8],
 }
 
-/// How many bytes the packet at the beginning has; None: its header is not whole yet.
+/// The size in bytes of the first packet in `bytes`; None if its fixed header is incomplete.
 ///
 /// # Errors
 /// The length is malformed, or the packet is larger than `most` bytes.
@@ -45,7 +45,7 @@ pub fn length(bytes: &[u8], most: usize) -> Checked<Option<usize>> {
     for (at, &byte) in bytes.iter().skip(1).take(4).enumerate() {
         remaining |= usize::from(byte & 0x7F) << (7 * at);
         if byte & 0x80 == 0 {
-            // MQTT 5 §1.5.5: the shortest encoding.
+            // MQTT 5 §1.5.5: a length has the shortest encoding.
             if byte == 0 && at > 0 {
                 return Err(Reason::MALFORMED);
             }
@@ -56,7 +56,7 @@ pub fn length(bytes: &[u8], most: usize) -> Checked<Option<usize>> {
     if bytes.len() > 4 { Err(Reason::MALFORMED) } else { Ok(None) }
 }
 
-/// The packet at the beginning; None: it is not whole yet.
+/// The first packet in `bytes`; None if it is incomplete.
 ///
 /// # Errors
 /// As [`length`].
@@ -72,7 +72,7 @@ pub fn split(bytes: &[u8], most: usize) -> Checked<Option<Frame<'_>>> {
     Ok(Some(Frame { kind: packet[0] >> 4, flags: packet[0] & 0x0F, body: &packet[header..], bytes: packet }))
 }
 
-/// How many bytes a variable byte integer has.
+/// The size in bytes of a variable byte integer.
 pub fn varint_len(value: usize) -> usize {
     match value {
         0..=0x7F => 1,
@@ -82,7 +82,7 @@ pub fn varint_len(value: usize) -> usize {
     }
 }
 
-/// Appends a variable byte integer, which must be one.
+/// Appends a variable byte integer of at most `MAX_REMAINING`.
 pub fn put_varint(out: &mut Vec<u8>, mut value: usize) {
     debug_assert!(value <= MAX_REMAINING);
     while value > 0x7F {

@@ -1,4 +1,5 @@
-//! What control packets say that Python decides on, checked: the packets of a client, and the answers to them.
+//! The checked contents of the control packets that Python decides on: the packets of a client, and the
+//! answers to them.
 
 use bytes::Bytes;
 
@@ -13,27 +14,28 @@ pub enum Version {
     V5 = 5,
 }
 
-/// (name, value), in the sender's order.
+/// (name, value) pairs, in the order of the packet.
 pub type UserProperties = Vec<(String, String)>;
 
 /// CONNECT (MQTT 5 §3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
     pub version: Version,
-    /// It says that it is another broker's bridge, as mosquitto's does. None does in MQTT 5.
+    /// The client identifies itself as another broker's bridge, as mosquitto's bridge does. No MQTT 5 client
+    /// does.
     pub is_bridge: bool,
-    /// Empty: the server is to assign one.
+    /// Empty: the server assigns one.
     pub client_id: String,
     pub clean_start: bool,
-    /// Seconds; 0: none.
+    /// In seconds; 0: none.
     pub keep_alive: u16,
-    /// Seconds; `u32::MAX`: it never expires. Before MQTT 5: 0 with clean session, else never.
+    /// In seconds; `u32::MAX`: the session never expires. Before MQTT 5: 0 with clean session, else never.
     pub session_expiry: u32,
     pub user: Option<String>,
     pub password: Option<Bytes>,
     pub will: Option<Will>,
     pub receive_maximum: u16,
-    /// Bytes; None: no limit.
+    /// In bytes; None: no limit.
     pub maximum_packet: Option<u32>,
     pub topic_alias_maximum: u16,
     pub wants_response_information: bool,
@@ -69,7 +71,8 @@ pub struct Subscribe {
     pub user_properties: UserProperties,
 }
 
-/// One filter of a SUBSCRIBE, with its options (MQTT 5 §3.8.3.1). Before MQTT 5 the options but `qos` are as a client of then has them.
+/// One filter of a SUBSCRIBE, with its options (MQTT 5 §3.8.3.1). Before MQTT 5 the options except `qos` have
+/// the values that correspond to MQTT 3.1.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     pub filter: String,
@@ -88,7 +91,7 @@ pub struct Unsubscribe {
     pub user_properties: UserProperties,
 }
 
-/// AUTH (MQTT 5 §3.15), in both directions.
+/// AUTH (MQTT 5 §3.15), from a client or the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
     pub reason: Reason,
@@ -102,20 +105,20 @@ pub struct Auth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disconnect {
     pub reason: Reason,
-    /// The session expiry that it asks for, in seconds; None: that of CONNECT stays.
+    /// The new session expiry interval, in seconds; None: that of CONNECT stays.
     pub session_expiry: Option<u32>,
     pub text: String,
 }
 
-/// A successful CONNACK (MQTT 5 §3.2), and what the connection is to hold its client to.
+/// The contents of a successful CONNACK (MQTT 5 §3.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
     pub session_present: bool,
-    /// Told where the client's own was empty.
+    /// Set if the client's own client id was empty.
     pub assigned_client_id: Option<String>,
-    /// Seconds, in place of the client's; None: its own holds.
+    /// In seconds, in place of the client's value; None: the client's value holds.
     pub keep_alive: Option<u16>,
-    /// Seconds, in place of the client's; None: its own holds.
+    /// In seconds, in place of the client's value; None: the client's value holds.
     pub session_expiry: Option<u32>,
     pub response_information: Option<String>,
     pub authentication_method: Option<String>,
@@ -124,13 +127,13 @@ pub struct Accept {
     pub user_properties: UserProperties,
 }
 
-/// Why the server turns a client away, or ends a connection.
+/// Why the server refuses a client or closes a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloseReason {
     pub reason: Reason,
-    /// For people; empty: none.
+    /// The reason string; empty: none.
     pub text: String,
-    /// Another server to use; empty: none.
+    /// The server reference: another server to use; empty: none.
     pub server_reference: String,
 }
 

@@ -1,4 +1,5 @@
-//! PUBLISH from a client (MQTT 5 §3.3), as a checked view of its bytes. The fast path: nothing is copied, nothing allocated.
+//! PUBLISH from a client (MQTT 5 §3.3), as a checked view of its bytes. This is the fast path: nothing is
+//! copied or allocated.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::frame::Frame;
@@ -22,37 +23,36 @@ pub mod property {
 /// A client's message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Publish<'a> {
-    /// That of the topic alias, where the packet has none itself.
+    /// The topic of the packet, or the topic that its alias stands for.
     pub topic: &'a str,
     pub payload: &'a [u8],
     pub qos: u8,
     pub retain: bool,
-    /// 0 at `QoS` 0.
+    /// The packet id; 0 at `QoS` 0.
     pub packet_id: u16,
     /// 0: none.
     pub topic_alias: u16,
     /// Seconds.
     pub expiry_s: Option<u32>,
-    /// The payload is UTF-8 text; None: nothing is said.
+    /// Whether the payload is UTF-8 text; None if the packet has no payload format indicator.
     pub is_text: Option<bool>,
     pub content_type: &'a str,
     pub response_topic: &'a str,
     pub correlation_data: &'a [u8],
-    /// All properties, as they came.
+    /// All properties, as received.
     properties: &'a [u8],
     has_user_properties: bool,
 }
 
 impl<'a> Publish<'a> {
-    /// Checks a PUBLISH. Its topic may be empty where it has an alias.
+    /// Parses and checks a PUBLISH. Its topic may be empty if it has an alias.
     ///
-    /// # Errors
-    /// What the specification says of a packet like this.
+    /// # Errors The reason code that the specification names for the violation.
     pub fn parse(version: Version, frame: &Frame<'a>) -> Checked<Self> {
         let mut body = Reader::new(frame.body);
         let qos = (frame.flags >> 1) & 3;
         let dup = frame.flags & 8 != 0;
-        // MQTT 5 §3.3.1.1: no repetition at QoS 0. Clients of MQTT 3.1 are not held to it.
+        // MQTT 5 §3.3.1.1: no DUP flag at QoS 0. MQTT 3.1 has no such rule.
         if qos == 3 || (dup && qos == 0 && version > Version::V31) {
             return Err(Reason::MALFORMED);
         }
@@ -77,10 +77,10 @@ impl<'a> Publish<'a> {
         }
     }
 
-    /// (name, value), in the client's order.
+    /// (name, value) pairs, in the order of the packet.
     pub fn user_properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let mut rest = Reader::new(if self.has_user_properties { self.properties } else { &[] });
-        // They were checked: an error is their end.
+        // The properties were checked before, so an error marks their end.
         std::iter::from_fn(move || {
             loop {
                 if let Property::User(name, value) = Property::read(&mut rest).ok()? {
@@ -96,7 +96,7 @@ impl<'a> Publish<'a> {
         while !properties.is_empty() {
             let id = properties.rest()[0];
             let property = Property::read(&mut properties)?;
-            // MQTT 5 §2.2.2.2: all but the user property come once.
+            // MQTT 5 §2.2.2.2: each property except the user property occurs at most once.
             if id != property::USER_PROPERTY && seen & 1 << id != 0 {
                 return Err(Reason::PROTOCOL_ERROR);
             }
@@ -112,7 +112,7 @@ impl<'a> Publish<'a> {
             Property::PayloadFormat(_) => return Err(Reason::PROTOCOL_ERROR),
             Property::Expiry(seconds) => self.expiry_s = Some(seconds),
             Property::ContentType(text) => self.content_type = text,
-            // MQTT 5 §3.3.2.3.5: a topic name.
+            // MQTT 5 §3.3.2.3.5: the response topic is a topic name.
             Property::ResponseTopic(topic) if !topic::topic_is_valid(topic) => {
                 return Err(Reason::PROTOCOL_ERROR);
             }

@@ -1,9 +1,9 @@
-//! The data types of MQTT (MQTT 5 §1.5), read from a packet's body.
+//! Reads the data types of MQTT (MQTT 5 §1.5) from the body of a packet.
 
 use crate::mqtt::codec::Checked;
 use crate::mqtt::codec::reason::Reason;
 
-/// What is left of a body, or of its properties.
+/// The bytes of a body, or of its properties, that are not read yet.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// Refuses what is left over.
+    /// Refuses excess bytes.
     pub fn end(self) -> Checked<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(Reason::MALFORMED) }
     }
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// MQTT 5 §1.5.5.
+    /// A variable byte integer (MQTT 5 §1.5.5).
     #[inline]
     pub fn varint(&mut self) -> Checked<u32> {
         let mut value = 0;
@@ -70,7 +70,8 @@ impl<'a> Reader<'a> {
         self.take(usize::from(length))
     }
 
-    /// MQTT 5 §1.5.4: UTF-8 without surrogates, which Rust's has not, and without U+0000.
+    /// A UTF-8 encoded string (MQTT 5 §1.5.4): without surrogates, which Rust's strings never contain, and
+    /// without U+0000.
     #[inline]
     pub fn text(&mut self) -> Checked<&'a str> {
         let text = str::from_utf8(self.binary()?).map_err(|_| Reason::MALFORMED)?;
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The properties (MQTT 5 §2.2.2), whose length comes first.
+    /// The properties (MQTT 5 §2.2.2), which begin with their length.
     #[inline]
     pub fn properties(&mut self) -> Checked<Reader<'a>> {
         let length = self.varint()?;

@@ -1,6 +1,6 @@
-//! Reason codes (MQTT 5 §2.4), and what is left of them in the versions before (MQTT 3.1.1 §3.2.2.3).
+//! Reason codes (MQTT 5 §2.4), and their return codes in earlier versions (MQTT 3.1.1 §3.2.2.3).
 
-/// A reason code as on the wire.
+/// A reason code, as encoded in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(pub u8);
 
@@ -58,12 +58,12 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether it tells a failure.
+    /// Whether this is a failure.
     pub fn is_failure(self) -> bool {
         self.0 >= 0x80
     }
 
-    /// What an acknowledgement says of a message that was refused, to people; empty: nothing.
+    /// The reason string of the acknowledgement of a refused message; empty: none.
     pub fn explanation(self) -> &'static str {
         match self {
             Self::NOT_AUTHORIZED => "this client may not publish to this topic",
@@ -79,7 +79,8 @@ impl Reason {
         }
     }
 
-    /// The reason that a return code of CONNACK stands for before MQTT 5. (What is none is a reason already.)
+    /// The reason code for a return code of CONNACK before MQTT 5. A value that is no such return code
+    /// already is a reason code.
     pub fn of_return_code(code: u8) -> Self {
         match code {
             1 => Self::UNSUPPORTED_VERSION,
@@ -91,7 +92,8 @@ impl Reason {
         }
     }
 
-    /// The return code of CONNACK in MQTT 3.1.1 (MQTT 5 §3.2.2.3) and 3.1. What has none there is "server unavailable".
+    /// The return code of CONNACK in MQTT 3.1.1 (MQTT 5 §3.2.2.3) and 3.1. A reason without a return code
+    /// becomes "server unavailable".
     pub fn return_code(self) -> u8 {
         match self {
             Self::SUCCESS => 0,

@@ -1,4 +1,5 @@
-//! Until a client is accepted (MQTT 5 §3.1, MQTT 5 §3.2, MQTT 5 §4.12).
+//! The handshake: from CONNECT until the client is accepted or refused (MQTT 5 §3.1, MQTT 5 §3.2, MQTT 5
+//! §4.12).
 
 use crate::Micros;
 use crate::mqtt::Turn;
@@ -12,7 +13,8 @@ use crate::mqtt::event::{Cause, Event, Upper};
 use crate::mqtt::session::{Channel, NEVER, Session};
 
 impl Connection {
-    /// Says yes to CONNECT: CONNACK, then what the session owes its client, then it takes what the client sent behind CONNECT.
+    /// Accepts the client: sends CONNACK, then the session's packets, then handles the packets that the
+    /// client sent behind CONNECT.
     pub fn accept(
         &mut self,
         turn: &mut Turn<'_>,
@@ -44,7 +46,7 @@ impl Connection {
         self.go_on(turn, upper);
     }
 
-    /// Says no to CONNECT, in the words of its version (MQTT 5 §3.2.2.2), and closes.
+    /// Refuses the client with the return code or reason code of its version (MQTT 5 §3.2.2.2), and closes.
     pub fn refuse(&mut self, turn: &mut Turn<'_>, close_reason: &CloseReason, upper: &mut impl Upper) {
         if self.state == State::Deciding {
             turn.counters.packets_out += 1;
@@ -74,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// A packet between CONNECT with an authentication method and CONNACK (MQTT 5 §3.1.2.11.9).
+    /// Handles a packet between CONNECT with an authentication method and CONNACK (MQTT 5 §3.1.2.11.9).
     pub(super) fn handle_while_deciding(
         &mut self,
         frame: &Frame<'_>,
@@ -99,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// MQTT 5 §4.12: the method stays the same.
+    /// MQTT 5 §4.12: the authentication method never changes.
     pub(super) fn check_method(&self, method: &str) -> Result<(), Reason> {
         let is_same = self.client.authentication_method.as_deref() == Some(method);
         if is_same { Ok(()) } else { Err(Reason::PROTOCOL_ERROR) }
@@ -129,8 +131,8 @@ impl Connection {
     }
 }
 
-/// Whether CONNACK tells what is wrong with CONNECT. Before MQTT 5 it does so of a version and of a client id; what is malformed ends the
-/// connection without a word (MQTT 3.1.1 §3.1.4).
+/// Whether a CONNACK reports this reason. Before MQTT 5 a CONNACK reports an unsupported version and an
+/// invalid client id; a malformed CONNECT closes the connection without an answer (MQTT 3.1.1 §3.1.4).
 fn has_connack(version: Version, reason: Reason) -> bool {
     version == Version::V5 || matches!(reason, Reason::UNSUPPORTED_VERSION | Reason::CLIENT_ID_INVALID)
 }

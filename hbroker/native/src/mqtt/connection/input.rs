@@ -1,4 +1,5 @@
-//! From bytes to packets. What is whole is handled where it lies; only what is not whole, or comes while the connection does not listen, is kept.
+//! Splits bytes into packets. A complete packet is handled in place. Only an incomplete packet, and bytes
+//! that arrive while the connection is paused, are copied.
 
 use crate::mqtt::Turn;
 use crate::mqtt::codec::frame::{self, Frame, kind};
@@ -6,30 +7,31 @@ use crate::mqtt::codec::reason::Reason;
 use crate::mqtt::connection::{Connection, Pause, State};
 use crate::mqtt::event::Upper;
 
-/// Bytes of a packet on its way that count as a sign of life: a large one may take longer than the keep alive.
+/// A read of this many bytes resets the keep alive timer: a large packet may take longer than the keep alive.
 const SIGN_OF_LIFE: usize = 1_000;
-/// The largest packet other than PUBLISH, in bytes. A list of short filters takes many times its size once it is read.
+/// The largest packet other than PUBLISH, in bytes. A list of short filters takes many times its size once it
+/// is parsed.
 const MAX_CONTROL: usize = 1 << 20;
-/// What `rest` keeps allocated between packets.
+/// The capacity that `rest` keeps between packets.
 const KEPT_CAPACITY: usize = 1_024;
 
-/// What became of a packet.
+/// Whether a packet was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// It was handled.
     Next,
-    /// It was not: the connection paused before it.
+    /// It was not handled, and stays in the buffer: the connection paused before it.
     Stay,
 }
 
 impl Connection {
-    /// Takes bytes of the stream. It copies what it cannot handle yet.
+    /// Handles bytes of the stream, and copies those that it cannot handle yet.
     pub fn handle_bytes(&mut self, turn: &mut Turn<'_>, mut bytes: &[u8], upper: &mut impl Upper) {
         self.bytes.take(turn.now, bytes.len() as u64);
         if self.state == State::Open && bytes.len() >= SIGN_OF_LIFE {
             self.last_received = turn.now;
         }
-        // The packet that is not whole is completed, and no more is copied.
+        // Completes the incomplete packet first, and copies no more than it needs.
         while !self.rest.is_empty() && !bytes.is_empty() && self.listens() {
             let missing = match frame::length(&self.rest, self.maximum_packet(self.rest[0])) {
                 Ok(Some(length)) => length.saturating_sub(self.rest.len()).max(1),
@@ -45,18 +47,18 @@ impl Connection {
         self.keep(turn, &bytes[consumed..], upper);
     }
 
-    /// Whether packets are handled.
+    /// Whether packets are handled now.
     pub(super) fn listens(&self) -> bool {
         match self.state {
             State::ExpectConnect => true,
-            // MQTT 5 §3.1.2.11.9: with an authentication method only AUTH and DISCONNECT may come.
+            // MQTT 5 §3.1.2.11.9: with an authentication method the client may send AUTH and DISCONNECT only.
             State::Deciding => self.client.authentication_method.is_some(),
             State::Open => self.paused.is_none(),
             State::Closed => false,
         }
     }
 
-    /// Listens again, first to what was kept.
+    /// Resumes handling, beginning with the buffered bytes.
     pub(super) fn go_on(&mut self, turn: &mut Turn<'_>, upper: &mut impl Upper) {
         self.paused = None;
         self.last_received = turn.now;
@@ -76,11 +78,11 @@ impl Connection {
         self.rest = rest;
     }
 
-    /// Handles whole packets while it listens; how many bytes they had.
+    /// Handles complete packets until the connection pauses. Returns how many bytes it handled.
     fn handle_packets(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) -> usize {
         let mut at = 0;
         while self.listens() && at < bytes.len() {
-            // A stranger who does not begin with CONNECT is not waited for.
+            // A first byte other than that of CONNECT ends the connection at once.
             if self.state == State::ExpectConnect && bytes[at] != kind::CONNECT << 4 {
                 self.fail(turn, Reason::PROTOCOL_ERROR, upper);
                 break;
@@ -118,7 +120,8 @@ impl Connection {
         Ok(Flow::Next)
     }
 
-    /// Keeps what was not handled, within bounds: before the client is accepted that of the handshake, then what came in one go.
+    /// Buffers unhandled bytes. Before the client is accepted `handshake_bytes` bounds the buffer, later the
+    /// size of one read does.
     fn keep(&mut self, turn: &mut Turn<'_>, bytes: &[u8], upper: &mut impl Upper) {
         if self.state == State::Closed || bytes.is_empty() {
             return;
@@ -130,7 +133,7 @@ impl Connection {
         self.limit_rate(turn);
     }
 
-    /// The largest packet that may begin with this byte.
+    /// The largest packet whose first byte is `first`.
     fn maximum_packet(&self, first: u8) -> usize {
         match self.state {
             State::Open if first >> 4 == kind::PUBLISH => self.settings.maximum_packet,

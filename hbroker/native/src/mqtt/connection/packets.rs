@@ -1,4 +1,4 @@
-//! What a client sends once it is accepted.
+//! Handles the packets of an accepted client.
 
 use crate::mqtt::Turn;
 use crate::mqtt::codec::answers::PINGRESP;
@@ -29,7 +29,8 @@ impl Connection {
             kind::UNSUBSCRIBE => upper.event(Event::Unsubscribe(control::unsubscribe(version, frame)?)),
             kind::DISCONNECT => self.handle_disconnect(frame, upper)?,
             kind::AUTH if version == Version::V5 => self.handle_auth(frame, upper)?,
-            // MQTT 5 §3.1.0: a second CONNECT; and what only a server sends.
+            // MQTT 5 §3.1.0: a second CONNECT is a protocol error, and so is a packet that only a server
+            // sends.
             kind::CONNECT | kind::CONNACK | kind::SUBACK | kind::UNSUBACK | kind::PINGRESP => {
                 return Err(Reason::PROTOCOL_ERROR);
             }
@@ -69,7 +70,8 @@ impl Connection {
                     return Ok(Flow::Next);
                 }
             }
-            // MQTT 5 §3.3.4. Before MQTT 5 the client does not know a receive maximum.
+            // MQTT 5 §3.3.4. Before MQTT 5 the client knows no receive maximum, so the connection pauses
+            // instead.
             let most = usize::from(self.settings.receive_maximum);
             if version == Version::V5 && session.incoming().open() >= most {
                 return Err(Reason::RECEIVE_MAXIMUM_EXCEEDED);
@@ -92,7 +94,7 @@ impl Connection {
         self.conclude(turn, taken, qos, packet_id, bytes, upper)
     }
 
-    /// What follows from what the network said to a message.
+    /// Acts on the network's answer to a message.
     fn conclude(
         &mut self,
         turn: &mut Turn<'_>,
@@ -134,7 +136,7 @@ impl Connection {
             return Ok(());
         };
         if frame.kind == kind::PUBREL {
-            // MQTT 5 §4.3.3: before MQTT 5 PUBCOMP is the answer in any case.
+            // MQTT 5 §4.3.3. Before MQTT 5, PUBCOMP has no reason code and is always the answer.
             let reason = session.incoming().release(packet_id);
             self.channel.put_ack(turn, kind::PUBCOMP, packet_id, reason);
         } else {
@@ -162,7 +164,7 @@ impl Connection {
         Ok(())
     }
 
-    /// MQTT 5 §4.12.1: authentication anew.
+    /// MQTT 5 §4.12.1: re-authentication.
     fn handle_auth(&mut self, frame: &Frame<'_>, upper: &mut impl Upper) -> Result<(), Reason> {
         let auth = control::auth(frame)?;
         self.check_method(&auth.method)?;

@@ -1,7 +1,9 @@
-//! Messages of the network at `QoS` 0 that came together, on one topic, and say nothing but their payloads: one copy, whoever gets them.
+//! A batch of messages of the network: at `QoS` 0, with one topic, and without properties. All recipients
+//! share one copy.
 //!
-//! They go the way of one message: to each recipient in one piece, and into its output in one go. Where that cannot be (a listener on hold,
-//! an output without room, a client that is away) they are the messages that they are, one by one.
+//! A batch travels like one message: to each recipient in one item, and into its output in one call. Where
+//! that is not possible, its messages are handled one by one: if a listener is on hold, an output has no
+//! room, or a client is offline.
 
 use std::sync::Arc;
 
@@ -15,17 +17,17 @@ use crate::mqtt::distribution::message::{Message, PacketFormat};
 /// See the module.
 #[derive(Debug)]
 pub struct MessageBatch {
-    /// What they have in common: one of them without its payload.
+    /// The common fields of the messages, as one message without a payload.
     common: Message,
     received_batch: ReceivedBatch,
     longest: usize,
     payload_bytes: usize,
-    /// Those that are timed, by their place.
+    /// The messages that are timed, by their index in the batch.
     samples: SmallVec<[(u32, Arc<Sample>); 1]>,
 }
 
 impl MessageBatch {
-    /// `topic`: the bunch's, to be kept.
+    /// `topic`: the topic of the batch, shared with other messages.
     pub fn new(
         topic: Arc<str>,
         received_batch: ReceivedBatch,
@@ -48,12 +50,12 @@ impl MessageBatch {
         self.received_batch.len()
     }
 
-    /// Bytes of all payloads.
+    /// The bytes of all payloads.
     pub fn payload_bytes(&self) -> usize {
         self.payload_bytes
     }
 
-    /// What they have in common, as a message.
+    /// The common fields of the messages, as one message.
     pub fn common(&self) -> &Message {
         &self.common
     }
@@ -62,7 +64,7 @@ impl MessageBatch {
         self.samples.iter().map(|(_, sample)| &**sample)
     }
 
-    /// They, one by one.
+    /// The messages, one by one.
     pub fn messages(&self) -> impl Iterator<Item = Arc<Message>> {
         (0..self.len()).map(|position| {
             let mut message = Message::bare(Arc::clone(self.topic()), self.received_batch.payload(position));
@@ -72,13 +74,13 @@ impl MessageBatch {
         })
     }
 
-    /// The longest packet in this shape; all of them take no more than so many times that.
+    /// The size of the longest packet in this format. The whole batch takes at most `len` times that.
     pub fn longest_packet(&self, packet_format: &PacketFormat<'_>) -> usize {
         let remaining = self.common.remaining(packet_format) + self.longest;
         1 + varint_len(remaining) + remaining
     }
 
-    /// Appends PUBLISH for each.
+    /// Appends one PUBLISH for each message.
     pub fn put(&self, out: &mut Vec<u8>, packet_format: &PacketFormat<'_>) {
         let mut head = Vec::with_capacity(64);
         self.common.put_variable(&mut head, 0, packet_format, 0);

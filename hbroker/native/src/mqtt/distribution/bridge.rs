@@ -1,4 +1,5 @@
-//! Between the workers' clients and the hive: what clients publish goes to its first member, what its members get comes to the office.
+//! Connects the workers' clients with the client pool. The first pool client publishes the clients' messages.
+//! The messages that pool clients receive go to the dispatcher.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,9 +28,9 @@ use crate::mqtt::distribution::network::{Guard, Network, Outgoing};
 use crate::mqtt::worker_event::SessionHandle;
 use crate::wire::{PublishOut, PublishView};
 
-/// The member that publishes everything.
+/// The pool client that publishes everything.
 const SHARED: PoolClientId = PoolClientId(0);
-/// The hive's only worker: all that clients publish goes through one member, and so one engine.
+/// The only worker of the client pool: one pool client, and so one engine, publishes all messages.
 const WORKER: usize = 0;
 
 impl Network for ClientPoolCore {
@@ -82,15 +83,16 @@ impl Guard for worker_handle::Guard<'_, ClientPool> {
     }
 }
 
-/// Where the hive's messages go: to clients, and what no client listens for to the gateway itself.
+/// Receives the client pool's messages. A message for a client's listener goes to the dispatcher, any other
+/// to the gateway itself.
 pub struct Sorter {
     dispatcher: Arc<Dispatcher>,
     own: Mailbox,
-    /// What this gateway publishes.
+    /// The publisher number of this gateway.
     publisher: u64,
-    /// The topic of the last message: it often is the next one's, too.
+    /// The topic of the last message. The next message often has the same.
     topic: Arc<str>,
-    /// What the network said in this turn to messages of clients.
+    /// The network's answers of this iteration to messages of clients.
     answers: Vec<(SessionHandle, Key, Reason)>,
     timed: Rate,
 }
@@ -130,8 +132,9 @@ impl MessageSink for Sorter {
                 } else if message.qos > 0
                     && (pool_client == SHARED || !round.has_left(&message.subscriptions))
                 {
-                    // The gateway itself said it, or its listener has gone. Where the session has gone with it nobody has had the
-                    // message: its owner keeps it.
+                    // The gateway published it itself, or its listener was removed. If a session that was
+                    // removed here had the listener, no client has received the message: it stays
+                    // unacknowledged, and its owner keeps it.
                     round.decline(ticket(pool_client, &message, &fields));
                 }
             }
@@ -213,11 +216,11 @@ fn turn_to(topic: &mut Arc<str>, to: &str) {
     }
 }
 
-/// What the network's `Reason` is in PUBACK and PUBREC (§3.4.2.1).
+/// The reason code of PUBACK and PUBREC (§3.4.2.1) for a `Reason` of the network.
 fn reason_of(reason: i32) -> Reason {
     match reason {
         0 => Reason::SUCCESS,
-        // NO_MATCHING_SUBSCRIBERS; MESSAGE_EXPIRED, before its owner had it.
+        // NO_MATCHING_SUBSCRIBERS; MESSAGE_EXPIRED: the message expired before the owner received it.
         1 | 18 => Reason::NO_MATCHING_SUBSCRIBERS,
         5 => Reason::NOT_AUTHORIZED,
         9 => Reason::TOPIC_NAME_INVALID,

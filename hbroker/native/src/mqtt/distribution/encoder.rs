@@ -1,5 +1,5 @@
-//! Fan-out: a message that goes to many clients is encoded once for each shape that it takes, and its bytes are appended to the
-//! output of each client. Only the packet id differs.
+//! Encodes a message once for each packet format, and appends these bytes to the output of each client with
+//! that format. Only the packet id differs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::mqtt::distribution::batch::MessageBatch;
 use crate::mqtt::distribution::message::{Alias, Message, PacketFormat};
 use crate::mqtt::io::output::Output;
 
-/// A packet that is larger costs its copying, and is written straight to each client.
+/// A larger packet costs too much copying, and is written directly to each client.
 const MOST_BYTES: usize = 16_384;
-/// Clients with other shapes are written to one by one.
+/// At most this many formats are cached. For clients with other formats the message is encoded each time.
 const MOST_FORMATS: usize = 16;
 
-/// The encodings of the message in hand; one for each worker.
+/// The encodings of the current message or batch. Each worker has one encoder.
 #[derive(Default)]
 pub struct Encoder {
     inhand: Option<InHand>,
@@ -26,7 +26,7 @@ pub struct Encoder {
     encodings: Vec<Encoding>,
 }
 
-/// What is encoded.
+/// What the encodings are of.
 enum InHand {
     Message(Arc<Message>),
     MessageBatch(Arc<MessageBatch>),
@@ -42,7 +42,7 @@ struct Encoding {
 }
 
 impl Encoder {
-    /// Appends PUBLISH, as [`Message::put`] does.
+    /// Appends a PUBLISH, as [`Message::put`] does.
     pub fn put(
         &mut self,
         out: &mut Output,
@@ -70,7 +70,7 @@ impl Encoder {
         }
     }
 
-    /// Appends PUBLISH for each of the messages, as [`MessageBatch::put`] does.
+    /// Appends a PUBLISH for each message of the batch, as [`MessageBatch::put`] does.
     pub fn put_batch(
         &mut self,
         out: &mut Output,
@@ -96,7 +96,7 @@ impl Encoder {
         out.extend_from_slice(&self.bytes[range]);
     }
 
-    /// Forgets the message: between turns nothing is kept alive.
+    /// Drops the current message, so that nothing keeps it alive between iterations.
     pub fn clear(&mut self) {
         self.inhand = None;
         self.bytes.clear();
@@ -119,7 +119,7 @@ impl Encoder {
         self.encodings.len() - 1
     }
 
-    /// Remembers what was written from `start` on.
+    /// Records the bytes from `start` on as the encoding for a format.
     fn keep(&mut self, packet_format: &PacketFormat<'_>, start: usize, packet_id: usize) -> Range<usize> {
         let range = start..self.bytes.len();
         self.encodings.push(Encoding {
@@ -135,7 +135,7 @@ impl Encoder {
 }
 
 impl Encoding {
-    /// MQTT 3.1 and 3.1.1 have the same PUBLISH.
+    /// Whether a packet of this format is the same. MQTT 3.1 and 3.1.1 have the same PUBLISH.
     fn is(&self, packet_format: &PacketFormat<'_>) -> bool {
         let is_v5 = |version| version == Version::V5;
         is_v5(self.version) == is_v5(packet_format.version)

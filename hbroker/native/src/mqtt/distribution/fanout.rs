@@ -1,10 +1,13 @@
-//! Where the messages of the network go: from a listener to a session, and to the worker that has it, or to the place where it is parked.
+//! Routes the messages of the network: from a listener to its session, and on to the worker that has the
+//! session, or into the parked session. The items that it routes are in `traffic`.
 //!
-//! A session is in one place: with the worker that has its client's connection, on its way from there, or parked here. Whoever routes (the
-//! network's thread) does so under this table's lock and posts to the workers before it lets go; whoever moves a session changes its
-//! place under the same lock. So a session gets its messages in order, wherever it is.
+//! A session is in one of three places: with the worker that has its client's connection, on its way from
+//! that worker, or parked here. The client pool's thread routes messages under this table's lock, and posts
+//! them to the workers before it releases the lock. A session moves under the same lock. So a session
+//! receives its messages in order, wherever it is.
 //!
-//! Who needs several locks takes that of a worker first, then the network's, then this one, then a mailbox's.
+//! A thread that needs several locks takes that of a worker first, then the client pool's, then this one,
+//! then a mailbox's.
 
 mod traffic;
 
@@ -29,45 +32,46 @@ use crate::mqtt::worker_event::SessionHandle;
 pub use crate::mqtt::distribution::fanout::traffic::{Batches, Incoming, ItemContent, Options, SessionItem};
 use crate::mqtt::distribution::fanout::traffic::{delivery_options, merge};
 
-/// What a listener on hold keeps at `QoS` 0; the rest is bounded by the network's credit.
+/// How many messages of `QoS` 0 a listener on hold queues. The network's credit bounds the other messages.
 const MOST_HELD: usize = 1_000;
-/// How many listeners of sessions that have left are remembered.
+/// How many listeners of removed sessions are remembered.
 const MOST_LEFT: usize = 65_536;
 
-/// The table.
+/// The routing table. See the module.
 #[derive(Default)]
 pub struct Fanout {
     listeners: FxHashMap<u64, Listener>,
     sessions: FxHashMap<SessionHandle, SessionRecord>,
     connections: FxHashMap<ConnectionId, SessionHandle>,
-    /// Listeners of sessions that have left, the oldest first.
+    /// Listeners of removed sessions, the oldest first.
     left: VecDeque<u64>,
     left_set: FxHashSet<u64>,
-    /// Counts messages: so a session that one matches twice is found.
+    /// Counts messages. It tells whether a session was already found for the current message.
     routed: u64,
     releases: Arc<Releases>,
     counters: Counters,
     overflowed: Vec<SessionHandle>,
-    /// A parked session has come, or got something.
+    /// A parked session was added, or received something.
     changed: bool,
 }
 
 struct Listener {
     session: SessionHandle,
     options: Options,
-    /// Until the SUBACK with this packet id is out, what comes waits here; `None`: it is.
+    /// On hold: messages are queued here until the SUBACK with this packet id is sent; `None`: not on hold.
     hold: Option<(u16, Vec<Delivery>)>,
 }
 
 struct SessionRecord {
     location: SessionLocation,
-    /// As [`Incoming::origin`].
+    /// As in [`Incoming::origin`].
     origin: u64,
-    /// Its client tells subscriptions apart: it gets a copy for each that matches. (Before MQTT 5 it could not.)
+    /// The client can tell its subscriptions apart, so it receives one copy for each subscription that
+    /// matches. (Before MQTT 5 a client cannot.)
     gets_copies: bool,
-    /// Its listeners.
+    /// The listeners of the session.
     listeners: SmallVec<[u64; 2]>,
-    /// The message that it was last found for, and where among its recipients.
+    /// The last message that the session was found for, and the session's index among its recipients.
     found: (u64, usize),
 }
 
@@ -77,29 +81,30 @@ impl SessionRecord {
     }
 }
 
-/// A session that goes to its client's connection.
+/// A session that moves to its client's connection.
 pub struct ResumedSession {
     pub session: Box<Session>,
-    /// It has a subscription without the client's own messages (MQTT 5 §3.8.3.1), made before: these are to bear their origin from the first on.
+    /// It already has a subscription with No Local (MQTT 5 §3.8.3.1), so the client's messages must carry
+    /// their origin from the first on.
     pub has_no_local: bool,
 }
 
 enum SessionLocation {
     With(ConnectionId),
-    /// Its connection has ended, and the worker has not handed it over yet.
+    /// Its connection has ended, and the worker has not parked it yet. Its items are queued here.
     Leaving(Vec<ItemContent>),
     Parked(Box<Session>),
 }
 
-/// One who gets a message: a session, or a listener on hold.
+/// A recipient of a message: a session, or a listener on hold.
 struct Recipient {
     session: SessionHandle,
     delivery_options: DeliveryOptions,
-    /// The listener on hold; `None`: the session gets it at once.
+    /// The listener on hold; `None`: the session receives the message at once.
     held_by: Option<u64>,
 }
 
-/// Most messages have one.
+/// Most messages have one recipient.
 type Recipients = SmallVec<[Recipient; 1]>;
 
 impl Fanout {
@@ -109,7 +114,8 @@ impl Fanout {
 
     // Listeners
 
-    /// Has a listener's messages go to a session. `hold`: they wait for the SUBACK with this packet id.
+    /// Routes the messages of a listener to a session. `hold`: they are held back until the SUBACK with this
+    /// packet id is sent.
     pub fn attach(&mut self, listener: u64, session: SessionHandle, options: Options, hold: Option<u16>) {
         self.detach(listener);
         if let Some(record) = self.sessions.get_mut(&session) {
@@ -119,7 +125,8 @@ impl Fanout {
         }
     }
 
-    /// SUBACK is out: gives what waited for it to the session, and from now on everything at once.
+    /// The SUBACK was sent: passes the messages that were held back to the session, and all later ones at
+    /// once.
     pub fn release(&mut self, now: Micros, session: SessionHandle, packet: u16, batches: &mut Batches) {
         let listeners = self.sessions.get(&session).map(|record| record.listeners.clone());
         for listener in listeners.unwrap_or_default() {
@@ -135,7 +142,7 @@ impl Fanout {
         }
     }
 
-    /// Forgets a listener, and what waited for it.
+    /// Removes a listener, and the messages that were held back for it.
     pub fn detach(&mut self, listener: u64) {
         if let Some(Listener { session, .. }) = self.listeners.remove(&listener)
             && let Some(record) = self.sessions.get_mut(&session)
@@ -144,17 +151,18 @@ impl Fanout {
         }
     }
 
-    /// Whether some of these listeners are known.
+    /// Whether one of these listeners is known.
     pub fn has_any(&self, listeners: &[u64]) -> bool {
         listeners.iter().any(|listener| self.listeners.contains_key(listener))
     }
 
-    /// Whether one of these listeners was of a session that has left.
+    /// Whether one of these listeners belonged to a session that was removed.
     pub fn has_left(&self, listeners: &[u64]) -> bool {
         listeners.iter().any(|listener| self.left_set.contains(listener))
     }
 
-    /// A session is with a connection from now on. Returns it; `None`: it was not parked here. `gets_copies`: one for each subscription.
+    /// Moves a parked session to a connection, and returns it; `None`: it was not parked here. `gets_copies`:
+    /// the client receives one copy for each subscription.
     pub fn record(
         &mut self,
         handle: SessionHandle,
@@ -176,7 +184,7 @@ impl Fanout {
         }
     }
 
-    /// The session's connection has ended: what comes waits for `park`.
+    /// The session's connection has ended: its items are queued until `park`.
     pub fn leave(&mut self, session: SessionHandle, connection: ConnectionId) {
         if let Some(record) = self.sessions.get_mut(&session)
             && matches!(record.location, SessionLocation::With(there) if there == connection)
@@ -186,7 +194,7 @@ impl Fanout {
         }
     }
 
-    /// Takes over a session that was leaving, or is new.
+    /// Parks a session that was leaving, or is new.
     pub fn park(&mut self, now: Micros, handle: SessionHandle, session: Box<Session>) {
         self.changed = true;
         let record = self
@@ -200,9 +208,10 @@ impl Fanout {
         }
     }
 
-    /// Takes a parked session out for good; its listeners are forgotten. What it has not done with and came through a member of its own
-    /// stays unanswered: it is to come again, to whoever has that member's session next, or, if that `is_over`, to others of its group.
-    /// `None`: it is not parked here.
+    /// Removes a parked session for good, with its listeners. Messages that it has not acknowledged, and that
+    /// a pool client of its own received, stay unacknowledged. So their owners send them again: to the next
+    /// gateway that has the session, or, if `is_over`, to other members of a shared group. `None`: it is not
+    /// parked here.
     pub fn remove(&mut self, handle: SessionHandle, is_over: bool) -> Option<Box<Session>> {
         let hash_map::Entry::Occupied(entry) = self.sessions.entry(handle) else {
             return None;
@@ -234,7 +243,7 @@ impl Fanout {
         }
     }
 
-    /// A parked session.
+    /// A parked session. `None`: it is not parked here.
     pub fn parked(&mut self, handle: SessionHandle) -> Option<&mut Session> {
         match &mut self.sessions.get_mut(&handle)?.location {
             SessionLocation::Parked(session) => Some(session),
@@ -242,12 +251,12 @@ impl Fanout {
         }
     }
 
-    /// The session that a connection has; `None`: it has none.
+    /// The session of a connection; `None`: it has none.
     pub fn session_of(&self, connection: ConnectionId) -> Option<SessionHandle> {
         self.connections.get(&connection).copied()
     }
 
-    /// The connection that has the session; `None`: none has.
+    /// The connection that has the session; `None`: no connection has it.
     pub fn connection_of(&self, handle: SessionHandle) -> Option<ConnectionId> {
         match self.sessions.get(&handle)?.location {
             SessionLocation::With(connection) => Some(connection),
@@ -259,12 +268,12 @@ impl Fanout {
         self.changed
     }
 
-    /// Whether a parked session has come, or got something, since this was last asked.
+    /// Whether a parked session was added, or received something, since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// Releases the claims of parked sessions that held them too long; when to ask again.
+    /// Drops the ack guards of parked sessions that held them too long. Returns when to call again.
     pub fn handle_timeout(&mut self, now: Micros) -> Micros {
         let mut next = Micros::MAX;
         for record in self.sessions.values_mut() {
@@ -278,12 +287,12 @@ impl Fanout {
         next
     }
 
-    /// Parked sessions that overflowed since the last time, and are to end.
+    /// Parked sessions that overflowed since the last call, and are to end.
     pub fn take_overflowed(&mut self) -> Vec<SessionHandle> {
         std::mem::take(&mut self.overflowed)
     }
 
-    /// (listeners, sessions parked, sessions)
+    /// (listeners, parked sessions, sessions)
     pub fn sizes(&self) -> (usize, usize, usize) {
         let parked = self
             .sessions
@@ -293,7 +302,8 @@ impl Fanout {
         (self.listeners.len(), parked, self.sessions.len())
     }
 
-    /// How many messages were routed so far; listeners and sessions there are, and what waits in those that are parked.
+    /// How many messages were routed so far, how many listeners and sessions there are, and what is queued in
+    /// parked sessions.
     pub fn weigh(&self) -> (u64, usize, usize, Weight) {
         let parked = self.sessions.values().filter_map(|record| match &record.location {
             SessionLocation::Parked(session) => Some(session.load()),
@@ -310,13 +320,14 @@ impl Fanout {
 
     // Messages
 
-    /// Gives a message to all whom it is for: to each session one copy, or one for each subscription, that of the highest `QoS` first
-    /// (MQTT 5 §3.3.4).
+    /// Routes a message to its recipients: one copy to each session, or one for each subscription, the copy
+    /// of the highest `QoS` first (MQTT 5 §3.3.4).
     pub fn route(&mut self, now: Micros, incoming: Incoming<'_>, batches: &mut Batches) {
         let Incoming { ticket, message, .. } = incoming;
         let recipients = self.recipients(&message, incoming.retained, incoming.origin, incoming.listeners);
         let (qos, message) = (message.qos, Arc::new(message));
-        // Nobody but this has the claim of a message that nobody gets: it is released when it is dropped here.
+        // If the message has no recipient, this is the only ack guard: it is dropped here, and the message is
+        // acknowledged.
         let ack_guard = ticket.filter(|_| qos > 0).map(|ticket| AckGuard::new(ticket, &self.releases));
         self.hand_out(now, &message, ack_guard, recipients, batches);
     }
@@ -339,7 +350,7 @@ impl Fanout {
         }
     }
 
-    /// Gives messages of `QoS` 0 that came together to all whom they are for, as `route` does each.
+    /// Routes a batch of messages of `QoS` 0 to its recipients, as `route` does with each message.
     pub fn route_batch(
         &mut self,
         now: Micros,
@@ -352,7 +363,8 @@ impl Fanout {
         let mut known = None;
         if !listeners.iter().any(is_held) {
             let recipients = self.recipients(batch.common(), false, origin, listeners);
-            // Who gets copies gets those of a message behind one another.
+            // A client that receives several copies must receive the copies of each message one after the
+            // other.
             let is_only = |(location, one): (usize, &Recipient)| {
                 self.sessions.get(&one.session).is_some_and(|record| record.found.1 == location)
             };
@@ -378,7 +390,7 @@ impl Fanout {
         }
     }
 
-    /// Gives the network's answer to whoever published the message.
+    /// Routes the network's answer to the session that published the message.
     pub fn answer(
         &mut self,
         now: Micros,
@@ -423,7 +435,7 @@ impl Fanout {
             }
             recipients.push(recipient);
         }
-        // Who gets it at once is not to get it again with what waits.
+        // A session that receives the message at once must not receive it again from a listener on hold.
         let (sessions, routed) = (&self.sessions, self.routed);
         let has_it = |session: &SessionHandle| {
             sessions.get(session).is_some_and(|record: &SessionRecord| record.found.0 == routed)
@@ -466,7 +478,7 @@ impl Fanout {
                     for message in batch.messages() {
                         let delivery =
                             Delivery { message, delivery_options: delivery_options.clone(), ack_guard: None };
-                        // At QoS 0 nothing waits for who is away.
+                        // At QoS 0 nothing is queued for an offline client: the session drops and counts it.
                         _ = session.deliver(now, delivery, &mut self.counters);
                     }
                 }

@@ -1,4 +1,4 @@
-//! A message of the network on its way to MQTT clients: one copy, whoever gets it.
+//! A message of the network on its way to MQTT clients. All recipients share one copy.
 
 use std::sync::Arc;
 
@@ -19,37 +19,37 @@ const MAX_BINARY: usize = 65_535;
 /// `PayloadFormat` on the wire of the network (`packet.proto`): 1 is UTF-8 text.
 const TEXT: i32 = 1;
 
-/// A message, and what MQTT 5 says of it, encoded.
+/// A message with its encoded MQTT 5 properties.
 #[derive(Debug)]
 pub struct Message {
-    /// The publisher's, for resumption after an import.
+    /// Publisher and sequence number. A session that was imported recognises a message by it.
     pub id: MessageId,
     pub topic: Arc<str>,
     pub payload: Bytes,
     pub qos: u8,
-    /// The publisher's flag.
+    /// The RETAIN flag of the publisher.
     pub retain: bool,
-    /// When it dies, by the clock of `now`; `Micros::MAX`: never.
+    /// When it expires, by the clock of `now`; `Micros::MAX`: never.
     pub expires: Micros,
-    /// It is timed until it is first sent to a client.
+    /// Set if it is timed until it is first sent to a client.
     pub sample: Option<Arc<Sample>>,
-    /// The properties that are the same for every recipient, as PUBLISH has them.
+    /// The encoded PUBLISH properties that are the same for every recipient.
     properties: Box<[u8]>,
 }
 
-/// How one client gets a message: what its matching subscriptions say together (MQTT 5 §3.3.4).
+/// How one client receives a message, by all its matching subscriptions together (MQTT 5 §3.3.4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryOptions {
-    /// The highest granted.
+    /// The highest QoS that was granted.
     pub qos: u8,
-    /// The flag to send: retained messages sent for a subscription have it, others where the publisher and a
-    /// subscription with retain-as-published say so.
+    /// The RETAIN flag to send. It is set for a retained message that is sent because of a subscription. For
+    /// other messages it is set if the publisher set it and a subscription has Retain As Published.
     pub retain: bool,
     /// The subscription identifiers.
     pub identifiers: SmallVec<[u32; 2]>,
 }
 
-/// What the encoding of a message depends on, but for its packet id.
+/// Everything that the encoding of a message depends on, except its packet id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketFormat<'a> {
     pub version: Version,
@@ -60,18 +60,19 @@ pub struct PacketFormat<'a> {
     pub alias: Alias,
 }
 
-/// The topic, or its alias (MQTT 5 §3.3.2.3.4).
+/// How a PUBLISH contains its topic (MQTT 5 §3.3.2.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
     None,
-    /// Both: it is to be remembered.
+    /// The topic and an alias, which the client is to remember.
     Announce(u16),
     /// The alias alone.
     Instead(u16),
 }
 
 impl Message {
-    /// From the network. `topic`: the view's, to be kept. `payload`: the whole, where the view holds a part.
+    /// A message from the network. `topic`: that of the view, shared with other messages. `payload`: the
+    /// whole payload, also if the view holds a fragment.
     pub fn from_network(publish: &PublishView<'_>, topic: Arc<str>, payload: Bytes) -> Self {
         Self {
             id: (publish.publisher, publish.sequence),
@@ -85,7 +86,7 @@ impl Message {
         }
     }
 
-    /// One of `QoS` 0 that says nothing but its payload.
+    /// A message of `QoS` 0 without properties.
     pub fn bare(topic: Arc<str>, payload: Bytes) -> Self {
         Self {
             id: (0, 0),
@@ -99,29 +100,31 @@ impl Message {
         }
     }
 
-    /// What it counts for in a bounded queue, in bytes.
+    /// The size that counts towards the limits of a queue, in bytes.
     pub fn cost(&self) -> usize {
         self.payload.len() + self.topic.len() + self.properties.len() + 128
     }
 
-    /// How long the packet is in this shape.
+    /// The size of the packet in this format.
     pub fn packet_len(&self, packet_format: &PacketFormat<'_>) -> usize {
         let remaining = self.remaining(packet_format);
         1 + varint_len(remaining) + remaining
     }
 
-    /// Whether there is a packet that holds it.
+    /// Whether the message fits into a packet.
     pub fn fits(&self, packet_format: &PacketFormat<'_>) -> bool {
         self.remaining(packet_format) <= MAX_REMAINING
     }
 
-    /// Appends PUBLISH (MQTT 5 §3.3). The message must fit, and live on. A large payload is shared with all others that get it.
+    /// Appends PUBLISH (MQTT 5 §3.3). The message must fit and must not have expired. All recipients share a
+    /// large payload.
     pub fn put_to(&self, out: &mut Output, now: Micros, packet_format: &PacketFormat<'_>, packet_id: u16) {
         self.put_head(out, now, packet_format, packet_id);
         out.share(&self.payload);
     }
 
-    /// As `put_to`, with a copy of the payload. Where the packet id is, from the packet's beginning.
+    /// As `put_to`, with a copy of the payload. Returns the offset of the packet id from the beginning of the
+    /// packet.
     pub fn put(
         &self,
         out: &mut Vec<u8>,
@@ -154,7 +157,7 @@ impl Message {
         self.put_variable(out, now, packet_format, packet_id) - start
     }
 
-    /// Appends PUBLISH from its topic on up to the payload. Where the packet id is in `out`.
+    /// Appends PUBLISH from its topic up to the payload. Returns the offset of the packet id in `out`.
     pub fn put_variable(
         &self,
         out: &mut Vec<u8>,
@@ -177,7 +180,8 @@ impl Message {
 
     fn put_properties(&self, out: &mut Vec<u8>, now: Micros, packet_format: &PacketFormat<'_>) {
         if self.expires < Micros::MAX {
-            // MQTT 5 §3.3.2.3.3: less the time that it has waited. Rounded up, so that what still lives has never none left.
+            // MQTT 5 §3.3.2.3.3: the interval less the time that the message has waited. Rounded up, so that
+            // a message that has not expired never has 0.
             let left = self.expires.saturating_sub(now).div_ceil(1_000_000);
             out.push(property::MESSAGE_EXPIRY);
             out.extend_from_slice(&u32::try_from(left).unwrap_or(u32::MAX).to_be_bytes());
@@ -201,7 +205,7 @@ impl Message {
         expiry + alias + identifiers + self.properties.len()
     }
 
-    /// Bytes behind the fixed header.
+    /// The remaining length: the bytes after the fixed header.
     pub fn remaining(&self, packet_format: &PacketFormat<'_>) -> usize {
         let topic = if matches!(packet_format.alias, Alias::Instead(_)) { 0 } else { self.topic.len() };
         let packet_id = if packet_format.qos > 0 { 2 } else { 0 };
@@ -215,7 +219,7 @@ impl Message {
     }
 }
 
-/// What a publisher says of its message, unaltered and in its order (MQTT 5 §3.3.2.3).
+/// The properties of the publisher, unaltered and in order (MQTT 5 §3.3.2.3).
 fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
     if !publish.has_properties {
         return Box::default();
@@ -248,7 +252,8 @@ fn properties(publish: &PublishView<'_>) -> Box<[u8]> {
     out.into()
 }
 
-/// Whether MQTT has such a string (MQTT 5 §1.5.4); the network's own clients may publish others, which are left out.
+/// Whether MQTT can encode this string (MQTT 5 §1.5.4). The network's own clients may publish others, which
+/// are omitted.
 fn is_text(text: &str) -> bool {
     text.len() <= MAX_BINARY && !text.as_bytes().contains(&0)
 }

@@ -1,10 +1,12 @@
-//! The network as the workers see it: where messages of clients go, and who is told that messages of the network are done with.
+//! The network as the workers see it: it takes the messages of clients, and acknowledges network messages to
+//! their owners.
 
 use crate::mqtt::ack_guard::Ticket;
 use crate::mqtt::codec::publish::Publish;
 use crate::mqtt::codec::reason::Reason;
 
-/// The way to the network. One call of `enter` for each turn: it waits until the network's own thread lets it in.
+/// Access to the network. A worker calls `enter` at most once in an iteration. The call waits for the lock of
+/// the client pool's worker.
 pub trait Network: Send + Sync + 'static {
     type Guard<'a>: Guard
     where
@@ -13,23 +15,23 @@ pub trait Network: Send + Sync + 'static {
     fn enter(&self) -> Self::Guard<'_>;
 }
 
-/// A stay at the network. When it is dropped what was left there is sent.
+/// Access to the network for one iteration. When the guard is dropped the messages are sent.
 pub trait Guard {
-    /// Takes a message over: its sequence number, by which it is answered (at `QoS` 0 by nobody); `None`: there is no room.
+    /// Publishes a message. Returns its sequence number, which the network's answer names (at `QoS` 0 there
+    /// is no answer); `None`: there is no room.
     ///
-    /// # Errors
-    /// It is refused for good.
+    /// # Errors The message is refused permanently.
     fn publish(&mut self, message: &Outgoing<'_>) -> Result<Option<u64>, Reason>;
 
-    /// The clients are done with these messages, or will not be: their owners are to be answered.
+    /// Acknowledges these messages to their owners: all clients have acknowledged them, or never will.
     fn handled(&mut self, tickets: &[Ticket]);
 }
 
-/// A client's message, and what is not in its packet.
+/// A message of a client, and the options that its packet does not contain.
 pub struct Outgoing<'a> {
     pub publish: &'a Publish<'a>,
-    /// Who published it, for those who do not want their own messages back; 0: it does not matter.
+    /// The origin of the client, for subscriptions with No Local; 0: there is none.
     pub origin: u64,
-    /// An acknowledgement is wanted as soon as the message is queued, not when it is distributed.
+    /// The owner acknowledges the message as soon as it is queued, not when it is distributed.
     pub ack_queued: bool,
 }

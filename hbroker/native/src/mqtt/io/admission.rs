@@ -1,7 +1,8 @@
-//! How many connections a listener has, and how fast new ones come.
+//! Limits how many connections a listener has, and how fast new ones may come.
 //!
-//! One that is over a limit is let in for as long as it takes to tell it so (MQTT names a code for each case), and those that are
-//! being told are few: beyond that a connection is closed without a word, and what comes faster waits in the kernel.
+//! A connection over a limit is kept only until the client has received a refusal, because MQTT has a reason
+//! code for each limit. Only a few connections are in this state at once; beyond that a connection is closed
+//! without an answer. Connections that arrive faster than they are accepted wait in the kernel.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -15,16 +16,16 @@ use crate::engine::transport::token_bucket::RateLimit;
 use crate::host_counts::{Bounds, Full, HostCounts};
 use crate::prefix::Prefix;
 
-/// Connections that are being told of their refusal, at once.
+/// How many connections may wait for their refusal at once.
 const REFUSING: usize = 256;
 
-/// What a listener takes.
+/// The limits of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub connections: usize,
-    /// Of one host.
+    /// The limit for one host.
     pub of_host: usize,
-    /// New ones a second; 0: any number.
+    /// New connections a second; 0: any number.
     pub connect_rate: u32,
 }
 
@@ -34,19 +35,19 @@ impl Default for Limits {
     }
 }
 
-/// Whether a connection may stay.
+/// Whether a connection is within the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     Welcome,
-    /// There are as many as may be.
+    /// The listener has reached its limit.
     Full,
-    /// There are as many of its host as may be.
+    /// The host has reached its limit.
     HostFull,
-    /// They come faster than they may.
+    /// New connections arrive faster than the limit.
     TooFast,
 }
 
-/// Where the connections of a listener are counted.
+/// Counts the connections of a listener.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     open: HostCounts,
@@ -63,19 +64,20 @@ impl ConnectionLimiter {
         }
     }
 
-    /// Whoever is inside stays, also where there are now too many.
+    /// Sets the limits. Open connections stay, even if they are more than the new limits allow.
     pub fn set_limits(&self, limits: Limits) {
         *self.limits.lock() = metered(limits);
         self.open.set_bounds(bounds(limits));
     }
 
-    /// Connections that were welcome, and are there.
+    /// How many connections are admitted and open.
     #[cfg(test)]
     pub fn open(&self) -> usize {
         self.open.all()
     }
 
-    /// Counts a connection from this address in; `None`: it is to be closed without a word.
+    /// Admits a connection from this address, or admits it to be refused; `None`: it must be closed without
+    /// an answer.
     pub fn admit(self: &Arc<Self>, now: Micros, client: IpAddr) -> Option<ConnectionPermit> {
         let host = client.into();
         let admission = self.judge(now, host);
@@ -86,7 +88,7 @@ impl ConnectionLimiter {
         Some(ConnectionPermit { limiter: Arc::clone(self), admission, host })
     }
 
-    /// It is counted where it is welcome.
+    /// Checks the limits, and counts the connection if it is within them.
     fn judge(&self, now: Micros, host: Prefix) -> Admission {
         match self.open.enter(Some(host), true) {
             Err(Full::All) => return Admission::Full,
@@ -106,12 +108,12 @@ fn bounds(limits: Limits) -> Bounds {
     Bounds { all: limits.connections, of_host: limits.of_host }
 }
 
-/// A second's worth may come at once.
+/// The bursts of the rate limit are those of one second.
 fn metered(limits: Limits) -> (Limits, RateLimit) {
     (limits, RateLimit::new(limits.connect_rate, limits.connect_rate))
 }
 
-/// Counts its connection out when it is dropped.
+/// Counts its connection as closed when it is dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,

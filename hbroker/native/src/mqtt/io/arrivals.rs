@@ -1,22 +1,23 @@
-//! What one turn read: one buffer for all connections of a worker, so that an idle one holds none.
+//! The input of one iteration: one buffer for all connections of a worker, so that an idle connection holds
+//! none.
 
 use std::ops::Range;
 
 use super::connection::{Connection, Ending};
 use super::connections::ConnectionId;
 
-/// All that is read in a turn. It should stay in the cache until it is worked through.
+/// All bytes that are read in one iteration. It should stay in the CPU cache until they are handled.
 const BUFFER: usize = 512 * 1024;
-/// What one connection may bring in a turn, so that others get theirs.
+/// The most that one connection may read in an iteration, so that other connections are read, too.
 pub const SHARE: usize = 64 * 1024;
-/// A buffer of opened layers is not kept where a turn made it larger.
+/// A larger buffer of decoded bytes is freed at the end of the iteration.
 const KEPT: usize = 2 * BUFFER;
 
-/// What came, in order.
+/// The input, in order.
 pub struct Arrivals {
     raw: Box<[u8]>,
     filled: usize,
-    /// What TLS and WebSocket held.
+    /// The bytes that TLS and WebSocket decoded.
     opened: Vec<u8>,
     list: Vec<Arrival>,
 }
@@ -32,7 +33,7 @@ enum What {
     Ended(Ending),
 }
 
-/// What came on one connection.
+/// The input of one connection.
 pub enum Input<'t> {
     Bytes(&'t [u8]),
     Ended(Ending),
@@ -43,7 +44,7 @@ impl Arrivals {
         Self { raw: vec![0; BUFFER].into_boxed_slice(), filled: 0, opened: Vec::new(), list: Vec::new() }
     }
 
-    /// Forgets them.
+    /// Drops the input.
     pub fn clear(&mut self) {
         self.filled = 0;
         self.list.clear();
@@ -53,12 +54,12 @@ impl Arrivals {
         }
     }
 
-    /// There is no room in this turn.
+    /// Whether there is no room left in this iteration.
     pub fn is_full(&self) -> bool {
         BUFFER - self.filled < SHARE || self.opened.len() > BUFFER
     }
 
-    /// Each with its connection, in order of arrival.
+    /// Each input with its connection, in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (ConnectionId, Input<'_>)> {
         self.list.iter().map(|arrival| {
             let input = match &arrival.what {
@@ -70,12 +71,13 @@ impl Arrivals {
         })
     }
 
-    /// A place for what nobody wants.
+    /// A buffer for bytes that are read and discarded.
     pub fn scratch(&mut self) -> &mut [u8] {
         &mut self.raw[self.filled..]
     }
 
-    /// Reads from a connection, once; how many bytes. A connection that ended is told of among the arrivals.
+    /// Reads once from a connection, and returns the number of bytes. The end of a connection is added to the
+    /// input.
     pub fn read(&mut self, id: ConnectionId, connection: &mut Connection) -> usize {
         let share = SHARE.min(connection.read_limit).clamp(1, BUFFER - self.filled);
         let end = self.filled + share;
@@ -104,7 +106,7 @@ impl Arrivals {
         count
     }
 
-    /// Adds word of a connection's end; 0, as the bytes that it brought.
+    /// Adds the end of a connection to the input. Returns 0, as the number of bytes that were read.
     pub fn end(&mut self, id: ConnectionId, why: Ending) -> usize {
         self.list.push(Arrival { id, what: What::Ended(why) });
         0

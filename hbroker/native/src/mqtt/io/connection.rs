@@ -1,8 +1,12 @@
-//! One connection: its socket, its layers, and what is to leave.
+//! One connection: its socket, its layers, and its output.
 //!
-//! It ends in two steps. What was written last (a refusal, a DISCONNECT) leaves, then the sending side is closed, and the rest waits for the
-//! peer to close its own: a socket that is closed with bytes unread makes the kernel send a reset, which would destroy what
-//! the peer has not read yet.
+//! A connection closes in two steps, so that the peer receives the last packet (a refusal, a DISCONNECT):
+//!
+//! 1. The output is sent, and then the sending side is shut down.
+//! 2. The connection reads and discards until the peer closes its side, within bounds.
+//!
+//! If a socket is closed with unread bytes, the kernel sends a reset, and the reset would destroy what the
+//! peer has not read yet.
 
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr};
@@ -18,41 +22,41 @@ use super::transport::{Failure, Transport};
 use crate::Micros;
 use crate::mqtt::io::timers::Timer;
 
-/// How long a peer has to close its side.
+/// How long the peer has to close its side.
 pub const LINGER: Micros = 2_000_000;
-/// What a peer may still send meanwhile.
+/// How often the connection is read meanwhile, at most.
 const LINGER_READS: u8 = 64;
 
-/// Why a connection is gone, if the protocol did not close it.
+/// Why a connection ended that the protocol did not close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The peer closed it.
     Closed,
-    /// The kernel says so: reset, timed out.
+    /// The kernel reports an error: reset, timed out.
     Failed,
-    /// The peer did not keep to a layer's protocol.
+    /// The peer violated the protocol of a layer.
     Broken(Failure),
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// What is left leaves, and then nothing.
+    /// The output is sent, and then the sending side is shut down.
     Closing,
-    /// Only the peer's end of the conversation is waited for; so often was read meanwhile.
+    /// The connection waits for the peer to close its side. The number counts the reads meanwhile.
     Lingering(u8),
     Dead,
 }
 
-/// A connection, beside what the protocol keeps of it.
+/// A connection, without the protocol's state of it.
 pub struct Connection {
     pub(super) generation: u32,
     pub(super) socket: TcpStream,
     pub(super) transport: Transport,
     pub(super) timer: Timer,
     pub(super) source: SocketAddr,
-    /// Of its listener, as they were when it came.
+    /// The listener's settings at the time of accept.
     settings: Arc<Settings>,
     listener: u32,
     permit: ConnectionPermit,
@@ -60,10 +64,10 @@ pub struct Connection {
     wire: Output,
     phase: Phase,
     flags: Flags,
-    /// Since when the socket takes nothing; `Micros::MAX`: it takes.
+    /// Since when the socket has taken no bytes; `Micros::MAX`: it takes bytes.
     blocked_since: Micros,
     bytes_out: u64,
-    /// Bytes that the protocol takes at once, at most.
+    /// How many bytes the protocol takes from one read, at most.
     pub(super) read_limit: usize,
 }
 
@@ -71,30 +75,30 @@ pub struct Connection {
 struct Flags {
     /// The socket may have something to read.
     readable: bool,
-    /// The peer has sent its last byte, or the socket failed: reading will tell.
+    /// The peer has sent its last byte, or the socket failed: the next reads report it.
     ending: bool,
-    /// Reading has told.
+    /// A read has reported the end.
     ended: bool,
-    /// The protocol wants no more for the moment.
+    /// The protocol takes no bytes at present.
     paused: bool,
-    /// More waits to leave than should.
+    /// The output holds more than its limit.
     congested: bool,
-    /// It is in the list of those to be written to.
+    /// It is in the list of connections to write to.
     dirty: bool,
-    /// It is in the list of those to be read.
+    /// It is in the list of connections to read from.
     ready: bool,
 }
 
-/// What came of writing to a connection.
+/// The result of writing to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushed {
-    /// Nothing remarkable.
+    /// Nothing that the caller must act on.
     Sent,
-    /// There is room where there was none.
+    /// The output has room again.
     Drained,
-    /// It is closed, and waits for its peer to take what is left, or to close too.
+    /// It is closed, and waits for the peer to take the rest of the output or to close, too.
     Lingering,
-    /// Nothing more can be sent, and nothing is waited for.
+    /// Nothing more can be sent, and the connection waits for nothing.
     Over,
 }
 
@@ -119,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// The client's address; behind a balancer, once it has told.
+    /// The client's address. Behind a load balancer: once the PROXY header was received.
     pub fn source(&self) -> SocketAddr {
         self.source
     }
@@ -132,22 +136,23 @@ impl Connection {
         self.permit.admission()
     }
 
-    /// Whom the client's certificate names.
+    /// The subject of the client's certificate.
     pub fn identity(&self) -> Option<Identity> {
         self.transport.identity()
     }
 
-    /// Bytes that left.
+    /// How many bytes were sent.
     pub fn bytes_out(&self) -> u64 {
         self.bytes_out
     }
 
-    /// Since when its client has taken nothing of what waits.
+    /// Since when the client has taken no bytes of the output.
     pub fn blocked_since(&self) -> Option<Micros> {
         (self.blocked_since < Micros::MAX).then_some(self.blocked_since)
     }
 
-    /// What the protocol writes to; [`Connections::write`](super::connections::Connections::write) is the way there.
+    /// The output that the protocol writes to. The protocol calls
+    /// [`Connections::write`](super::connections::Connections::write).
     pub(super) fn output(&mut self) -> &mut Output {
         &mut self.plain
     }
@@ -160,19 +165,20 @@ impl Connection {
         self.phase == Phase::Dead
     }
 
-    /// Marks it as one to be written to; true: it was not marked before.
+    /// Marks the connection to be written to; true: it was not marked before.
     pub(super) fn mark_dirty(&mut self) -> bool {
         !std::mem::replace(&mut self.flags.dirty, true)
     }
 
-    /// The socket may have something to read, perhaps the `last`; true: it is to be read, and was not marked before.
+    /// The socket may have bytes to read, and the peer's end if `last`. True: the connection must be read,
+    /// and was not marked before.
     pub(super) fn mark_readable(&mut self, last: bool) -> bool {
         self.flags.readable = true;
         self.flags.ending |= last;
         self.mark_ready()
     }
 
-    /// Lets the protocol have bytes, or not; true: it is to be read, and was not marked before.
+    /// Pauses or resumes reading; true: the connection must be read, and was not marked before.
     pub(super) fn set_paused(&mut self, paused: bool) -> bool {
         self.flags.paused = paused;
         self.mark_ready()
@@ -182,7 +188,7 @@ impl Connection {
         self.flags.readable && !self.is_held() && !std::mem::replace(&mut self.flags.ready, true)
     }
 
-    /// What it may have is not to be read now.
+    /// Whether the connection must not be read now.
     fn is_held(&self) -> bool {
         match self.phase {
             Phase::Open => self.flags.paused || self.flags.congested,
@@ -191,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// Reads once; `None`: not now. Whether more may be there it remembers itself.
+    /// Reads once; `None`: there was nothing to read. The connection records whether there may be more.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Option<io::Result<usize>> {
         self.flags.ready = false;
         if self.is_held() {
@@ -199,7 +205,7 @@ impl Connection {
         }
         let result = self.socket.read(buffer);
         match &result {
-            // A short read emptied the socket: what comes next makes it readable anew.
+            // A short read emptied the socket. The next bytes raise a new readable event.
             Ok(count) => {
                 self.flags.ended = *count == 0;
                 self.flags.readable = *count > 0 && (*count == buffer.len() || self.flags.ending);
@@ -214,17 +220,17 @@ impl Connection {
         Some(result)
     }
 
-    /// A layer has something to say.
+    /// Whether a layer has bytes to send.
     pub(super) fn owes_answers(&self) -> bool {
         !self.transport.is_plain() && !self.wire.is_done()
     }
 
-    /// More is to be read at once; true: it was not marked before.
+    /// Marks the connection to be read again; true: it must be read, and was not marked before.
     pub(super) fn is_still_ready(&mut self) -> bool {
         self.mark_ready()
     }
 
-    /// Layers bytes: what they hold is appended to `plain`. True: the peer ended the conversation.
+    /// Decodes received bytes by the layers, and appends the result to `plain`. True: the peer closed.
     pub(super) fn open_layers(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Failure> {
         let received = self.transport.receive(bytes, plain, &mut self.wire)?;
         if let Some(source) = received.source {
@@ -233,7 +239,7 @@ impl Connection {
         Ok(received.ended)
     }
 
-    /// Makes the conversation end when all is written.
+    /// Closes the connection once the output is sent.
     pub(super) fn begin_close(&mut self) {
         if self.is_open() {
             self.transport.encrypt(&mut self.plain, &mut self.wire);
@@ -243,7 +249,7 @@ impl Connection {
         }
     }
 
-    /// Reads on after the end and throws away what comes; true: the peer is done too, or sends without end.
+    /// Reads and discards bytes after the end; true: the peer closed, too, or sends without end.
     pub(super) fn linger(&mut self, scratch: &mut [u8]) -> bool {
         let read = self.read(scratch);
         let Phase::Lingering(reads) = &mut self.phase else {
@@ -261,7 +267,7 @@ impl Connection {
         self.phase = Phase::Dead;
     }
 
-    /// Writes what is to leave; how many bytes did.
+    /// Sends the output. Returns how many bytes were sent.
     pub(super) fn flush(&mut self, now: Micros) -> (Flushed, usize) {
         self.flags.dirty = false;
         let Ok((all, sent)) = self.send() else {
@@ -284,11 +290,11 @@ impl Connection {
         (flushed, sent)
     }
 
-    /// Seals and writes until nothing is left (true), or the socket takes no more.
+    /// Encodes and sends the output until all is sent (true), or until the socket takes no more.
     fn send(&mut self) -> io::Result<(bool, usize)> {
         let mut sent = 0;
         loop {
-            // What waits is sealed only when its turn comes: into one frame, however often it was added to.
+            // The output is encoded only when it can be sent: then several writes become one frame.
             if self.wire.is_done() && self.is_open() {
                 self.transport.encrypt(&mut self.plain, &mut self.wire);
             }
@@ -307,14 +313,15 @@ impl Connection {
         if shut.is_err() || self.flags.ended { Flushed::Over } else { Flushed::Lingering }
     }
 
-    /// Full from the bound on, until half of it is free again.
+    /// Whether the output has reached its limit. Once it has, it counts as full until half of the limit is
+    /// free.
     fn is_congested(&self) -> bool {
         let most = self.settings.write_buffer;
         self.plain.pending() + self.wire.pending() >= if self.flags.congested { most / 2 } else { most }
     }
 }
 
-/// Where a connection came in.
+/// The listener that accepted a connection.
 pub struct Origin {
     pub listener: u32,
     pub settings: Arc<Settings>,

@@ -1,4 +1,4 @@
-//! All connections of a worker, as the protocol reaches them.
+//! All connections of a worker, as the protocol accesses them.
 
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -10,11 +10,11 @@ use super::protocol::Opening;
 use crate::Micros;
 use crate::mqtt::io::timers::{Timer, TimerOf, Timers};
 
-/// Names a connection, and no other one after it.
+/// Identifies a connection. An id is not reused until the generation wraps around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Bits of an id: worker, generation, slot.
+/// The bits of an id: worker, generation, slot.
 const SLOT_BITS: u32 = 32;
 const GENERATION_BITS: u32 = 24;
 
@@ -37,22 +37,22 @@ impl ConnectionId {
     }
 }
 
-/// A connection and what the protocol keeps of it, until either side ends it.
+/// A connection and the protocol's state of it, which is there until either side closes.
 pub struct Entry<C> {
     pub(super) connection: Connection,
     pub(super) conversation: Option<C>,
 }
 
-/// The connections of a worker. `C`: what the protocol keeps of each.
+/// The connections of a worker. `C`: the protocol's state of each.
 pub struct Connections<C> {
     worker: u8,
-    /// Boxed: a slab that grows moves what is in it.
+    /// Boxed, because a slab moves its entries when it grows.
     entries: Slab<Box<Entry<C>>>,
     opened: u32,
     timers: Timers<ConnectionId>,
-    /// Those that are to be written to at the end of the turn.
+    /// Connections to write to at the end of the iteration.
     pub(super) dirty: Vec<ConnectionId>,
-    /// Those that are to be read in the next turn.
+    /// Connections to read from in the next iteration.
     pub(super) ready: Vec<ConnectionId>,
 }
 
@@ -68,13 +68,13 @@ impl<C> Connections<C> {
         }
     }
 
-    /// The connection and its conversation; `None`: it has ended.
+    /// The connection and its state; `None`: it has ended.
     pub fn get(&mut self, id: ConnectionId) -> Option<(&Connection, &mut C)> {
         let entry = self.entry(id)?;
         Some((&entry.connection, entry.conversation.as_mut()?))
     }
 
-    /// The conversation and where to write what it has to say, which leaves at the end of the turn.
+    /// The protocol's state, and the output to write to. The output is sent at the end of the iteration.
     pub fn write(&mut self, id: ConnectionId) -> Option<(&mut C, &mut Output)> {
         let entry = self.entries.get_mut(id.slot())?;
         let conversation =
@@ -85,28 +85,29 @@ impl<C> Connections<C> {
         Some((conversation, entry.connection.output()))
     }
 
-    /// Sets when `handle_timeout` is due, instead of what was set before. `None`: never.
+    /// Sets the deadline of `handle_timeout`, in place of the last one. `None`: never.
     pub fn set_deadline(&mut self, id: ConnectionId, due: Option<Micros>) {
         if let Some(entry) = get(&mut self.entries, id).filter(|entry| entry.conversation.is_some()) {
             self.timers.set(id, &mut entry.connection.timer, due);
         }
     }
 
-    /// Stops reading, or goes on. Whoever sends meanwhile is slowed down by TCP.
+    /// Pauses or resumes reading. Meanwhile TCP's flow control slows the client down.
     pub fn set_paused(&mut self, id: ConnectionId, paused: bool) {
         if get(&mut self.entries, id).is_some_and(|entry| entry.connection.set_paused(paused)) {
             self.ready.push(id);
         }
     }
 
-    /// Bytes that the protocol takes at once from now on, at most. (A layer that held some back may bring more.)
+    /// Sets how many bytes the protocol takes from one read, at most. (A layer that buffered some may deliver
+    /// more.)
     pub fn set_read_limit(&mut self, id: ConnectionId, limit: usize) {
         if let Some(entry) = self.entry(id) {
             entry.connection.read_limit = limit;
         }
     }
 
-    /// Ends a connection as soon as what was written has left. Returns its conversation.
+    /// Closes a connection once its output is sent. Returns the protocol's state.
     pub fn close(&mut self, id: ConnectionId) -> Option<C> {
         let entry = get(&mut self.entries, id)?;
         let conversation = entry.conversation.take()?;
@@ -117,7 +118,7 @@ impl<C> Connections<C> {
         Some(conversation)
     }
 
-    /// Ends a connection at once; what was written may be lost. Returns its conversation.
+    /// Closes a connection at once; its output may be lost. Returns the protocol's state.
     pub fn abort(&mut self, id: ConnectionId) -> Option<C> {
         let entry = get(&mut self.entries, id)?;
         let conversation = entry.conversation.take();
@@ -126,7 +127,7 @@ impl<C> Connections<C> {
         conversation
     }
 
-    /// Those whose conversation goes on.
+    /// The open connections.
     pub fn ids(&self) -> Vec<ConnectionId> {
         let open = self.entries.iter().filter(|(_, entry)| entry.conversation.is_some());
         open.map(|(slot, entry)| self.id_of(slot, entry)).collect()
@@ -136,7 +137,7 @@ impl<C> Connections<C> {
         self.entries.is_empty()
     }
 
-    /// The id that the next connection will have.
+    /// The id of the next connection.
     pub(super) fn next_id(&mut self) -> ConnectionId {
         self.opened = (self.opened + 1) & ((1 << GENERATION_BITS) - 1);
         ConnectionId::new(self.worker, self.opened, self.entries.vacant_key() as u32)
@@ -160,14 +161,14 @@ impl<C> Connections<C> {
         get(&mut self.entries, id)
     }
 
-    /// Takes the connection out; its socket is closed when it is dropped.
+    /// Removes a connection. Its socket closes when it is dropped.
     pub(super) fn remove(&mut self, id: ConnectionId) -> Option<TcpStream> {
         get(&mut self.entries, id)?;
         let entry = self.entries.remove(id.slot());
         Some(entry.connection.socket)
     }
 
-    /// Gives the peer its time to take what is left, and to close, too.
+    /// Gives the peer `LINGER` to take the rest of the output, and to close, too.
     pub(super) fn linger(&mut self, id: ConnectionId, now: Micros) {
         if let Some(entry) = get(&mut self.entries, id) {
             self.timers.set(id, &mut entry.connection.timer, Some(now + LINGER));
@@ -177,7 +178,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// What the poll says of a slot.
+    /// Handles an event of the poll for a slot.
     pub(super) fn handle_event(&mut self, slot: usize, event: &Event) {
         let Some(entry) = self.entries.get_mut(slot) else {
             return;
@@ -192,12 +193,12 @@ impl<C> Connections<C> {
         }
     }
 
-    /// When a deadline is due, at the earliest.
+    /// The earliest time at which a deadline may be due.
     pub(super) fn next_deadline(&self) -> Option<Micros> {
         self.timers.next()
     }
 
-    /// The next one whose deadline is over.
+    /// The next connection whose deadline has passed.
     pub(super) fn pop_due(&mut self, now: Micros) -> Option<ConnectionId> {
         self.timers.pop(now, &mut self.entries)
     }

@@ -1,35 +1,36 @@
-//! What the workers of a server did, since it was started.
+//! What the workers of a server did since its start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::transport::Failure;
 
-/// Counters of one worker. Only who has the worker writes them.
+/// The counters of one worker. Only the thread that has the worker's lock writes them.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub accepted: AtomicU64,
-    /// A limit of their listener was reached: they were told so, or closed without a word.
+    /// A limit of the listener was reached: the client was refused, or the connection closed without an
+    /// answer.
     pub turned_away: AtomicU64,
     pub closed: AtomicU64,
     pub bytes_in: AtomicU64,
     pub bytes_out: AtomicU64,
     pub reads: AtomicU64,
     pub writes: AtomicU64,
-    /// Turns that another thread did, while the worker's slept.
+    /// Iterations that another thread ran while the worker's thread slept.
     pub stand_ins: AtomicU64,
-    /// A client took no more for the moment.
+    /// The client's socket took no more bytes.
     pub writes_blocked: AtomicU64,
     pub proxy_failed: AtomicU64,
     pub tls_failed: AtomicU64,
     pub websocket_failed: AtomicU64,
-    /// The kernel had no connection to give: no memory, no descriptors.
+    /// The kernel could not accept a connection: no memory, no descriptors.
     pub accept_errors: AtomicU64,
-    /// Turns in which those who waited were left in the kernel.
+    /// Iterations in which new connections were left in the kernel.
     pub accepts_held: AtomicU64,
 }
 
 impl Counters {
-    /// The values by name.
+    /// The values, by name.
     pub fn snapshot(&self) -> [(&'static str, u64); 14] {
         [
             ("mqtt.accepted", &self.accepted),
@@ -50,7 +51,7 @@ impl Counters {
         .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
     }
 
-    /// Counts a peer that failed at a layer.
+    /// Counts a connection that failed at a layer.
     pub fn count_failure(&self, failure: Failure) {
         let counter = match failure {
             Failure::Proxy => &self.proxy_failed,

@@ -1,4 +1,4 @@
-//! Where clients come in: one address, a socket of its own for each worker, between which the kernel spreads the clients.
+//! A listener: one address, with a socket for each worker. The kernel spreads the clients over the sockets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,23 +12,25 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use super::admission::{ConnectionLimiter, Limits};
 use super::transport::Layers;
 
-/// Clients that the kernel may hold for one worker until it accepts them.
+/// How many connections the kernel may queue for one worker until it accepts them.
 const BACKLOG: i32 = 4_096;
-/// A connection's socket has what was set for its listener's.
+/// Whether an accepted socket inherits the options of the listening socket.
 pub const INHERITS: bool = cfg!(target_os = "linux");
-/// A peer that is gone without a word is found out by the kernel, however long its keep alive.
+/// After this time without traffic the kernel probes a peer (TCP keep-alive), however long the MQTT keep
+/// alive is.
 const PROBE_AFTER: Duration = Duration::from_secs(120);
 const PROBE_EVERY: Duration = Duration::from_secs(30);
-/// So long may sent bytes stay unacknowledged.
+/// How long sent bytes may stay unacknowledged.
 #[cfg(target_os = "linux")]
 const UNANSWERED: Duration = Duration::from_secs(120);
 
-/// What is set for a listener, and may be set anew while it is open. What is there already keeps what it came in by.
+/// The settings of a listener. They may change while it is open. An open connection keeps the settings of its
+/// accept.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub layers: Layers,
     pub limits: Limits,
-    /// What may wait for a client that does not read, before it stops getting more.
+    /// How many bytes of output may wait for a client that does not read, before it receives no more.
     pub write_buffer: usize,
 }
 
@@ -38,7 +40,7 @@ impl Default for Settings {
     }
 }
 
-/// What the workers know of a listener.
+/// A listener, as the workers know it.
 #[derive(Debug)]
 pub struct Listener {
     pub number: u32,
@@ -52,17 +54,16 @@ impl Listener {
         Arc::clone(&self.settings.read())
     }
 
-    /// For connections from now on: certificates, limits.
+    /// Sets the settings of future connections: certificates, limits.
     pub fn set(&self, settings: Settings) {
         self.limiter.set_limits(settings.limits);
         *self.settings.write() = Arc::new(settings);
     }
 }
 
-/// Opens a listener: what is known of it, and the socket of each worker.
+/// Opens a listener. Returns the listener, and the socket of each worker.
 ///
-/// # Errors
-/// As of `bind` and `listen`: the address is taken, or not here.
+/// # Errors As `bind` and `listen`: the address is in use, or not of this machine.
 pub fn open(
     number: u32,
     address: SocketAddr,
@@ -71,7 +72,8 @@ pub fn open(
 ) -> io::Result<(Listener, Vec<TcpListener>)> {
     let first = bind(address, false)?;
     let bound = first.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    // The first is bound alone, so that an address that somebody else has is refused even where they would share it.
+    // The first socket is bound without `SO_REUSEPORT`, so that binding fails if another process has the
+    // address, even with that option.
     if workers > 1 {
         first.set_reuse_port(true)?;
     }
@@ -96,7 +98,7 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
         socket.set_reuse_port(true)?;
     }
     if address.is_ipv6() {
-        // "::" is both families, whatever the system's setting.
+        // "::" accepts both families, whatever the system's default is.
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
@@ -106,7 +108,7 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sets what is wished of the socket of a connection, which a system may not grant.
+/// Sets the options of a connection's socket. A system may refuse some of them.
 pub fn prepare(socket: &Socket) {
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY));

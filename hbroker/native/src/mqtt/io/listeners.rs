@@ -13,11 +13,11 @@ use super::counters::{Counters, add};
 use super::listener::{INHERITS, Listener, prepare};
 use crate::Micros;
 
-/// Connections that one turn takes in at each door.
+/// How many connections one iteration accepts on each socket, at most.
 const ACCEPTS: usize = 256;
-/// Where the kernel has none to give (descriptors, memory) it is asked again after this.
+/// If the kernel cannot create a connection (descriptors, memory), the worker tries again after this time.
 const RETRY: Micros = 100_000;
-/// Where nobody can be let in for the moment it is looked again after this.
+/// If the protocol takes no connections at present, the worker tries again after this time.
 const HOLD: Micros = 1_000;
 /// See the module.
 pub struct Listeners {
@@ -27,7 +27,7 @@ pub struct Listeners {
 struct ListenSocket {
     listener: Arc<Listener>,
     socket: TcpListener,
-    /// From when on somebody may wait there; `Micros::MAX`: until it is rung.
+    /// From when on connections may be waiting; `Micros::MAX`: not before the next event of the poll.
     ready_at: Micros,
 }
 
@@ -36,7 +36,7 @@ impl Listeners {
         Self { listeners: Slab::new() }
     }
 
-    /// Adds one; `register` gets the number under which it is rung.
+    /// Adds a socket. `register` gets the index that `ring` expects.
     pub fn open(
         &mut self,
         listener: Arc<Listener>,
@@ -47,25 +47,25 @@ impl Listeners {
         register(&mut self.listeners[index].socket, index)
     }
 
-    /// Closes a listener's, or all.
+    /// Closes the socket of one listener, or all.
     pub fn close(&mut self, number: Option<u32>) {
         self.listeners
             .retain(|_, listen_socket| number.is_some_and(|number| number != listen_socket.listener.number));
     }
 
-    /// Somebody waits.
+    /// The poll reports that connections are waiting.
     pub fn ring(&mut self, index: usize) {
         if let Some(listen_socket) = self.listeners.get_mut(index) {
             listen_socket.ready_at = 0;
         }
     }
 
-    /// Somebody may wait now.
+    /// Whether connections may be waiting now.
     pub fn is_open(&self, now: Micros) -> bool {
         self.listeners.iter().any(|(_, listen_socket)| listen_socket.ready_at <= now)
     }
 
-    /// When to ask again.
+    /// When a socket must be tried again.
     pub fn next_deadline(&self) -> Option<Micros> {
         self.listeners
             .iter()
@@ -74,7 +74,7 @@ impl Listeners {
             .min()
     }
 
-    /// Leaves those who wait in the kernel for a moment.
+    /// Leaves the waiting connections in the kernel for `HOLD`.
     pub fn hold(&mut self, now: Micros) {
         for (_, listen_socket) in &mut self.listeners {
             if listen_socket.ready_at <= now {
@@ -83,7 +83,8 @@ impl Listeners {
         }
     }
 
-    /// Takes in who waits. `take`: false where it cannot; then the connection is closed.
+    /// Accepts the waiting connections. `take` returns false if it cannot keep one; then that connection is
+    /// closed.
     pub fn accept(
         &mut self,
         now: Micros,
@@ -119,11 +120,11 @@ impl Listeners {
     }
 }
 
-/// When to ask again after an error.
+/// When to accept again after an error.
 fn after(error: &io::Error, now: Micros, counters: &Counters) -> Micros {
     match error.kind() {
         io::ErrorKind::WouldBlock => Micros::MAX,
-        // The client has gone again; the next may be waiting.
+        // The client has closed the connection already. Another may be waiting.
         io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => now,
         _ => {
             add(&counters.accept_errors, 1);
@@ -132,7 +133,7 @@ fn after(error: &io::Error, now: Micros, counters: &Counters) -> Micros {
     }
 }
 
-/// An IPv4 client of a socket for both families is an IPv4 client.
+/// Converts the IPv4-mapped address of an IPv4 client at a socket for both families to IPv4.
 fn canonical(source: SocketAddr) -> SocketAddr {
     SocketAddr::new(source.ip().to_canonical(), source.port())
 }

@@ -1,4 +1,5 @@
-//! What other threads have for a worker: a queue, and one wake-up for whatever gathers while it sleeps.
+//! The queue of commands from other threads to a worker, with one wake-up for all commands that gather while
+//! the worker sleeps.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mio::{Poll, Token, Waker};
 use parking_lot::Mutex;
 
-/// A worker's queue. Its bound is its senders' affair: they know what may be dropped.
+/// The queue of a worker. Its senders bound it, because they know which messages they may drop.
 pub struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
-    /// The worker sleeps, or is about to: it is to be woken.
+    /// The worker sleeps or is about to, so a sender must wake it.
     sleeping: AtomicBool,
     waker: Waker,
 }
 
 impl<T> Mailbox<T> {
-    /// `token`: what the worker's poll sees when it is woken.
+    /// `token`: the token of the wake-up event in the worker's poll.
     pub fn new(poll: &Poll, token: Token) -> io::Result<Self> {
         let waker = Waker::new(poll.registry(), token)?;
         Ok(Self { queue: Mutex::new(Vec::new()), sleeping: AtomicBool::new(false), waker })
@@ -26,7 +27,7 @@ impl<T> Mailbox<T> {
         self.wake();
     }
 
-    /// As `post`, but wakes nobody.
+    /// As `post`, without waking the worker.
     pub fn leave(&self, inbox: T) {
         self.queue.lock().push(inbox);
     }
@@ -35,15 +36,15 @@ impl<T> Mailbox<T> {
         self.sleeping.load(Ordering::SeqCst)
     }
 
-    /// Makes the worker look again, at once.
+    /// Wakes the worker if it sleeps.
     pub fn wake(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
-            // The only error is a counter at its limit, and then the worker is being woken already.
+            // The only error is a counter at its limit, and then a wake-up is pending already.
             let _ = self.waker.wake();
         }
     }
 
-    /// The worker announces that it will sleep; false: there is mail, and it must not.
+    /// The worker announces that it will sleep; false: the queue is not empty, and it must not sleep.
     pub fn begin_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         let may = self.queue.lock().is_empty();
@@ -57,7 +58,7 @@ impl<T> Mailbox<T> {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 
-    /// Takes all mail; `into` is empty before, and its memory is used for what comes next.
+    /// Takes all commands. `into` must be empty; its memory becomes that of the queue.
     pub fn take(&self, into: &mut Vec<T>) {
         std::mem::swap(&mut *self.queue.lock(), into);
     }

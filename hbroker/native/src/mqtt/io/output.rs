@@ -1,8 +1,8 @@
-//! What is to leave on one connection: one buffer, and large payloads where they are.
+//! The bytes to send on one connection: one buffer, and references to large payloads.
 //!
-//! A payload that goes to many connections is one allocation for all of them ([`Output::share`]): it has its place between the bytes of
-//! the buffer, and one `writev` sends both. An output that is empty holds no memory, since nearly all connections are idle
-//! nearly all of the time.
+//! A payload that goes to many connections is allocated once for all ([`Output::share`]). It has a position
+//! between the bytes of the buffer, and one `writev` sends both. An empty output holds no memory, because
+//! most connections are idle most of the time.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
@@ -10,35 +10,35 @@ use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
 
-/// What is shorter is copied: a slice of its own costs the kernel more.
+/// A shorter payload is copied: a slice of its own costs the kernel more.
 const WORTH_SHARING: usize = 16_384;
-/// Slices in one system call.
+/// The most slices in one system call.
 const SLICES: usize = 64;
 
-/// Bytes in order. As a `Vec` it is its buffer, to be appended to.
+/// Bytes in order. It dereferences to its buffer, a `Vec` that callers append to.
 #[derive(Debug, Default)]
 pub struct Output {
     buffer: Vec<u8>,
-    /// Payloads, each before the byte of the buffer with this index.
+    /// Shared payloads, each with the index of the buffer's byte that it precedes.
     shared: VecDeque<(usize, Bytes)>,
     shared_bytes: usize,
-    /// How much of the buffer has left, and of the first payload.
+    /// How many bytes of the buffer were sent, and of the first payload.
     sent: usize,
     sent_shared: usize,
 }
 
 impl Output {
-    /// How many bytes have not left.
+    /// How many bytes were not sent yet.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.sent + self.shared_bytes - self.sent_shared
     }
 
-    /// Nothing is left.
+    /// Whether all bytes were sent.
     pub fn is_done(&self) -> bool {
         self.pending() == 0
     }
 
-    /// Writes bytes that others have too; only their handle is kept where that is cheaper.
+    /// Appends bytes that other outputs share. Large ones are kept as a reference.
     pub fn share(&mut self, bytes: &Bytes) {
         if bytes.len() < WORTH_SHARING {
             return self.buffer.extend_from_slice(bytes);
@@ -47,7 +47,7 @@ impl Output {
         self.shared.push_back((self.buffer.len(), bytes.clone()));
     }
 
-    /// Takes all of another output over, of which nothing has left, behind what is here.
+    /// Appends another output, of which nothing was sent yet, and empties it.
     pub fn take(&mut self, other: &mut Self) {
         debug_assert_eq!((other.sent, other.sent_shared), (0, 0));
         if self.is_done() {
@@ -61,7 +61,7 @@ impl Output {
         other.clear();
     }
 
-    /// The bytes, piece by piece.
+    /// The unsent bytes, as slices in order.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let ends = self.shared.iter().map(|(at, _)| *at).chain([self.buffer.len()]);
         let starts = [self.sent].into_iter().chain(self.shared.iter().map(|(at, _)| *at));
@@ -75,7 +75,7 @@ impl Output {
             .filter(|slice| !slice.is_empty())
     }
 
-    /// Writes as much as `sink` takes; true: all of it. `WouldBlock` is no error here.
+    /// Writes until `sink` takes no more; true: all was written. `WouldBlock` is not an error here.
     pub fn write_to(&mut self, sink: &mut impl Write) -> io::Result<bool> {
         while !self.is_done() {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -96,7 +96,7 @@ impl Output {
         Ok(true)
     }
 
-    /// Forgets everything, and gives its memory back.
+    /// Drops everything, and frees the memory.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

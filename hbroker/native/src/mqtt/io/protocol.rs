@@ -1,57 +1,62 @@
-//! What a server runs on its connections, as `worker` sees it.
+//! The interface between a [`worker`](super::worker) and the protocol that runs on its connections.
 //!
-//! A worker works in turns. In each it reads what has come on all its connections, has the protocol work through it, and then
-//! writes once to each connection that has something to say. What a turn gathers (messages for the network, acknowledgements)
-//! goes on when it ends, in one go.
+//! A worker works in iterations. In each it does the following:
+//!
+//! 1. It reads from all connections that have received bytes.
+//! 2. It calls the protocol for all input. The protocol collects what it has for others (messages for the
+//!    network, acknowledgements).
+//! 3. The iteration ends, and the protocol hands on what it collected, all at once.
+//! 4. The worker writes once to each connection that has output.
 
 use crate::Micros;
 use crate::mqtt::io::connection::Ending;
 use crate::mqtt::io::connections::{ConnectionId, Connections};
 
-/// One worker's protocol.
+/// The protocol of one worker.
 pub trait Protocol: Send + 'static {
-    /// What it keeps of one connection.
+    /// The protocol's state of one connection.
     type Conversation: Send + 'static;
-    /// What other threads have for it.
+    /// A command from other threads.
     type Command: Send + 'static;
-    /// A turn. `'t`: as long as that what was read stays where it is.
+    /// One iteration. `'t`: the lifetime of the bytes that were read.
     type Turn<'t>: Turn<'t, Self::Conversation, Self::Command>
     where
         Self: 't;
 
     fn begin_turn(&mut self, now: Micros) -> Self::Turn<'_>;
 
-    /// Whether it can have more connections now. Until then they wait in the kernel.
+    /// Whether the protocol takes new connections now. If not, they wait in the kernel.
     fn takes_connections(&self) -> bool {
         true
     }
 
-    /// When a turn is due, whether or not anything has happened.
+    /// When an iteration is due even if nothing has happened.
     fn poll_timeout(&self) -> Option<Micros> {
         None
     }
 }
 
-/// A connection's beginning.
+/// The state of a new connection.
 pub struct Opening<C> {
     pub conversation: C,
-    /// When `handle_timeout` is due.
+    /// The deadline of `handle_timeout`.
     pub deadline: Option<Micros>,
-    /// Bytes that it takes at once, at most.
+    /// How many bytes the protocol takes from one read, at most.
     pub read_limit: usize,
 }
 
-/// One turn of a worker.
+/// One iteration of a worker.
 pub trait Turn<'t, C, M> {
-    /// A connection is there. What else is known of it can be read from `connections` from then on.
+    /// A connection was accepted. From then on `connections` contains it.
     fn open(&mut self, id: ConnectionId, listener: u32) -> Opening<C>;
     fn handle_bytes(&mut self, connections: &mut Connections<C>, id: ConnectionId, bytes: &'t [u8]);
     fn handle_command(&mut self, connections: &mut Connections<C>, command: M);
-    /// The deadline of the connection is over.
+    /// The deadline of the connection has passed.
     fn handle_timeout(&mut self, connections: &mut Connections<C>, id: ConnectionId);
-    /// A connection that had no room has room again.
+    /// The output of a connection was full and has room again.
     fn handle_drained(&mut self, connections: &mut Connections<C>, id: ConnectionId);
-    /// The peer ended the connection, or it failed. (One that the protocol closes has no such call.)
+    /// The peer closed the connection, or it failed. (If the protocol closes a connection, there is no such
+    /// call.)
     fn handle_close(
         &mut self,
         connections: &mut Connections<C>,
@@ -59,6 +64,6 @@ pub trait Turn<'t, C, M> {
         conversation: C,
         why: Ending,
     );
-    /// Everything of this turn is told.
+    /// The iteration is complete.
     fn end(self, connections: &mut Connections<C>);
 }

@@ -1,39 +1,40 @@
-//! The PROXY protocol, version 2: a load balancer in front says who the client is.
+//! The PROXY protocol, version 2: a load balancer in front of the listener reports the client's address.
 //!
-//! (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>) One header comes before everything else, TLS included. A listener
-//! that expects it takes no connection without it: who may omit it may pretend to be anybody (ibid. §2). LOCAL, as health
-//! checks send it, leaves the address as it is.
+//! (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>) One header precedes everything else, TLS
+//! included. A listener that expects the header accepts no connection without it, because a client that may
+//! omit it could claim any address (ibid. §2). The command LOCAL, which health checks send, leaves the
+//! address unchanged.
 
 use std::net::SocketAddr;
 
 use ppp::v2::{Addresses, Command, Header, PROTOCOL_PREFIX, ParseError};
 
-/// Prefix, version and command, family and protocol, length.
+/// The size of the fixed fields: prefix, version and command, family and protocol, length.
 const FIXED: usize = PROTOCOL_PREFIX.len() + 4;
-/// Addresses, and what a balancer may add of its own (§2.2: TLS version, names, unique id).
+/// The addresses, and the fields that a load balancer may add (§2.2: TLS version, names, unique id).
 const LONGEST: usize = FIXED + 2_048;
 
-/// A header that has not come whole.
+/// A header that has not been received completely.
 #[derive(Debug, Default)]
 pub struct ProxyHeader {
     buffered: Vec<u8>,
 }
 
-/// What is no such header.
+/// The bytes are not a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHeader;
 
-/// A header that is there.
+/// A complete header.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Proxied<'a> {
-    /// The client, where the header names one.
+    /// The client's address, if the header contains one.
     pub source: Option<SocketAddr>,
-    /// What came behind the header.
+    /// The bytes after the header.
     pub rest: &'a [u8],
 }
 
 impl ProxyHeader {
-    /// Takes bytes in; `None`: the header is not whole yet.
+    /// Receives bytes; `None`: the header is incomplete.
     pub fn receive<'a>(&mut self, input: &'a [u8]) -> Result<Option<Proxied<'a>>, NoHeader> {
         let before = self.buffered.len();
         self.buffered.extend_from_slice(&input[..input.len().min(LONGEST - before)]);

@@ -1,7 +1,8 @@
-//! One deadline for each connection, most of which are put off long before they are due.
+//! Timers: one deadline for each connection. Most deadlines are moved long before they are due.
 //!
-//! A keep alive moves with every packet. So a deadline is a field of its connection, and the heap holds one entry that is
-//! never later: putting a deadline off touches nothing else, and an entry that comes up early is put back.
+//! Every packet moves a keep alive deadline. So the deadline is a field of its connection, and the heap
+//! contains one entry for the connection that is never later than the deadline. To move a deadline later
+//! changes the field only. If an entry comes up before its deadline, it is put back.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,13 +24,13 @@ impl Default for Timer {
     }
 }
 
-/// Where alarms are kept.
+/// Finds the timer of a key.
 pub trait TimerOf<K> {
-    /// `None`: whom it was for is gone.
+    /// `None`: the connection no longer exists.
     fn timer_of(&mut self, key: K) -> Option<&mut Timer>;
 }
 
-/// Wakes whom it concerns, by key.
+/// The deadlines of many keys.
 #[derive(Debug)]
 pub struct Timers<K: Ord> {
     heap: BinaryHeap<Reverse<(Micros, K)>>,
@@ -40,7 +41,7 @@ impl<K: Ord + Copy> Timers<K> {
         Self { heap: BinaryHeap::new() }
     }
 
-    /// Sets a deadline, earlier or later than the one before. `None`: none.
+    /// Sets a deadline, earlier or later than the last one. `None`: no deadline.
     pub fn set(&mut self, key: K, timer: &mut Timer, due: Option<Micros>) {
         timer.due = due.unwrap_or(Micros::MAX);
         if timer.due < timer.entered {
@@ -49,12 +50,12 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// When to look again.
+    /// When to call `pop` next, at the latest.
     pub fn next(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next key whose deadline is over.
+    /// The next key whose deadline has passed.
     pub fn pop(&mut self, now: Micros, timers: &mut impl TimerOf<K>) -> Option<K> {
         while let Some(&Reverse((at, key))) = self.heap.peek().filter(|Reverse((at, _))| *at <= now) {
             self.heap.pop();

@@ -1,4 +1,4 @@
-//! TLS at a listener (rustls), sans-IO: records in and out, plain bytes in and out.
+//! TLS at a listener (rustls), sans-IO: its inputs and outputs are TLS records and plain bytes.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,43 +14,43 @@ use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
 
 use super::output::Output;
 
-/// Whether a client shows who it is by a certificate.
+/// Whether clients authenticate by a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// It is not asked for one.
+    /// The server requests no certificate.
     #[default]
     None,
-    /// It is asked, and may have none; a wrong one is refused.
+    /// The server requests a certificate. A client may have none; an invalid one is refused.
     Optional,
     Required,
 }
 
-/// What a listener's TLS is made of. Contents of PEM files, not their names.
+/// The TLS settings of a listener: the contents of PEM files, not their names.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
-    /// The server's certificate first, then the intermediate ones.
+    /// The certificate of the server first, then the intermediate certificates.
     pub certificates: Vec<u8>,
     pub key: Vec<u8>,
-    /// Who signs clients' certificates.
+    /// The certificates of the authorities that sign clients' certificates.
     pub client_authorities: Vec<u8>,
     pub client_certificates: ClientCertificates,
 }
 
-/// Why settings do not make a TLS server. The text is for people.
+/// Why the settings are not valid for a TLS server, as a text for people.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadTls(pub String);
 
-/// Who a client proved to be.
+/// The subject of a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// As RFC 4514 writes it, the most specific name first.
+    /// In the notation of RFC 4514, the most specific name first.
     pub subject: String,
     /// The last common name of the subject; empty: it has none.
     pub common_name: String,
 }
 
 impl TlsSettings {
-    /// Makes what connections are made from.
+    /// Builds the configuration from which connections are made.
     pub fn build(&self) -> Result<Arc<ServerConfig>, BadTls> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = read_certificates(&self.certificates, "certificate")?;
@@ -65,7 +65,8 @@ impl TlsSettings {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .map_err(|error| bad("certificate and key", error))?;
-        // Without state here a device that reconnects is spared the signature, and so are we.
+        // Session tickets: the server keeps no state, and a device that resumes costs neither side a
+        // signature.
         config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(|error| bad("ticket key", error))?;
         Ok(Arc::new(config))
     }
@@ -103,19 +104,19 @@ pub struct Tls {
     session: ServerConnection,
 }
 
-/// The peer broke TLS, or did not prove who it is. What tells it so is in the output.
+/// The peer violated TLS, or failed to authenticate. The alert for the peer is in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsFailed;
 
 impl Tls {
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, TlsFailed> {
         let mut session = ServerConnection::new(config).map_err(|_| TlsFailed)?;
-        // What is written is sealed at once; the bound is the output's.
+        // Written bytes are encrypted at once, so the limit of the output applies.
         session.set_buffer_limit(None);
         Ok(Self { session })
     }
 
-    /// Takes records in; true: the peer ended the conversation.
+    /// Receives TLS records; true: the peer has closed.
     pub fn receive(
         &mut self,
         mut input: &[u8],
@@ -125,7 +126,7 @@ impl Tls {
         let mut ended = false;
         let mut result = Ok(());
         while !input.is_empty() && !ended && result.is_ok() {
-            // Reading from memory fails only where rustls is full, and it is emptied each time.
+            // Reading from memory fails only if rustls' buffer is full, and it is emptied each time.
             self.session.read_tls(&mut input).map_err(|_| TlsFailed)?;
             match self.session.process_new_packets() {
                 Ok(state) => {
@@ -142,23 +143,23 @@ impl Tls {
         result.map(|()| ended)
     }
 
-    /// Seals plain bytes.
+    /// Encrypts plain bytes.
     pub fn encrypt(&mut self, plain: &mut Output, wire: &mut Output) {
         for slice in plain.slices() {
-            // Without a limit it takes everything.
+            // Without a buffer limit, rustls takes all bytes.
             let _ = self.session.writer().write_all(slice);
             self.emit(wire);
         }
         plain.clear();
     }
 
-    /// Tells the peer that nothing follows.
+    /// Sends `close_notify`: nothing follows.
     pub fn close(&mut self, wire: &mut Output) {
         self.session.send_close_notify();
         self.emit(wire);
     }
 
-    /// Whom the client's certificate names.
+    /// The subject of the client's certificate.
     pub fn identity(&self) -> Option<Identity> {
         let leaf = self.session.peer_certificates()?.first()?;
         let certificate = Certificate::from_der(leaf).ok()?;

@@ -1,4 +1,4 @@
-//! What lies between the socket and MQTT: any stack of the PROXY header, TLS and WebSocket, or nothing.
+//! The layers between the socket and MQTT: any stack of PROXY header, TLS and WebSocket, or none.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::proxy::ProxyHeader;
 use super::tls::{Identity, Tls};
 use super::websocket::WebSocket;
 
-/// The layers of one connection. A plain one costs three empty boxes.
+/// The layers of one connection. A connection without layers costs three empty options.
 #[derive(Debug, Default)]
 pub struct Transport {
     proxy: Option<Box<ProxyHeader>>,
@@ -18,16 +18,16 @@ pub struct Transport {
     websocket: Option<Box<WebSocket>>,
 }
 
-/// What a listener puts between.
+/// The layers that a listener is configured with.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     pub proxy_protocol: bool,
     pub tls: Option<Arc<ServerConfig>>,
-    /// The path that is served; empty: any.
+    /// The path of the WebSocket endpoint; empty: any.
     pub websocket: Option<Box<str>>,
 }
 
-/// Which layer the peer failed at. What tells it so is in the output.
+/// The layer whose protocol the peer violated. The layer's error message for the peer is in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     Proxy,
@@ -35,12 +35,12 @@ pub enum Failure {
     WebSocket,
 }
 
-/// What a transport took in.
+/// The result of receiving bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// The client's address, if a balancer told it just now.
+    /// The client's address, if these bytes completed a PROXY header that contains one.
     pub source: Option<SocketAddr>,
-    /// The peer ended the conversation; nothing follows.
+    /// The peer has closed; nothing follows.
     pub ended: bool,
 }
 
@@ -54,12 +54,13 @@ impl Transport {
         })
     }
 
-    /// The bytes of the socket are those of MQTT, both ways.
+    /// Whether the bytes of the socket are those of MQTT, in both directions.
     pub fn is_plain(&self) -> bool {
         self.proxy.is_none() && self.tls.is_none() && self.websocket.is_none()
     }
 
-    /// Takes bytes of the socket in, and appends what they hold to `plain`. What the layers themselves have to answer goes to `wire`.
+    /// Receives bytes of the socket, and appends the decoded bytes to `plain`. The answers of the layers
+    /// themselves go to `wire`.
     pub fn receive(
         &mut self,
         mut input: &[u8],
@@ -95,7 +96,7 @@ impl Transport {
         Ok(received)
     }
 
-    /// Makes of what MQTT has to say what the socket is to send.
+    /// Encodes MQTT's bytes into the bytes for the socket.
     pub fn encrypt(&mut self, plain: &mut Output, wire: &mut Output) {
         match (&mut self.tls, &mut self.websocket) {
             (None, None) => wire.take(plain),
@@ -109,7 +110,8 @@ impl Transport {
         }
     }
 
-    /// Tells the peer, layer by layer, that nothing follows. Before its header nothing is agreed on in which it could be told.
+    /// Closes each layer, which tells the peer that nothing follows. Before the PROXY header is complete
+    /// there is nothing to close.
     pub fn close(&mut self, wire: &mut Output) {
         if self.proxy.is_some() {
             return;
@@ -127,7 +129,7 @@ impl Transport {
         }
     }
 
-    /// Whom the client's certificate names, once it has shown one.
+    /// The subject of the client's certificate, once the client has presented one.
     pub fn identity(&self) -> Option<Identity> {
         self.tls.as_ref()?.identity()
     }

@@ -1,7 +1,9 @@
-//! MQTT over WebSocket (MQTT 5 §6, RFC 6455), the server's side, sans-IO.
+//! MQTT over WebSocket (MQTT 5 §6, RFC 6455), the server's side, sans-IO. `frames` decodes the client's
+//! frames.
 //!
-//! Where frames begin and end means nothing to MQTT: a packet may come in several, and several in one. What leaves together leaves
-//! in one binary frame. No compression is agreed on: payloads are mostly small, or compressed already.
+//! Frame boundaries mean nothing to MQTT: a packet may span several frames, and a frame may contain several
+//! packets. The bytes that are sent together form one binary frame. The server agrees to no compression,
+//! because payloads are mostly small or already compressed.
 
 pub(super) mod frames;
 
@@ -13,9 +15,9 @@ use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use self::frames::Frames;
 use super::output::Output;
 
-/// A request is not longer: browsers bring cookies along.
+/// The size limit of a request. Browsers send cookies with it.
 const LONGEST_REQUEST: usize = 16_384;
-/// In order of preference.
+/// The subprotocols, in order of preference.
 const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 
 /// The WebSocket of one connection.
@@ -26,27 +28,28 @@ pub struct WebSocket {
 
 #[derive(Debug)]
 enum State {
-    /// Waits for the end of the request.
+    /// The request is incomplete.
     ExpectRequest {
         buffered: Vec<u8>,
         path: Box<str>,
     },
     Open(Frames),
-    /// Refused, closed, or given up.
+    /// Refused, closed, or failed.
     Over,
 }
 
-/// The peer broke the protocol, or asked for what is not here. What tells it so is in the output.
+/// The peer violated the protocol, or asked for a path or subprotocol that is not served. The answer is in
+/// the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebSocketFailed;
 
 impl WebSocket {
-    /// `path`: the one that is served; empty: any.
+    /// `path`: the path that is served; empty: any.
     pub fn new(path: &str) -> Self {
         Self { state: State::ExpectRequest { buffered: Vec::new(), path: path.into() } }
     }
 
-    /// Takes bytes in; true: the peer ended the conversation.
+    /// Receives bytes; true: the peer has closed.
     pub fn receive(
         &mut self,
         input: &[u8],
@@ -85,7 +88,7 @@ impl WebSocket {
         }
     }
 
-    /// Wraps plain bytes into one frame.
+    /// Puts plain bytes into one frame.
     pub fn encrypt(&mut self, plain: &mut Output, wire: &mut Output) {
         if matches!(self.state, State::Open(_)) && !plain.is_done() {
             frames::put_head(OpCode::Data(Data::Binary), plain.pending(), wire);
@@ -94,7 +97,7 @@ impl WebSocket {
         plain.clear();
     }
 
-    /// Tells the peer that nothing follows.
+    /// Sends a Close frame: nothing follows.
     pub fn close(&mut self, wire: &mut Output) {
         if matches!(self.state, State::Open(_)) {
             frames::put_close(CloseCode::Normal, wire);
@@ -103,7 +106,7 @@ impl WebSocket {
     }
 }
 
-/// The length of a whole request and the answer to it. `Err`: the refusal that is to be sent.
+/// The length of a complete request, and the answer to it. `Err`: the refusal to send.
 fn answer(buffered: &[u8], path: &str) -> Result<Option<(usize, Vec<u8>)>, String> {
     let (length, request) = match Request::try_parse(buffered) {
         Ok(Some(parsed)) => parsed,

@@ -1,7 +1,8 @@
-//! The connections that came in by one thread's sockets, from accept to close.
+//! A worker: the connections that its listening sockets accepted, from accept to close.
 //!
-//! A turn reads what has come, has the protocol work through it, and writes once to each connection that has something to say. All
-//! sockets are edge-triggered, registered once for both directions: what a turn leaves unread or unwritten is in a list, not in the kernel.
+//! An iteration reads received bytes, calls the protocol, and writes once to each connection that has output.
+//! All sockets are edge-triggered and registered once for both directions. So the worker keeps lists of the
+//! connections with unread bytes or unwritten output; the kernel does not report them again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,21 +24,21 @@ use crate::endpoint::clock::Clock;
 use crate::mqtt::io::listeners::Listeners;
 use crate::mqtt::io::worker_handle::WAKER;
 
-/// Tokens from here on are of listening sockets; those below are slots of connections.
+/// Tokens from this value on are listening sockets; lower tokens are slots of connections.
 const FIRST_LISTENER: usize = 1 << 40;
-/// Commands that are handled before what they caused is written: each may bring many messages.
+/// The most commands that are handled before the output is written: each may contain many messages.
 const COMMANDS_PER_TURN: usize = 32;
-/// It looks again by itself after this.
+/// The longest time that the worker sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// What a worker is told.
+/// A command to a worker.
 pub enum WorkerCommand<M> {
     /// For the protocol.
     Command(M),
     OpenListener(Arc<Listener>, mio::net::TcpListener),
-    /// Takes no more connections in there.
+    /// Closes a listener to new connections.
     CloseListener(u32),
-    /// Takes no more connections in, and ends when the last has ended, or at that time.
+    /// Closes all listeners, and ends the worker when the last connection has ended, or at that time.
     Stop(Micros),
 }
 
@@ -51,20 +52,21 @@ pub struct Worker<P: Protocol> {
     clock: Clock,
     counters: Arc<Counters>,
     inbox: Vec<WorkerCommand<P::Command>>,
-    /// What the protocol has not handled yet.
+    /// Commands that the protocol has not handled yet.
     commands: VecDeque<P::Command>,
-    /// Those that have room again.
+    /// Connections whose output has room again.
     drained: Vec<ConnectionId>,
-    /// When to end, whatever is left.
+    /// When to end, even with open connections.
     stop_at: Option<Micros>,
-    /// Until when its thread sleeps, if nothing comes.
+    /// Until when the worker's thread sleeps if nothing wakes it.
     asleep_until: Micros,
-    /// What its thread is to end with.
+    /// The error that the worker's thread is to end with.
     fault: Option<io::Error>,
 }
 
 impl<P: Protocol> Worker<P> {
-    /// `index`: its number among its server's. `registry`: of the poll that its thread sleeps at.
+    /// `index`: the number of the worker in its server. `registry`: that of the poll in which the thread
+    /// sleeps.
     pub fn new(index: u8, protocol: P, registry: Registry, clock: Clock, counters: Arc<Counters>) -> Self {
         Self {
             registry,
@@ -83,7 +85,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Notes what the poll says.
+    /// Records the events of the poll.
     pub fn hear(&mut self, events: &Events) {
         for event in events {
             match event.token() {
@@ -96,7 +98,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// One turn of all that is there to be done.
+    /// Runs one iteration.
     pub fn work(&mut self, now: Micros, mailbox: &Mailbox<WorkerCommand<P::Command>>) -> io::Result<()> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
@@ -109,19 +111,21 @@ impl<P: Protocol> Worker<P> {
         Ok(())
     }
 
-    /// A turn while the thread sleeps. False: the thread is to be woken, for there is more to do than it sleeps for.
+    /// Runs an iteration while the worker's thread sleeps. False: the caller must wake the thread, because
+    /// more is due than it sleeps for.
     pub fn run_here(&mut self, now: Micros, mailbox: &Mailbox<WorkerCommand<P::Command>>) -> bool {
         self.fault = self.work(now, mailbox).err();
         add(&self.counters.stand_ins, 1);
         self.fault.is_none() && !self.is_over(now) && !self.is_busy(now) && self.due() >= self.asleep_until
     }
 
-    /// It is done: it was told to stop, and nothing is left, or the time is over.
+    /// Whether the worker is to end: it received `Stop`, and has no connections left or the time is over.
     pub fn is_over(&self, now: Micros) -> bool {
         self.stop_at.is_some_and(|at| at <= now || self.connections.is_empty())
     }
 
-    /// The thread is about to sleep: how long. It has announced it where that is more than nothing.
+    /// Prepares the thread's sleep, and returns for how long. If that is more than zero, the mailbox knows
+    /// that the worker sleeps.
     pub fn rest(&mut self, mailbox: &Mailbox<WorkerCommand<P::Command>>) -> Duration {
         let now = self.clock.now();
         let wait = Duration::from_micros(self.due().saturating_sub(now)).min(LONGEST_SLEEP);
@@ -132,7 +136,7 @@ impl<P: Protocol> Worker<P> {
         wait
     }
 
-    /// There is something to do at once.
+    /// Whether something is due at once.
     fn is_busy(&self, now: Micros) -> bool {
         !self.connections.ready.is_empty()
             || !self.connections.dirty.is_empty()
@@ -141,7 +145,7 @@ impl<P: Protocol> Worker<P> {
             || self.listeners.is_open(now)
     }
 
-    /// When there is something to do, whatever comes; `Micros::MAX`: never.
+    /// When something is due even if nothing arrives; `Micros::MAX`: never.
     fn due(&self) -> Micros {
         let deadlines = [
             self.connections.next_deadline(),
@@ -152,7 +156,7 @@ impl<P: Protocol> Worker<P> {
         deadlines.into_iter().flatten().min().unwrap_or(Micros::MAX)
     }
 
-    /// Reads from each connection that may have something, once.
+    /// Reads once from each connection that may have bytes.
     fn read(&mut self) {
         let ready = std::mem::take(&mut self.connections.ready);
         let mut rest = ready.into_iter();
@@ -179,7 +183,7 @@ impl<P: Protocol> Worker<P> {
         self.connections.ready.extend(rest);
     }
 
-    /// Has the connection read again, or written to, or taken out.
+    /// Removes a connection that has ended, or lists it to be read again.
     fn follow_up_read(&mut self, id: ConnectionId) {
         let Some(entry) = self.connections.entry(id) else {
             return;
@@ -191,7 +195,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Does what is for the worker itself; what is left is for the protocol.
+    /// Carries out the commands for the worker itself, and queues those for the protocol.
     fn obey(&mut self) -> io::Result<()> {
         for order in self.inbox.drain(..) {
             match order {
@@ -212,7 +216,7 @@ impl<P: Protocol> Worker<P> {
         Ok(())
     }
 
-    /// Has the protocol work through everything that is new.
+    /// Calls the protocol for all new input.
     fn turn(&mut self, now: Micros) {
         if self.listeners.is_open(now) && !self.protocol.takes_connections() {
             self.listeners.hold(now);
@@ -268,7 +272,7 @@ impl<P: Protocol> Worker<P> {
         self.arrivals.clear();
     }
 
-    /// Writes to each connection that has something to say.
+    /// Writes to each connection that has output.
     fn flush(&mut self, now: Micros) {
         let dirty = std::mem::take(&mut self.connections.dirty);
         for id in dirty {
@@ -297,7 +301,8 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// The peer took nothing more: the protocol learns of it as of any end.
+    /// Sending failed: reports the end to the protocol, or removes the connection if the protocol has closed
+    /// it.
     fn fail(&mut self, id: ConnectionId) {
         if let Some(entry) = self.connections.entry(id) {
             if entry.conversation.is_some() {
@@ -311,14 +316,14 @@ impl<P: Protocol> Worker<P> {
 
     fn remove(&mut self, id: ConnectionId) {
         if let Some(mut socket) = self.connections.remove(id) {
-            // It is closed in any case, and leaves the poll with that.
+            // The socket closes in any case, and that removes it from the poll.
             let _ = self.registry.deregister(&mut socket);
             add(&self.counters.closed, 1);
         }
     }
 }
 
-/// The peer ended a connection: what is to be told it still is, where that can be.
+/// The peer ended a connection: closes it. Unless it failed, the rest of the output is still sent.
 fn end<C>(connections: &mut Connections<C>, counters: &Counters, id: ConnectionId, why: Ending) -> Option<C> {
     match why {
         Ending::Failed => connections.abort(id),

@@ -1,8 +1,9 @@
-//! A worker as other threads see it: where its mail is left, and where it is found while its thread sleeps.
+//! A worker as other threads see it: the mailbox for its commands, and the lock of the worker itself.
 //!
-//! Whoever leaves mail and has time may *stand in*: where the thread sleeps, its work is done by the one who is awake, which spares
-//! the time to wake another. So a worker is behind a lock, which is its thread's whenever that is up. Nobody waits for it but that thread: who finds it
-//! taken wakes the thread instead. It is the first lock of those that are taken together; who stands in holds none.
+//! A thread that has left commands may *stand in* for the worker's thread: while that thread sleeps, the
+//! other runs the worker's iteration, which saves a wake-up. So a lock guards the worker. Only the worker's
+//! own thread waits for this lock; another thread that finds it locked wakes the worker's thread instead. Of
+//! all locks that are taken together this one is taken first, so a thread that stands in holds no other lock.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::worker::{Worker, WorkerCommand};
 use crate::endpoint::clock::Clock;
 
 pub const WAKER: Token = Token(usize::MAX);
-/// Events that one poll tells of.
+/// The most events of one poll.
 const EVENTS: usize = 1_024;
 
 /// See the module.
@@ -26,22 +27,23 @@ pub struct WorkerHandle<P: Protocol> {
     mailbox: Mailbox<WorkerCommand<P::Command>>,
     pub counters: Arc<Counters>,
     clock: Clock,
-    /// None: it has ended.
+    /// None: the worker has ended.
     worker: Mutex<Option<Worker<P>>>,
 }
 
-/// A worker as those see it who have commands for it.
+/// The side of a worker on which other threads leave commands.
 pub trait CommandSender<M>: Send + Sync {
-    /// Has a command obeyed soon.
+    /// Queues a command, and wakes the worker.
     fn post(&self, command: M);
-    /// Leaves a command, which is obeyed once the worker is up; `run_pending` sees to that.
+    /// Queues a command without waking the worker. The caller calls `run_pending` later.
     fn leave(&self, command: M);
-    /// Has what was left obeyed soon: here and now, if the caller `may_run_here` and the worker's thread sleeps. Then the caller must hold no lock.
+    /// Has the queued commands handled soon: by the calling thread, if it `may_run_here` and the worker's
+    /// thread sleeps, else by that thread. A caller that `may_run_here` must hold no lock.
     fn run_pending(&self, may_run_here: bool);
 }
 
 impl<P: Protocol> WorkerHandle<P> {
-    /// Number `index` among its server's, and what `run` needs.
+    /// Number `index` in its server. Returns the poll for `run`.
     pub fn new(index: u8, protocol: P, clock: Clock) -> io::Result<(Self, Poll)> {
         let poll = Poll::new()?;
         let mailbox = Mailbox::new(&poll, WAKER)?;
@@ -51,12 +53,12 @@ impl<P: Protocol> WorkerHandle<P> {
         Ok((Self { mailbox, counters, clock, worker: Mutex::new(Some(worker)) }, poll))
     }
 
-    /// Has an order carried out soon.
+    /// Queues a command, and wakes the worker.
     pub fn order(&self, order: WorkerCommand<P::Command>) {
         self.mailbox.post(order);
     }
 
-    /// The worker's thread: works until it is told to stop.
+    /// The main function of the worker's thread. It returns when the worker is over.
     pub fn run(&self, mut poll: Poll) -> io::Result<()> {
         let _end = End(self);
         let mut events = Events::with_capacity(EVENTS);
@@ -82,7 +84,7 @@ impl<P: Protocol> WorkerHandle<P> {
         }
     }
 
-    /// Does the work of the thread, which sleeps. False: it is needed itself.
+    /// Runs an iteration in place of the sleeping thread. False: the caller must wake the thread.
     fn run_here(&self) -> bool {
         let Some(mut worker) = self.worker.try_lock() else {
             return false;
@@ -110,7 +112,7 @@ impl<P: Protocol> CommandSender<P::Command> for WorkerHandle<P> {
     }
 }
 
-/// However the thread ends, the worker ends with it, and its connections.
+/// Drops the worker and its connections when the thread ends, in whatever way.
 struct End<'a, P: Protocol>(&'a WorkerHandle<P>);
 
 impl<P: Protocol> Drop for End<'_, P> {

@@ -1,4 +1,4 @@
-//! What a session must know of the connection that it sends over (MQTT 5 §4.9), and what ends with that.
+//! What a session must know of the connection that it sends over (MQTT 5 §4.9). It ends with the connection.
 
 use std::sync::Arc;
 
@@ -15,23 +15,24 @@ use crate::mqtt::distribution::message::{Alias, DeliveryOptions, PacketFormat};
 use crate::mqtt::metrics;
 use crate::mqtt::session::queue::QueuedMessage;
 
-/// The way to a client.
+/// The sending side of a client's connection.
 pub struct Channel {
     pub version: Version,
-    /// The largest packet that the client takes, in bytes.
+    /// The client's maximum packet size, in bytes.
     pub maximum_packet: usize,
-    /// Whether it takes reason strings.
+    /// Whether the client takes reason strings.
     wants_text: bool,
-    /// Bytes of output beyond which messages wait in the session.
+    /// From this many bytes of output on, messages wait in the session.
     output_bytes: usize,
-    /// Messages of `QoS` 1 and 2 that may be sent now, and at most (MQTT 5 §4.9).
+    /// The send quota: how many more messages of `QoS` 1 and 2 may be sent now. It is at most the receive
+    /// maximum (MQTT 5 §4.9).
     quota: u16,
     receive_maximum: u16,
     aliases: aliases::Outgoing,
 }
 
 impl Channel {
-    /// `topic_aliases`: that may be used.
+    /// `topic_aliases`: how many aliases may be assigned.
     pub fn new(
         version: Version,
         maximum_packet: usize,
@@ -50,20 +51,20 @@ impl Channel {
         self.quota > 0
     }
 
-    /// Whether there is room for another packet.
+    /// Whether the output has room for another packet.
     pub fn has_room(&self, turn: &Turn<'_>) -> bool {
         turn.out.pending() < self.output_bytes
     }
 
-    /// A message of `QoS` 1 or 2 was acknowledged for good.
+    /// A message of `QoS` 1 or 2 was acknowledged finally: restores the quota.
     pub fn restore(&mut self) {
         self.quota = self.quota.saturating_add(1).min(self.receive_maximum);
     }
 
-    /// Appends PUBLISH; `encoder`: where others get the same message in this turn.
+    /// Appends PUBLISH. `encoder`: set if other clients may receive the same message in this iteration.
     ///
-    /// # Errors
-    /// Why the message ends instead. The client's other messages go on (MQTT 5 §3.1.2.11.4).
+    /// # Errors Why the message is dropped instead. The client's other messages are still sent (MQTT 5
+    /// §3.1.2.11.4).
     pub fn put_message(
         &mut self,
         turn: &mut Turn<'_>,
@@ -73,7 +74,7 @@ impl Channel {
         encoder: Option<&mut Encoder>,
     ) -> Result<(), Drop> {
         let message = &queued_message.message;
-        // MQTT 5 §4.3.3: what was sent once does not expire.
+        // MQTT 5 §4.3.3: a message that was sent does not expire.
         if !dup && message.expires <= turn.now {
             return Err(Drop::Expired);
         }
@@ -108,7 +109,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Appends PUBLISH for messages of `QoS` 0 that came together; false: not all of them may go so.
+    /// Appends PUBLISH for each message of a batch of `QoS` 0; false: they cannot all be sent in this way.
     #[must_use]
     pub fn put_batch(
         &mut self,
@@ -127,7 +128,7 @@ impl Channel {
             alias,
         };
         let longest = batch.longest_packet(&packet_format);
-        // An alias is announced by one message alone.
+        // Only a single PUBLISH may assign an alias.
         if matches!(alias, Alias::Announce(_))
             || longest > self.maximum_packet
             || turn.out.pending() + batch.len() * longest > self.output_bytes
@@ -142,7 +143,8 @@ impl Channel {
         true
     }
 
-    /// Appends PUBACK, PUBREC, PUBREL or PUBCOMP. A refusal says why, where the client wants to hear it and has room (MQTT 5 §3.4.2.2.2).
+    /// Appends PUBACK, PUBREC, PUBREL or PUBCOMP. A refusal has a reason string if the client wants one and
+    /// its maximum packet size allows it (MQTT 5 §3.4.2.2.2).
     pub fn put_ack(&self, turn: &mut Turn<'_>, kind: u8, packet_id: u16, reason: Reason) {
         turn.counters.packets_out += 1;
         let text = reason.explanation();
@@ -151,5 +153,5 @@ impl Channel {
     }
 }
 
-/// When there is nothing to wait for.
+/// The deadline that never comes.
 pub const NEVER: Micros = Micros::MAX;

@@ -1,9 +1,11 @@
-//! From a client to the network (MQTT 5 §4.3): what it sent at `QoS` 1 and 2, until it is acknowledged.
+//! Messages from a client to the network (MQTT 5 §4.3): the PUBLISH packets of `QoS` 1 and 2, until they are
+//! acknowledged.
 //!
-//! The network answers in any order; PUBACK goes out in the order of the messages of `QoS` 1, PUBREC in that of `QoS` 2 (MQTT 5 §4.6). A message of
-//! `QoS` 2 is known by its packet id until PUBREL, also over connections: one that comes again before is not published again (MQTT 5 §4.3.3). Where the connection
-//! went before the network had answered, the message is an *orphan*: the answer finds it, and who sends it again
-//! gets that one.
+//! The network answers in any order. PUBACKs are sent in the order of the `QoS` 1 messages, PUBRECs in the
+//! order of the `QoS` 2 messages (MQTT 5 §4.6). A `QoS` 2 message is known by its packet id until PUBREL,
+//! also across connections: if the client retransmits the message before PUBREL, it is not published again
+//! (MQTT 5 §4.3.3). If the connection ends before the network has answered, the message is an *orphan*: the
+//! network's answer is recorded for it, and is sent when the client retransmits the message.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,12 +16,12 @@ use crate::mqtt::codec::reason::Reason;
 #[derive(Default)]
 pub struct Incoming {
     last_key: u64,
-    /// Of `QoS` 1, and of 2, in the order in which they came; the answer, once it is known.
+    /// Messages of `QoS` 1, and of `QoS` 2, in order of arrival, with the network's answer once there is one.
     once: VecDeque<Pending>,
     exact: VecDeque<Pending>,
-    /// Of `QoS` 2, by packet id, until PUBREL.
+    /// Messages of `QoS` 2, by packet id, until PUBREL.
     received: BTreeMap<u16, Received>,
-    /// What the client sent over this connection and has no final acknowledgement for.
+    /// How many messages of this connection have no final acknowledgement.
     open: usize,
 }
 
@@ -31,7 +33,7 @@ struct Pending {
 
 struct Received {
     stage: Stage,
-    /// It counts in `open`.
+    /// Whether it is counted in `open`.
     is_open: bool,
 }
 
@@ -39,33 +41,34 @@ struct Received {
 enum Stage {
     /// The network has not answered.
     Asked,
-    /// Nor has it, and the connection is gone; whether the client sent it again since.
+    /// The network has not answered, and the connection has ended. True: the client has retransmitted it
+    /// since.
     Orphan(Key, bool),
-    /// PUBREC was sent, or would have been.
+    /// PUBREC was sent, or would have been sent.
     Had,
 }
 
-/// What an incoming PUBLISH is.
+/// What a received PUBLISH is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     New,
-    /// It came before, and is to get PUBREC now.
+    /// A retransmission, to be answered with PUBREC at once.
     Again,
-    /// It came before, and gets PUBREC when the network has answered.
+    /// A retransmission, to be answered with PUBREC when the network has answered.
     Awaited,
 }
 
-/// An acknowledgement that is due: its kind, packet id and reason.
+/// The next acknowledgement to send: its packet type, packet id and reason code.
 pub type Due = (u8, u16, Reason);
 
 impl Incoming {
-    /// Goes on with packet ids of `QoS` 2 that another gateway had received.
+    /// Resumes with the packet ids of `QoS` 2 that another gateway had received.
     pub fn resuming(received: Vec<u16>) -> Self {
         let had = |packet_id| (packet_id, Received { stage: Stage::Had, is_open: false });
         Self { received: received.into_iter().map(had).collect(), ..Self::default() }
     }
 
-    /// Looks a PUBLISH up.
+    /// Tells whether a PUBLISH is new.
     pub fn arrive(&mut self, qos: u8, packet_id: u16) -> Arrival {
         let Some(received) = self.received.get_mut(&packet_id).filter(|_| qos == 2) else {
             return Arrival::New;
@@ -84,12 +87,12 @@ impl Incoming {
         }
     }
 
-    /// The key that the next message will have.
+    /// The key of the next message.
     pub fn next_key(&self) -> Key {
         Key(self.last_key + 1)
     }
 
-    /// Takes a new message, under `next_key`. `outcome`: what is known of it already.
+    /// Records a new message under `next_key`. `outcome`: the answer, if it is known already.
     pub fn take(&mut self, qos: u8, packet_id: u16, outcome: Option<Reason>) {
         self.last_key += 1;
         self.open += 1;
@@ -102,7 +105,7 @@ impl Incoming {
         }
     }
 
-    /// The network's answer.
+    /// Records the network's answer.
     pub fn answer(&mut self, key: Key, reason: Reason) {
         for pending in [&mut self.once, &mut self.exact] {
             if let Ok(index) = pending.binary_search_by_key(&key, |pending| pending.key) {
@@ -114,7 +117,8 @@ impl Incoming {
         let orphan =
             self.received.iter().find(|(_, received)| is_it(received)).map(|(id, it)| (*id, it.stage));
         match orphan {
-            // The client waits for it: behind what it has sent since.
+            // The client has retransmitted the message: PUBREC comes after those of the messages that it has
+            // sent since.
             Some((packet_id, Stage::Orphan(_, true))) => {
                 self.last_key += 1;
                 self.exact.push_back(Pending { key: Key(self.last_key), packet_id, outcome: Some(reason) });
@@ -124,7 +128,7 @@ impl Incoming {
         }
     }
 
-    /// What is to be acknowledged next.
+    /// The next acknowledgement to send.
     pub fn next_due(&mut self) -> Option<Due> {
         if let Some(reason) = self.once.front().and_then(|pending| pending.outcome) {
             self.open = self.open.saturating_sub(1);
@@ -136,7 +140,7 @@ impl Incoming {
         Some((kind::PUBREC, packet_id, reason))
     }
 
-    /// PUBREL: what PUBCOMP is to say.
+    /// Handles PUBREL. Returns the reason code of PUBCOMP.
     pub fn release(&mut self, packet_id: u16) -> Reason {
         match self.received.get(&packet_id) {
             Some(Received { stage: Stage::Had, .. }) => {
@@ -147,7 +151,8 @@ impl Incoming {
         }
     }
 
-    /// The connection is gone: `QoS` 1 comes again as a new message (MQTT 5 §4.3.2), `QoS` 2 under its packet id.
+    /// The connection has ended. A message of `QoS` 1 arrives again as a new message (MQTT 5 §4.3.2), one of
+    /// `QoS` 2 with its packet id.
     pub fn detach(&mut self) {
         self.open = 0;
         self.once = VecDeque::new();
@@ -166,31 +171,31 @@ impl Incoming {
         });
     }
 
-    /// Messages that the client sent over this connection and has no final acknowledgement for (MQTT 5 §3.3.4).
+    /// How many messages of this connection have no final acknowledgement (MQTT 5 §3.3.4).
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// Messages that the network has not answered.
+    /// How many messages the network has not answered.
     pub fn unanswered(&self) -> usize {
         self.once.len() + self.exact.len()
     }
 
-    /// Whether the network has answered all.
+    /// Whether the network has answered all messages.
     pub fn is_settled(&self) -> bool {
         self.unanswered() == 0 && self.received.values().all(|received| received.stage == Stage::Had)
     }
 
-    /// The packet ids of `QoS` 2 that the network has taken, and that PUBREL has not come for.
+    /// The packet ids of `QoS` 2 messages that the network has taken, and for which no PUBREL has arrived.
     pub fn export(&self) -> Vec<u16> {
         let had = self.received.iter().filter(|(_, received)| received.stage == Stage::Had);
         had.map(|(packet_id, _)| *packet_id).collect()
     }
 
-    /// The end of what the network had to say to a message of `QoS` 2.
+    /// Records the final answer of the network to a message of `QoS` 2.
     fn conclude(&mut self, packet_id: u16, reason: Reason) {
         if reason.is_failure() {
-            // MQTT 5 §4.3.3: what comes next under this id is a new message.
+            // MQTT 5 §4.3.3: the next PUBLISH with this packet id is a new message.
             self.forget(packet_id);
         } else if let Some(received) = self.received.get_mut(&packet_id) {
             received.stage = Stage::Had;

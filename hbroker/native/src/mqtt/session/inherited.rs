@@ -1,24 +1,25 @@
-//! What another gateway had sent to the client, until the network brings it again.
+//! The messages that another gateway had sent to the client, until the network sends them again.
 //!
-//! That gateway left it unanswered, so its owner sends it to whoever speaks for the session next. A message that the client did not
-//! acknowledge goes again under its packet id (MQTT 5 §4.4). One that the client has, since PUBREC, goes no more.
+//! The other gateway left them unacknowledged, so their owners send them to the next gateway that resumes the
+//! session. A message that the client did not acknowledge is sent again with its packet id (MQTT 5 §4.4). A
+//! message that the client has received (it sent PUBREC) is not sent again.
 
 use std::collections::VecDeque;
 
 use crate::mqtt::ack_guard::MessageId;
 
-/// Names none: of a message that does not come again.
+/// The id of a message that the network does not send again.
 pub const NO_MESSAGE: MessageId = (0, 0);
 
-/// Of either kind the newest are remembered, as many as one owner has in flight to a member.
+/// Of either kind only the newest are remembered: as many as one owner may have in flight to a pool client.
 const MOST: usize = 4_096;
 
-/// What is known of a message that comes again.
+/// What is known of a message that the network sends again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It was sent under this packet id.
+    /// It was sent with this packet id.
     Sent(u16),
-    /// The client has it.
+    /// The client has received it.
     Had,
 }
 
@@ -29,7 +30,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Each in the order in which they were sent.
+    /// `sent` and `had`: in the order in which they were sent.
     pub fn new(sent: Vec<(MessageId, u16)>, had: impl Iterator<Item = MessageId>) -> Self {
         let mut had: VecDeque<_> = had.filter(|message| *message != NO_MESSAGE).collect();
         let mut sent = VecDeque::from(sent);
@@ -38,7 +39,7 @@ impl Inherited {
         Self { sent, had }
     }
 
-    /// What is known of a message; it is expected no more.
+    /// What is known of a message. It is not expected any more.
     pub fn take(&mut self, message: MessageId) -> Option<Known> {
         if let Some(index) = self.sent.iter().position(|(id, _)| *id == message) {
             return self.sent.remove(index).map(|(_, packet_id)| Known::Sent(packet_id));
@@ -52,17 +53,17 @@ impl Inherited {
         self.sent.iter().any(|(id, _)| *id == message) || self.had(message)
     }
 
-    /// Whether this message is expected, and its client has it.
+    /// Whether this message is expected, and the client has received it.
     pub fn had(&self, message: MessageId) -> bool {
         self.had.contains(&message)
     }
 
-    /// What is to be sent again, in order.
+    /// The messages to send again, with their packet ids, in order.
     pub fn sent(&self) -> impl Iterator<Item = (MessageId, u16)> {
         self.sent.iter().copied()
     }
 
-    /// What the client has.
+    /// The messages that the client has received.
     pub fn all_had(&self) -> impl Iterator<Item = MessageId> {
         self.had.iter().copied()
     }

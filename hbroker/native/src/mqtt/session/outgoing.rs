@@ -1,14 +1,28 @@
-//! From the network to a client (MQTT 5 §4.3, MQTT 5 §4.4): what waits, what was sent and is not acknowledged, and what PUBREL is owed for.
+//! Messages from the network to a client (MQTT 5 §4.3, MQTT 5 §4.4): those that wait, those in flight, and
+//! those that wait for PUBCOMP.
 //!
-//! A message of `QoS` 1 or 2 waits in the queue, and is sent under a packet id. It ends with PUBACK; or, at `QoS` 2, the client has it from
-//! PUBREC on, and is owed PUBREL until PUBCOMP comes. Until then its owner is not answered: a client may hand a message on at PUBREL
-//! only (MQTT 5 §4.3.3, method A), and one that was never released would be lost to it with the gateway. On a new connection PUBREL goes first for all that it is owed for, then what was sent before, marked as sent again, then what waits: each in
-//! its order (MQTT 5 §4.4, MQTT 5 §4.6).
+//! A message of `QoS` 1 or 2 goes through these states:
 //!
-//! A client that leaves a message unanswered for too long, counted from when the message came here, is *stalled*: its claims to what came
-//! through the member that many sessions share are released, so that it holds up nobody else's acknowledgement, and its messages stay,
-//! within its queue's bounds. It counts again once nothing waits for it. What came through a member of its own holds up nobody else: it is
-//! never answered in the client's stead, and its owner decides what a client that is too slow may miss (§7.3).
+//! 1. It waits in the queue.
+//! 2. It is sent with a packet id, and is in flight.
+//! 3. `QoS` 1: PUBACK ends it. `QoS` 2: with PUBREC the client has received it. PUBREL is sent, and PUBCOMP
+//!    ends it.
+//!
+//! The gateway acknowledges a `QoS` 2 message to its owner only after PUBCOMP. A client may process a message
+//! only at PUBREL (MQTT 5 §4.3.3, method A), and if the gateway failed before PUBREL the client would lose
+//! the message.
+//!
+//! A new connection begins with PUBREL for all messages that wait for PUBCOMP. The messages in flight follow,
+//! with the DUP flag, and then the queued messages. Each kind keeps its order (MQTT 5 §4.4, MQTT 5 §4.6).
+//!
+//! A client that leaves a message unacknowledged for too long, counted from the arrival of the message here,
+//! is *stalled*:
+//!
+//! - Its ack guards of messages that the shared pool client received are dropped, so it no longer delays the
+//!   acknowledgement to other clients' owners. Its messages stay, within the limits of its queue. The client
+//!   counts again once nothing is queued for it.
+//! - Messages that a pool client of its own received delay no other client. They are never acknowledged in
+//!   the client's stead; their owner decides what a slow client may miss (§7.3).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,59 +43,62 @@ use crate::mqtt::session::packet_ids::{IN_BLOCK, PacketIds};
 use crate::mqtt::session::queue::{Queue, QueuedMessage};
 use crate::mqtt::settings::SessionSettings;
 
-/// Messages that are sent without an acknowledgement, whatever the settings say. With what is inherited they have packet ids in one block.
+/// The most messages in flight, whatever the settings are. Together with the inherited ones their packet ids
+/// fit into one block.
 const MOST_INFLIGHT: u16 = IN_BLOCK / 2;
 
-/// A message that was sent.
+/// A message in flight.
 struct Flight {
     packet_id: u16,
     queued_message: QueuedMessage,
 }
 
-/// PUBREL was sent, and PUBCOMP has not come.
+/// A message for which PUBREL was sent, and no PUBCOMP has arrived.
 struct AwaitingPubcomp {
     packet_id: u16,
-    /// `NO_MESSAGE`: the network does not bring it again.
+    /// `NO_MESSAGE`: the network does not send it again.
     message: MessageId,
     ack_guard: Option<AckGuard>,
-    /// When the message came.
+    /// When the message arrived.
     since: Micros,
-    /// Its PUBLISH went over this connection, and took of its quota.
+    /// Whether its PUBLISH was sent on this connection, and used its quota.
     is_fresh: bool,
 }
 
-/// As [`super::SessionState`], of what was sent.
+/// The part of [`super::SessionState`] about sent messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentState {
     /// Not acknowledged, in order.
     pub sent: Vec<(MessageId, u16)>,
-    /// PUBREC came, PUBCOMP did not: PUBREL is owed, in order. `NO_MESSAGE`: the network does not bring it again.
+    /// PUBREC arrived and PUBCOMP did not, in order: PUBREL must be sent again. `NO_MESSAGE`: the network
+    /// does not send it again.
     pub awaiting_pubcomp: Vec<(MessageId, u16)>,
-    /// PUBCOMP came, too; the network is to be told when it brings them again.
+    /// PUBCOMP arrived, too: when the network sends them again, they are to be acknowledged.
     pub had: Vec<MessageId>,
-    /// Where packet ids are from.
+    /// The block of the packet ids.
     pub block: u8,
 }
 
 #[derive(Default)]
 pub struct Outgoing {
     queue: Queue,
-    /// Not acknowledged, in order.
+    /// In flight, in order.
     sent: VecDeque<Flight>,
     sent_bytes: usize,
-    /// How many of these, from the front on, have gone over this connection.
+    /// How many of these, the oldest first, were sent on this connection.
     fresh: usize,
     /// In the order of PUBREC.
     awaiting_pubcomp: VecDeque<AwaitingPubcomp>,
     inherited: Inherited,
     ids: PacketIds,
-    /// No message that others wait for came before; exact once that is too long ago. `None`: there is none.
+    /// A lower bound for the arrival of the oldest message with a shared ack guard. It is made exact when it
+    /// is too long ago. `None`: there is no such message.
     oldest: Option<Micros>,
     is_stalled: bool,
 }
 
 impl Outgoing {
-    /// Goes on with what another gateway had sent.
+    /// Resumes with the messages that another gateway had sent.
     pub fn resuming(state: SentState) -> Self {
         let SentState { sent, awaiting_pubcomp, had, block } = state;
         let inherited =
@@ -101,7 +118,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes a message to wait. False: the queue overflowed, and the session is to end.
+    /// Queues a message. False: the queue overflowed, and the session is to end.
     #[must_use]
     pub fn deliver(
         &mut self,
@@ -129,7 +146,7 @@ impl Outgoing {
         self.queue.push(queued_message, settings, counters)
     }
 
-    /// Whether a message can be sent at once, past the queue.
+    /// Whether a message can be sent at once, without the queue.
     pub fn is_free(
         &self,
         qos: u8,
@@ -147,7 +164,7 @@ impl Outgoing {
             }
     }
 
-    /// Sends messages of `QoS` 0 that came together, at once, past the queue; false: not all of them may go so.
+    /// Sends a batch of `QoS` 0 at once, without the queue; false: it cannot be sent in this way.
     #[must_use]
     pub fn send_batch(
         &self,
@@ -160,7 +177,7 @@ impl Outgoing {
         !self.queue.has_qos0() && channel.put_batch(turn, batch, delivery_options, encoder)
     }
 
-    /// Sends a message that nothing waits before.
+    /// Sends a message. No message of its kind may be queued before it.
     pub fn send(
         &mut self,
         turn: &mut Turn<'_>,
@@ -192,7 +209,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends on what waits, as far as the client and the output take it.
+    /// Sends queued messages, as far as the client's quota and the output allow.
     pub fn flush(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
         while channel.has_room(turn) {
             let Some(queued_message) = self.queue.pop_qos0() else {
@@ -218,7 +235,8 @@ impl Outgoing {
         }
     }
 
-    /// A new connection: PUBREL for what it is owed, then all that was sent before, then what waits (MQTT 5 §4.4).
+    /// A new connection: sends PUBREL for the messages that wait for PUBCOMP, then the messages in flight,
+    /// then the queued ones (MQTT 5 §4.4).
     pub fn resume(&mut self, turn: &mut Turn<'_>, channel: &mut Channel, settings: &SessionSettings) {
         self.fresh = 0;
         for awaiting_pubcomp in &mut self.awaiting_pubcomp {
@@ -228,7 +246,7 @@ impl Outgoing {
         self.flush(turn, channel, settings);
     }
 
-    /// The connection is gone, and with it what was of `QoS` 0.
+    /// The connection has ended. Queued messages of `QoS` 0 are dropped.
     pub fn detach(&mut self, counters: &mut Counters) {
         self.fresh = 0;
         for _ in 0..self.queue.drop_qos0() {
@@ -236,10 +254,10 @@ impl Outgoing {
         }
     }
 
-    /// PUBACK, PUBREC or PUBCOMP. What names nothing that was sent is passed over: MQTT 3.1 clients repeat theirs.
+    /// Handles PUBACK, PUBREC or PUBCOMP. One whose packet id is not in flight is ignored, because MQTT 3.1
+    /// clients repeat them.
     ///
-    /// # Errors
-    /// It is not what a message of this `QoS` is answered with next.
+    /// # Errors It is not the next acknowledgement of a message of this `QoS`.
     pub fn acknowledged(
         &mut self,
         turn: &mut Turn<'_>,
@@ -251,7 +269,7 @@ impl Outgoing {
         let flight = self.find(packet_id);
         match (ack, flight.map(|index| (index, self.sent[index].queued_message.delivery_options.qos))) {
             (kind::PUBACK, Some((index, 1))) => self.finish(channel, index),
-            // MQTT 5 §4.3.3: a refusal ends it, too.
+            // MQTT 5 §4.3.3: a refusal ends the message, too.
             (kind::PUBREC, Some((index, 2))) if reason.is_failure() => self.finish(channel, index),
             (kind::PUBREC, Some((index, 2))) => {
                 let is_fresh = index < self.fresh;
@@ -267,7 +285,7 @@ impl Outgoing {
                 }
                 channel.put_ack(turn, kind::PUBREL, packet_id, Reason::SUCCESS);
             }
-            // MQTT 5 §4.3: the answer to another message than this one.
+            // MQTT 5 §4.3: it does not acknowledge a message in this state.
             (_, Some(_)) if channel.version > Version::V31 => return Err(Reason::PROTOCOL_ERROR),
             (kind::PUBREC, _) if !reason.is_failure() => {
                 let awaits_pubcomp = self
@@ -296,12 +314,12 @@ impl Outgoing {
         Ok(())
     }
 
-    /// When the client is to be taken for stalled.
+    /// When the client counts as stalled.
     pub fn stalls_at(&self, settings: &SessionSettings) -> Micros {
         self.oldest.map_or(NEVER, |oldest| oldest.saturating_add(settings.stall))
     }
 
-    /// Releases the claims of a client that others wait for, if it owes an answer for too long.
+    /// Drops the shared ack guards of a client that has left a message unacknowledged for too long.
     pub fn handle_timeout(&mut self, now: Micros, settings: &SessionSettings, counters: &mut Counters) {
         if self.stalls_at(settings) <= now {
             self.oldest = self.find_oldest();
@@ -323,8 +341,9 @@ impl Outgoing {
         }
     }
 
-    /// When the oldest message came that others wait for. Only what waits lies in that order: what is owed lies in that of PUBREC, and what
-    /// was sent under another gateway comes when its owner brings it.
+    /// When the oldest message with a shared ack guard arrived. Only the queue is in order of arrival:
+    /// messages that wait for PUBCOMP are in the order of PUBREC, and messages that another gateway sent
+    /// arrive when their owners send them.
     fn find_oldest(&self) -> Option<Micros> {
         let holds = |ack_guard: &Option<AckGuard>| ack_guard.as_ref().is_some_and(AckGuard::is_shared);
         let sent = self
@@ -345,7 +364,8 @@ impl Outgoing {
         self.is_stalled
     }
 
-    /// What another gateway needs to go on with it. A message whose claim was released does not come again.
+    /// The state that another gateway needs to resume. A message whose ack guard was dropped is not sent
+    /// again by the network.
     pub fn export(&self) -> SentState {
         let sent = self.sent.iter().map(|flight| (flight.queued_message.message.id, flight.packet_id));
         let comes = |awaiting_pubcomp: &AwaitingPubcomp| {
@@ -373,8 +393,9 @@ impl Outgoing {
         &self.queue
     }
 
-    /// Shares in messages that may go to whoever has the session next, or, once it is over, to another member of its group: not those
-    /// of `QoS` 2 whose delivery has begun (MQTT 5 §4.8.2).
+    /// The ack guards of messages that may go to the next gateway with the session, or, once the session is
+    /// over, to another member of a shared group. Then `QoS` 2 messages whose delivery has begun are excluded
+    /// (MQTT 5 §4.8.2).
     pub fn ack_guards(&self, is_over: bool) -> impl Iterator<Item = &AckGuard> {
         let may_go = move |qos| !is_over || qos < 2;
         let sent = self.sent.iter().filter(move |flight| may_go(flight.queued_message.delivery_options.qos));
@@ -389,7 +410,7 @@ impl Outgoing {
         self.sent.len() + self.awaiting_pubcomp.len()
     }
 
-    /// Messages that end with the session.
+    /// How many messages are dropped if the session ends.
     pub fn remaining(&self) -> usize {
         self.queue.len() + self.sent.len()
     }
@@ -416,7 +437,8 @@ impl Outgoing {
         Some(flight)
     }
 
-    /// A message that the client has: its owner is answered with PUBCOMP, or now, if that has come.
+    /// The client has received this message. If PUBCOMP is still expected, the message is acknowledged to its
+    /// owner with PUBCOMP, else now.
     fn answer_with_pubcomp(&mut self, queued_message: QueuedMessage) {
         let is_it = |awaiting_pubcomp: &&mut AwaitingPubcomp| {
             awaiting_pubcomp.message == queued_message.message.id && awaiting_pubcomp.ack_guard.is_none()
@@ -434,8 +456,8 @@ impl Outgoing {
         self.remove(index);
     }
 
-    /// Where the flight with this packet id is. Mostly at the front; ids rise along the deque, unless some go round while an old one
-    /// stays.
+    /// The index of the message in flight with this packet id. It mostly is the oldest. Packet ids rise along
+    /// the deque, unless they wrap around while an old one is still in flight.
     fn find(&self, packet_id: u16) -> Option<usize> {
         let first = self.sent.front()?.packet_id;
         let distance = |flight: &Flight| flight.packet_id.wrapping_sub(first);
@@ -446,7 +468,7 @@ impl Outgoing {
             .or_else(|| self.sent.iter().position(|flight| flight.packet_id == packet_id))
     }
 
-    /// The client owes an answer to this message: others wait for it, unless the client is stalled.
+    /// The client has to acknowledge this message. Unless the client is stalled, the owner waits for that.
     fn take_on(&mut self, queued_message: &mut QueuedMessage) {
         if self.is_stalled && self.sent.is_empty() && self.queue.is_empty() {
             self.is_stalled = false;
@@ -460,7 +482,7 @@ impl Outgoing {
         }
     }
 
-    /// The client has answered: it counts again once it has caught up.
+    /// The client has acknowledged a message. If its queue is empty, it is not stalled any more.
     fn answered(&mut self) {
         if self.queue.is_empty() {
             self.is_stalled = false;

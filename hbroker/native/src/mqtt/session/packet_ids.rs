@@ -1,29 +1,30 @@
-//! Packet ids for what goes to a client (MQTT 5 §2.2.1): never 0, never one that is in use.
+//! Packet ids for messages to a client (MQTT 5 §2.2.1): never 0, and never one that is in use.
 //!
-//! They are given out one after the other. How far it is to the next one in use is looked up once for each such stretch, so that
-//! an id costs nothing however many are in use.
+//! Ids are assigned in order. The distance to the next id in use is computed once for each free range, so an
+//! id costs the same however many are in use.
 //!
-//! A session has its ids out of one *block*, an eighth of all. What was in flight at a gateway that died nobody knows, but the
-//! client: it remembers a packet id of `QoS` 2 until PUBREL, and would take another message under it for the one that it had. So whoever
-//! resumes such a session goes on with the next block.
+//! A session takes its ids from one *block*, an eighth of all ids. If a gateway has died, only the client
+//! knows which messages were in flight: it remembers a packet id of `QoS` 2 until PUBREL, and would take
+//! another message with that id for a retransmission. So the gateway that resumes such a session takes ids
+//! from the next block.
 
 /// How many blocks there are.
 pub const BLOCKS: u8 = 8;
 /// Packet ids in each.
 pub const IN_BLOCK: u16 = u16::MAX / BLOCKS as u16;
 
-/// Gives out the packet ids of one block.
+/// Assigns the packet ids of one block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketIds {
     block: u8,
-    /// The last one given out, counted from 1 in the block; 0: none was.
+    /// The last assigned id, counted from 1 in the block; 0: none.
     last: u16,
-    /// How many that follow are known to be free.
+    /// How many of the following ids are known to be free.
     free: u16,
 }
 
 impl PacketIds {
-    /// Of this block, modulo their number.
+    /// Of this block, modulo the number of blocks.
     pub fn of(block: u8) -> Self {
         Self { block: block % BLOCKS, ..Self::default() }
     }
@@ -32,7 +33,7 @@ impl PacketIds {
         self.block
     }
 
-    /// One that is not in use; None: all are.
+    /// An id that is not in use; None: all are in use.
     pub fn next(&mut self, used: impl Iterator<Item = u16>) -> Option<u16> {
         if self.free == 0 {
             let here = used.filter_map(|id| self.offset_of(id));
@@ -53,18 +54,18 @@ impl PacketIds {
         Some(self.first() + self.last)
     }
 
-    /// Where an id is in the block, counted from 1; `None`: it is in another.
+    /// The offset of an id in its block, counted from 1; `None`: it is in another block.
     fn offset_of(&self, id: u16) -> Option<u16> {
         id.checked_sub(self.first()).filter(|offset_of| (1..=IN_BLOCK).contains(offset_of))
     }
 
-    /// The one before the block's first.
+    /// The id before the first of the block.
     fn first(&self) -> u16 {
         u16::from(self.block) * IN_BLOCK
     }
 }
 
-/// The place so many steps on; the last is followed by 1.
+/// The offset after `steps` more steps. The last offset is followed by 1.
 fn following(offset_of: u16, steps: usize) -> u16 {
     match usize::from(offset_of) + steps {
         0 => 0,
@@ -72,7 +73,7 @@ fn following(offset_of: u16, steps: usize) -> u16 {
     }
 }
 
-/// How many steps it is from one place to another, from 1 to `IN_BLOCK`.
+/// The number of steps from one offset to another, from 1 to `IN_BLOCK`.
 fn distance(from: u16, to: u16) -> u16 {
     match to.checked_sub(from) {
         Some(0) => IN_BLOCK,

@@ -1,9 +1,12 @@
-//! What waits for a client: bounded in messages and in bytes.
+//! The queue of messages for a client, bounded in messages and in bytes.
 //!
-//! A message that its owner holds for an answer is never dropped for want of room: the owner sends no more than its credit, and that bounds
-//! them (§7.7). The bounds here are for all others: of `QoS` 0, and those that were answered in the client's stead (`Outgoing::stall`).
+//! A message with an ack guard is never dropped for lack of room: its owner waits for the acknowledgement and
+//! sends no more than its credit, so the credit bounds these messages (§7.7). The limits here are for the
+//! others: messages of `QoS` 0, and messages that were acknowledged in the client's stead
+//! (`Outgoing::stall`).
 //!
-//! Messages of `QoS` 0 wait apart: they wait for nothing but room in the output, never hold up others, and are the first to give way.
+//! Messages of `QoS` 0 have a queue of their own: they wait only for room in the output, never delay other
+//! messages, and are dropped first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,10 +22,10 @@ use crate::tables::match_set::Overflow;
 #[derive(Clone, Debug)]
 pub struct QueuedMessage {
     pub message: Arc<Message>,
-    /// Its `QoS` is the one to send at.
+    /// With the `QoS` to send at.
     pub delivery_options: DeliveryOptions,
     pub ack_guard: Option<AckGuard>,
-    /// When it came.
+    /// When it arrived.
     pub since: Micros,
 }
 
@@ -34,19 +37,20 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The next of `QoS` 1 or 2.
+    /// The next message of `QoS` 1 or 2.
     pub fn pop(&mut self) -> Option<QueuedMessage> {
         let queued_message = self.certain.pop_front();
         self.gone(queued_message)
     }
 
-    /// The next of `QoS` 0.
+    /// The next message of `QoS` 0.
     pub fn pop_qos0(&mut self) -> Option<QueuedMessage> {
         let queued_message = self.qos0.pop_front();
         self.gone(queued_message)
     }
 
-    /// Puts a message behind those of its kind. False: there was no room, and by its policy the session is to end.
+    /// Queues a message behind the others of its kind. False: there was no room, and by its policy the
+    /// session is to end.
     #[must_use]
     pub fn push(
         &mut self,
@@ -75,7 +79,7 @@ impl Queue {
         true
     }
 
-    /// Drops what is of `QoS` 0; how many there were.
+    /// Drops the messages of `QoS` 0. Returns how many there were.
     pub fn drop_qos0(&mut self) -> usize {
         let count = self.qos0.len();
         while self.pop_qos0().is_some() {}
@@ -83,12 +87,12 @@ impl Queue {
         count
     }
 
-    /// What waits, to change, of `QoS` 1 and 2.
+    /// The queued messages of `QoS` 1 and 2, to change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueuedMessage> {
         self.certain.iter_mut()
     }
 
-    /// What waits of `QoS` 1 and 2, the oldest first.
+    /// The queued messages of `QoS` 1 and 2, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.certain.iter()
     }
@@ -113,12 +117,12 @@ impl Queue {
         self.bytes
     }
 
-    /// Nobody waits for the answer to the oldest.
+    /// Whether the oldest message has no ack guard.
     fn may_drop_oldest(&self) -> bool {
         self.certain.front().is_some_and(|oldest| oldest.ack_guard.is_none())
     }
 
-    /// One message alone may be larger than the bound.
+    /// Whether there is no room. A single message may be larger than the limit.
     fn is_full(&self, cost: usize, settings: &SessionSettings) -> bool {
         self.len() >= settings.queue_messages || (self.bytes > 0 && self.bytes + cost > settings.queue_bytes)
     }

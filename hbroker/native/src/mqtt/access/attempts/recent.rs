@@ -1,11 +1,11 @@
-//! A table that forgets what was written longest ago.
+//! A bounded table that forgets its oldest entries.
 
 use std::mem;
 
 use rustc_hash::FxHashMap;
 
-/// The last `most` entries that were written, and as many before them at most: when the younger of two generations is full, the older
-/// is forgotten. Keys are hashes that nobody can choose.
+/// Holds at least the last `most` entries that were written and at most twice as many: when the younger of
+/// two generations is full, the older is dropped. Keys are hashes that no client can choose.
 pub struct Recent<V> {
     most: usize,
     young: FxHashMap<u64, V>,

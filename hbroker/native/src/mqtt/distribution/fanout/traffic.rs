@@ -1,4 +1,5 @@
-//! What is on its way: from the network to listeners, and to the workers that have their sessions.
+//! The items that [`Fanout`](super::Fanout) routes: from the network to listeners, and to the workers that
+//! have their sessions.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::mqtt::distribution::message::{DeliveryOptions, Message};
 use crate::mqtt::io::connections::ConnectionId;
 use crate::mqtt::session::Delivery;
 
-/// How a subscription wants its messages.
+/// The options of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     pub qos: u8,
@@ -20,19 +21,19 @@ pub struct Options {
     pub identifier: u32,
 }
 
-/// A message of the network, and for whom.
+/// A message of the network, and its listeners.
 pub struct Incoming<'a> {
-    /// Whom to answer, at `QoS` 1 and 2; `None`: nobody waits.
+    /// The message to acknowledge, at `QoS` 1 and 2; `None`: the owner waits for no acknowledgement.
     pub ticket: Option<Ticket>,
     pub message: Message,
-    /// Sent because it was kept when a subscription was made.
+    /// Sent as a retained message because a subscription was made.
     pub retained: bool,
-    /// Who published it; 0: nobody says.
+    /// The origin of the publishing client; 0: it has none.
     pub origin: u64,
     pub listeners: &'a [u64],
 }
 
-/// Something for a session that is with a worker.
+/// An item for a session that is with a worker.
 pub struct SessionItem {
     pub connection: ConnectionId,
     pub content: ItemContent,
@@ -40,14 +41,14 @@ pub struct SessionItem {
 
 pub enum ItemContent {
     Message(Delivery),
-    /// Messages of `QoS` 0 that came together.
+    /// A batch of messages of `QoS` 0.
     MessageBatch(Arc<MessageBatch>, DeliveryOptions),
     /// The network's answer to a message that the client published.
     Answer(Key, Reason),
 }
 
 impl SessionItem {
-    /// What it counts for.
+    /// The size that counts towards the limit of bytes for a worker.
     pub fn bytes(&self) -> usize {
         match &self.content {
             ItemContent::Message(delivery) => size_of::<Self>() + delivery.message.payload.len(),
@@ -56,7 +57,7 @@ impl SessionItem {
         }
     }
 
-    /// How many messages it is that nobody waits for an answer to.
+    /// How many messages without an ack guard it has.
     pub fn qos0(&self) -> usize {
         match &self.content {
             ItemContent::Message(delivery) => usize::from(delivery.ack_guard.is_none()),
@@ -66,7 +67,7 @@ impl SessionItem {
     }
 }
 
-/// Parcels for each worker, by number.
+/// The items for each worker, by worker number.
 pub type Batches = Vec<Vec<SessionItem>>;
 
 /// How a message reaches a client by one subscription (§3.3.1.3, §3.3.4).
@@ -78,7 +79,7 @@ pub fn delivery_options(options: &Options, message: &Message, retained: bool) ->
     }
 }
 
-/// Both subscriptions' terms together.
+/// Combines the options of two subscriptions.
 pub fn merge(delivery_options: &mut DeliveryOptions, other: DeliveryOptions) {
     delivery_options.qos = delivery_options.qos.max(other.qos);
     delivery_options.retain |= other.retain;

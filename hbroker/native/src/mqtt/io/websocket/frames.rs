@@ -1,7 +1,8 @@
-//! A client's frames, taken apart as their bytes come (RFC 6455 §5).
+//! Decodes a client's WebSocket frames as their bytes arrive (RFC 6455 §5).
 //!
-//! Where a message begins and ends means nothing to MQTT, so none is put together. Of a frame no more is held than its head, or, of
-//! one that controls the connection, its 125 bytes at most: one that says it is long costs nothing until its bytes come.
+//! Message boundaries mean nothing to MQTT, so messages are not assembled. Only the header of a frame is
+//! buffered, and the payload of a control frame (at most 125 bytes). So a frame that announces a large
+//! payload costs no memory until its bytes arrive.
 
 use std::io::Cursor;
 
@@ -13,36 +14,36 @@ use crate::mqtt::io::output::Output;
 
 /// Two bytes, a length of eight, a mask of four.
 const LONGEST_HEAD: usize = 14;
-/// Bytes with which a client masks a payload (RFC 6455 §5.3).
+/// The bytes of the masking key of a client's payload (RFC 6455 §5.3).
 const MASK: usize = 4;
-/// Payload of a frame that controls the connection (RFC 6455 §5.5).
+/// The largest payload of a control frame (RFC 6455 §5.5).
 const LONGEST_CONTROL: u64 = 125;
 
-/// Where the client's stream is.
+/// The position in the client's stream.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// Of the next frame, not whole.
+    /// The bytes of an incomplete frame header.
     head: SmallVec<[u8; LONGEST_HEAD]>,
     frame: Option<Frame>,
-    /// The last frame of a message has not come.
+    /// The last frame of the message has not arrived.
     in_message: bool,
 }
 
-/// A frame whose payload comes.
+/// A frame whose payload is arriving.
 #[derive(Debug)]
 struct Frame {
     left: u64,
-    /// For the next bytes.
+    /// The masking key, rotated for the next byte.
     mask: [u8; MASK],
-    /// What it does to the connection, and its payload so far; `None`: it carries data.
+    /// The opcode and the payload so far of a control frame; `None`: a data frame.
     control: Option<(Control, Vec<u8>)>,
 }
 
 impl Frames {
-    /// Takes bytes in. Data are appended to `plain`, answers go to `wire`. True: the client closed.
+    /// Receives bytes. The payload of data frames is appended to `plain`; answers go to `wire`. True: the
+    /// client sent Close.
     ///
-    /// # Errors
-    /// What the client is to be told, for it broke the protocol.
+    /// # Errors The client violated the protocol: the status code for its Close frame.
     pub fn read(
         &mut self,
         mut input: &[u8],
@@ -68,7 +69,7 @@ impl Frames {
         }
     }
 
-    /// Takes the head of a frame in; false: it is not whole.
+    /// Receives a frame header; false: it is incomplete.
     fn begin(&mut self, input: &mut &[u8]) -> Result<bool, CloseCode> {
         let before = self.head.len();
         let taken = (LONGEST_HEAD - before).min(input.len());
@@ -87,7 +88,8 @@ impl Frames {
 
     fn check(&mut self, header: &FrameHeader, length: u64) -> Result<Frame, CloseCode> {
         let is_extended = header.rsv1 || header.rsv2 || header.rsv3;
-        // RFC 6455 §5.1: a client masks; §5.2: no extension was agreed on, and a length has 63 bits.
+        // RFC 6455 §5.1: a client masks its frames; §5.2: no extension was agreed on, and a length has 63
+        // bits.
         let Some(mask) = header.mask.filter(|_| !is_extended && i64::try_from(length).is_ok()) else {
             return Err(CloseCode::Protocol);
         };
@@ -95,7 +97,7 @@ impl Frames {
             OpCode::Control(control) if header.is_final && length <= LONGEST_CONTROL => Some(control),
             OpCode::Data(Data::Binary) if !self.in_message => None,
             OpCode::Data(Data::Continue) if self.in_message => None,
-            // MQTT 5 §6.0: other data frames end the connection.
+            // MQTT 5 §6.0: data frames other than binary frames close the connection.
             OpCode::Data(Data::Text) => return Err(CloseCode::Unsupported),
             _ => return Err(CloseCode::Protocol),
         };
@@ -107,7 +109,7 @@ impl Frames {
 }
 
 impl Frame {
-    /// Takes of its payload what is there.
+    /// Takes the part of the payload that has arrived.
     fn take(&mut self, input: &mut &[u8], plain: &mut Vec<u8>) {
         let count = usize::try_from(self.left).map_or(input.len(), |left| left.min(input.len()));
         let (piece, rest) = input.split_at(count);
@@ -121,7 +123,7 @@ impl Frame {
     }
 }
 
-/// RFC 6455 §5.3.
+/// Unmasks a payload (RFC 6455 §5.3).
 fn unmask(bytes: &mut [u8], mask: [u8; MASK]) {
     let mut words = bytes.chunks_exact_mut(MASK);
     for word in words.by_ref() {
@@ -130,11 +132,12 @@ fn unmask(bytes: &mut [u8], mask: [u8; MASK]) {
     words.into_remainder().iter_mut().zip(mask).for_each(|(byte, key)| *byte ^= key);
 }
 
-/// Does what a frame asks for; true: the client closed.
+/// Acts on a control frame; true: the client sent Close.
 fn obey(control: Control, payload: &[u8], wire: &mut Output) -> Result<bool, CloseCode> {
     match control {
         Control::Ping => put(OpCode::Control(Control::Pong), payload, wire),
-        // RFC 6455 §5.5.1: with a reason it has two bytes at least. They come back.
+        // RFC 6455 §5.5.1: a Close payload has at least two bytes, the status code. The answer repeats the
+        // code.
         Control::Close if payload.len() == 1 => return Err(CloseCode::Protocol),
         Control::Close => put(OpCode::Control(Control::Close), &payload[..payload.len().min(2)], wire),
         Control::Pong | Control::Reserved(_) => {}
@@ -142,12 +145,12 @@ fn obey(control: Control, payload: &[u8], wire: &mut Output) -> Result<bool, Clo
     Ok(control == Control::Close)
 }
 
-/// Says why the connection ends (RFC 6455 §5.5.1).
+/// Appends a Close frame with a status code (RFC 6455 §5.5.1).
 pub fn put_close(code: CloseCode, wire: &mut Output) {
     put(OpCode::Control(Control::Close), &u16::from(code).to_be_bytes(), wire);
 }
 
-/// The head of a frame of the server's.
+/// Appends the header of a server's frame.
 pub fn put_head(opcode: OpCode, length: usize, wire: &mut Output) {
     let head = FrameHeader { opcode, ..FrameHeader::default() };
     // Writing to memory does not fail.
