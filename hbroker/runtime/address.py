@@ -1,4 +1,4 @@
-"""Where the network is: `host:port` as people write it, and the address that it stands for."""
+"""The address of a network: `host:port` as users write it, and the IP address that it resolves to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from hbroker.hostnames import resolve_host
 __all__ = ["AddressLike", "listen_for", "parse_place", "resolve"]
 
 AddressLike: TypeAlias = "str | tuple[str, int] | None"
-"""`"host"`, `"host:port"`, `"[ipv6]:port"`, `"ipv6"` or `(host, port)`; None: `HBROKER_ROOT`, or else
-`127.0.0.1:7700`."""
+"""`"host"`, `"host:port"`, `"[ipv6]:port"`, `"ipv6"` or `(host, port)`. None: the environment's
+`HBROKER_ROOT`, or else `127.0.0.1:7700`."""
 
 
 def parse_place(place: AddressLike) -> tuple[str, int]:
-    """Host and port. Raises ValueError for text that is neither, or a port out of range."""
+    """The host and port, not resolved. Raises ValueError if the text is no address, or the port is out of
+    range."""
     if place is None:
         place = os.environ.get("HBROKER_ROOT") or format_address(DEFAULT_ROOT)
     text = format_address(place) if isinstance(place, tuple) else place
@@ -27,10 +28,11 @@ def parse_place(place: AddressLike) -> tuple[str, int]:
 
 
 def resolve(host: str, port: int) -> Address:
-    """The first address of a host. Raises OSError."""
+    """The first IP address of a host, and the port. Raises OSError if the host has no address."""
     return resolve_host(host), port
 
 
 def listen_for(root: Address) -> Address:
-    """Any free port, of the root's address family."""
+    """The address to which a client binds: every local address, of the root's address family, and any free
+    port."""
     return ("::" if ":" in root[0] else "0.0.0.0", 0)

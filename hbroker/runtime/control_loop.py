@@ -1,8 +1,9 @@
-"""One turn of a sans-IO control object over a native endpoint, whoever calls for it.
+"""One iteration of a control loop: a sans-IO control over a native endpoint.
 
-The control (a node's or a client's) takes events and the time and keeps a deadline. A turn takes a batch of
-events, tells the control when its deadline has passed, and then the caller. The two drivers, of an event
-loop and of a thread, differ only in how they wait between turns.
+The control (of a node or a client) takes events and the time, and has one deadline. An iteration takes a
+batch of events, calls the control's `handle_timeout` if its deadline has passed, and then calls the owner of
+the loop. There are two owners: `Driver` (asyncio) and `hbroker.sync` (a thread). They differ only in how they
+wait between two iterations.
 """
 
 from __future__ import annotations
@@ -24,52 +25,54 @@ R = TypeVar("R")
 logger = logging.getLogger("hbroker.driver")
 
 EVENTS: Final = 16
-"""Events taken in one turn. One that comes then waits for them, however few others its sender has (§3.3)."""
+"""Events that one iteration takes. A later event waits for these, even if its sender has sent little
+(§3.3)."""
 HOLD_S: Final = 0.01
-"""How often events are taken while the descriptor is not watched, in seconds."""
+"""Seconds between two iterations while the descriptor is not watched."""
 _CLOCK: Final = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
-"""That of the native core (`endpoint/clock.rs`): leases end by one clock in both languages."""
+"""The clock of the native core (`endpoint/clock.rs`), so that leases end by one clock in both languages."""
 _SHORTEST: Final = 1_000
-"""The shortest pause, in microseconds: a deadline that stays in the past must not spin."""
+"""The shortest pause, in microseconds, so that a deadline that stays in the past causes no busy loop."""
 
 
 class Control(Protocol):
-    """What decides: `hbroker.protocol.node.Node` or `hbroker.protocol.client.ClientControl`."""
+    """The decisions: `hbroker.protocol.node.Node` or `hbroker.protocol.client.ClientControl`."""
 
     def handle_event(self, now: int, event: Event) -> None:
-        """Takes one event of the core."""
+        """Handles one event of the native core. `now`: microseconds."""
 
     def handle_timeout(self, now: int) -> None:
-        """Does what is due."""
+        """Does everything that is due at `now` (microseconds)."""
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due next (µs); None: never."""
+        """When `handle_timeout` is due next, in microseconds; None: never."""
 
 
 class Pollable(Protocol):
-    """The part of `hbroker._native.Endpoint` that a driver uses."""
+    """The part of `hbroker._native.Endpoint` that a control loop uses."""
 
     def fileno(self) -> int:
-        """Readable while something waits."""
+        """A descriptor that is readable while events or messages wait."""
 
     def poll_events(self, limit: int = 1024) -> list[Event]:
-        """The events that wait, at most `limit`."""
+        """The next events, at most `limit`."""
 
     def gather(self, gathers: bool) -> None:
-        """Whether what follows from verbs may wait for more of them."""
+        """Whether the datagrams that verbs cause may wait for further verbs."""
 
 
 def clock() -> int:
-    """The endpoint's clock (µs): monotonic, and it goes on while the machine is suspended (§5.6)."""
+    """The endpoint's clock, in microseconds: monotonic, and it goes on while the machine is suspended
+    (§5.6)."""
     return time.clock_gettime_ns(_CLOCK) // 1000
 
 
 class ControlLoop:
-    """Turns of one control over one endpoint, whoever calls for them.
+    """The iterations of one control over one endpoint.
 
-    `on_iteration(now)` is called at the end of each; it returns whether it wants another at once. `on_error`
-    is told of an exception that a handler raised, which is a defect of this program: it is logged, and the
-    next event is taken.
+    `on_iteration(now)` is called at the end of each iteration. It returns whether another iteration should
+    follow at once. `on_error` is called with an exception that a handler raised. Such an exception is a
+    defect of this program: it is logged, and the loop takes the next event.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class ControlLoop:
         self._on_error = on_error
 
     def take(self, now: int) -> bool:
-        """One turn; returns whether another should follow at once."""
+        """Runs one iteration. Returns whether another should follow at once."""
         events = self._endpoint.poll_events(EVENTS)
         if len(events) > 1:
             self._endpoint.gather(True)
@@ -102,7 +105,7 @@ class ControlLoop:
         return wants_more or len(events) == EVENTS
 
     def pause_s(self, now: int) -> float | None:
-        """How long the control can wait, in seconds; None: for ever."""
+        """Seconds until the next iteration is due; None: no limit."""
         deadline = self._control.poll_timeout()
         return None if deadline is None else max(_SHORTEST, deadline - now) / 1e6
 

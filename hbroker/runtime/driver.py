@@ -1,8 +1,8 @@
-"""Runs a sans-IO control object over a native endpoint, on asyncio.
+"""Runs a sans-IO control over a native endpoint, on asyncio.
 
-The endpoint has a file descriptor that is readable while something waits; a turn is taken when it is, and
-when the control's deadline comes. A turn that left something behind is followed by another only after the
-loop has served its other callbacks, so that a flood of events never starves them.
+An iteration runs when the endpoint's descriptor is readable, and when the control's deadline is due. If an
+iteration leaves events behind, the next one follows after the event loop has run its other callbacks. So a
+flood of events does not starve them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ __all__ = ["Driver"]
 
 
 class Driver:
-    """One control over one endpoint, in one event loop. `on_iteration`, `on_error`: as in `ControlLoop`."""
+    """Drives one control over one endpoint, in one event loop. `on_iteration`, `on_error`: as in
+    `ControlLoop`."""
 
     def __init__(
         self,
@@ -34,19 +35,20 @@ class Driver:
         self._is_watching = False
 
     def start(self) -> None:
-        """Begins to run in the current event loop."""
+        """Starts the driver in the running event loop."""
         self._loop = asyncio.get_running_loop()
         self.watch(True)
         self.wake()
 
     def wake(self) -> None:
-        """Asks for a turn soon: call it after every call of the control from outside of the driver."""
+        """Schedules an iteration. The caller must do this after each call of the control from outside of the
+        driver."""
         if self._loop is not None and self._next is None:
             self._next = self._loop.call_soon(self._iterate)
 
     def watch(self, wanted: bool) -> None:
-        """Whether to look at the descriptor. A caller that leaves messages unread on purpose looks away: the
-        descriptor stays readable, and events are taken every `HOLD_S` instead."""
+        """Whether to watch the endpoint's descriptor. A caller that leaves messages unread on purpose turns
+        this off, because the descriptor stays readable. Events are then taken every `HOLD_S` seconds."""
         if self._loop is None or wanted == self._is_watching:
             return
         self._is_watching = wanted
@@ -56,7 +58,7 @@ class Driver:
             self._loop.remove_reader(self._endpoint.fileno())
 
     def stop(self) -> None:
-        """Ends. The endpoint stays open. Idempotent."""
+        """Stops the driver. The endpoint stays open. Idempotent."""
         if self._loop is None:
             return
         self.watch(False)
@@ -72,7 +74,7 @@ class Driver:
         now = clock()
         if self._control_loop.take(now):
             self.wake()
-        if self._loop is None:  # `on_iteration` stopped the driver
+        if self._loop is None:  # `on_iteration` has stopped the driver.
             return
         if self._timer is not None:
             self._timer.cancel()

@@ -1,10 +1,10 @@
-"""Logs: one event a line, for a person or for a program.
+"""Logs: one event per line, for people or for programs.
 
     2026-11-21T08:50:01.123Z info  kitchen joined parent=root subtree=home/kitchen epoch=12
     {"time": "2026-11-21T08:50:01.123Z", "level": "info", "node": "kitchen", "event": "joined", ...}
 
-An event has a short name in the past tense and fields; never a sentence. Over the standard library's logging,
-so an application that embeds a node routes it as it does the rest of its logs.
+An event has a short name in the past tense, and fields; it is never a sentence. The module uses the standard
+library's `logging`, so an application that embeds a node can route the events like its other logs.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _LEVEL_NAMES = {"warning": "warn"}
 
 
 class EventLog:
-    """Writes events of one part of hbroker (`hbroker.<part>` in logging)."""
+    """Logs the events of one part of hbroker, under the logger `hbroker.<part>`."""
 
     def __init__(self, part: str) -> None:
         self._logger = logging.getLogger(f"hbroker.{part}")
 
     def debug(self, event: str, **fields: object) -> None:
-        """What only those who look for a defect want to read."""
+        """Logs an event that helps to find a defect."""
         self._log(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """What happened, and was meant to."""
+        """Logs an event of normal operation."""
         self._log(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """What was not meant to happen, and heals."""
+        """Logs an event that was not intended, and from which the process recovers by itself."""
         self._log(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """What needs somebody."""
+        """Logs an event that needs an operator."""
         self._log(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: object) -> None:
-        """As error, with the exception that is being handled and its traceback."""
+        """As `error`, with the traceback of the exception that is being handled."""
         self._log(logging.ERROR, event, fields, exc_info=True)
 
     def _log(self, level: int, event: str, fields: dict[str, object], exc_info: bool = False) -> None:
@@ -55,7 +55,8 @@ class EventLog:
 def configure(
     *, node: str, style: Style = "text", level: str = "info", stream: IO[str] | None = None
 ) -> None:
-    """Writes this process's events from `level` on to `stream` (default: stderr), and nowhere else."""
+    """Writes the events of this process to `stream` (default: stderr), from `level` on, and to no other
+    handler."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter(node) if style == "json" else TextFormatter(node))
     logger = logging.getLogger("hbroker")
@@ -65,14 +66,14 @@ def configure(
 
 
 class TextFormatter(logging.Formatter):
-    """`time level node event key=value…`; values with spaces or quotes are written as JSON strings."""
+    """`time level node event key=value…`. A value with spaces, quotes or `=` is written as a JSON string."""
 
     def __init__(self, node: str) -> None:
         super().__init__()
         self._node = node
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback's lines below it."""
+        """One line, followed by the lines of the traceback, if there is one."""
         level = _LEVEL_NAMES.get(_level(record), _level(record))
         words = [_time(record), f"{level:<5}", self._node, _plain(record.getMessage())]
         words += [f"{key}={_plain(value)}" for key, value in _fields(record).items()]
@@ -81,9 +82,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line.
+    """One JSON object per line.
 
-    A field that is named like `time`, `level`, `node` or `event` does not replace it.
+    A field named `time`, `level`, `node` or `event` does not replace the entry of that name.
     """
 
     def __init__(self, node: str) -> None:
@@ -91,7 +92,7 @@ class JsonFormatter(logging.Formatter):
         self._node = node
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the fields hold."""
+        """One line, whatever the fields contain."""
         entry: dict[str, object] = {
             "time": _time(record),
             "level": _level(record),

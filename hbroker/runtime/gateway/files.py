@@ -1,4 +1,5 @@
-"""The files of gateways (users, rules, certificates), read before a network starts as gateways read them."""
+"""Reads the files of gateways: users, rules, certificates. `require_files` checks them before a network
+starts."""
 
 from __future__ import annotations
 
@@ -17,18 +18,19 @@ __all__ = ["read_rules", "read_users", "require_files"]
 
 
 def read_users(access: AccessSettings) -> dict[str, str] | None:
-    """Hashes by user name; None: the settings name no file. Raises ConfigErrors with all that is wrong."""
+    """The password hash of each user; None: the settings name no file. Raises ConfigErrors with all
+    errors."""
     file = access.passwords
     return password_file.parse(read_text(Path(file)), file) if file else None
 
 
 def read_rules(access: AccessSettings) -> Acl | None:
-    """Who may read and write what; None: the settings name no file. Raises ConfigErrors likewise."""
+    """The access rules; None: the settings name no file. Raises ConfigErrors with all errors."""
     return acl_file.parse(read_text(Path(access.acl)), access.acl) if access.acl else None
 
 
 def require_files(gateways: Sequence[GatewaySettings]) -> None:
-    """Raises ConfigErrors with all that is wrong with any file of these gateways, each once."""
+    """Reads all files of these gateways. Raises ConfigErrors with all errors, each once."""
     errors: dict[str, ConfigError] = {}
     for gateway in gateways:
         reads: list[Callable[[], object]] = [

@@ -1,4 +1,4 @@
-"""What the threads that check passwords share: what was right once, and memory for hashes."""
+"""What the threads for password checks share: the passwords that were verified, and the memory for hashes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ MOST_REMEMBERED: Final = 100_000
 
 
 class Verified:
-    """Passwords that were right, as keyed hashes, by user; of many those that were used longest ago are
-    forgotten. `secret`: a key of this process. Usable from several threads, and by one `Passwords` after the
-    other: a digest holds the hash of the file, so it is worth nothing once that has changed."""
+    """The passwords that were verified, as keyed hashes, one for each user. At most `most` are kept; the one
+    that was used longest ago is discarded first.
+
+    `secret`: a key of this process. The object may be used from several threads, and kept when the password
+    file is read again: each digest covers the user's hash in that file, so a digest is useless once the hash
+    changes.
+    """
 
     def __init__(self, secret: bytes, most: int = MOST_REMEMBERED) -> None:
         self._key = blake2b(secret, digest_size=32).digest()
@@ -27,7 +31,7 @@ class Verified:
         self._lock = threading.Lock()
 
     def add(self, user: str, hash: str, password: bytes) -> None:
-        """It was right."""
+        """Adds a password that was verified."""
         digest = self._digest(hash, password)
         with self._lock:
             self._digests.pop(user, None)
@@ -36,7 +40,7 @@ class Verified:
                 del self._digests[next(iter(self._digests))]
 
     def has(self, user: str, hash: str, password: bytes) -> bool:
-        """Whether it was right before."""
+        """Whether this password was verified before, for the same hash."""
         digest = self._digest(hash, password)
         with self._lock:
             known = self._digests.get(user)
@@ -50,7 +54,7 @@ class Verified:
 
 
 class MemoryBudget:
-    """Memory for hashes: who asks first gets it first, so that a large one is not put off for ever."""
+    """A bounded memory for hashes. Requests are served in order, so a large one is not postponed for ever."""
 
     def __init__(self, kib: int) -> None:
         self._kib = self._free = kib
@@ -59,7 +63,8 @@ class MemoryBudget:
 
     @contextmanager
     def taken(self, kib: int) -> Iterator[None]:
-        """Waits for so much, or for all where that is less."""
+        """Waits for `kib` KiB, or for the whole budget if that is less, and holds them during the `with`
+        block."""
         kib = min(kib, self._kib)
         ticket = object()
         with self._changed:
@@ -77,10 +82,10 @@ class MemoryBudget:
 
     @property
     def free(self) -> int:
-        """KiB that nobody has."""
+        """KiB that are free."""
         return self._free
 
     @property
     def waiting(self) -> int:
-        """How many wait for some."""
+        """The number of requests that wait."""
         return len(self._queue)

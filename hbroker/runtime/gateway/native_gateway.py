@@ -1,8 +1,8 @@
-"""The native gateway as the decisions see it: its frozen classes become theirs, files become bytes.
+"""The native gateway as the decisions use it: converts its classes to theirs, and reads files into bytes.
 
-The core makes classes of its own for what comes out; the decisions match on those of
-`hbroker.gateway.native_api`, which they, the simulator's fake and this module share. What goes in is read by
-attribute, whatever its class.
+The native core has classes of its own for the events that it returns. The decisions match on the classes of
+`hbroker.gateway.native_api`, which they share with the simulator's fake and with this module. The native core
+reads its arguments by attribute, whatever their class.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ __all__ = ["NativeShell", "native_listeners"]
 
 
 class NativeShell:
-    """See `hbroker.gateway.native_api.Shell`. Verbs that need no translation are the core's own.
+    """Implements `hbroker.gateway.native_api.Shell`. Verbs that need no conversion are those of the native
+    core.
 
-    Raises OSError where the core cannot listen.
+    Raises OSError if the core cannot bind its socket.
     """
 
     def __init__(self, config: Config, listen: Address, *, workers: int, limits: GatewayLimits) -> None:
@@ -44,19 +45,19 @@ class NativeShell:
         self._limits = limits
 
     def open_listener(self, number: int, listener: ListenerSettings) -> int:
-        """See `Shell`."""
+        """As `Shell.open_listener`."""
         (settings,) = native_listeners([listener], self._limits)
         return self._core.open_listener(number, listener.address, settings)[1]
 
     def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
-        """See `Shell`."""
+        """As `Shell.set_listeners`."""
         made = native_listeners(listeners, limits)
         self._limits = limits
         for number, settings in enumerate(made):
             self._core.set_listener(number, settings)
 
     def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
-        """See `Shell`."""
+        """As `Shell.poll_mqtt`."""
         converted = (
             _EVENTS.get(type(event).__name__, _unknown)(event) for event in self._core.poll_mqtt(limit)
         )
@@ -69,8 +70,8 @@ class NativeShell:
 def native_listeners(
     listeners: Sequence[ListenerSettings], limits: GatewayLimits
 ) -> list[_native.ListenerSettings]:
-    """Listeners as the core takes them. Reads their certificates and keys; raises ConfigError for a file that
-    cannot be read, or is not what it should be."""
+    """Listeners as the core takes them. Reads their certificates and keys. Raises ConfigError if a file
+    cannot be read, or does not have the right content."""
     return [_native_listener(listener, limits) for listener in listeners]
 
 
@@ -181,7 +182,7 @@ def _overflow(native: Any) -> SessionOverflowEvent:
 
 
 def _unknown(native: Any) -> None:
-    """Nothing that a decision waits for."""
+    """Ignores an event that no decision handles."""
 
 
 _EVENTS: Final[dict[str, Callable[[Any], MqttEvent | None]]] = {

@@ -1,4 +1,4 @@
-"""The policy of a gateway, as its settings name it: files, or a class of somebody's own."""
+"""Makes the policy of a gateway as its settings say: from files, or from a class of the operator's own."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _memory = MemoryBudget(MEMORY_KIB)
 
 
 def load_policy(access: AccessSettings, hook: str = "") -> Policy:
-    """Reads the files of a policy. `hook`: `module:name` of what makes one, called with the settings.
+    """Makes the policy. `hook`: `module:name` of a callable that makes it, called with `access`; empty: from
+    files.
 
-    Raises ConfigErrors with all that is wrong with a file, ConfigError where there is no such hook.
+    Raises ConfigErrors with all errors of a file, and ConfigError if the hook cannot be imported.
     """
     if hook:
         return _hooked(access, hook)

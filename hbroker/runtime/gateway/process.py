@@ -1,8 +1,9 @@
 """A gateway's process: the native core, the control over it, threads for what blocks, and signals.
 
-SIGTERM or SIGINT says goodbye to every client, publishes what is owed, and ends; a second one ends at once.
-SIGHUP reads passwords, rules, limits and certificates again; where a file is wrong all stay as they were, and
-the log says why.
+- SIGTERM or SIGINT: the gateway disconnects every client, waits until wills and records are distributed, and
+  ends. A second one ends it at once.
+- SIGHUP: the gateway reads passwords, rules, limits and certificates again. If a file has an error, all of
+  them stay as they were, and the log has the error.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ __all__ = ["run_gateway"]
 P = ParamSpec("P")
 
 STOP_PATIENCE: Final = 1.5
-"""Seconds that wills and records may take to be distributed, when the gateway ends: less than a launcher
-waits (`supervision.GRACE`)."""
+"""Seconds that wills and records may take to be distributed, when the gateway ends. It is less than the time
+for which a launcher waits (`supervisor.GRACE`)."""
 LEAVE_S: Final = 0.2
-"""Seconds that the last words to the owners are given. Who heard them does not always say so."""
+"""Seconds that the last packets to the owners may take. Not every owner acknowledges them."""
 BATCH: Final = 512
-"""Events, messages and requests taken in one turn, of each."""
+"""The most events, messages and requests that one iteration takes, of each kind."""
 _SHORTEST_S: Final = 0.001
 _YOUNG: Final = 20_000
-"""Objects that are made between two searches for garbage. A storm of clients makes millions that all live:
-to look through them often finds nothing."""
+"""The garbage collector's threshold for young objects. Many clients that connect at once make millions of
+objects that stay, so frequent collections would find little."""
 
 logger = logging.getLogger(__name__)
 
@@ -65,11 +66,12 @@ def run_gateway(
     policy: str = "",
     reload: Callable[[], GatewaySettings] | None = None,
 ) -> int:
-    """Runs a gateway until it is told to end. Returns the exit code: 0 as asked, 1 the core failed.
+    """Runs a gateway until it is told to end. Returns the exit code: 0: it ended as asked; 1: the core
+    failed.
 
-    `ready(urls)` is called once it takes clients. `policy`: as in `load_policy`. `reload`: what the
-    settings are when SIGHUP comes; None: as they were, with their files read again. Raises OSError and
-    PortTaken where an address cannot be had, ConfigErrors for a file that is wrong.
+    `ready(urls)` is called once the gateway accepts clients. `policy`: as `hook` in `load_policy`. `reload`:
+    returns the settings on SIGHUP; None: they do not change, and their files are read again. Raises OSError
+    and PortTaken if an address cannot be bound, and ConfigErrors if a file has an error.
     """
     gc.collect()
     gc.freeze()
@@ -78,7 +80,7 @@ def run_gateway(
 
 
 class _Process:
-    """Shell and control of one gateway."""
+    """The shell and control of one gateway."""
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class _Process:
         self._listeners = require_listeners(settings.listeners)
         native_listeners(
             self._listeners, settings.limits
-        )  # a wrong file is told now, and not when it has joined
+        )  # A file with an error is reported now, before the gateway has joined.
         self._shell = _new_shell(settings, config)
         self._hook = policy
         self._reload = reload
@@ -146,7 +148,7 @@ class _Process:
     # Turns
 
     def _iterate(self) -> None:
-        """Takes what has come, and does what is due."""
+        """Runs one iteration: takes events, messages and requests, and does what is due."""
         if self._ended.is_set():
             return
         self._shell.gather(True)
@@ -200,7 +202,7 @@ class _Process:
         self._timer = None if pause is None else loop.call_later(pause, self._iterate)
 
     def _look(self, now: int) -> None:
-        """Whether it has come to something of note."""
+        """Checks whether the core has failed, the gateway can begin to listen, or it can end."""
         fault = self._shell.fault
         if fault is not None:
             self._has_failed = True
@@ -226,8 +228,8 @@ class _Process:
         self._ready = None
 
     def _open(self, number: int, listener: ListenerSettings) -> ListenerSettings:
-        """Opens a listener; returns it with its port. One that gives way does so here too: its port may have
-        been taken since it was looked at."""
+        """Opens a listener. Returns it with its port. A listener that gives way takes any free port here,
+        too, because its port may have been taken since it was checked."""
         try:
             port = self._shell.open_listener(number, listener)
         except OSError as error:
@@ -250,8 +252,8 @@ class _Process:
         self._iterate()
 
     def _guard(self, handler: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """One client's trouble is not the others': a defect of this program is logged, and the next event
-        taken."""
+        """Calls a handler. An exception is a defect of this program: it is logged, and the next event is
+        handled, so that one client's failure does not affect the others."""
         try:
             handler(*args, **kwargs)
         except Exception:
@@ -269,7 +271,7 @@ class _Process:
         self._iterate()
 
     def _read_again(self) -> None:
-        """SIGHUP."""
+        """Handles SIGHUP."""
         try:
             settings = self._settings if self._reload is None else self._reload()
             policy = load_policy(settings.access, self._hook)
@@ -282,8 +284,8 @@ class _Process:
         self._iterate()
 
     def _set_listeners(self, settings: GatewaySettings) -> tuple[ListenerSettings, ...]:
-        """What the listeners are from now on. What their URLs say stays as all have been told: with other
-        URLs only the files of the former listeners are read again."""
+        """The listeners from now on. Their URLs do not change while the gateway runs, because they were
+        announced. If the settings have other URLs, only the files of the present listeners are read again."""
         listeners = settings.listeners
         if settings.urls != self._settings.urls:
             self._log.warning("listeners_kept", remedy="restart the gateway for listeners at other URLs")
@@ -307,7 +309,7 @@ def _vitals() -> dict[str, int]:
 
 
 def _core_config(settings: GatewaySettings) -> Config:
-    """The shared member's, for one run of a gateway."""
+    """The native core's settings for one run of a gateway; its session is that of the shared client."""
     return Config(
         node=False,
         session=secrets.randbits(64) or 1,
@@ -323,7 +325,7 @@ def _core_config(settings: GatewaySettings) -> Config:
 
 
 def _new_shell(settings: GatewaySettings, config: Config) -> Shell:
-    """The native core. Raises OSError where it cannot listen."""
+    """The native core. Raises OSError if it cannot bind its socket."""
     listen = settings.listen or listen_for(settings.root)
     shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)
     return cast(Shell, shell)
@@ -331,11 +333,12 @@ def _new_shell(settings: GatewaySettings, config: Config) -> Shell:
 
 _RECEIVE_MESSAGES: Final = 65_536
 _RECEIVE_BYTES: Final = 64 << 20
-"""What the members take from one owner without having acknowledged it: it is for many clients."""
+"""The credit of the gateway's clients at one owner, in bytes and in messages. It is large, because each of
+them acts for many MQTT clients."""
 
 
 def _fields(gateway_event: GatewayEvent) -> dict[str, object]:
-    """Of a line of the log: what is the same in all."""
+    """The fields of a log line that are the same for all events."""
     fields: dict[str, object] = {"client": gateway_event.client, "address": gateway_event.address}
     match gateway_event:
         case Connected(version=version, username=username):

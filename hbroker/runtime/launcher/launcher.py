@@ -1,7 +1,7 @@
-"""`hbroker up`: the nodes and gateways of a topology, each a process of its own, kept running.
+"""`hbroker up`: runs each node and gateway of a topology as a process.
 
-The decisions are `supervision`'s; here are the processes, signals and files. One thread waits for whatever
-comes first: a signal (SIGCHLD among them), a node that says it is ready, a deadline.
+The `supervisor` decides; this module has the processes, signals and files. One thread waits for whichever is
+first: a signal (SIGCHLD among them), a word from a process, a deadline.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from hbroker.runtime.launcher.supervisor import Signal, Start, State, Supervisor
 from hbroker.topology import Topology
 
 RETRY_AFTER: Final = 1.0
-"""Seconds after which a disk that failed is tried again."""
+"""Seconds until the state file is written again after a failure of the disk."""
 REMIND_AFTER: Final = 5.0
-"""Seconds between two reminders of the nodes that have not joined."""
+"""Seconds between two `Waiting` events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Every node has joined, and every gateway takes clients, for the first time. `listeners`: the URLs of
-    each gateway, by its name."""
+    """Every node serves, and every gateway accepts clients, for the first time. `seconds`: since the launcher
+    started. `listeners`: the URLs of each gateway, by its name."""
 
     topology: Topology
     seconds: float
@@ -56,7 +56,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """These nodes have not joined yet."""
+    """These processes do not serve yet. `seconds`: since the launcher started."""
 
     names: tuple[str, ...]
     seconds: float
@@ -64,7 +64,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A node's process ended without being asked to, and is started again."""
+    """A process ended by itself, and is started again. `how`: its exit code or signal, in words.
+    `restart_in`: seconds."""
 
     name: str
     how: str
@@ -74,7 +75,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """A node that had ended has joined again."""
+    """A process that had ended serves again. `seconds`: for how long it did not."""
 
     name: str
     seconds: float
@@ -82,14 +83,15 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A node left, as it was ordered to, and is not started again."""
+    """A node left because of an order, and is not started again."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StorageFailed:
-    """A process (the launcher: its network's name) cannot write to the disk. It goes on, and tries again."""
+    """A process cannot write to its disk. It goes on, and tries again. `name`: the launcher has its network's
+    name."""
 
     name: str
     error: str
@@ -97,14 +99,14 @@ class StorageFailed:
 
 @dataclass(frozen=True, slots=True)
 class StorageRecovered:
-    """It can again."""
+    """The process can write to its disk again."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """No process is left."""
+    """All processes have ended. `seconds`: since the network was told to stop."""
 
     seconds: float
 
@@ -113,8 +115,8 @@ LauncherEvent: TypeAlias = Ready | Waiting | Ended | Back | Left | StorageFailed
 
 
 class Launcher:
-    """Runs one network. `tell` is given what a person, or a program, wants to know of it. `gateway`: what
-    runs a gateway; it may be None where the topology has none."""
+    """Runs one network. `tell` is called with each `LauncherEvent`. `gateway`: runs a gateway; it may be None
+    if the topology has none."""
 
     def __init__(
         self,
@@ -147,18 +149,19 @@ class Launcher:
         self._stopping_since: float | None = None
         self._written: NetworkRun | None = None
         self._write_at = 0.0
-        """When the state may be written: a disk that fails is not tried for every change."""
+        """The state file is not written before this time (monotonic seconds), because its disk failed."""
         self._faults: dict[str, str] = {}
-        """What is wrong with the disk, and since when, by the name of who met it."""
+        """The faults of the disk and since when, by the name of the process that met them."""
         self._events: deque[LauncherEvent] = deque()
 
     def run(self) -> None:
-        """Returns once it was told to stop (SIGINT or SIGTERM) and no process is left. SIGHUP, which a
-        terminal sends when it is closed, is passed on: whoever has files to read again reads them.
+        """Returns once the network was told to stop (SIGINT or SIGTERM) and all processes have ended. SIGHUP,
+        which a terminal sends when it closes, is forwarded to all processes, which read their files again.
 
         Raises OSError.
         """
-        # Forked children then share the program's memory: the collector does not write to what is frozen.
+        # Objects that are frozen stay in memory that the forked processes share, because the collector does
+        # not write to them.
         gc.freeze()
         with _signals() as wakeup:
             self._selector.register(wakeup, selectors.EVENT_READ, self._handle_signals)
@@ -194,7 +197,8 @@ class Launcher:
     def _start(self, node: _Process) -> None:
         try:
             child = self._spawn(node)
-        except OSError as error:  # No descriptor, no process, no memory is left: there may be soon.
+        # The system has no descriptor, process or memory left. It may have some later.
+        except OSError as error:
             self._handle_no_process(node, f"it could not be started: {error.strerror or error}")
             return
         node.child = child
@@ -207,7 +211,7 @@ class Launcher:
             log = self._directory.open_log(name)
             self._note_fault(f"{name}.log", "")
         except OSError as error:
-            log = os.dup(_STDERR)  # A node without a file for its log is better than none.
+            log = os.dup(_STDERR)  # The process runs without a log file, rather than not at all.
             self._note_fault(f"{name}.log", f"{error.strerror or error}: written to stderr")
         try:
             return spawn(node.body, log)
@@ -216,11 +220,11 @@ class Launcher:
 
     def _handle_words(self, node: _Process, child: Child) -> None:
         if node.child is not child:
-            return  # Its end was seen first, in this very turn.
+            return  # Its exit was handled earlier in the same iteration.
         words = child.read_words()
         if not words:
             self._selector.unregister(child.ready)
-            return  # It ended; SIGCHLD tells of that.
+            return  # It has ended; SIGCHLD follows.
         now = time.monotonic()
         for word in words:
             if word.startswith(STORAGE):
@@ -267,7 +271,7 @@ class Launcher:
         child = node.child
         assert child is not None, "only a child that was there can end"
         while child.ready in self._selector.get_map():
-            self._handle_words(node, child)  # The last of them is its end.
+            self._handle_words(node, child)  # Reads all its words, up to the end of the pipe.
         os.close(child.ready)
         node.child = None
         self._note_fault(node.settings.name, "")
@@ -308,7 +312,7 @@ class Launcher:
         return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
 
     def _kill_all(self) -> None:
-        """Leaves nothing behind, should the launcher itself fail."""
+        """Kills all processes, in case the launcher itself fails."""
         for node in self._nodes.values():
             if node.child is not None:
                 node.child.send(signal.SIGKILL)
@@ -317,7 +321,8 @@ class Launcher:
                 node.child = None
 
     def _publish_state(self) -> None:
-        """Writes what runs, and only then tells the news: whoever acts on them finds that state."""
+        """Writes the state file, and only then calls `tell`, so that whoever acts on an event finds the new
+        state."""
         self._write_state()
         while self._events:
             self._tell(self._events.popleft())
@@ -347,7 +352,7 @@ class Launcher:
         self._note_fault(self._topology.name, "")
 
     def _note_fault(self, name: str, fault: str) -> None:
-        """What is wrong with the disk, as a process met it; empty: nothing any more."""
+        """Notes the fault of the disk that a process met; empty: its disk works again."""
         before = self._faults.get(name, "")
         if bool(fault) == bool(before):
             return
@@ -357,7 +362,7 @@ class Launcher:
         else:
             del self._faults[name]
             self._events.append(StorageRecovered(name))
-        with suppress(OSError):  # There is no other place to tell it.
+        with suppress(OSError):  # The fault can be written nowhere else.
             self._directory.note_faults(self._faults)
 
     def _node_run(self, settings: NodeSettings, node: _Process) -> NodeRun:
@@ -396,7 +401,7 @@ class _Process:
     started_at: float | None = None
     """Seconds since the Unix epoch."""
     ended: float | None = None
-    """When it first ended since it last served (monotonic)."""
+    """Monotonic seconds: when it first ended since it last served."""
 
 
 _STDERR: Final = 2
@@ -404,7 +409,7 @@ _STDERR: Final = 2
 
 @contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """A socket on which the numbers of arriving signals can be read, one byte each."""
+    """A socket that receives the number of each signal, one byte each."""
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
@@ -421,4 +426,4 @@ def _signals() -> Iterator[socket.socket]:
 
 
 def _ignore(*_: object) -> None:
-    """The number on the wake-up socket is all that a signal has to say."""
+    """The number on the wake-up socket is enough."""

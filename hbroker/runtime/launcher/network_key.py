@@ -1,9 +1,8 @@
-"""The join key of a network whose topology names none (docs/protocol.md §5.5).
+"""The join key of a network whose topology has none (docs/protocol.md §5.5).
 
-`hbroker up` makes one at the first start of a network and keeps it in the network's state folder, where its
-user alone can read it. The next `up` of that network takes the same key: nodes and gateways on other hosts
-were given a copy of it. Commands on the same host find the key of the network that runs there by the address
-of its root.
+`hbroker up` makes a key when a network starts for the first time, and keeps it in the network's folder, where
+only its user can read it. Each later `up` uses the same key, because nodes and gateways on other hosts have
+copies of it. Commands on the same host find the key of a running network by the address of its root.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _LOOPBACK: Final = ("127.", "::1")
 
 
 def own_key(directory: RunDirectory) -> bytes:
-    """The key of the network whose state folder this is; it is made where there is none yet.
+    """The join key in this network's folder. Makes the key if there is none.
 
-    Raises ConfigErrors where the file cannot be read or holds no key, and OSError where it cannot be written.
+    Raises ConfigErrors if the file cannot be read or has no valid key, and OSError if it cannot be written.
     """
     file = directory.join_key_file
     if not file.exists():
@@ -39,10 +38,10 @@ def own_key(directory: RunDirectory) -> bytes:
 
 
 def key_at(base: Path, root: Address) -> bytes:
-    """The key of the network that `hbroker up` runs on this host with its root at this address; empty: no
-    network runs there, or its key cannot be read by this user.
+    """The join key of the network that `hbroker up` runs on this host with its root at this address. Empty:
+    no such network runs, or this user cannot read its key.
 
-    `base`: the folder with the state of all networks.
+    `base`: the folder with the folders of all networks.
     """
     for directory in running(base):
         run = directory.read()
@@ -56,6 +55,6 @@ def key_at(base: Path, root: Address) -> bytes:
 
 
 def _is_at(stored: str, root: Address) -> bool:
-    """Whether a root that tells others this address is meant. It is reached at a loopback address, too."""
+    """Whether `root` is the address that the root advertises, or a loopback address with the same port."""
     host, port = parse_address(stored)
     return port == root[1] and (host == root[0] or root[0].startswith(_LOOPBACK))

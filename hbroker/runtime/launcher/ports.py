@@ -1,8 +1,8 @@
-"""Which ports the nodes and gateways of this host get.
+"""Checks and assigns the ports of the nodes and gateways of this host.
 
-Nodes bind with SO_REUSEPORT, since each of their workers has a socket of its own. So the kernel would let two
-networks share a port and split the datagrams between them. That a port is free is therefore asked beforehand,
-by a socket without that option. The same holds for the TCP ports of gateways.
+A node binds with SO_REUSEPORT, because each of its workers has a socket. So the kernel would let two networks
+bind the same port, and would divide the datagrams between them. Therefore a socket without this option checks
+beforehand whether the port is free. The TCP ports of gateways are checked in the same way.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from hbroker.topology import Topology
 
 
 class PortTaken(LocalError):
-    """Another process has the address, or this host does not."""
+    """Another process has bound the address, or this host does not have it."""
 
 
 def require_free(address: Address) -> None:
-    """Raises PortTaken where the address cannot be bound."""
+    """Raises PortTaken if the address cannot be bound."""
     _bind(address).close()
 
 
 def is_tcp_free(address: Address) -> bool:
-    """Whether nobody listens there. What is left of connections of a process that ended does not count."""
+    """Whether no process listens at the address. Connections that a process left in TIME-WAIT do not count.
+    Raises PortTaken if the address cannot be bound for another reason."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -42,7 +43,8 @@ def is_tcp_free(address: Address) -> bool:
 
 
 def require_listeners(listeners: Iterable[ListenerSettings]) -> tuple[ListenerSettings, ...]:
-    """The listeners, those that give way on any free port where theirs is taken. Raises PortTaken."""
+    """The listeners. One that gives way gets port 0 (any free port) if its port is taken. Raises
+    PortTaken."""
     return tuple(_free(listener) for listener in listeners)
 
 
@@ -55,10 +57,11 @@ def _free(listener: ListenerSettings) -> ListenerSettings:
 
 
 def assign(topology: Topology, *, any_port: bool = False) -> Topology:
-    """The topology with a port for each node that left it open; `any_port`: for every node, and any free
-    one for every listener of a gateway.
+    """The topology with a port for each node that has port 0. `any_port`: all nodes, and all listeners of
+    gateways, get any free port.
 
-    All ports are held together before the first is given up, so no two nodes get the same. Raises PortTaken.
+    All ports are bound at the same time before the first is released, so no two nodes get the same. Raises
+    PortTaken.
     """
     if any_port:
         topology = replace(topology, gateways=tuple(map(_on_any_port, topology.gateways)))

@@ -1,9 +1,9 @@
-"""What the nodes of a network forget of its last run, before the network begins again.
+"""What the nodes of a network forget before `hbroker up` starts the network again.
 
-`hbroker up` knows that none of its nodes is alive: what one delegated to another need not wait for its lease
-to end. But a node that was started elsewhere may live, and hold a part of such a subtree. Only its parent
-knows of that part; so whoever is above that parent goes on knowing whose the rest is, until the parent has
-come back.
+The launcher knows that none of its nodes is alive. So no node needs to wait for the leases that it granted to
+another of them. But a node that was started elsewhere may be alive, and hold a part of such a subtree. Only
+its parent knows of that part. So all nodes that delegated a subtree around that part keep this delegation,
+until the parent is back.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ __all__ = ["forget_the_dead"]
 
 
 def forget_the_dead(memories: Mapping[str, NodeStateFiles]) -> list[Damage]:
-    """Takes out of the memories of these nodes, all of which are dead, what orders changed, and what they
-    delegated to each other: but for subtrees that hold a part which is, or may be, another node's.
+    """Removes from the state files of these nodes, none of which is alive, the claims that orders changed,
+    and the delegations to each other. It keeps a delegation if a node that is not among them holds, or may
+    hold, a part of the subtree.
 
-    `memories`: by the node's name. Returns what was found damaged. Raises OSError.
+    `memories`: the state files by the node's name. Returns the damage that was found. Raises OSError.
     """
     known = {name: memory.review() for name, memory in memories.items()}
     held: set[str] = set()
     for recalled in known.values():
         for cut in recalled.delegations:
             holder = known.get(cut.node)
-            if holder is None or holder.forgets_delegations:  # What that one delegated nobody knows.
+            if holder is None or holder.forgets_delegations:  # It is unknown what this holder has delegated.
                 held.update(prefixes(cut.subtree, depth(cut.subtree)))
     for memory in memories.values():
         memory.begin_anew(lambda cut: cut.node in known and cut.subtree not in held)

@@ -1,14 +1,16 @@
-"""What runs: the directory `.hbroker/<network>/` of a launcher, for `status`, `down` and whoever looks.
+"""The folder of one network, `.hbroker/<network>/`, which `hbroker up` writes and other commands read.
 
-lock          held (flock) by the launcher as long as it lives, so no stale file can claim that it runs;
-              holds its process id, and what is wrong with the disk: it is written in place, which a full
-              disk takes, too
-state.json    the launcher and its nodes; replaced by rename, so a reader sees all of it or what was before
-join.key      the network's join key, where its topology names none (`hbroker.runtime.launcher.network_key`)
-<node>.log    what the node logs; put aside as <node>.log.1 when the node starts, if it is large
-telemetry/    what the processes write of their load (docs/telemetry.md)
-<node>.cuts   what the node delegated, for its next start, with others beside it
-(`hbroker.runtime.node.state_files`)
+    lock          locked (flock) by the launcher while it lives, so no stale file can claim that it runs;
+                  contains its process id and the faults of the disk, and is overwritten in place, which
+                  needs no free space on a full disk
+    state.json    the launcher and its processes; replaced by rename, so a reader sees the old or the new one
+    join.key      the join key of a network whose topology has none (`hbroker.runtime.launcher.network_key`)
+    <node>.log    the log of the process; renamed to <node>.log.1 at the next start if it is large
+    telemetry/    the telemetry of the processes (docs/telemetry.md)
+    <node>.cuts   the delegations of the node, with its other state files beside it
+                  (`hbroker.runtime.node.state_files`)
+
+Readers need no lock for `state.json`.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from hbroker.storage.disk import FILE_MODE, make_folder
 from hbroker.storage.whole_file import replace
 
 LOG_BYTES: Final = 8 * 1024 * 1024
-"""A log that is larger when its node starts is put aside."""
+"""A log larger than this is renamed when its process starts."""
 _LOCK_BYTES: Final = 4096
-"""The size of the lock's file, from the first: one block."""
+"""The size of the lock's file, in bytes: one block, written at the first start."""
 
 
 class AlreadyRunning(LocalError):
@@ -38,7 +40,8 @@ class AlreadyRunning(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """One node's process. `state`: as `supervision.State`. Times are seconds since the Unix epoch."""
+    """The process of one node. `state`: a value of `supervisor.State`. Times are seconds since the Unix
+    epoch."""
 
     name: str
     subtree: str
@@ -51,7 +54,8 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True)
 class GatewayRun:
-    """One gateway's process. `listeners`: URLs, once it takes clients. The rest as `NodeRun`."""
+    """The process of one gateway. `listeners`: its URLs, once it accepts clients. The other fields as in
+    `NodeRun`."""
 
     name: str
     listeners: tuple[str, ...]
@@ -63,8 +67,8 @@ class GatewayRun:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRun:
-    """A launcher, its nodes and its gateways. `topology`: the absolute path of the file. `telemetry`: that
-    of the directory of what they write of their load; None: they write nothing."""
+    """A launcher, its nodes and its gateways. `topology`: the absolute path of the file. `telemetry`: the
+    absolute path of the folder of telemetry; None: the processes write none."""
 
     name: str
     topology: str
@@ -76,12 +80,12 @@ class NetworkRun:
 
     @property
     def is_up(self) -> bool:
-        """Whether every node and gateway serves, but for those that left by order."""
+        """Whether every node and gateway serves, except nodes that left because of an order."""
         states = [node.state for node in self.nodes] + [gateway.state for gateway in self.gateways]
         return all(state in ("up", "left") for state in states)
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for json.dumps."""
+        """The object as `json.dumps` takes it."""
         return {
             **asdict(self),
             "nodes": [asdict(node) for node in self.nodes],
@@ -90,7 +94,7 @@ class NetworkRun:
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> Self:
-        """What to_json made. Raises KeyError or TypeError for anything else."""
+        """The inverse of `to_json`. Raises KeyError or TypeError for anything else."""
         nodes = tuple(NodeRun(**node) for node in entry["nodes"])
         gateways = tuple(
             GatewayRun(**{**gateway, "listeners": tuple(gateway["listeners"])})
@@ -100,7 +104,7 @@ class NetworkRun:
 
 
 class RunDirectory:
-    """The directory of one network."""
+    """The folder of one network."""
 
     def __init__(self, base: Path, network: str) -> None:
         self.network = network
@@ -109,29 +113,29 @@ class RunDirectory:
 
     @property
     def state_file(self) -> Path:
-        """Holds the NetworkRun, as JSON."""
+        """Contains the `NetworkRun` as JSON."""
         return self.path / "state.json"
 
     @property
     def join_key_file(self) -> Path:
-        """Holds the join key of a network whose topology names none."""
+        """Contains the join key of a network whose topology has none."""
         return self.path / "join.key"
 
     def log_file(self, node: str) -> Path:
-        """What the node's process writes to stdout and stderr."""
+        """Contains stdout and stderr of the process."""
         return self.path / f"{node}.log"
 
     def memory_file(self, node: str) -> Path:
-        """What the node must know again when it is started again (`hbroker.runtime.node.state_files`)."""
+        """The first state file of a node (`hbroker.runtime.node.state_files`)."""
         return self.path / f"{node}.cuts"
 
     @property
     def telemetry(self) -> Path:
-        """What the processes write of their load, unless they are told another place."""
+        """The folder of telemetry, unless the settings name another."""
         return self.path / "telemetry"
 
     def acquire(self) -> int:
-        """Makes the directory and takes its lock, until the returned descriptor is closed.
+        """Creates the folder and locks it, until the returned descriptor is closed.
 
         Raises AlreadyRunning and OSError.
         """
@@ -167,8 +171,8 @@ class RunDirectory:
         return None
 
     def faults(self) -> dict[str, str]:
-        """What is wrong with the disk, by the name of the process that met it, as the launcher that runs, or
-        the last one, noted it. Empty: nothing."""
+        """The faults of the disk that the last launcher noted, by the name of the process that met them.
+        Empty: there are none."""
         try:
             noted = json.loads((self.path / "lock").read_bytes().rstrip(b" \n").partition(b"\n")[2] or b"{}")
             return {str(name): str(fault) for name, fault in noted.items()}
@@ -176,8 +180,7 @@ class RunDirectory:
             return {}
 
     def note_faults(self, faults: Mapping[str, str]) -> None:
-        """Puts them in the place of those that were noted. Raises OSError. To be called by whoever has the
-        lock."""
+        """Replaces the noted faults. Raises OSError. Only the launcher that holds the lock may call this."""
         assert self._lock is not None, "only a launcher notes faults, and it has the lock"
         kept = dict(faults)
         while len(text := b"%d\n%s\n" % (os.getpid(), json.dumps(kept).encode())) > _LOCK_BYTES:
@@ -194,26 +197,28 @@ class RunDirectory:
         return True
 
     def write(self, run: NetworkRun) -> None:
-        """Replaces what is known of the network. Raises OSError: then it is as it was."""
+        """Replaces the state file. Raises OSError; the file is then unchanged."""
         text = json.dumps(run.to_json(), indent=1) + "\n"
         replace(self.state_file, [text.encode()], is_lasting=False)
 
     def read(self) -> NetworkRun | None:
-        """What the launcher that runs, or the last one that ran, wrote; None: there is nothing to read."""
+        """The state that the last launcher wrote; None: there is none, or it cannot be read."""
         try:
             return NetworkRun.from_json(json.loads(self.state_file.read_text()))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def open_log(self, node: str) -> int:
-        """A descriptor that appends to the node's log. A large log is put aside first. Raises OSError."""
+        """Opens the log of a process for appending, and returns the descriptor. Renames a large log first.
+        Raises OSError."""
         path = self.log_file(node)
         if path.exists() and path.stat().st_size > LOG_BYTES:
             path.replace(path.with_name(f"{path.name}.1"))
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
 
     def last_line(self, node: str) -> str:
-        """The end of the node's log: why it ended, most likely. Empty: it says nothing."""
+        """The last line of the log, which most likely explains why the process ended. Empty: there is
+        none."""
         try:
             with self.log_file(node).open("rb") as file:
                 file.seek(0, os.SEEK_END)
@@ -225,7 +230,7 @@ class RunDirectory:
 
 
 def running(base: Path) -> list[RunDirectory]:
-    """The networks below a state directory that run now."""
+    """The networks below a base folder that run now."""
     try:
         names = sorted(entry.name for entry in base.iterdir() if entry.is_dir())
     except OSError:

@@ -1,13 +1,12 @@
-"""Starting a node's process, by fork.
+"""Starts a process by fork.
 
-Python takes longer to load the program than a node takes to join. So the launcher loads it once, and forks: a
-node runs a few milliseconds later, and the memory of the program is shared. That is sound because the
-launcher has one thread, no event loop, and never more than the handful of descriptors that the child closes
-first.
+Loading the program takes longer than a node's join. So the launcher loads it once and forks: a node then runs
+a few milliseconds later, and shares the program's memory. The fork is safe, because the launcher has one
+thread and no event loop, and the child first closes the few descriptors that the launcher has open.
 
-The child is a process of its own in every respect: its own session, so that Ctrl-C in the terminal reaches
-the launcher alone, which then stops the nodes in order; its own log file; and the kernel kills it when the
-launcher dies, however that happens (Linux: PR_SET_PDEATHSIG).
+The child has a session of its own, so Ctrl-C in the terminal reaches only the launcher, which then stops the
+processes in order. It has a log file of its own. On Linux the kernel kills it when the launcher dies
+(PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from urllib.parse import quote
 from hbroker.config import Address, GatewaySettings, NodeSettings, format_address
 
 Ready = Callable[[Address], None]
-"""Called once by a node that serves, with the address it is bound to."""
+"""A node calls it once, when it serves, with the address to which it is bound."""
 
 Listening = Callable[[tuple[str, ...]], None]
-"""Called once by a gateway that takes clients, with the URLs of its listeners."""
+"""A gateway calls it once, when it accepts clients, with the URLs of its listeners."""
 
 LEFT: Final = "left"
 STORAGE: Final = "storage:"
-"""Before what is wrong with the disk, with the spaces quoted; before nothing: it takes everything again."""
+"""Begins the word for the disk. The fault follows, URL-quoted; no fault: the disk works again."""
 
 Body = Callable[[NodeSettings, Ready], int]
-"""A node, as a blocking call that returns an exit code."""
+"""Runs a node. Returns its exit code when it ends."""
 
 GatewayBody = Callable[[GatewaySettings, Listening], int]
-"""A gateway, likewise."""
+"""Runs a gateway. Returns its exit code when it ends."""
 
 SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD})
-"""Those the launcher handles; a child begins with the system's defaults."""
+"""The signals that the launcher handles. A child begins with the default handlers."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -49,28 +48,29 @@ _libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A node's or gateway's process. `ready`: the pipe on which it says, a line each, where it serves, that
-    it left, and whether its disk fails."""
+    """The process of a node or gateway. `ready`: the pipe on which it sends, one per line, where it serves,
+    that it has left, and whether its disk fails."""
 
     pid: int
     ready: int
 
     def read_words(self) -> list[str]:
-        """What it has said (without waiting): an address, or URLs; `LEFT`; `STORAGE`. Empty: nothing, or it
-        is gone."""
+        """The words that it has sent, without waiting: an address, or URLs; `LEFT`; `STORAGE` with a fault.
+        Empty: there are none, or the process has ended."""
         try:
             return os.read(self.ready, 4096).decode().split()
         except BlockingIOError:
             return []
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal. The process exists, or is a zombie, until `reap` has returned its status."""
+        """Sends a signal. The process exists, if only as a zombie, until `reap` has returned its exit
+        code."""
         os.kill(self.pid, number)
 
     def reap(self) -> int | None:
-        """Its exit code, or less than 0: the signal that ended it.
+        """Its exit code; below 0: the negated number of the signal that ended it.
 
-        None: it runs. Not to be called after that.
+        None: it runs. The caller must not call this again after an exit code.
         """
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
@@ -84,7 +84,8 @@ def spawn(body: Callable[[], int], log: int) -> Child:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     launcher = os.getpid()
-    # A signal between the fork and the child's reset would be reported to the launcher as if it were its own.
+    # Otherwise a signal between the fork and `_own_signals` would reach the launcher through the child's copy
+    # of its wake-up descriptor.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         pid = os.fork()
@@ -100,27 +101,28 @@ def spawn(body: Callable[[], int], log: int) -> Child:
 
 
 def report_ready(address: Address) -> None:
-    """In a node's process: it serves."""
+    """Called in a node's process: the node serves at this address."""
     os.write(_READY_DESCRIPTOR, f"{format_address(address)}\n".encode())
 
 
 def report_listening(urls: tuple[str, ...]) -> None:
-    """In a gateway's process: it takes clients."""
+    """Called in a gateway's process: the gateway accepts clients at these URLs."""
     os.write(_READY_DESCRIPTOR, f"{' '.join(urls)}\n".encode())
 
 
 def report_left() -> None:
-    """In the node's process: it ends because it was ordered to leave, and is not to be started again."""
+    """Called in a node's process: the node ends because of an order to leave, and must not be started
+    again."""
     os.write(_READY_DESCRIPTOR, f"{LEFT}\n".encode())
 
 
 def report_storage(fault: str) -> None:
-    """In a node's process: what is wrong with its disk; empty: it takes everything again."""
+    """Called in a node's process: the fault of its disk; empty: the disk works again."""
     os.write(_READY_DESCRIPTOR, f"{STORAGE}{quote(fault)}\n".encode())
 
 
 def describe_exit(code: int) -> str:
-    """What `Child.reap` returned, in words."""
+    """The result of `Child.reap`, in words."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -141,7 +143,7 @@ def _run_child(body: Callable[[], int], log: int, writer: int, launcher: int) ->
     except BaseException:
         traceback.print_exc()
     finally:
-        # Not sys.exit: the frames below are the launcher's, and its clean-up is not the child's to do.
+        # Not sys.exit: the outer frames are the launcher's, and their clean-up must not run in the child.
         try:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -155,7 +157,7 @@ _READY_DESCRIPTOR: Final = 3
 def _own_descriptors(log: int, writer: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    # Above those that are about to be overwritten, in case one of them is among the first four.
+    # Moves both above descriptor 3, in case one of them is among those that are overwritten here.
     log, writer = (_above_standard(descriptor) for descriptor in (log, writer))
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -176,7 +178,8 @@ def _own_signals() -> None:
     signal.set_wakeup_fd(-1)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # It is passed on, perhaps before the body handles it.
+    # The launcher forwards it, perhaps before the body handles it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
@@ -185,4 +188,4 @@ def _die_with(launcher: int) -> None:
     if _libc is not None and _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != launcher:
-        os._exit(1)  # It died before the kernel was asked.
+        os._exit(1)  # The launcher died before the call of prctl.

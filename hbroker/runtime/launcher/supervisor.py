@@ -1,18 +1,19 @@
-"""Which process is to run when: the decisions of the launcher, without processes or clocks.
+"""Decides which process runs when: the decisions of the launcher, without processes or clocks.
 
-A node is first started once its parent serves: one that asked sooner would be refused, or would stand in its
-parent's way (docs/protocol.md §5.1). A gateway is first started once all nodes serve: what it resolved
-sooner would lead to the ancestors of owners, where a message of QoS 0 is lost (docs/guarantees.md). But
-where a node is long in coming the gateway starts without it.
+1. A node is first started once its parent serves. If it joined earlier, the parent would refuse it, or it
+   would be in its parent's way (docs/protocol.md §5.1).
+2. A gateway is first started once all nodes serve. Earlier, its look-ups would lead to ancestors of the later
+   owners, where a message of QoS 0 is lost (docs/guarantees.md). It starts without the missing nodes once the
+   node above it has served for `PATIENCE` seconds.
+3. From then on each process runs until the network is stopped. If one ends, it is started again after a
+   pause. The pause grows with each failure in a row, and is the first again once the process has served for
+   `RAN_WELL` seconds. It has jitter, so that processes that died together do not come back together.
+4. A node that left because of an order stays down (docs/protocol.md §5.7).
+5. The network stops from the leaves to the root, so that each node can hand its subtree back to a running
+   parent. A node gets SIGTERM once its children have ended. After a grace period all remaining processes get
+   SIGKILL.
 
-From then on each is to run until the network is stopped. One that ends without being asked to is started
-again after a pause that grows with every failure in a row (exponential back-off, with jitter so that nodes
-that died together do not return together) and shrinks back once it has run well. One that left by order
-stays away (docs/protocol.md §5.7). Stopping goes from the leaves to the root, so that each node can give its
-subtree back to a parent that is there: SIGTERM to a node once its children have ended, and SIGKILL to all
-that is left after a grace period.
-
-The grammar is that of the protocol: `handle_…` in, `poll_…` out, `now` an argument, in seconds.
+The verbs are those of the protocol: `handle_…` in, `poll_…` out. `now` is an argument, in seconds.
 """
 
 from __future__ import annotations
@@ -31,34 +32,35 @@ PAUSE_FACTOR: Final = 2.0
 LONGEST_PAUSE: Final = 10.0
 JITTER: Final = 0.25
 RAN_WELL: Final = 10.0
-"""Seconds of service after which a failure counts as the first."""
+"""Seconds of service after which the next failure counts as the first."""
 GRACE: Final = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 PATIENCE: Final = 3.0
-"""Seconds for which a gateway waits for the other nodes, once the one above it serves."""
+"""Seconds that a gateway waits for the other nodes, after the node above it serves."""
 
 
 class State(Enum):
-    """What a node's process is doing, or what is waited for."""
+    """The state of a process, named for what it waits for. The value is what `hbroker status` shows."""
 
     AWAITING_PARENT = "pending"
-    """It has not been started: its parent does not serve yet, or, for a gateway, another node."""
+    """The process was not started yet: its parent does not serve, or, for a gateway, another node does
+    not."""
     AWAITING_START = "waiting"
-    """The pause before a start."""
+    """The process waits for the end of its pause."""
     AWAITING_READY = "joining"
-    """It runs, and has not joined yet."""
+    """The process runs and has not joined yet."""
     SERVING = "up"
     AWAITING_CHILDREN = "leaving"
-    """It is to end, once its children have."""
+    """The process is to end, once its children have ended."""
     AWAITING_EXIT = "stopping"
-    """It was asked to end."""
+    """The process got SIGTERM."""
     LEFT = "left"
-    """It was ordered to leave its network, and ends by itself."""
+    """The node left its network because of an order, and ends by itself."""
     ENDED = "down"
 
 
 class Event(Enum):
-    """What happens to a node's process."""
+    """What happens to a process."""
 
     PARENT_READY = (
         "its parent has joined, for the first time (a gateway: all nodes have, or it waited for long)"
@@ -101,14 +103,14 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start this node's process."""
+    """The launcher must start this process."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Send this signal to this node's process."""
+    """The launcher must send this signal to this process."""
 
     name: str
     signal: signal.Signals
@@ -118,14 +120,15 @@ Action: TypeAlias = Start | Signal
 
 
 class Backoff:
-    """The pause before each start of one process."""
+    """Computes the pause before each start of one process."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._failures = 0
 
     def after_failure(self, served: float) -> float:
-        """Seconds to wait, when a process ended that had served for so many seconds (0: it never did)."""
+        """Seconds until the next start of a process that ended. `served`: for how many seconds it had served;
+        0: it never did."""
         self._failures = 1 if served >= RAN_WELL else self._failures + 1
         pause = min(FIRST_PAUSE * PAUSE_FACTOR ** min(self._failures - 1, 16), LONGEST_PAUSE)
         return pause * self._random.uniform(1 - JITTER, 1 + JITTER)
@@ -138,15 +141,17 @@ class _Process:
     state: State
     gateway: bool
     due: float
-    """When to start it (AWAITING_START), or until when a gateway waits for other nodes (AWAITING_PARENT)."""
+    """In seconds: when to start the process (AWAITING_START), or when a gateway stops waiting for other nodes
+    (AWAITING_PARENT)."""
     serving_since: float = 0.0
     starts: int = field(default=0)
 
 
 class Supervisor:
-    """Keeps the processes of a network running, until told to stop them.
+    """Decides for the processes of a network, until it is stopped.
 
-    `parents`: the node above each node; None: it waits for nobody. `gateways`: those that are gateways.
+    `parents`: the node above each process; None: it waits for no other. `gateways`: the names that are
+    gateways.
     """
 
     def __init__(
@@ -171,7 +176,7 @@ class Supervisor:
         self._stopping = False
 
     def handle_timeout(self, now: float) -> None:
-        """Starts what is due, and ends what did not end when asked."""
+        """Starts the processes that are due. Kills the remaining ones if the grace period is over."""
         for name, process in self._processes.items():
             if process.state is State.AWAITING_PARENT and process.due <= now:
                 self._release(now, process)
@@ -183,7 +188,7 @@ class Supervisor:
             self.stop_now()
 
     def handle_ready(self, now: float, name: str) -> None:
-        """The node has joined."""
+        """The process serves."""
         process = self._processes[name]
         process.serving_since = now
         self._move(process, Event.READY)
@@ -191,13 +196,13 @@ class Supervisor:
             self._release_those_below(now, name)
 
     def handle_leave(self, now: float, name: str) -> None:
-        """The node has left, as it was ordered to: it stays down. Its children wait for it no more."""
+        """The node left because of an order: it stays down, and its children do not wait for it any more."""
         self._move(self._processes[name], Event.LEAVE)
         if self._processes[name].state is State.LEFT:
             self._release_those_below(now, name)
 
     def handle_exit(self, now: float, name: str) -> float | None:
-        """The node's process ended. Returns the seconds until its next start; None: it stays down."""
+        """The process ended. Returns the seconds until its next start; None: it stays down."""
         process = self._processes[name]
         served = now - process.serving_since if process.state is State.SERVING else 0.0
         self._move(process, Event.EXIT)
@@ -209,7 +214,7 @@ class Supervisor:
         return pause
 
     def stop(self, now: float) -> None:
-        """Has every process end; those that have not by the end of the grace period are killed."""
+        """Ends all processes. Those that run at the end of the grace period are killed."""
         if self._stopping:
             return
         self._stopping = True
@@ -219,17 +224,17 @@ class Supervisor:
         self._ask_leaves()
 
     def stop_now(self) -> None:
-        """Kills what is still there: the grace period is over, or was cut short."""
+        """Kills all processes that still run, without waiting for the grace period."""
         self._kill_at = None
         left = self.names_in(State.AWAITING_CHILDREN) + self.names_in(State.AWAITING_EXIT)
         self._actions.extend(Signal(name, signal.SIGKILL) for name in left)
 
     def poll_action(self) -> Action | None:
-        """What to do next; None: nothing now."""
+        """The next action; None: there is none now."""
         return self._actions.popleft() if self._actions else None
 
     def poll_timeout(self) -> float | None:
-        """When to call handle_timeout next."""
+        """When `handle_timeout` is due next, in seconds; None: never."""
         waiting = (State.AWAITING_PARENT, State.AWAITING_START)
         deadlines = [p.due for p in self._processes.values() if p.state in waiting and p.due < inf]
         if self._kill_at is not None:
@@ -237,11 +242,11 @@ class Supervisor:
         return min(deadlines, default=None)
 
     def state(self, name: str) -> State:
-        """What the node's process is doing."""
+        """The state of this process."""
         return self._processes[name].state
 
     def restarts(self, name: str) -> int:
-        """How often the node's process was started again."""
+        """How often this process was started again."""
         return max(self._processes[name].starts - 1, 0)
 
     def all_in(self, *states: State) -> bool:
@@ -249,7 +254,7 @@ class Supervisor:
         return all(process.state in states for process in self._processes.values())
 
     def names_in(self, state: State) -> list[str]:
-        """The nodes whose processes are in this state."""
+        """The names of the processes in this state."""
         return [name for name, process in self._processes.items() if process.state is state]
 
     def _release_those_below(self, now: float, name: str) -> None:

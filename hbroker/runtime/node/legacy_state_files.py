@@ -1,11 +1,11 @@
-"""What nodes wrote before their files had checksums. Such a file is read once, and replaced.
+"""Reads the state files of earlier versions, which had no checksums. Each is read once, and then replaced.
 
-delegations     `{"holds": "delegations"}`, then a line of JSON for each
-claims          one object of JSON
-subscriptions   each record behind its length, in 4 bytes
+    delegations     `{"holds": "delegations"}`, then one line of JSON for each delegation
+    claims          one JSON object
+    subscriptions   records, each after its length (4 bytes, little-endian)
 
-An end that is cut off is left out, as nothing could be promised on it. Anything else that is wrong makes a
-`ValueError`: the file is damaged.
+A truncated end is ignored, because nothing was promised that relies on it. Any other error raises ValueError:
+the file is damaged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 def delegations_in(data: bytes) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """(subtree, the entry; None: it has ended), in the order in which they were noted. Raises ValueError."""
+    """Yields (subtree, entry) in the order in which they were written. Entry None: the delegation ended.
+    Raises ValueError."""
     head, *lines = data.decode().split("\n")
     if head != _HEAD:
         raise ValueError("it does not begin as such a file does")
@@ -38,7 +39,7 @@ def delegations_in(data: bytes) -> Iterator[tuple[str, dict[str, Any] | None]]:
 
 
 def claims_in(data: bytes) -> dict[str, Any]:
-    """What the file holds. Raises ValueError."""
+    """The JSON object of the file. Raises ValueError."""
     stored = json.loads(data)
     if not isinstance(stored, dict) or not {"configured", "claims"} <= stored.keys():
         raise ValueError("it holds no claims")
@@ -46,7 +47,7 @@ def claims_in(data: bytes) -> dict[str, Any]:
 
 
 def subscriptions_in(data: bytes) -> Iterator[pb.SubscriptionRecord]:
-    """The records, in the order in which they were noted. Raises ValueError."""
+    """Yields the records in the order in which they were written. Raises ValueError."""
     at = 0
     while at + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, at)

@@ -1,9 +1,11 @@
-"""A node's process: the native endpoint, the control logic over it, and the world's signals.
+"""A node's process: the native endpoint, the control over it, and signals.
 
-SIGTERM or SIGINT hands the node's subtrees back to their parents and then ends; a second one ends at once.
-SIGHUP, which a terminal sends when it is closed, ends nothing: the settings are read again, and the log tells
-which of them count from the next start.
-Where the endpoint can go on no more the process ends too: whoever keeps it running starts it again.
+- SIGTERM or SIGINT: the node hands its subtrees back to their parents, and then ends. A second one ends it at
+  once.
+- SIGHUP, which a terminal sends when it closes: the node reads its settings again, and logs which changes
+  take effect at the next start. It goes on.
+
+If the endpoint fails, the process ends, so that its launcher starts it again.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from hbroker.subtree import is_within
 __all__ = ["core_config", "run_node"]
 
 DRAIN_S: Final = 1.0
-"""How long the last packets may take to leave."""
+"""Seconds that the last packets may take to leave, when the process ends."""
 
 _STOPPED: Final = 0
 _FAILED: Final = 1
@@ -60,22 +62,24 @@ def run_node(
     hindered: Callable[[str], None] = lambda fault: None,
     reload: Callable[[], NodeSettings] | None = None,
 ) -> int:
-    """Runs a node until it is told to end. Returns the exit code: 0 as asked, 1 turned away for good, or
-    the endpoint failed.
+    """Runs a node until it is told to end. Returns the exit code: 0: it ended as asked; 1: its network
+    refused it for good, or the endpoint failed.
 
-    `ready(address)` is called once it serves all that it should; `left` once it has handed back all of it
-    because of an order to leave (§5.7). `memory`: a file for what it delegated, with others beside it
-    (`hbroker.runtime.node.state_files`); None: a restart within a lease may give its children's topics two
-    owners until they renew, orders are forgotten, and messages are acknowledged before subscribers are back.
-    `hindered(what)` is called, in a thread, when its disk fails, and with an empty text once it works again.
-    `reload`: what the settings are when SIGHUP comes; None: as they were.
-    Raises OSError where the address cannot be had, or a file of the memory cannot be read or made.
+    `ready(address)` is called once the node serves all subtrees that it claims. `left` is called once it has
+    handed all of them back because of an order to leave (§5.7). `memory`: the file of its delegations, with
+    other state files beside it (`hbroker.runtime.node.state_files`). None: the node keeps no files. Then its
+    orders are forgotten at a restart, a restart within a lease may give its children's topics two owners
+    until the children renew, and messages are acknowledged before subscribers are back.
+
+    `hindered(what)` is called, in a thread, when the disk fails, and with an empty text once it works again.
+    `reload`: returns the settings on SIGHUP; None: they do not change. Raises OSError if the address cannot
+    be bound, or a state file cannot be read or created.
     """
     return asyncio.run(_Process(settings, ready, left, memory, hindered, reload).run())
 
 
 def core_config(settings: NodeSettings, incarnation: int) -> Config:
-    """The native core's, for one run of a node: its session, its keys and its limits."""
+    """The native core's settings for one run of a node: its session, keys and limits."""
     return Config(
         node=True,
         session=secrets.randbits(64) or 1,
@@ -90,7 +94,7 @@ def core_config(settings: NodeSettings, incarnation: int) -> Config:
 
 
 class _Process:
-    """Endpoint, control and driver of one node."""
+    """The endpoint, control and driver of one node."""
 
     def __init__(
         self,
@@ -174,7 +178,8 @@ class _Process:
         )
 
     def _tell_stored(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In the thread that writes: more is on the disk now, or the disk fails."""
+        """Called in the writer's thread when more is on the disk, or when the disk begins or ceases to
+        fail."""
         loop.call_soon_threadsafe(self._driver.wake)
 
     def _stop(self) -> None:
@@ -185,7 +190,8 @@ class _Process:
         self._driver.wake()
 
     def _read_again(self) -> None:
-        """SIGHUP. All that a node is told counts for as long as it runs: others have been told it, too."""
+        """Handles SIGHUP. No setting changes while the node runs, because other nodes were sent the settings,
+        too."""
         try:
             settings = self._configured if self._reload is None else self._reload()
         except (ConfigError, ConfigErrors, OSError) as wrong:
@@ -235,7 +241,7 @@ class _Process:
 
 
 def _token_key(join_key: bytes) -> bytes:
-    """Nodes with one join key take each other's tokens (§4.2)."""
+    """The key of address tokens. Nodes with the same join key accept each other's tokens (§4.2)."""
     if not join_key:
         return secrets.token_bytes(16)
     return hmac.digest(join_key, b"hbroker address validation", "sha256")[:16]

@@ -1,18 +1,18 @@
-"""What a node must know again after a restart.
+"""The state files of a node: what its next run must know (§5.10).
 
     FILE                 the subtrees that it delegated
-    FILE.claims          the subtrees that it claims since orders changed them (§5.7)
-    FILE.subscriptions   who had subscribed
-    FILE.checkpoint      when it was last alive, and how much of the others was on the disk
+    FILE.claims          the subtrees that it claims, once an order has changed them (§5.7)
+    FILE.subscriptions   the subscriptions of its clients
+    FILE.checkpoint      when it was last alive, and how much of the other files was synced
 
-Without the first, a parent that restarts would take its children's subtrees for its own until they renew,
-and a topic would have two owners. Without the third it would find nobody subscribed, and acknowledge messages
-to nobody's good: publishers come back at once, subscribers take up to a keep-alive to notice that it was
-gone. So it hands over to its next run, as one owner does to another (§5.4).
+Without the first file, a parent that restarts would count its children's subtrees as its own until they
+renew, and a topic would have two owners. Without the third file, the node would know no subscribers, and
+would acknowledge messages that reach nobody: publishers come back at once, while subscribers take up to a
+keep-alive to notice the restart. So a node hands over to its next run, as one owner does to another (§5.4).
 
-All of them outlive the process and the host (`hbroker.storage`). What is promised to others only counts once
-`durable` says that it is on the disk. Where records were lost, `Recalled` says so, and the node goes by the
-safe side: it waits until whoever it may have forgotten has no lease any more, or has come back.
+All files survive the process and the host (`hbroker.storage`). A promise to others may be given once
+`durable` shows that its record is on the disk. If records were lost, `Recalled` says so. Then the node waits
+until each child and subscriber that it may have forgotten has no lease any more, or is back (§5.8, §5.9).
 """
 
 from __future__ import annotations
@@ -53,19 +53,22 @@ SUBSCRIPTIONS: Final = 3
 
 _SUFFIXES: Final = {DELEGATIONS: "", CLAIMS: ".claims", SUBSCRIPTIONS: ".subscriptions"}
 _SLACKS: Final = {DELEGATIONS: 1 << 16, CLAIMS: 1 << 12, SUBSCRIPTIONS: 1 << 20}
-"""By how many bytes a file may grow beyond twice what counts in it."""
+"""Bytes by which a file may grow beyond twice its live records (`record_file.SLACK_BYTES`)."""
 _CLAIMS_KEY: Final = b"claims"
 _SESSION: Final = struct.Struct("<QI")
 _NO_GROUP: Final = 0xFFFF_FFFF
-"""A group is shorter: what has this length is about the session as such."""
+"""Stands for the length of a group in the key of a record about the session itself. A group is shorter."""
 
 
 @dataclass(slots=True)
 class Recalled:
-    """What the last run knew. `requested_subtrees`: None where no order changed any. `away`: the sessions
-    that had no link. `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost.
-    `damage`: what was found wrong; `torn`: how many bytes of each file were cut off, since they were being
-    written when the last run ended."""
+    """What the last run knew.
+
+    `requested_subtrees`: the claims; None: no order has changed them. `away`: the sessions that were offline.
+    `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost. `damage`: the damage that
+    was found. `torn`: how many bytes of each file were truncated, because they were being written when the
+    last run ended.
+    """
 
     delegations: list[Delegation] = field(default_factory=list)
     requested_subtrees: list[str] | None = None
@@ -78,8 +81,9 @@ class Recalled:
 
 
 class NodeStateFiles:
-    """The files of one node. `configured`: the subtrees that its settings say. What orders changed counts for
-    the settings under which it was changed: settings that are others now are the truth again."""
+    """The state files of one node. `configured`: the subtrees in its settings. Claims that orders changed
+    count only under the settings under which they were changed. If the settings differ now, the settings
+    count."""
 
     def __init__(
         self,
@@ -111,25 +115,25 @@ class NodeStateFiles:
     # Change
 
     def recall(self) -> Recalled:
-        """Reads the files of the last run, mends them, and begins this one. Raises OSError."""
+        """Reads and repairs the files of the last run, and begins this run. Raises OSError."""
         recalled, silent_us = self._read()
         if silent_us is not None and silent_us >= timers.IDLE_TIMEOUT:
-            recalled.subscriptions = []  # The sessions have ended meanwhile (§3.5).
+            recalled.subscriptions = []  # The sessions have ended in the meantime (§3.5).
             recalled.forgets_subscriptions = False
-            with suppress(OSError):  # The next run would wait for them longer than it must.
+            with suppress(OSError):  # If this fails, the next run only waits longer than it must.
                 self._files[SUBSCRIPTIONS].replace([])
         self._store.touch()
         return recalled
 
     def review(self) -> Recalled:
-        """What the last run knew, while this one has not begun. Raises OSError."""
+        """Returns what the last run knew, without beginning a run. Raises OSError."""
         recalled, _ = self._read()
         self._store.close()
         return recalled
 
     def begin_anew(self, is_over: Callable[[Delegation], bool]) -> None:
-        """Before a network begins: what orders changed counts no more, nor the delegations that are over.
-        Raises OSError."""
+        """Before a network starts: discards the claims that orders changed, and the delegations for which
+        `is_over` returns true. Raises OSError."""
         recalled, _ = self._read()
         if recalled.requested_subtrees is not None:
             self._files[CLAIMS].replace([])
@@ -140,62 +144,65 @@ class NodeStateFiles:
         self._store.close()
 
     def note_delegation(self, delegation: Delegation, ended: bool) -> None:
-        """A delegation is about to be made or changed, or has ended."""
+        """Notes a delegation that is about to be made or changed, or that has ended."""
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
 
     def note_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
-        """What is claimed from now on."""
+        """Notes the subtrees that the node claims from now on."""
         value = json.dumps({"configured": self._configured, "claims": list(requested_subtrees)})
         self._put(CLAIMS, _CLAIMS_KEY, value.encode())
 
     def note_subscription(self, subscription: Subscription, ended: bool) -> None:
-        """A subscription was made or changed, or has ended."""
+        """Notes a subscription that was made or changed, or that has ended."""
         self._put(SUBSCRIPTIONS, *_subscription_entry(subscription, ended))
 
     def note_away(self, session: int, is_away: bool) -> None:
-        """A session has no link, or that is not true any more."""
+        """Notes that a session is offline, or that it has a link again."""
         record = pb.SubscriptionRecord(session=session, away=True)
         self._put(
             SUBSCRIPTIONS, _SESSION.pack(session, _NO_GROUP), record.SerializeToString() if is_away else b""
         )
 
     def know_delegations(self) -> None:
-        """Whoever held what was forgotten has no lease any more, or has told."""
+        """Notes that no delegation is unknown any more: each forgotten lease has ended, or its child has
+        renewed (§5.9)."""
         self._store.complete(DELEGATIONS)
         self.changed()
 
     def know_subscriptions(self) -> None:
-        """Whoever was forgotten has subscribed again, or will not."""
+        """Notes that no subscription is unknown any more: recovery from a damaged file is over (§5.8)."""
         self._store.complete(SUBSCRIPTIONS)
         self.changed()
 
     def flush(self) -> bool:
-        """Writes and syncs what was noted. False: it could not be written, and is kept for the next time."""
+        """Writes and syncs everything that was noted. False: the disk failed, and everything waits for the
+        next flush."""
         return self._store.flush()
 
     def touch(self) -> None:
-        """This run is alive. To be called every second or so, whatever becomes of `flush`."""
+        """Writes that this run is alive. The caller calls it about every second, also while `flush` fails or
+        hangs."""
         self._store.touch()
 
     def close(self) -> None:
-        """After the last `flush`."""
+        """Closes the files, after the last `flush`."""
         self._store.close()
 
     # Read
 
     @property
     def path(self) -> Path:
-        """Where the files are."""
+        """The path of the first file."""
         return self._path
 
     @property
     def written(self) -> int:
-        """How much was noted."""
+        """The mark of the last note (`hbroker.storage.store`)."""
         return self._store.written
 
     @property
     def durable(self) -> int:
-        """How much of what was noted is on the disk."""
+        """The mark up to which all notes are on the disk."""
         return self._store.durable
 
     @property
@@ -205,7 +212,7 @@ class NodeStateFiles:
 
     @property
     def hindrance(self) -> Fault | None:
-        """What else is wrong with the disk."""
+        """Another fault of the disk, which loses nothing."""
         return self._store.hindrance
 
     # Reading
@@ -231,8 +238,8 @@ class NodeStateFiles:
         return recalled, silent_us
 
     def _take(self, opened: Opened, kind: int, recalled: Recalled) -> None:
-        """What is whole, and makes no sense all the same, was written by another version: it counts as
-        damaged."""
+        """Decodes the records of one file. A record that is whole and cannot be decoded was written by
+        another version; it counts as damaged."""
         strange = []
         for key, value in opened.entries.items():
             try:
@@ -244,7 +251,7 @@ class NodeStateFiles:
             what = f"{len(strange)} records make no sense"
             recalled.damage.append(Damage(file.path, 0, 0, what, None))
             rest = ((key, value) for key, value in opened.entries.items() if key not in strange)
-            with suppress(OSError):  # They make no sense at the next start either.
+            with suppress(OSError):  # If this fails, the next start finds the same records.
                 file.replace(rest, is_incomplete=True)
             recalled.forgets_delegations |= kind == DELEGATIONS
             recalled.forgets_subscriptions |= kind == SUBSCRIPTIONS
@@ -267,8 +274,8 @@ class NodeStateFiles:
                 recalled.requested_subtrees = [str(claim) for claim in stored["claims"]]
 
     def _adopt_legacy(self) -> None:
-        """Replaces files of the former formats, if nobody has written the present one yet. One that is
-        damaged is left to `open`, which says so."""
+        """Replaces files of earlier formats, unless the present format was written already. A damaged file
+        stays, and `open` reports it."""
         if checkpoint.load(self._disk, self._checkpoint) is not None:
             return
         for kind, file in self._files.items():
@@ -286,20 +293,20 @@ class NodeStateFiles:
 
 
 def boot_instant() -> Instant:
-    """Now, by a clock that goes on while the host sleeps."""
+    """The present time, by a clock that goes on while the host is suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return Instant(_boot(), time.clock_gettime_ns(clock) // 1000)
 
 
 def make_folder_of(path: Path) -> None:
-    """Makes the folder of a file, where there is none. Raises OSError."""
+    """Creates the folder of a file, if it is missing. Raises OSError."""
     if not path.parent.is_dir():
         make_folder(path.parent)
 
 
 @cache
 def _boot() -> bytes:
-    """Which boot of the host it is. Where that cannot be told, no other process has the same."""
+    """The id of the host's boot. If the host has none, a random id, which no other run of the process has."""
     try:
         return UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What this process costs its host: processor time and memory, for a node's account of itself (DESIGN §8)."""
+"""CPU time and memory of this process, for the status that a node publishes (`hbroker.protocol.status`)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _STATM: Final = Path("/proc/self/statm")
 
 
 def process_usage() -> dict[str, float | int | None]:
-    """`cpu_s`: seconds of processor time of all threads. `rss_bytes`: memory that it holds now; None where
-    the system does not tell (it is read from Linux's /proc)."""
+    """`cpu_s`: seconds of CPU time of all threads. `rss_bytes`: resident memory, from Linux's /proc; None on
+    other systems."""
     return {"cpu_s": round(time.process_time(), 3), "rss_bytes": _resident_bytes()}
 
 
 def _resident_bytes() -> int | None:
-    """proc(5): the second number of statm, in pages."""
+    """The second number of /proc/self/statm, which counts pages (proc(5))."""
     try:
         resident = int(_STATM.read_text().split()[1])
     except OSError:

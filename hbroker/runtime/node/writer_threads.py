@@ -1,12 +1,11 @@
-"""The threads that write what a node notes, so that its decisions never wait for a disk.
+"""The threads that write the state files of a node, so that no decision waits for a disk.
 
-One writes and syncs the notes. What is noted while one sync runs is written together, with the next: a storm
-of ten thousand subscriptions takes as many syncs as fit into it, not ten thousand. While the disk fails it
-tries again each second.
-
-A call to a disk may fail, and it may also not return for minutes. So one thread notes each second that this
-run lives, whatever the first one does; and one watches both, and calls no disk but that of the log. A call
-that takes longer than `OVERDUE_S` counts as one that failed, until it returns.
+- The first thread writes and syncs. Everything that is noted during one sync is written together, with the
+  next one. So ten thousand subscriptions at once cost a few syncs. While the disk fails, the thread tries
+  again each second.
+- The second thread writes each second that this run is alive, even while the first one hangs in a call.
+- The third thread watches the other two, and calls no disk but that of the log. A call that takes longer than
+  `OVERDUE_S` counts as failed until it returns.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from hbroker.storage.store import OVERDUE_S, Fault
 __all__ = ["StateWriter"]
 
 ALIVE_S: Final = 1.0
-"""How often the next run is told that this one lives, and how often a disk that fails is tried again."""
+"""Seconds between two checkpoints, and between two tries while the disk fails."""
 STOP_PATIENCE_S: Final = 2.0
-"""How long the last notes may take to be written when the node ends."""
+"""Seconds that the last notes may take to be written, when the node ends."""
 
 T = TypeVar("T")
 
 
 class StateWriter:
-    """The files of one node as its decisions see them (`hbroker.protocol.storage.Storage`).
+    """The state files of one node, as its decisions use them (`hbroker.protocol.storage.Storage`).
 
-    In a thread `tell()` is called whenever `durable` or `is_failing` has changed, and `hindered(what)` when
-    the disk begins to fail, and with an empty text when it works again.
+    Two callbacks are called in a thread of the writer: `tell()` when `durable` or `is_failing` has changed,
+    and `hindered(what)` when the disk begins to fail, and with an empty text once it works again.
     """
 
     def __init__(
@@ -48,9 +47,9 @@ class StateWriter:
         self._wanted = Event()
         self._stopping = Event()
         self._changed = Event()
-        """There is something to tell."""
+        """Set when the watching thread has something to report."""
         self._has_ended = Event()
-        """The last notes are written, or had their time."""
+        """Set when the last notes are written, or their time is over."""
         self._flushing, self._touching = _Call(), _Call()
         self._writer = Thread(target=self._write, name="storing", daemon=True)
         self._others = (
@@ -63,7 +62,7 @@ class StateWriter:
     # Change
 
     def recall(self) -> Recalled:
-        """What the last run knew; what was wrong with its files is in the log. Raises OSError."""
+        """Returns what the last run knew, and logs the damage of its files. Raises OSError."""
         recalled = self._memory.recall()
         for path, size in recalled.torn.items():
             self._log.warning("state_file_torn", file=path, bytes_cut_off=size)
@@ -79,13 +78,13 @@ class StateWriter:
         return recalled
 
     def start(self, tell: Callable[[], None]) -> None:
-        """Begins to write."""
+        """Starts the threads. `tell` is called as the class says."""
         self._tell = tell
         for thread in (self._writer, *self._others):
             thread.start()
 
     def stop(self) -> None:
-        """Writes what was noted last, and ends."""
+        """Writes the last notes, and stops the threads."""
         until = time.monotonic() + STOP_PATIENCE_S
         self._stopping.set()
         self._wanted.set()
@@ -96,33 +95,33 @@ class StateWriter:
             _join(thread, until)
 
     def know_delegations(self) -> None:
-        """See `Storage`."""
+        """As `Storage.know_delegations`."""
         self._memory.know_delegations()
 
     def know_subscriptions(self) -> None:
-        """See `Storage`."""
+        """As `Storage.know_subscriptions`."""
         self._memory.know_subscriptions()
 
     # Read
 
     @property
     def written(self) -> int:
-        """See `Storage`."""
+        """As `Storage.written`."""
         return self._memory.written
 
     @property
     def durable(self) -> int:
-        """See `Storage`."""
+        """As `Storage.durable`."""
         return self._memory.durable
 
     @property
     def is_failing(self) -> bool:
-        """See `Storage`."""
+        """As `Storage.is_failing`."""
         return self._memory.fault is not None or self._flushing.is_overdue
 
     @property
     def fault(self) -> Fault | None:
-        """What is wrong with the disk now."""
+        """The present fault of the disk; None: there is none."""
         known = self._memory.fault or self._memory.hindrance
         if known is None and (self._flushing.is_overdue or self._touching.is_overdue):
             return Fault(self._memory.path, OSError(errno.ETIMEDOUT, f"no answer for {OVERDUE_S:g} s"))
@@ -141,7 +140,7 @@ class StateWriter:
             if (self._memory.durable, self.fault) != before:
                 self._tell()
                 self._changed.set()
-            if not is_written:  # A disk that fails is not tried again for every note.
+            if not is_written:  # A failing disk is not tried again for each note.
                 self._stopping.wait(ALIVE_S)
                 self._wanted.set()
         self._memory.close()
@@ -173,13 +172,13 @@ class StateWriter:
 
 
 class _Call:
-    """A call that may not return."""
+    """Calls that may hang."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     def of(self, call: Callable[[], T]) -> T:
-        """Calls it."""
+        """Calls `call`, and returns its result."""
         self._since = time.monotonic()
         try:
             return call()
@@ -188,7 +187,7 @@ class _Call:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it was called, and has not returned in time."""
+        """Whether the present call has not returned within `OVERDUE_S`."""
         since = self._since
         return since is not None and time.monotonic() - since > OVERDUE_S
 

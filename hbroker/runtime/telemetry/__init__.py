@@ -1,18 +1,19 @@
-"""What a node or gateway writes of its load: how much passed where, and what it cost (docs/telemetry.md).
+"""Writes the load of a node or gateway: traffic by topic, and what it cost (docs/telemetry.md).
 
-The core counts, by topic, under the locks that it holds anyway. Once in an interval a thread of this package
-takes what was counted, as columns, and every few of them it writes a file. The event loop only says when, and
-what the decisions know. So nothing of it is on the way of a message: not a lock, not a disk.
+The native core counts by topic, under locks that it holds anyway. Once per interval a thread of this package
+takes the counts as columns, and after some intervals it writes a file. The event loop only signals the end of
+an interval, with the facts that the decisions know. So no message waits for a lock or a disk of telemetry.
 
-    recorder    the thread: says that an interval is over, and hands on what was counted
-    journal     gathers intervals, and writes files of them
-    watch       when an interval was, and what it cost
-    facts       what the decisions know
-    rows        intervals -> tables of Arrow
-    schema      their columns, which are the contract with whoever reads
-    shelf       files that are whole or not there, and an end to how many there are
+    recorder       the thread: takes the counts at the end of each interval
+    journal        collects intervals, and writes files of them
+    rows           intervals -> Arrow tables
+    schema         the columns of these tables, the contract with their readers
+    file_archive   files that appear whole, and are deleted when they are too old or too many
+    interval       when an interval was, how long it lasted, and what it cost
+    facts          what the decisions know at the end of an interval
 
-Nothing here loads Arrow before `preload`, or a recorder's thread, does.
+Imports go downward: `recorder` imports `journal` when its thread starts, that imports `rows` and
+`file_archive`, and `rows` imports `schema`. Nothing loads Arrow before `preload`, or that thread, does.
 """
 
 from hbroker.runtime.telemetry.facts import Facts

@@ -1,4 +1,4 @@
-"""What the decisions of a process know that its telemetry tells."""
+"""The facts in the telemetry of a process that its decisions know."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the decisions know at the end of an interval. `parent`: None at the root, and as long as it is not
-    known. `subtrees`: what is held, less all of `$SYS`."""
+    """What the decisions know at the end of an interval. `parent`: the parent's name; None: at the root, or
+    unknown yet. `subtrees`: the subtrees that the node serves, without those below `$SYS`."""
 
     address: str
     parent: str | None = None

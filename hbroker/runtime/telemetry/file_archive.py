@@ -1,12 +1,12 @@
-"""The files of one process: whole or not there, and no more of them than are to be kept.
+"""The telemetry files of one process. Each appears whole, and old files are deleted.
 
     DIR/date=YYYY-MM-DD/node=NAME/KIND-STARTED-NUMBER.parquet
 
-A file is written under a name with a dot before it, which readers pass over, and gets its own by rename. What
-another run of this process left under such a name is removed.
+A file is written under a name that begins with a dot, which readers ignore, and then renamed. Files that
+another run of this process left under such names are deleted.
 
-What is kept has an end in bytes and in age. To know it costs little whatever is there: of each day the sum of
-the bytes, and only of the oldest the list of its files.
+The files are bounded in bytes and in age. To enforce the bounds costs little, however many files there are:
+the archive keeps the sum of the bytes of each day, and lists the files of the oldest day only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOUR: Final = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class _ArchivedFile:
-    """A file that is there. `written`: seconds since the epoch, by the file system."""
+    """A file of the archive. `written`: seconds since the Unix epoch, by the file system."""
 
     path: Path
     size: int
@@ -36,9 +36,10 @@ class _ArchivedFile:
 
 
 class FileArchive:
-    """Where the process called `node` puts its files. `clock`: seconds since the epoch.
+    """The telemetry files of the process called `node`. `keep_bytes`, `keep_hours`: the bounds. `clock`:
+    returns seconds since the Unix epoch.
 
-    To make one reads the directory and writes nothing; it raises no error.
+    The constructor reads the directory, writes nothing, and raises no OSError.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class FileArchive:
     # Change
 
     def put(self, kind: str, day: str, run: int, number: int, write: Callable[[Path], None]) -> None:
-        """Adds a file, whose content `write` puts into the path that it is given.
+        """Adds a file. `write` writes its content to the path that it is given.
 
-        Raises OSError, and whatever `write` does; then nothing is left of it.
+        Raises OSError, and whatever `write` raises; the file is then removed.
         """
         place = self._place(day)
         place.mkdir(parents=True, exist_ok=True)
@@ -79,12 +80,12 @@ class FileArchive:
             raise
         self._days[day] = self._days.get(day, 0) + size
         if self._oldest is not None and day < self._oldest[0]:
-            self._oldest = None  # The clock stepped back.
+            self._oldest = None  # The clock was set back.
         elif self._oldest is not None and day == self._oldest[0]:
             self._oldest[1].append(_ArchivedFile(path, size, self._clock()))
 
     def tidy(self) -> None:
-        """Removes what is to be kept no longer, the oldest first. Raises OSError."""
+        """Deletes the oldest files until the bounds hold. Raises OSError."""
         while (oldest := self._first()) is not None:
             day, files = oldest
             is_too_old = files[0].written < self._clock() - self._keep_s
@@ -96,8 +97,8 @@ class FileArchive:
                 kept.path.unlink()
 
     def clear_away(self, run: int) -> int:
-        """Removes what other runs began to write. Returns a number for this run under which there is nothing
-        yet: the given one, or the next that is free. Raises OSError."""
+        """Deletes unfinished files of other runs. Returns a number for this run that no file has: `run`, or
+        the next free one. Raises OSError."""
         taken = set()
         for day in self._known_days():
             for entry in os.scandir(self._place(day)):
@@ -112,7 +113,7 @@ class FileArchive:
     # Below
 
     def _first(self) -> tuple[str, deque[_ArchivedFile]] | None:
-        """The oldest day that still has files, and those; None: there are none."""
+        """The oldest day with files, and its files; None: there are none."""
         while self._oldest is None or not self._oldest[1]:
             if self._oldest is not None:
                 self._drop_day(self._oldest[0])
@@ -126,7 +127,7 @@ class FileArchive:
     def _drop_day(self, day: str) -> None:
         self._days.pop(day, None)
         place = self._place(day)
-        with suppress(OSError):  # Another node may have files of that day.
+        with suppress(OSError):  # Another process may have files of that day.
             place.rmdir()
             place.parent.rmdir()
 
@@ -142,7 +143,7 @@ class FileArchive:
         return [day for day in days if self._place(day).is_dir()]
 
     def _files(self, day: str) -> Iterator[_ArchivedFile]:
-        """Those of one day, the oldest first."""
+        """The files of one day, the oldest first."""
         found = []
         with suppress(OSError), os.scandir(self._place(day)) as entries:
             for entry in entries:
@@ -154,7 +155,7 @@ class FileArchive:
 
 
 def _order(name: str) -> tuple[int, int, str] | None:
-    """(run, number, kind) of a file's name; None: it is no file of telemetry."""
+    """The (run, number, kind) of a file's name; None: it is no telemetry file."""
     parts = name.removesuffix(_SUFFIX).split("-")
     if name.startswith(".") or not name.endswith(_SUFFIX) or len(parts) != 3:
         return None

@@ -1,4 +1,4 @@
-"""What an interval cost, and when it was."""
+"""When an interval was, and what it cost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ __all__ = ["Sample", "Watch"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One interval. `at`: when it began, in µs since the epoch, by the clock on the wall, which may step.
-    `seconds`: how long it was, by one that does not. `cpu_s`: processor time of all threads."""
+    """One interval. `at`: its begin in microseconds since the Unix epoch, by the wall clock, which may step.
+    `seconds`: its length, by a monotonic clock. `cpu_s`: CPU time of all threads, in seconds. `rss_bytes`:
+    resident memory at its end."""
 
     at: int
     seconds: float
@@ -23,7 +24,8 @@ class Sample:
 
 
 class Watch:
-    """Tells intervals apart, one behind the other. `wall`: µs since the epoch; `steady`: seconds."""
+    """Measures intervals without gaps between them. `wall`: microseconds since the Unix epoch. `steady`:
+    seconds."""
 
     def __init__(
         self,
@@ -33,12 +35,12 @@ class Watch:
         self._wall = wall
         self._steady = steady
         self.began = self._at = wall()
-        """When the first interval began."""
+        """When the first interval began, in microseconds since the Unix epoch."""
         self._since = steady()
         self._cpu_s = 0.0
 
     def sample(self) -> Sample:
-        """Ends an interval, and begins the next."""
+        """Ends an interval and begins the next. Returns the one that ended."""
         usage = process_usage()
         at, since, cpu_s = self._wall(), self._steady(), float(usage["cpu_s"] or 0.0)
         sample = Sample(self._at, since - self._since, cpu_s - self._cpu_s, int(usage["rss_bytes"] or 0))

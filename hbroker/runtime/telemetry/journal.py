@@ -1,7 +1,8 @@
-"""Gathers intervals, and writes them as files once there are enough of them, and at the end of each day.
+"""Collects intervals, and writes them to files: when there are enough of them, and at the end of each day
+(UTC).
 
-A file that cannot be written is told in the log once, and its intervals are counted as lost: `drops` has
-them, under `telemetry`, as soon as something can be written again. Nothing else comes of it.
+If a file cannot be written, the log has the error once, and its intervals count as lost. The next interval
+that can be written reports their number in `drops`, under `telemetry`. A failing disk has no other effect.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from hbroker.runtime.telemetry.rows import Identity, Interval, node_table, topic
 __all__ = ["Journal"]
 
 _NAMES: Final = ["node", "role", "topic", "address", "parent"]
-"""Columns that are written with a dictionary: their values come again and again."""
+"""Columns that Parquet encodes with a dictionary, because their values repeat."""
 
 
 class Journal:
-    """The telemetry of one process. It raises nothing that has to do with files."""
+    """The telemetry of one process. It raises no OSError."""
 
     def __init__(
         self, settings: TelemetrySettings, name: str, role: str, watch: Watch, log: EventLog
@@ -52,7 +53,7 @@ class Journal:
         self._identity = Identity(name, role, self._free_run())
 
     def note(self, facts: Facts, load: Load) -> None:
-        """An interval is over, in which this was counted."""
+        """Ends an interval, with these facts and counts. Writes a file if it is time."""
         sample = self._watch.sample()
         if self._gathered and _day(sample.at) != _day(self._gathered[0].sample.at):
             self._write()
@@ -64,7 +65,7 @@ class Journal:
             self._write()
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the intervals that are left."""
         if self._gathered:
             self._write()
 
@@ -98,14 +99,14 @@ class Journal:
                 self._archive.put(kind, day, self._identity.run, self._number, partial(_write_table, table))
 
     def _tell(self, event: str, error: OSError) -> None:
-        """Tells each kind of failure once."""
+        """Logs each kind of failure once."""
         if (event, error.errno) not in self._told:
             self._told.add((event, error.errno))
             self._log.error(event, error=str(error))
 
 
 _SLACK_S: Final = 0.05
-"""Intervals are a little shorter than asked for, or a little longer."""
+"""Seconds by which the intervals of a file may fall short of its length, because no interval is exact."""
 
 
 def _write_table(table: pa.Table, path: Path) -> None:

@@ -1,8 +1,9 @@
-"""The thread that writes telemetry down.
+"""The thread that records telemetry.
 
-The event loop says once in an interval that it is over, and what the decisions know. The thread then takes
-what the core counted and hands it to the journal. Where it is late (a disk that is slow) an interval is
-longer, and `seconds` says so; nothing is counted twice or not at all.
+At the end of each interval the event loop signals the thread, with the facts that the decisions know. The
+thread then takes the counts from the native core, and gives them to the journal. If the thread is late, for
+instance because the disk is slow, the interval is longer, and `seconds` shows it. Nothing is counted twice,
+and nothing is omitted.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["Recorder", "preload"]
 
 STOP_PATIENCE: Final = 2.0
-"""Seconds that the last file may take when the process ends."""
+"""Seconds that the last file may take, when the process ends."""
 
 
 def preload() -> None:
-    """Loads Arrow, once for a process and all that it forks. No thread is started by that, and its memory is
-    to come from the system's allocator, which keeps less than Arrow's own. Raises ImportError."""
+    """Loads Arrow, once for this process and all processes that it forks. This starts no thread. Arrow then
+    uses the system's allocator, which keeps less memory than its own. Raises ImportError."""
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     import pyarrow as pa
 
@@ -39,8 +40,8 @@ def preload() -> None:
 
 
 class Recorder:
-    """Writes down one process's load, where the settings say so. `name`, `role`: whose it is. `take`: what
-    the core counted since it was last asked."""
+    """Records the load of one process, if its settings say so. `name`, `role`: as in `rows.Identity`. `take`:
+    returns what the core counted since the last call."""
 
     def __init__(
         self, settings: TelemetrySettings, name: str, role: str, take: Callable[[], Load | None]
@@ -60,7 +61,7 @@ class Recorder:
     # The event loop's
 
     def start(self, ask: Callable[[], Facts]) -> None:
-        """Begins the first interval. `ask` is called in this event loop at the end of each."""
+        """Begins the first interval. `ask` is called at the end of each interval, in this event loop."""
         if not self._settings.is_on:
             return
         self._ask = ask
@@ -69,7 +70,8 @@ class Recorder:
         self._plan(loop, loop.time())
 
     def stop(self) -> None:
-        """Ends the last interval, and waits until it is written. To be called once the core has shut down."""
+        """Ends the last interval, and waits until it is written. To be called after the core has shut
+        down."""
         if self._timer is None:
             return
         self._timer.cancel()

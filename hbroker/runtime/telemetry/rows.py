@@ -1,6 +1,7 @@
-"""Intervals as tables of Arrow.
+"""Turns intervals into Arrow tables.
 
-What the core gives has the form of Arrow's buffers already: a thousand topics cost no more Python than one.
+The native core returns its counts in the form of Arrow's buffers, so a thousand topics cost Python no more
+than one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _DROP: Final = "drop."
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose rows they are. `role`: "node" or "gateway". `run`: when it began, in µs since the epoch."""
+    """The process to which the rows belong. `role`: "node" or "gateway". `run`: when the run began, in
+    microseconds since the Unix epoch."""
 
     node: str
     role: str
@@ -32,8 +34,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One interval, and what was in it. `counted`: by how much the core's counters rose. `lost`: intervals
-    before it that could not be written."""
+    """One interval and its counts. `counted`: by how much each counter of the core rose. `lost`: the number
+    of intervals before this one that could not be written."""
 
     sample: Sample
     facts: Facts
@@ -43,13 +45,13 @@ class Interval:
 
 
 def topic_table(identity: Identity, intervals: Sequence[Interval]) -> pa.Table:
-    """A row for each interval and topic."""
+    """A table with one row for each interval and topic."""
     batches = [batch for interval in intervals for batch in _topic_batches(identity, interval)]
     return pa.Table.from_batches(batches, TOPICS)
 
 
 def node_table(identity: Identity, intervals: Sequence[Interval]) -> pa.Table:
-    """A row for each interval."""
+    """A table with one row for each interval."""
     return pa.Table.from_pylist([_node_row(identity, interval) for interval in intervals], NODES)
 
 

@@ -1,6 +1,6 @@
-"""The columns of telemetry: the contract between who writes and who reads (docs/telemetry.md).
+"""The columns of telemetry: the contract between its writers and its readers (docs/telemetry.md).
 
-Whoever changes a column changes `VERSION`, and the page. What is new is a new column, at the end.
+A change of a column needs another `VERSION`, and a change of that page. A new column goes at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["BUCKETS", "NODES", "TOPICS", "VERSION"]
 
 VERSION: Final = 1
 BUCKETS: Final = 96
-"""Of a histogram of latencies: bucket i counts from 2^(i/4) to 2^((i+1)/4) µs."""
+"""The number of buckets of a latency histogram. Bucket i counts from 2^(i/4) to 2^((i+1)/4) microseconds."""
 
 _METADATA: Final = {"hbroker.telemetry": str(VERSION)}
 _INSTANT: Final = pa.timestamp("us", tz="UTC")
@@ -38,7 +38,7 @@ _WHOLE: Final = tuple(_column(name, pa.int64()) for name in ("whole_in", "whole_
 TOPICS: Final = pa.schema(
     (*_COMMON, _column("topic", pa.string(), nullable=True), *_TRAFFIC, *_WHOLE), metadata=_METADATA
 )
-"""A row for each interval and topic with traffic."""
+"""One row for each interval and topic with traffic."""
 
 NODES: Final = pa.schema(
     (
@@ -65,4 +65,4 @@ NODES: Final = pa.schema(
     ),
     metadata=_METADATA,
 )
-"""A row for each interval."""
+"""One row for each interval."""
