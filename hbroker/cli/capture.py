@@ -1,4 +1,4 @@
-"""`hbroker capture`: what crosses the network, packet by packet."""
+"""`hbroker capture`: dissects the datagrams of a network, packet by packet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Captures, or reads a file, until Ctrl-C or the end."""
+    """Captures, or reads a file, until Ctrl-C or the end of the file. Raises LocalError without scapy."""
     from hbroker.capture import command as capture
 
     try:

@@ -4,10 +4,10 @@ from typing import Final
 
 DONE: Final = 0
 FAILED: Final = 1
-"""It could not be done, or (status) not everything is up."""
+"""The command failed; for `status`, not every process is up."""
 USAGE: Final = 2
-"""Wrong flags, or a wrong topology: nothing was begun."""
+"""Wrong flags, or a wrong topology. The command has changed nothing."""
 UNREACHABLE: Final = 3
-"""A node that had to answer did not."""
+"""A node that had to answer did not answer."""
 INTERRUPTED: Final = 130
-"""Ctrl-C, as shells have it: 128 + SIGINT."""
+"""Ctrl-C, as in shells: 128 + SIGINT."""

@@ -19,7 +19,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def command(commands: Commands, name: str, run: Run, summary: str, text: str) -> argparse.ArgumentParser:
-    """Declares a command. `text`: what follows the flags in its help, with examples."""
+    """Declares a command. `text`: the end of its help, with examples."""
     parser = commands.add_parser(
         name,
         help=summary,
@@ -33,12 +33,12 @@ def command(commands: Commands, name: str, run: Run, summary: str, text: str) ->
 
 
 def add_json(parser: argparse.ArgumentParser, shape: str = "print JSON") -> None:
-    """`--json`"""
+    """Declares `--json`."""
     parser.add_argument("--json", action="store_true", help=shape)
 
 
 def add_state_directory(parser: argparse.ArgumentParser) -> None:
-    """`--state-dir`"""
+    """Declares `--state-dir`."""
     parser.add_argument(
         "--state-dir",
         type=Path,
@@ -49,7 +49,7 @@ def add_state_directory(parser: argparse.ArgumentParser) -> None:
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
-    """The network that a command is about."""
+    """Declares NETWORK, the network that a command is about."""
     parser.add_argument(
         "network",
         nargs="?",
@@ -59,7 +59,7 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
-    """`--log-format`, `--log-level`"""
+    """Declares `--log-format` and `--log-level`."""
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument(
         "--log-level",
@@ -70,7 +70,7 @@ def add_logs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_telemetry(parser: argparse.ArgumentParser) -> None:
-    """`--telemetry`"""
+    """Declares `--telemetry`."""
     parser.add_argument(
         "--telemetry",
         metavar="DIR",
@@ -79,16 +79,16 @@ def add_telemetry(parser: argparse.ArgumentParser) -> None:
 
 
 def telemetry_in(settings: TelemetrySettings, options: argparse.Namespace) -> TelemetrySettings:
-    """The settings, as `--telemetry` changes them."""
+    """The settings, changed by `--telemetry` if it is given."""
     from dataclasses import replace
 
     return replace(settings, enabled=True, directory=options.telemetry) if options.telemetry else settings
 
 
 def with_key_of_this_host(settings: Process, options: argparse.Namespace) -> Process:
-    """The settings; where they have no join key, with that of the network of this host that has their root.
+    """The settings; without a join key, with the key of the network on this host that has the same root.
 
-    A gateway that has another key than the others neither knows their clients nor is known to them.
+    Without the network's key, a gateway could not read the records of other gateways, nor they its own.
     """
     from dataclasses import replace
 
@@ -100,7 +100,7 @@ def with_key_of_this_host(settings: Process, options: argparse.Namespace) -> Pro
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
-    """`--root`, `--timeout`: for commands that ask a running network."""
+    """Declares `--root` and `--timeout`, for commands that ask a running network."""
     parser.add_argument(
         "--root",
         type=address,
@@ -118,7 +118,7 @@ def add_root(parser: argparse.ArgumentParser) -> None:
 
 
 def address(text: str) -> str:
-    """A host, with a port or without. Raises argparse.ArgumentTypeError."""
+    """A host, with or without a port. Raises argparse.ArgumentTypeError."""
     from hbroker.config import DEFAULT_PORT, format_address, parse_address
 
     try:
@@ -128,7 +128,7 @@ def address(text: str) -> str:
 
 
 def positive(text: str) -> float:
-    """A number over 0. Raises argparse.ArgumentTypeError."""
+    """A number greater than 0. Raises argparse.ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:
@@ -139,12 +139,12 @@ def positive(text: str) -> float:
 
 
 def not_negative(text: str) -> float:
-    """A number from 0 on. Raises argparse.ArgumentTypeError."""
+    """A number of at least 0. Raises argparse.ArgumentTypeError."""
     return 0.0 if text.strip() == "0" else positive(text)
 
 
 def whole(text: str) -> int:
-    """A whole number of something that has an end. Raises argparse.ArgumentTypeError."""
+    """A whole number from 1 to 1,000,000. Raises argparse.ArgumentTypeError."""
     value = int(text) if text.isdecimal() else 0
     if not 0 < value <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1,000,000")
@@ -152,7 +152,7 @@ def whole(text: str) -> int:
 
 
 def refuse_beside_config(options: argparse.Namespace, keys: Iterable[str]) -> None:
-    """What `--config` names stands in the file: a flag that says it too is a ConfigError."""
+    """Raises ConfigError for a flag that `--config` replaces, since the file has its value."""
     from hbroker.errors import ConfigError
 
     for key in keys:

@@ -1,7 +1,7 @@
-"""What commands print: aligned columns for a person, JSON for a program.
+"""The output of commands: aligned columns for a person, JSON for a program.
 
-Columns are parted by two spaces and nothing is drawn around them, so that a terminal and `grep` read the
-same. Colour only on a terminal, and not where NO_COLOR is set.
+Two spaces separate columns, without lines around them, so that the output suits a terminal and `grep`. Output
+has colour only on a terminal, and only if NO_COLOR is not set.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class Style(Enum):
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Prints one JSON document."""
     print(json.dumps(value, indent=2, default=str), flush=True)
 
 
 def print_json_line(value: object) -> None:
-    """One line of a stream of JSON documents."""
+    """Prints one line of a stream of JSON documents."""
     print(json.dumps(value, default=str), flush=True)
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = ()
 ) -> None:
-    """Aligned columns under their names; those named in `numbers` to the right."""
+    """Prints aligned columns under their names. Those named in `numbers` are aligned to the right."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(header), *cells]) for i in range(len(header))]
 
@@ -49,14 +49,14 @@ def print_table(
 
 
 def styled(text: str, style: Style) -> str:
-    """The text with emphasis, where stdout shows it."""
+    """The text with emphasis if stdout is a terminal and NO_COLOR is not set; otherwise the text."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{style.value}m{text}\x1b[0m"
 
 
 def print_ready(name: str, text: str) -> None:
-    """The line by which whoever started this process knows that it serves. Nobody need be reading."""
+    """Prints the line that reports that this process serves. A closed pipe is no error."""
     try:
         print(f"ready {name}: {text}", flush=True)
     except BrokenPipeError:
@@ -64,14 +64,15 @@ def print_ready(name: str, text: str) -> None:
 
 
 def discard_output() -> None:
-    """Lets go of stdout, which nobody reads any more, before the interpreter finds that out at its end."""
+    """Redirects stdout to /dev/null, because its reader has gone. Otherwise the interpreter would fail at its
+    end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
 
 
 def duration(seconds: float) -> str:
-    """A length of time at the precision that a person wants: `0.42 s`, `3 min 7 s`, `2 d 4 h`."""
+    """A duration with two units at most: `0.42 s`, `3 min 7 s`, `2 d 4 h`."""
     if seconds < 60:
         return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
     total = int(seconds)

@@ -92,7 +92,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns 0 only if the network kept what it promises."""
+    """Returns 0 only if no message was lost or doubled against its QoS, and every client could connect."""
     from hbroker.sim.rooms.plan import plan
     from hbroker.sim.rooms.scenario import load
 
@@ -109,8 +109,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def node_statuses(root: str, timeout: float) -> list[Status]:
-    """What each node says of itself in time, and the id of the message in which it does: by that it is known
-    how many messages of its own it took in between two of them. Raises Unreachable."""
+    """The status of each node that answers in time, with the id of the status message.
+
+    The difference of two such ids is the number of its own messages that a node took in between. Raises
+    Unreachable.
+    """
     import time
 
     from hbroker import sync
@@ -133,7 +136,7 @@ def node_statuses(root: str, timeout: float) -> list[Status]:
 
 
 def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
-    """The scenario as the flags have it. Raises ConfigError."""
+    """The scenario with the changes of the flags. Raises ConfigError."""
     from dataclasses import replace
 
     from hbroker.errors import ConfigError
@@ -157,7 +160,7 @@ def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
 
 
 def _played(planned: Plan, options: argparse.Namespace) -> Summary:
-    """Runs it, between two looks at the nodes."""
+    """Runs the plan, and reads the nodes' statuses before and after it."""
     import asyncio
 
     from hbroker.errors import Unreachable
@@ -175,7 +178,7 @@ def _played(planned: Plan, options: argparse.Namespace) -> Summary:
     try:
         after = node_statuses(options.root, options.timeout)
     except Unreachable:
-        after = []  # What the devices counted is told all the same.
+        after = []  # The counts of the devices are reported all the same.
     return summarised(result, before, after)
 
 
@@ -193,7 +196,7 @@ async def _run(planned: Plan, play_options: PlayOptions) -> Result:
 
 
 def _gateways(options: argparse.Namespace) -> tuple[tuple[str, int], ...]:
-    """Where MQTT clients go. Raises ConfigError where nobody says."""
+    """The addresses to which MQTT clients connect. Raises ConfigError if no gateway is known."""
     from hbroker.config import parse_address
     from hbroker.errors import ConfigError
     from hbroker.runtime.launcher.run_directory import running
@@ -267,7 +270,7 @@ def _count(text: str) -> int:
 
 
 def _share(text: str) -> float:
-    """From 0 to 1. Raises argparse.ArgumentTypeError."""
+    """A number from 0 to 1. Raises argparse.ArgumentTypeError."""
     try:
         value = float(text)
     except ValueError:

@@ -1,12 +1,12 @@
-"""Alerts, told to the network: each is a retained message, so that who comes later knows how things stand.
+"""Publishes alerts to the network. Each is a retained message, so that later subscribers get it, too.
 
-A thread of its own tells them, for a network may be away for as long as it likes while the analysis goes on.
-What waits is the last state of each alert: its bound is the alerts that there are. What could not be told is
-tried again, after longer and longer pauses.
+A thread publishes them, because the network may be unreachable for any time while the analysis goes on. The
+queue has only the last state of each alert, so the number of alerts bounds it. After a failure the thread
+tries again, with growing pauses.
 
-What is in force is told again from time to time, word for word: a root keeps its retained messages in memory,
-and one that was started again has lost them. It expires soon after the next time is missed, so that no alert
-outlives who raised it by much.
+Active alerts are published again from time to time, byte for byte: a root keeps retained messages in memory,
+and loses them when it restarts. They expire after a few missed repetitions, so that no alert stays long after
+the analysis has ended.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ PREFIX: Final = "$SYS/analysis/alerts/"
 
 REPEAT_S: Final = 300.0
 _REPEATS_MISSED: Final = 3
-"""Times that may be missed before the network forgets what is in force."""
+"""Repetitions that may be missed before an active alert expires."""
 CLEARED_EXPIRY_S: Final = 86_400
-"""The network forgets an alert a day after it was cleared."""
+"""A cleared alert expires after a day."""
 
 _PAUSES_S: Final = (1.0, 30.0)
 
 
 class Announcer:
-    """Tells the network at `root`. `say` is called with a line when that fails, and when it goes on.
+    """Publishes alerts to the network at `root`. `say` is called with a line when that fails, and when it
+    works again.
 
-    A context manager. What waits at its end is tried once more.
+    A context manager. At its end it tries once more to publish what waits.
     """
 
     def __init__(
@@ -49,9 +50,9 @@ class Announcer:
         self._repeat_at = time.monotonic() + repeat_s
         self._changed = threading.Condition()
         self._states: dict[str, tuple[bytes, bool]] = {}
-        """What waits, and what is in force."""
+        """The states that wait, and those that are active: payload, and whether the alert is active."""
         self._waiting: dict[str, None] = {}
-        """Topics, in the order in which they came."""
+        """Topics that wait, in order."""
         self._is_ending = False
         self._is_away = False
         self._thread = threading.Thread(target=self._run, name="announcer", daemon=True)
@@ -69,7 +70,8 @@ class Announcer:
             self._say(f"{len(self._waiting)} alerts were not told")
 
     def tell(self, states: Mapping[str, tuple[bytes, bool]]) -> None:
-        """New states of alerts, by their topic below PREFIX: what to say, and whether it is in force."""
+        """Queues new states of alerts, by topic below PREFIX: the payload, and whether the alert is
+        active."""
         from hbroker import topic_is_valid
 
         with self._changed:
@@ -100,7 +102,7 @@ class Announcer:
                 pause = min(2 * pause, longest)
 
     def _next(self) -> str | None:
-        """A topic that waits, as soon as there is one; None: it is over."""
+        """Waits for the next topic to publish; None: the announcer has ended."""
         with self._changed:
             while not self._waiting:
                 left = self._repeat_at - time.monotonic()
@@ -135,7 +137,7 @@ class Announcer:
             self._say("alerts are told again")
 
     def _rest(self, seconds: float) -> bool:
-        """Waits. Returns whether it is over."""
+        """Waits. Returns whether the announcer has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_ending, seconds)
             return self._is_ending

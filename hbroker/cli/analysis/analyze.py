@@ -1,4 +1,4 @@
-"""`hbroker analyze`: where the load of a network sits, from its telemetry."""
+"""`hbroker analyze`: the distribution of a network's load, from its telemetry."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def add(commands: Commands) -> None:
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    """Which part of the telemetry: all None where it was not given."""
+    """Declares the flags that select part of the telemetry. Each is None if it is not given."""
     group = parser.add_argument_group("which part of the telemetry (not with --follow)")
     group.add_argument("--since", type=when, metavar="WHEN", help=f"leave out what was before: {WHEN}")
     group.add_argument("--until", type=when, metavar="WHEN", help="leave out what came then and later")
@@ -94,7 +94,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Analyses, and says in short what came of it."""
+    """Analyses the telemetry, and prints a summary."""
     if options.follow:
         return follow.run(options)
     follow.refuse_without(options)

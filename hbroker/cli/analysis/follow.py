@@ -1,7 +1,7 @@
-"""`hbroker analyze --follow`: the analysis as the network runs, and its alerts to whoever listens.
+"""`hbroker analyze --follow`: the analysis of telemetry as it is written, with alerts.
 
-Alerts go to standard output and, retained, to the network; how the analysis goes on, to standard error. With
-`--json` all of it goes to standard output, an object a line.
+Alerts go to standard output and, as retained messages, to the network. Progress goes to standard error. With
+`--json` everything goes to standard output, one object a line.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _OF_BATCH: Final = {
     "all_runs": "--all-runs",
 }
 
-# A batch of the stream has a few rows of each node, and is many small plans: to compile them costs more than
-# it saves.
+# A micro-batch has a few rows of each node and runs many small plans: compiling them takes longer than it
+# saves.
 _FOR_SMALL_BATCHES: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -54,7 +54,7 @@ _FOR_SMALL_BATCHES: Final = {
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """`--follow`, and what goes with it alone: all None where it was not given."""
+    """Declares `--follow` and the flags that require it. Each is None if it is not given."""
     group = parser.add_argument_group("with --follow")
     group.add_argument("--follow", action="store_true", help="go on, over files as they appear, until Ctrl-C")
     group.add_argument(
@@ -102,12 +102,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_without(options: argparse.Namespace) -> None:
-    """Raises ConfigError where a flag was given that goes with `--follow` alone."""
+    """Raises ConfigError if a flag is given that requires `--follow`."""
     _refuse(options, _OWN, "goes with --follow", "add --follow, or leave it out")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Follows until Ctrl-C, or once. Raises LocalError, ConfigError, KeyboardInterrupt."""
+    """Follows until Ctrl-C, or analyses once (`--once`). Raises LocalError, ConfigError,
+    KeyboardInterrupt."""
     _refuse(options, _OF_BATCH, "does not go with --follow", "leave it out")
     announcer = nullcontext() if options.no_publish else Announcer(_root(options), _say)
     with announcer as reported, errors_of_spark():
@@ -138,14 +139,14 @@ def _follow(options: argparse.Namespace, announcer: Announcer | None) -> None:
 
 
 class _Audience:
-    """Who hears of it, less the words."""
+    """Receives the events of the follower. Subclasses print them."""
 
     def __init__(self, announcer: Announcer | None, window_s: int) -> None:
         self._announcer = announcer
         self._window = timedelta(seconds=window_s)
 
     def stands(self, reported: Sequence[Alert]) -> None:
-        """What an earlier run left may not have been told."""
+        """Publishes the alerts of an earlier run again: they may not have been published."""
         self._announce(reported)
 
     def _announce(self, alerts: Iterable[Alert]) -> None:
@@ -157,15 +158,15 @@ class _Audience:
 
 
 class _Lines(_Audience):
-    """For a person."""
+    """Prints lines for a person."""
 
     def took(self, taken: Taken) -> None:
-        """Only what was skipped is worth a line."""
+        """Prints a line for each skipped file."""
         for file in taken.skipped:
             _say(f"skipped {file.path}: {file.reason}")
 
     def closed(self, closed: Closed) -> None:
-        """A line for the windows, and one for each alert."""
+        """Prints a line for the closed windows, and one for each alert that changed."""
         begin, end = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (closed.begin, closed.end + self._window))
         last = [row for row in closed.spread if row["window_start"] == closed.end]
         spread = ", ".join(
@@ -179,20 +180,20 @@ class _Lines(_Audience):
         self._announce(closed.changed)
 
     def late(self, count: int) -> None:
-        """What came too late is in no table."""
+        """Prints the number of windows whose late rows are in no table."""
         _say(f"late: {count} windows of a node had been closed when more of them came")
 
 
 class _Events(_Audience):
-    """For a program."""
+    """Prints JSON objects for a program."""
 
     def took(self, taken: Taken) -> None:
-        """`files`"""
+        """Prints the event `files`."""
         skipped = [{"path": file.path, "reason": file.reason} for file in taken.skipped]
         print_json_line({"event": "files", "taken": taken.files, "rows": taken.rows, "skipped": skipped})
 
     def closed(self, closed: Closed) -> None:
-        """`windows`, and an `alert` for each that changed"""
+        """Prints the event `windows`, and an `alert` for each one that changed."""
         spread = [{**row, "window_start": row["window_start"].isoformat()} for row in closed.spread]
         print_json_line(
             {
@@ -209,7 +210,7 @@ class _Events(_Audience):
         self._announce(closed.changed)
 
     def late(self, count: int) -> None:
-        """`late`"""
+        """Prints the event `late`."""
         print_json_line({"event": "late", "windows": count})
 
 
@@ -248,7 +249,7 @@ def _rules(options: argparse.Namespace) -> Rules:
 
 
 def _topic(alert: Alert) -> str:
-    """Below PREFIX."""
+    """The topic of an alert below PREFIX."""
     return "/".join(alert.subject)
 
 

@@ -1,4 +1,4 @@
-"""What the commands that work on Spark share: its flags, addresses and log, and what can go wrong."""
+"""Flags, addresses, log and errors of Spark, which the commands of this package share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbroker.errors import LocalError
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """`--master`, `--conf`"""
+    """Declares `--master` and `--conf`."""
     from hbroker.spark_analysis.flags import setting
 
     parser.add_argument(
@@ -33,7 +33,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def errors_of_spark() -> Iterator[None]:
-    """What goes wrong in the analysis, or is not installed, as a LocalError."""
+    """Raises an error of the analysis, or a missing package, as LocalError."""
     try:
         from hbroker.spark_analysis.errors import AnalysisError
     except ModuleNotFoundError as error:
@@ -47,14 +47,18 @@ def errors_of_spark() -> Iterator[None]:
 
 
 def spark_log(out: str) -> Path:
-    """Spark's log lies beside the tables, where that is a directory of this host."""
+    """The path of Spark's log: beside the tables if these are on this host, otherwise in the temporary
+    directory."""
     here = Path(tempfile.gettempdir()) if urlsplit(out).scheme else Path(out)
     return here / "spark.log"
 
 
 def address_of(text: str) -> str:
-    """A path of this host is told to be one, whatever file system a cluster takes for its own. Hadoop wants
-    it as it is, without escapes."""
+    """A path of this host as a `file:` URL, so that a cluster does not look for it in its default file
+    system.
+
+    Other addresses stay as they are. Hadoop wants the path without escapes.
+    """
     return text if urlsplit(text).scheme else f"file://{Path(text).resolve()}"
 
 

@@ -1,4 +1,4 @@
-"""`hbroker bench`: a load, and what a broker makes of it."""
+"""`hbroker bench`: puts a load on a broker, and measures it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measures. Raises NoAnswer, OSError, ConfigError."""
     settle(options)
-    # Asked to end, it ends the broker too that it started, as after Ctrl-C.
+    # On SIGTERM it also ends the broker that it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     others = {"sessions": _run_sessions, "resolve": _run_look_ups, "join": _run_joins}
     return others.get(options.layout, _run_load)(options)
@@ -150,7 +150,7 @@ def _tell(
 
 @contextmanager
 def _target(options: argparse.Namespace) -> Iterator[tuple[Broker, _Cpus]]:
-    """The broker, which runs already or is started, with this process on its own CPUs; and who has which."""
+    """A running broker, or one that is started, with this process on its own CPUs; and the CPUs of both."""
     from hbroker.bench.brokers import own_broker
     from hbroker.bench.chain import chain
     from hbroker.bench.launching import on_cpus
@@ -170,7 +170,7 @@ def _target(options: argparse.Namespace) -> Iterator[tuple[Broker, _Cpus]]:
 
 @contextmanager
 def _network(options: argparse.Namespace, topology: Topology) -> Iterator[tuple[Broker, _Cpus]]:
-    """The same of a network that is started."""
+    """As `_target`, for a network of nodes that is started."""
     from hbroker.bench.brokers import own_network
     from hbroker.bench.launching import on_cpus
 

@@ -1,6 +1,6 @@
-"""The flags of `hbroker bench`: which layout takes which, and what they are unless somebody says.
+"""The flags of `hbroker bench`: which layout takes which, and their defaults.
 
-A flag that a layout has no use for is refused, not passed over: who gives it believes that it does something.
+A flag that a layout does not use is refused, and not ignored: the user believes that it has an effect.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ _JOINS_AT_ONCE: Final = 16
 
 _TRANSPORTS: Final = ("hbroker", "mqtt", "mqtt5", "nats")
 _LEAST_PAYLOAD: Final = 16
-"""What names and times a message."""
+"""Bytes in which the load writes a message's number and time."""
 _MOST_PAYLOAD: Final = 1 << 20
 _MOST_CLIENTS: Final = 100_000
 _MOST_NODES: Final = 1_000
 _MOST_WINDOW: Final = 1 << 24
 _MOST_SOCKETS: Final = 4_096
-"""Of one process, which has three descriptors for each; shared by subscribers."""
+"""Of one process, which has three descriptors for each socket. Subscribers share the sockets."""
 _MOST_TOPICS: Final = 1_000_000
-"""Of all publishers, each counted, and again for each subscriber."""
+"""Topics of all publishers together, and also of all subscribers together: each is counted separately."""
 _MOST_DEPTH: Final = 32
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares them. None stands for what nobody has said; `settle` replaces it."""
+    """Declares the flags. A flag that is not given is None; `settle` replaces it."""
     parser.add_argument(
         "layout", nargs="?", choices=LAYOUTS, default="pairs", metavar="LAYOUT", help="default: %(default)s"
     )
@@ -88,7 +88,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def settle(options: argparse.Namespace) -> None:
-    """Refuses what does not go together, and fills in what nobody has said. Raises ConfigError."""
+    """Refuses flags that do not go together, and sets the defaults. Raises ConfigError."""
     from hbroker.bench.layouts import LAYOUTS as LOADS
 
     given = [flag for flag in sorted(_SOME) if getattr(options, flag) is not None]
@@ -111,7 +111,7 @@ def settle(options: argparse.Namespace) -> None:
 
 
 def wrong(what: str, remedy: str) -> ConfigError:
-    """Flags that cannot be."""
+    """The error for flags that do not go together."""
     return ConfigError(what, file="command line", line=None, remedy=remedy)
 
 
@@ -232,7 +232,7 @@ class _Whole:
 
 
 def _cpus(text: str) -> frozenset[int]:
-    """Numbers of CPUs that this process may have, with commas between them."""
+    """CPU numbers, separated by commas, that this process may use. Raises argparse.ArgumentTypeError."""
     allowed = os.sched_getaffinity(0)
     try:
         cpus = frozenset(map(int, text.split(",")))

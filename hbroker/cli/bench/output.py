@@ -1,4 +1,4 @@
-"""What `hbroker bench` prints for a person."""
+"""The output of `hbroker bench` for a person."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["print_joins", "print_load", "print_look_ups", "print_sessions"]
 
 
 def print_load(measured: Measured) -> None:
-    """Of a load."""
+    """Prints the result of a load."""
     print(styled(str(measured.plan), Style.STRONG))
     print()
     _print_lines(_lines(measured))
@@ -30,14 +30,14 @@ def print_load(measured: Measured) -> None:
 
 
 def print_sessions(found: Sessions) -> None:
-    """Of idle sessions."""
+    """Prints the result of idle sessions."""
     print(styled(f"{found.sessions:,} idle sessions over {found.transport}", Style.STRONG))
     print()
     _print_lines(_session_lines(found))
 
 
 def print_look_ups(found: Resolved) -> None:
-    """Of look-ups."""
+    """Prints the result of look-ups."""
     print(styled(f"{found.look_ups:,} look-ups at each depth, then the same from the cache", Style.STRONG))
     print()
     rows = [
@@ -60,7 +60,7 @@ def print_look_ups(found: Resolved) -> None:
 
 
 def print_joins(found: Joined) -> None:
-    """Of nodes that joined."""
+    """Prints the result of nodes that joined."""
     print(styled(f"{found.nodes:,} nodes join a root, {found.at_once:,} at one time", Style.STRONG))
     print()
     _print_lines(_join_lines(found))

@@ -89,7 +89,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns when the gateway was stopped."""
+    """Returns when the gateway has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
     read: Callable[[], GatewaySettings] = lambda: _settings(options)  # noqa: E731
     settings = read()
 

@@ -1,4 +1,4 @@
-"""`hbroker passwd`: users and passwords of gateways, in a file."""
+"""`hbroker passwd`: sets or removes a gateway's users and passwords in a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns 0 once the file says so. Raises ConfigErrors for a file that is wrong, OSError."""
+    """Returns 0 once the file is written. Raises ConfigErrors for a wrong file, and OSError."""
     from hbroker.gateway.access.password_file import hash_password, parse, with_user, without_user
 
     if ":" in options.user or not options.user.isprintable() or not options.user.strip():
@@ -68,7 +68,7 @@ def _password() -> str | None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Whoever reads the file sees all of it, or what was before."""
+    """Replaces the file at once: a reader sees either the old file or the new one, whole."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     fresh = path.with_name(f"{path.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

@@ -1,7 +1,7 @@
-"""Asking all gateways of a network: what `hbroker clients` and `hbroker kick` share.
+"""Asks all gateways of a network, for `hbroker clients` and `hbroker kick`.
 
-Gateways say who they are under the join key of the network. Where none of them can be understood the key is
-missing or wrong, which is an error. Where some can, the others have another key.
+The presences of the gateways are authenticated with the join key. If none of them can be verified, the key is
+missing or wrong, which is an error. If some can, the others have another key.
 """
 
 from __future__ import annotations
@@ -20,29 +20,32 @@ if TYPE_CHECKING:
     from hbroker.sync import Client
 
 QUIET_S = 0.3
-"""Retained messages have no end: the gateways that there are have said so when none has come for so long."""
+"""Nothing marks the last retained message. When none has arrived for this time, all presences are known."""
 
 
 @dataclass
 class Replies:
-    """Of each gateway that answered in time, what it said; and the names of those that did not. `foreign`:
-    which of these have another join key."""
+    """The replies of the gateways by name, and the names of those that did not answer in time.
+
+    `foreign`: those of `silent` that have another join key.
+    """
 
     entries: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
     def complain(self) -> None:
-        """Tells a person who did not answer."""
+        """Prints which gateways did not answer."""
         for name in self.silent:
             why = "has another join key" if name in self.foreign else "does not answer"
             print(styled(f"{name} {why}", Style.BAD), file=sys.stderr)
 
 
 def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") -> Replies:
-    """Asks every gateway, and waits for all of them.
+    """Asks every gateway, and waits for all answers, for `--timeout` at most.
 
-    Raises Unreachable where the root does not answer, and ConfigError where the network's join key is needed.
+    Raises Unreachable if the root does not answer, and ConfigError if the network's join key is missing or
+    wrong.
     """
     from hbroker import sync
     from hbroker.cli.network.admin_requests import join_key
@@ -92,8 +95,7 @@ def _key_error(options: argparse.Namespace, key: bytes) -> ConfigError:
 
 
 def _gateways(client: Client, key: bytes, timeout: float) -> tuple[set[str], set[str]]:
-    """The names of the gateways that there are, as each says of itself; and of those that cannot be
-    understood with this key."""
+    """The names of the present gateways, and of those whose presence this key does not verify."""
     from hbroker.gateway.sessions.gateways import Presence
     from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, verify
 

@@ -1,4 +1,4 @@
-"""What `hbroker leave`, `move` and `apply` share: finding nodes, and giving orders to them."""
+"""Finds nodes and sends orders to them, for `hbroker leave`, `move` and `apply`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT = 30.0
 
 
 def add_orders(parser: argparse.ArgumentParser) -> None:
-    """`--join-key-file`, `--state-dir`, and a patience that fits what an order may take."""
+    """Declares `--join-key-file` and `--state-dir`, and a timeout that suits an order."""
     parser.add_argument(
         "--join-key-file",
         type=Path,
@@ -31,9 +31,9 @@ def add_orders(parser: argparse.ArgumentParser) -> None:
 
 
 def join_key(options: argparse.Namespace, root: str | None = None) -> bytes:
-    """The network's join key; empty: none was given, and none is known here. Raises ConfigError.
+    """The network's join key; empty if none was given and none is known here. Raises ConfigError.
 
-    `root`: the network's, where it is not `options.root`.
+    `root`: the network's root, if it is not `options.root`.
     """
     from hbroker.topology.flags import join_key_from_file, root_from_flag
 
@@ -45,7 +45,7 @@ def join_key(options: argparse.Namespace, root: str | None = None) -> bytes:
 
 
 def locate(client: Client, node: str) -> Address:
-    """Where a node is: it owns its own part of `$SYS`. Raises LocalError where there is none of that name."""
+    """The address of a node, found by its own part of `$SYS`. Raises LocalError if no node has this name."""
     from hbroker._native import topic_is_valid
 
     if not node or "/" in node or not topic_is_valid(node):
@@ -59,10 +59,10 @@ def locate(client: Client, node: str) -> Address:
 def give_subtree(
     client: Client, subtree: str, node: str, options: argparse.Namespace, key: bytes
 ) -> tuple[Resolution, HBrokerError | None]:
-    """Has a node own a subtree: whoever holds it hands it back, and the node takes it from there.
+    """Makes a node own a subtree: the present holder hands it back, and the node claims it.
 
-    Returns who had it before, and why the node could not take it. Raises Refused, Unreachable and LocalError
-    where nothing moved.
+    Returns the former owner, and the error if the node could not take the subtree. Raises Refused,
+    Unreachable and LocalError if nothing has moved.
     """
     target = locate(client, node)
     before = client.resolve(subtree, trace=True)
@@ -79,12 +79,12 @@ def give_subtree(
 
 
 def take_subtree(client: Client, subtree: str, holder: str, options: argparse.Namespace, key: bytes) -> None:
-    """Has the node that holds a subtree hand it back to its parent. Raises as `give_subtree`."""
+    """Makes the holder of a subtree hand it back to its parent. Raises the errors of `give_subtree`."""
     _order(options, locate(client, holder), holder, subtree, key, is_claim=False)
 
 
 def say(text: str, options: argparse.Namespace) -> None:
-    """A line of progress, for a person who waits; none with `--json`."""
+    """Prints a line of progress to standard error; none with `--json`."""
     if not options.json:
         print(text, file=sys.stderr, flush=True)
 

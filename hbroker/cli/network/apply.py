@@ -1,4 +1,5 @@
-"""`hbroker apply`: a running network becomes what a topology says, by handovers, while it is in use."""
+"""`hbroker apply`: changes a running network into that of a topology file, by handovers, while it is in
+use."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ wrong, 3 no answer
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A move, and what became of it. `done`: None: it was not tried."""
+    """A move and its result. `done`: None: it was not tried."""
 
     subtree: str
     source: str | None
@@ -62,7 +63,7 @@ class _Done:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """What one node carries, each second. `predicted`: None: the plan does not say."""
+    """The load of one node, per second. `predicted`: None: the plan has no prediction."""
 
     name: str
     predicted: float | None
@@ -98,7 +99,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns once all is as the file says, or a move has failed.
+    """Returns when the network is as the file says, or a move has failed.
 
     Raises Unreachable, LocalError, ConfigErrors.
     """
@@ -140,7 +141,7 @@ def _claims(status: Status) -> list[str]:
 
 
 def _carry_out(client: Client, steps: Sequence[Move], options: argparse.Namespace, key: bytes) -> list[_Done]:
-    """One after the other, up to the first that fails."""
+    """Makes the moves one after the other, up to the first that fails."""
     done: list[_Done] = []
     for number, step in enumerate(steps, 1):
         say(f"[{number}/{len(steps)}] {_described(step)}", options)
@@ -176,7 +177,7 @@ def _carry_out_one(
 
 
 def _measure(root: str, plan: Plan, options: argparse.Namespace) -> tuple[float, list[_Load]]:
-    """What every node carries now, over so many seconds."""
+    """Measures the load of every node. Returns the seconds of the measurement, and the loads."""
     from hbroker.cli.network.hierarchy import read_statuses
 
     say(f"measuring for {duration(options.measure)}", options)

@@ -1,7 +1,7 @@
-"""`hbroker up --detach`: the launcher in a session of its own, which no terminal ends.
+"""`hbroker up --detach`: a launcher in its own session, which does not end with the terminal.
 
-What it says goes to `launcher.log` beside the logs of its nodes. The command repeats it until the network is
-ready, or the launcher has ended.
+Its output goes to `launcher.log` beside the logs of its nodes. The command prints this output until the
+network is ready, or the launcher has ended.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from hbroker.storage.disk import make_folder
 
 _EVERY_S: Final = 0.05
 _PATIENCE_S: Final = 10.0
-"""How long a launcher that was told to stop may take."""
+"""Seconds that a launcher may take to stop."""
 
 
 def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
-    """Starts `hbroker up` for a file, in the background; returns once the network is ready (DONE), or the
-    launcher has ended, with its exit code. Ctrl-C meanwhile ends the launcher. Raises OSError."""
+    """Starts `hbroker up` for a file in the background.
+
+    Returns DONE once the network is ready, or the launcher's exit code if it has ended. Ctrl-C before that
+    ends the launcher. Raises OSError.
+    """
     make_folder(directory)
     path = directory / "launcher.log"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -46,7 +49,7 @@ def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
 
 
 def _arguments(options: argparse.Namespace, file: str) -> list[str]:
-    """The same command, without `--detach`."""
+    """The arguments of the same command, without `--detach`."""
     flags = [flag for flag in ("any_port", "no_telemetry", "json") if getattr(options, flag)]
     return [
         "up",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
 PATIENCE = 5.0
-"""Seconds: more than a launcher takes to end the most stubborn node."""
+"""Seconds: more than a launcher needs to end a node that ignores SIGTERM."""
 
 _TEXT = """\
 examples:
@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns when no process of the network is left."""
+    """Returns when no process of the network is left, or with FAILED after `PATIENCE`."""
     from hbroker.cli.network.running import named
 
     directory = named(options.state_dir, options.network)

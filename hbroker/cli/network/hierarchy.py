@@ -1,8 +1,8 @@
-"""The live hierarchy, from what each node says of itself, and its drawing.
+"""The live hierarchy, from the status of each node, and its drawing.
 
-A node keeps its status, retained, on `$SYS/nodes/<name>/status`, a topic that it owns. One subscription to
-all of them finds every node, since every owner of a topic that may match answers it (docs/protocol.md §6.2):
-whoever answers but does not deliver a status is there, and ill.
+A node publishes its status as a retained message on `$SYS/nodes/<name>/status`, a topic that it owns. One
+subscription to all these topics finds every node, because every owner of a topic that may match answers it
+(docs/protocol.md §6.2). A node that answers and delivers no status is running, but not healthy.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ STATUS_FILTER = "$SYS/nodes/+/status"
 SESSIONS_FILTER = "$SYS/nodes/+/sessions"
 
 Status: TypeAlias = dict[str, Any]
-"""As `tree --json` has it; only `name` is sure to be there."""
+"""A node's entry of `tree --json`. Only `name` is always present."""
 
 
 def read_statuses(root: str, timeout: float, *, with_clients: bool = False) -> tuple[list[Status], list[str]]:
-    """The status of every node that tells it in time, and the names of those that do not. `with_clients`:
-    and the accounts of their sessions.
+    """The status of every node that answers in time, and the names of the nodes without a status.
 
-    Raises Unreachable where the root does not answer.
+    `with_clients`: with the counters of their sessions. Raises Unreachable if the root does not answer.
     """
     from hbroker import sync
 
@@ -34,7 +33,7 @@ def read_statuses(root: str, timeout: float, *, with_clients: bool = False) -> t
         client.subscribe(*filters, qos=1, timeout=timeout) as messages,
     ):
         reported: dict[str, dict[str, Status]] = {}
-        """By node and leaf."""
+        """By node and last topic level."""
         while any(len(reported.get(name, ())) < len(filters) for name in messages.owners):
             message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
             if message is None:
@@ -48,7 +47,7 @@ def read_statuses(root: str, timeout: float, *, with_clients: bool = False) -> t
 
 
 def parse_status(topic: str, payload: bytes) -> Status | None:
-    """A status as its node sent it; None for what is none."""
+    """A status as its node sent it; None if the payload is not a status."""
     try:
         status = json.loads(payload)
     except (ValueError, RecursionError):
@@ -58,12 +57,12 @@ def parse_status(topic: str, payload: bytes) -> Status | None:
 
 
 def in_order(statuses: Sequence[Status]) -> list[Status]:
-    """Parents before their children, siblings by subtree."""
+    """The statuses with parents before their children, and siblings by subtree."""
     return [status for status, _ in _walk(statuses)]
 
 
 def drawing(statuses: Sequence[Status]) -> list[str]:
-    """A label for each node, in the order of `in_order`: its name behind the branches of the tree."""
+    """A label for each node, in the order of `in_order`: the branches of the tree, and the node's name."""
     return [f"{branches}{status['name']}" for status, branches in _walk(statuses)]
 
 
@@ -97,7 +96,7 @@ def _walk(statuses: Sequence[Status]) -> list[tuple[Status, str]]:
 
     for top in children.get(None, []):
         visit(top, "", "")
-    # Nodes that name each other as parents, for a moment, while one moves.
+    # Nodes that name each other as parent, for a moment, while one of them moves.
     for status in statuses:
         visit(status, "", "")
     return walked

@@ -1,4 +1,4 @@
-"""What a launcher tells: lines for a person, or JSON lines for a program."""
+"""Prints the events of a launcher: lines for a person, or JSON lines for a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hbroker.topology import Topology
 
 
 def unbreakable(tell: Callable[[LauncherEvent], None]) -> Callable[[LauncherEvent], None]:
-    """The network outlives the terminal or the pipe that it was telling of itself."""
+    """Makes `tell` ignore errors of its output: the network goes on without the terminal or the pipe."""
 
     def tell_or_discard(launcher_event: LauncherEvent) -> None:
         try:
@@ -23,13 +23,13 @@ def unbreakable(tell: Callable[[LauncherEvent], None]) -> Callable[[LauncherEven
         except BrokenPipeError:
             discard_output()
         except OSError:
-            pass  # It is told to a file on a disk that is full.
+            pass  # The output is a file on a disk that is full.
 
     return tell_or_discard
 
 
 class Console:
-    """Tells a person."""
+    """Prints events for a person."""
 
     def __init__(self, network: Topology, logs: Path) -> None:
         self._network = network
@@ -37,7 +37,7 @@ class Console:
         self._print(f"starting {_count(network)} of {network.name}; logs in {logs}{telemetry}")
 
     def tell(self, launcher_event: LauncherEvent) -> None:
-        """One line for each notice."""
+        """Prints one line for an event."""
         match launcher_event:
             case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
                 root = format_address(network.root.address)
@@ -68,7 +68,7 @@ class Console:
 
 
 def tell_json(launcher_event: LauncherEvent) -> None:
-    """Tells a program."""
+    """Prints an event as one JSON line."""
     entry: dict[str, Any]
     match launcher_event:
         case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
@@ -105,7 +105,7 @@ def _node_json(node: NodeSettings) -> dict[str, str]:
 
 
 def _near(directory: str) -> str:
-    """As it is written from here, where that is shorter."""
+    """The path relative to this directory, if that is shorter."""
     return min(directory, os.path.relpath(directory), key=len)
 
 

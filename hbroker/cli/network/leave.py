@@ -1,4 +1,4 @@
-"""`hbroker leave`: a node hands back all that it owns, and ends."""
+"""`hbroker leave`: makes a node hand back all that it owns, and end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns once the node has left. Raises Refused, Unreachable, LocalError, ConfigError."""
+    """Returns when the node has left. Raises Refused, Unreachable, LocalError, ConfigError."""
     from hbroker import sync
     from hbroker._proto import packet_pb2 as pb
     from hbroker.runtime.client.admin_request import give_order

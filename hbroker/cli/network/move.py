@@ -1,4 +1,4 @@
-"""`hbroker move`: a subtree goes to another node, while it is in use."""
+"""`hbroker move`: moves a subtree to another node, while it is in use."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns once the subtree is there, or it is known who has it instead.
+    """Returns when the node owns the subtree, or when it is known which node owns it instead.
 
-    Raises Refused, Unreachable, LocalError, ConfigError where nothing was begun.
+    Raises Refused, Unreachable, LocalError and ConfigError if nothing was begun.
     """
     from hbroker import sync
 

@@ -1,4 +1,4 @@
-"""`hbroker node`: one node, in this process."""
+"""`hbroker node`: runs one node in this process."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns when the node was stopped."""
+    """Returns when the node has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
     from dataclasses import replace
 
     def read() -> NodeSettings:

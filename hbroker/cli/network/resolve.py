@@ -1,4 +1,4 @@
-"""`hbroker resolve`: who owns a topic; `dig` for topics."""
+"""`hbroker resolve`: prints the owner of a topic, as `dig` does for names."""
 
 from __future__ import annotations
 

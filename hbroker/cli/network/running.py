@@ -1,4 +1,4 @@
-"""Which running network a command means."""
+"""Finds the running network that a command is about."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hbroker.runtime.launcher.run_directory import RunDirectory, running
 
 
 def named(base: Path, network: str | None) -> RunDirectory | None:
-    """The network of that name or file, or the one that runs; None: no name was given and none runs.
+    """The directory of the network with this name or file, or of the only one that runs.
 
-    Raises ConfigError where no name was given and several run.
+    None: no name was given and no network runs. Raises ConfigError if no name was given and several run.
     """
     if network is not None:
         return RunDirectory(base, Path(network).stem)

@@ -1,4 +1,4 @@
-"""`hbroker status`: what a launcher runs on this host."""
+"""`hbroker status`: lists the processes that a launcher runs on this host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns 0 only if every node is up."""
+    """Returns 0 only if every process is up (or has left by order) and no disk fails."""
     from hbroker.cli.network.running import named
 
     directory = named(options.state_dir, options.network)

@@ -1,4 +1,4 @@
-"""`hbroker tree`: the live hierarchy."""
+"""`hbroker tree`: shows the live hierarchy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOSSES = frozenset(
         "will_unpublished",
     }
 )
-"""The reasons of drops by which a message that a node had taken did not arrive."""
+"""Reasons of drops by which a message that a node had taken in did not arrive."""
 
 _COLUMNS = (
     ("SUBSCRIPTIONS", "subscriptions"),
@@ -68,7 +68,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns 0 only if every node told its status."""
+    """Returns 0 only if every node answered with its status."""
     statuses, silent = read_statuses(options.root, options.timeout, with_clients=options.json)
     if options.json:
         print_json({"nodes": statuses, "silent": silent})
@@ -107,7 +107,7 @@ def _print(statuses: list[Status]) -> None:
 
 
 def _subtrees(status: Status) -> str:
-    """What a node owns: most often one subtree; `-`: none, since it handed its own back."""
+    """The subtrees that a node owns, most often one. `-`: none, because it has handed its own back."""
     main = status.get("subtree")
     others = status.get("subtrees")
     others = [str(s) for s in others if s != main] if isinstance(others, list) else []

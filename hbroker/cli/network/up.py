@@ -1,4 +1,4 @@
-"""`hbroker up`: launches a topology and keeps it running."""
+"""`hbroker up`: launches a topology, and keeps it running."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns when the network was stopped."""
+    """Returns when the network has stopped. Raises ConfigErrors, OSError."""
     from hbroker import topology
     from hbroker.cli.network.launcher_events import Console, tell_json, unbreakable
     from hbroker.runtime.launcher import ports
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         wanted = _with_key(_with_telemetry(wanted, directory, options), directory)
         network = ports.assign(wanted, any_port=options.any_port)
         if network.telemetry.is_on:
-            # Once, before there are forks: they share its memory.
+            # Once, before the forks: they share its memory.
             from hbroker.runtime.telemetry import preload
 
             preload()
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _default_file() -> str:
-    """The one of this directory, or the one that hbroker brings."""
+    """The file of this directory, or the one in the package."""
     from importlib.resources import files
 
     if os.path.exists(DEFAULT_FILE):
@@ -104,7 +104,7 @@ def _default_file() -> str:
 
 
 def _with_telemetry(network: Topology, directory: RunDirectory, options: argparse.Namespace) -> Topology:
-    """Where each process writes its load: in the directory of the network's state, unless the file says."""
+    """Sets the directory of telemetry: below the network's state, unless the file names another."""
     from dataclasses import replace
 
     settings = network.telemetry.inside(str(directory.telemetry.absolute()))
@@ -112,15 +112,17 @@ def _with_telemetry(network: Topology, directory: RunDirectory, options: argpars
 
 
 def _with_key(network: Topology, directory: RunDirectory) -> Topology:
-    """With the topology's join key, or one of the network's own. Raises ConfigErrors, OSError."""
+    """The topology with its join key, or with the network's own. Raises ConfigErrors, OSError."""
     from hbroker.runtime.launcher.network_key import own_key
 
     return network if network.root.join_key else network.with_join_key(own_key(directory))
 
 
 def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
-    """No node of the last run is left. What orders moved in that run is forgotten, too: a network begins as
-    its file says."""
+    """Removes what is out of date from the nodes' state files: no node of the last run is alive.
+
+    The moves of that run are forgotten, too: a network begins as its file says.
+    """
     from hbroker.runtime.launcher.reset import forget_the_dead
     from hbroker.runtime.node.state_files import NodeStateFiles
 
@@ -132,8 +134,8 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
 
 
 def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
-    """A gateway's process, likewise. It ends with USAGE where a file was broken after the network had
-    started."""
+    """The main function of a gateway's process. It returns USAGE if a file was made unusable after the start
+    of the network."""
     import hbroker
     from hbroker.errors import ConfigError, ConfigErrors
     from hbroker.runtime import logs
@@ -158,7 +160,7 @@ def _gateway_body(log_format: Style, log_level: str) -> GatewayBody:
 
 
 def _node_body(directory: RunDirectory, log_format: Style, log_level: str) -> Body:
-    """A node's process, with all that it needs loaded already (the launcher forks it)."""
+    """The main function of a node's process. All that it needs is imported before the launcher forks it."""
     from hbroker.runtime import logs
     from hbroker.runtime.launcher.spawn import report_left, report_storage
     from hbroker.runtime.node.process import run_node
