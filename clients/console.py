@@ -1,8 +1,8 @@
-"""What the commands print, and how they end.
+"""Runs a program: what it prints, and how it ends.
 
-Messages go to standard output as the bytes that they are, each flushed at once. Errors go to standard
-error, in mosquitto's words where it has some. Exit codes are mosquitto's: 0 done, 1 failed or used wrongly,
-27 `-W` is over; and 130 and 143, as the shell has them, for Ctrl-C and SIGTERM.
+Messages go to standard output as their bytes, each flushed at once. Errors go to standard error, in
+mosquitto's words where it has some. Exit codes are mosquitto's: 0 done, 1 failed or used wrongly, 27 the time
+of `-W` is over; and as in the shell 130 for Ctrl-C and 143 for SIGTERM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TERMINATED: Final = 143
 
 
 class Console:
-    """Where one run of a program prints. `name`: what it goes by in the network."""
+    """The output of one run of a program. `name`: its client id."""
 
     def __init__(self, name: str, *, debug: bool, quiet: bool) -> None:
         self._name = name
@@ -37,17 +37,17 @@ class Console:
         self._quiet = quiet
 
     def write(self, data: bytes) -> None:
-        """Prints bytes, at once."""
+        """Prints bytes, and flushes."""
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
     def debug(self, text: str) -> None:
-        """`-d`: tells of a packet."""
+        """Prints a line about a packet, if `-d` is given."""
         if self._debug:
             self.write(encode_text(f"Client {self._name} {text}\n"))
 
     def error(self, text: str) -> None:
-        """Tells of what went wrong, unless `--quiet`."""
+        """Prints an error, unless `--quiet` is given."""
         if not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
@@ -59,7 +59,7 @@ def run(
     arguments: Sequence[str] | None,
     body: Callable[[Values], int],
 ) -> int:
-    """Reads a command line and runs `body` with it; returns the exit code, whatever happens."""
+    """Parses a command line and runs `body` with it. Returns the exit code; errors are printed."""
     signal.signal(signal.SIGTERM, _terminate)
     is_quiet = False
     try:
@@ -76,7 +76,7 @@ def run(
         print(f"Error: {error}\n\nUse '{program} --help' to see usage.", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left has no reader
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to write has no reader
         return FAILED
     except (HBrokerError, OSError) as error:
         if not is_quiet:
@@ -87,7 +87,7 @@ def run(
 
 
 def new_console(values: Values, name: str) -> Console:
-    """The console that the flags ask for."""
+    """The console for these flags."""
     return Console(name, debug=DEBUG in values, quiet=QUIET in values)
 
 

@@ -1,10 +1,10 @@
-"""Reading a command line as mosquitto's programs read theirs.
+"""Reads a command line as mosquitto's programs do.
 
-One argument after the other: a flag is an argument that is spelt exactly so, and takes the arguments that
-follow it, whatever they look like (`-m -x` sends "-x"). Flags are data: a program's table of them drives
-the reading and the help, and is the typed key to what was read. The first fault ends the reading, as in
-mosquitto's programs; `argparse` has other rules, and would take a fifth of the time that a short publish
-may take.
+Arguments are read one after the other. A flag is an argument with exactly its spelling. It takes the
+arguments that follow it, whatever they look like (`-m -x` sends "-x"). Flags are data: a program's table of
+flags drives the parser and the help, and each flag is the typed key of its values. The first error ends the
+reading, as in mosquitto's programs. `argparse` has other rules, and would take a fifth of the time that a
+short publish may take.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _HELP_COLUMN: Final = 32
 
 
 class UsageError(Exception):
-    """The command line is wrong: the text says how."""
+    """The command line is wrong. The text is the error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flag(Generic[T]):
-    """One flag. `names`: its spellings. `argument`: what its help calls what follows it."""
+    """One flag. `names`: its spellings. `argument`: the name of its argument in the help."""
 
     names: tuple[str, ...]
     read: Callable[[Iterator[str]], T]
@@ -33,13 +33,13 @@ class Flag(Generic[T]):
 
 
 class Values:
-    """What was read, by flag."""
+    """The values of a command line, by flag."""
 
     def __init__(self) -> None:
         self._values: dict[Flag[Any], list[Any]] = {}
 
     def add(self, flag: Flag[T], value: T) -> None:
-        """Notes one occurrence."""
+        """Adds the value of one occurrence."""
         self._values.setdefault(flag, []).append(value)
 
     def all(self, flag: Flag[T]) -> tuple[T, ...]:
@@ -47,7 +47,7 @@ class Values:
         return tuple(self._values.get(flag, ()))
 
     def last(self, flag: Flag[T], default: T) -> T:
-        """The value of the last occurrence, as the last one counts."""
+        """The value of the last occurrence, which counts; `default` if there is none."""
         found = self._values.get(flag)
         return default if found is None else found[-1]
 
@@ -68,8 +68,10 @@ def option(
     named: str | None = None,
     shown: str | None = None,
 ) -> Flag[T]:
-    """A flag with one argument. `parse` raises UsageError. `named`: how errors name it, if not by its first
-    name. `shown`: what the help calls the argument, if not as errors do.
+    """A flag with one argument. `parse` raises UsageError.
+
+    `named`: the flag's name in errors, if not its first name. `shown`: the argument's name in the help, if
+    not as in errors.
     """
     missing = f"{named or names[0]} argument given but no {argument} specified."
 
@@ -83,9 +85,9 @@ def option(
 
 
 def parse(flags: Iterable[Flag[Any]], unsupported: Mapping[str, str], arguments: Sequence[str]) -> Values:
-    """Reads a command line (without the program's name).
+    """Parses a command line without the program's name. Raises UsageError.
 
-    `unsupported`: flags of mosquitto's programs that mean nothing here, and why. Raises UsageError.
+    `unsupported`: flags of mosquitto's programs that have no meaning here, and the reasons.
     """
     by_name = {name: flag for flag in flags for name in flag.names}
     values = Values()
@@ -102,13 +104,13 @@ def parse(flags: Iterable[Flag[Any]], unsupported: Mapping[str, str], arguments:
 
 
 def whole_number(text: str) -> int | None:
-    """A decimal number, or None. (`int` would take "1_0" and digits of other scripts, too.)"""
+    """A decimal number, or None. (`int` also accepts "1_0" and digits of other scripts.)"""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
 
 def describe(flags: Iterable[Flag[Any]]) -> str:
-    """The table for `--help`. What does not fit beside its flag stands below it."""
+    """The table of flags for `--help`. A spelling that is too long has a line of its own."""
     lines = []
     for flag in flags:
         spelling = f" {', '.join(flag.names)} {flag.argument}".rstrip()

@@ -1,10 +1,10 @@
-"""How hsub prints a message: as its payload, as topic and payload (`-v`), or in a format (`-F`).
+"""How hsub prints a message: its payload, topic and payload (`-v`), or a format (`-F`).
 
-A format is compiled once into a tuple of renderers, each of which makes the bytes of one part. So every
-fault of a format is found before anything is received, and payloads pass through as the bytes that they
-are. The language is mosquitto_sub's: `%` for what the message holds, with `-`, `0`, a least width and a
-precision before the letter; `@` and one character for strftime(3), and `@N` for nanoseconds; `\\` for
-control characters.
+A format is compiled once into a tuple of renderers, each of which makes the bytes of one part. So every error
+of a format is found before a message is received, and payloads are printed as their bytes. The language is
+mosquitto_sub's: `%` and a letter for a field of the message, with `-`, `0`, a least width and a precision
+before the letter; `@` and one character for strftime(3), and `@N` for nanoseconds; `\\` for control
+characters.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Format", "Received", "compile_format", "encode_text", "payload_only"
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message as hsub sees it.
+    """A message that hsub has received.
 
-    `is_retained`: MQTT's retain flag, as delivered. `number`: counts the messages of QoS 1 and 2 from 1 to
-    65,535 and over again, in the place of MQTT's message id; 0 at QoS 0. `at_ns`: nanoseconds since the
-    Unix epoch.
+    `is_retained`: MQTT's retain flag, as delivered. `number`: in place of MQTT's packet identifier, a number
+    that counts the messages of QoS 1 and 2 from 1 to 65,535 and begins again; 0 at QoS 0. `at_ns`:
+    nanoseconds since the Unix epoch.
     """
 
     message: Message
@@ -39,12 +39,12 @@ class Received:
 
 
 Format: TypeAlias = Callable[[Received], bytes]
-"""What is printed of a message, without the end of line."""
+"""Makes what is printed of a message, without the end of line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The flags of one `%` sequence. `precision` None: all of it."""
+    """The flags of one `%` sequence. `precision`: None: the whole text."""
 
     is_left: bool
     pad: str
@@ -52,15 +52,15 @@ class _Field:
     precision: int | None
 
     def text(self, text: str) -> bytes:
-        """A text, cut to the precision."""
+        """A text, truncated to the precision."""
         return self._justify(encode_text(text[: self.precision]), b" ")
 
     def number(self, number: int | None) -> bytes:
-        """A number; None is left blank."""
+        """A number; None is blank."""
         return self._justify(b"" if number is None else b"%d" % number, self.pad.encode())
 
     def raw(self, data: bytes) -> bytes:
-        """Bytes as they are."""
+        """Bytes, unchanged."""
         return self._justify(data, self.pad.encode())
 
     def _justify(self, data: bytes, pad: bytes) -> bytes:
@@ -103,17 +103,17 @@ _FIELDS: Final[dict[str, Callable[[_Field, Received], bytes]]] = {
 
 
 def payload_only(received: Received) -> bytes:
-    """The payload, exactly."""
+    """The payload."""
     return received.message.payload
 
 
 def topic_and_payload(received: Received) -> bytes:
-    """`-v`: the topic, a space, and the payload, or `(null)` where it is empty."""
+    """`-v`: the topic, a space, and the payload, or `(null)` if it is empty."""
     return encode_text(received.message.topic) + b" " + (received.message.payload or b"(null)")
 
 
 def compile_format(text: str, *, pretty: bool = False) -> Format:
-    """The format that a text stands for. `pretty`: JSON over several lines. Raises UsageError."""
+    """Compiles a format. `pretty`: JSON over several lines. Raises UsageError."""
     parts = tuple(_parts(text, pretty))
 
     def render(received: Received) -> bytes:
@@ -123,7 +123,7 @@ def compile_format(text: str, *, pretty: bool = False) -> Format:
 
 
 def encode_text(text: str) -> bytes:
-    """The bytes of a text, those of an argument that was not UTF-8 included."""
+    """The bytes of a text, also of an argument that was not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -131,7 +131,7 @@ def _parts(text: str, pretty: bool) -> Iterator[bytes | Format]:
     position = 0
     for start in re.finditer(r"[%@\\]", text):
         if start.start() < position:
-            continue  # within the sequence before: "%%", "@@", "\\\\"
+            continue  # inside the previous sequence: "%%", "@@", "\\\\"
         yield encode_text(text[position : start.start()])
         position = start.end()
         part: bytes | Format
@@ -198,6 +198,6 @@ def _user_properties(message: Message) -> bytes:
 
 
 def _json(received: Received, is_nested: bool, pretty: bool) -> bytes:
-    from .json_output import render  # few formats ask for it, and json takes its time to load
+    from .json_output import render  # few formats need it, and json takes time to load
 
     return render(received, is_nested=is_nested, pretty=pretty)

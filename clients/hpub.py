@@ -1,7 +1,7 @@
 """hpub: publishes, with the flags of mosquitto_pub.
 
-A message of QoS 0 is on its way when hpub ends; one of QoS 1 or 2 has been distributed: its owner has said
-so (§7.3).
+When hpub ends, a message of QoS 0 has been sent. A message of QoS 1 or 2 has been distributed: its owner has
+acknowledged that (docs/protocol.md §7.3).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _publish_all(values: Values) -> int:
     repeat = values.last(REPEAT, 1) if is_single else 1
     pause = values.last(REPEAT_DELAY, 0.0)
 
-    from hbroker import sync  # after the command line was found right: its errors come at once
+    from hbroker import sync  # after the command line was checked: its errors come at once
 
     bind = values.last(BIND, "")
     with sync.connect(place, listen=(bind, 0) if bind else None, **kept) as client:
@@ -68,7 +68,7 @@ def _publish_all(values: Values) -> int:
 
 
 class _Publication:
-    """What all messages of one run have in common."""
+    """The messages of one run: they differ only in the payload."""
 
     def __init__(
         self, client: Client, console: Console, topic: str, qos: int, retain: bool, properties: dict[str, Any]

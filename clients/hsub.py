@@ -1,8 +1,8 @@
-"""hsub: subscribes and prints what comes, with the flags of mosquitto_sub.
+"""hsub: subscribes and prints messages, with the flags of mosquitto_sub.
 
-A message passes, in this order: `--retained-only` (the first fresh message ends the program), `-T`,
-`--remove-retained`, `-R`. What is left counts for `-C`, and is printed, but for what `--random-filter`
-leaves out.
+A message passes these filters in this order: `--retained-only` (the first message that is not retained ends
+the program), `-T`, `--remove-retained`, `-R`. A message that passes counts for `-C`, and is printed unless
+`--random-filter` leaves it out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _subscribe(values: Values) -> int:
         raise UsageError("Combining '-R' and '--retained-only' makes no sense.")
     place, kept = target(values), session_of(values, clean=True)
 
-    from hbroker import sync  # after the command line was found right: its errors come at once
+    from hbroker import sync  # after the command line was checked: its errors come at once
 
     bind = values.last(BIND, "")
     with sync.connect(place, listen=(bind, 0) if bind else None, **kept) as client:
@@ -60,7 +60,7 @@ def _subscribe(values: Values) -> int:
         as_published = AS_PUBLISHED in values
         for filter in filters:
             console.debug(f"sending SUBSCRIBE (Topic: {filter}, QoS: {qos})")
-        # Not closed by itself: the client leaves its owners, once for all filters, when it ends.
+        # Not closed separately: at its end the client leaves its owners, once for all filters.
         messages = client.subscribe(*filters, qos=qos, retain_as_published=as_published)
         console.debug(f"received SUBACK (owners: {', '.join(messages.owners)})")
         if EXIT_SUBSCRIBED in values:
@@ -77,14 +77,14 @@ def _filters(values: Values) -> tuple[str, ...]:
 
 
 class _Reader:
-    """Reads messages, decides on each, and prints it."""
+    """Reads messages, filters them, and prints them."""
 
     def __init__(self, values: Values, client: Client, console: Console) -> None:
         self._client = client
         self._console = console
         self._format = _format(values)
         self._end_of_line = b"" if NO_NEWLINE in values else b"\n"
-        # As mosquitto_sub: an empty payload is shown in a format, and with -v where lines have an end.
+        # As in mosquitto_sub: an empty payload is shown in a format, and with -v if lines have an end.
         self._shows_empty = FORMAT in values or (VERBOSE in values and NO_NEWLINE not in values)
         self._hidden = values.all(FILTER_OUT)
         self._limit = values.last(COUNT, 0)
@@ -96,7 +96,7 @@ class _Reader:
         self._taken = 0
 
     def read(self, messages: Subscription, deadline: float | None) -> int:
-        """Returns the exit code."""
+        """Reads messages until the end. Returns the exit code."""
         while True:
             message = messages.next(None if deadline is None else max(deadline - time.monotonic(), 0.0))
             if message is None:
@@ -139,7 +139,7 @@ class _Reader:
             return
         try:
             text = self._format(received)
-        except ValueError as error:  # %J of what is no JSON
+        except ValueError as error:  # %J of a payload that is not JSON
             self._console.error(f"Error: {error}")
             text = b""
         self._console.write(text + self._end_of_line)

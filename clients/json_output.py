@@ -1,8 +1,8 @@
-"""A message as JSON: `-F %j`, the payload as a text, and `-F %J`, the payload as the JSON that it is.
+"""A message as JSON: `-F %j` has the payload as a string, `-F %J` as JSON.
 
-Members and their order are mosquitto_sub's. The result is always valid JSON: bytes of a payload that are no
-UTF-8 become U+FFFD with `%j`, and with `%J` a payload that is no JSON is an error. An object is kept as a
-tuple of pairs, so that order and repeated names stay as they came.
+Names and order are mosquitto_sub's. The result is always valid JSON: with `%j`, bytes of a payload that are
+not UTF-8 become U+FFFD; with `%J`, a payload that is not JSON is an error. An object is a tuple of pairs, so
+that the order and repeated names are kept.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class NotJson(ValueError):
 
 
 def render(received: Received, *, is_nested: bool, pretty: bool) -> bytes:
-    """The JSON of a message. `is_nested`: the payload is JSON itself; raises NotJson where it is not."""
+    """The JSON of a message. `is_nested`: the payload is JSON itself; raises NotJson if it is not."""
     payload = _nested(received) if is_nested else received.message.payload.decode("utf-8", "replace")
     members = (*_members(received), ("payload", payload if received.message.payload else None))
     text = _pretty(members, 0) if pretty else _compact(members)
-    return text.encode("utf-8", "backslashreplace")  # a lone surrogate goes out as the escape that it came as
+    return text.encode("utf-8", "backslashreplace")  # a lone surrogate is printed as its escape
 
 
 def _members(received: Received) -> Iterator[tuple[str, Any]]:
@@ -82,7 +82,7 @@ def _nested(received: Received) -> Any:
 
 
 def _number(text: str) -> int | float:
-    """1.50 is 1.5 and 1e3 is 1000: the shortest text of the same number."""
+    """The shortest form of the same number: 1.5 for 1.50, and 1000 for 1e3."""
     number = float(text)
     return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
@@ -100,7 +100,7 @@ def _compact(value: Any) -> str:
 
 
 def _pretty(value: Any, depth: int) -> str:
-    """One member a line, behind tabs; arrays in one line."""
+    """One member a line, indented by tabs; arrays in one line."""
     if isinstance(value, tuple):
         return _pretty_object(value, depth + 1)
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""The flags that hpub and hsub share, and how both reach the network.
+"""The flags that hpub and hsub share, and the address of the network's root.
 
-The defaults are mosquitto's, but for the place: `HBROKER_ROOT`, or 127.0.0.1:7700. Flags that tune an MQTT
-connection and can do no harm when they do nothing (`-k`, `-V`, `--nodelay`) are checked and ignored, so
-that scripts carry over. Those whose meaning a script relies on, and which have none here, are refused.
+The defaults are mosquitto's, except for the address: `HBROKER_ROOT`, or 127.0.0.1:7700. Flags that tune an
+MQTT connection, and do no harm if they have no effect (`-k`, `-V`, `--nodelay`), are checked and ignored, so
+that scripts work unchanged. Flags that a script relies on, and that have no meaning here, are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse_qos(text: str) -> int:
 
 
 def target(values: Values) -> Target:
-    """Where the network's root is: what the flags say over what the environment says. Raises UsageError."""
+    """The address of the network's root: of the flags, or else of the environment. Raises UsageError."""
     try:
         if URL in values:
             host, port, _ = values.last(URL, ("", None, ""))
@@ -41,7 +41,7 @@ def target(values: Values) -> Target:
 
 
 def client_id(values: Values) -> str | None:
-    """The name to go by; None: the library's choice. Raises UsageError."""
+    """The client id; None: the library chooses one. Raises UsageError."""
     if ID in values and ID_PREFIX in values:
         raise UsageError("-i and -I argument cannot be used together.")
     if ID_PREFIX in values:
@@ -82,7 +82,7 @@ def _version(text: str) -> str:
 
 
 def _url(text: str) -> tuple[str, int | None, str]:
-    """(host, port, topic)"""
+    """Host, port and topic of a URL. Raises UsageError."""
     scheme, _, rest = text.partition("://")
     if scheme not in ("hbroker", "mqtt") or not rest:
         raise UsageError("unsupported URL scheme.")

@@ -1,7 +1,7 @@
-"""Where hpub's payloads come from: one of `-m`, `-f`, `-s`, `-l`, `-n`.
+"""The source of hpub's payloads: one of `-m`, `-f`, `-s`, `-l`, `-n`.
 
-Standard input is read as bytes. Of a line (`-l`) all but its end belongs to the message, and lines are sent
-as they come; the last one may lack its end.
+Standard input is read as bytes. With `-l` each line without its end is a message, and is sent when it is
+read. The last line may have no end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["SOURCES", "InputError", "open_payloads"]
 
 
 class InputError(OSError):
-    """A file or standard input cannot be sent: the text says why."""
+    """A file or standard input cannot be sent. The text is the reason."""
 
 
 def open_payloads(values: Values) -> tuple[Iterable[bytes], bool]:
     """The payloads to send, and whether there is just one, so that it may be repeated.
 
-    Raises UsageError, InputError.
+    Raises UsageError and InputError.
     """
     chosen = [flag for flag in SOURCES for _ in range(len(values.all(flag)))]
     if len(chosen) > 1:

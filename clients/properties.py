@@ -1,7 +1,7 @@
-"""`-D command identifier value`: the properties of MQTT 5 on the command line.
+"""`-D command identifier value`: properties of MQTT 5 on the command line.
 
-hbroker carries those of PUBLISH that describe a message. Others belong to an MQTT connection: they are
-refused by name, so that nothing that was asked for is left out in silence.
+hbroker has the properties of PUBLISH that describe a message. The others belong to an MQTT connection. They
+are refused by name, so that no property is ignored without notice.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ _MOST_EXPIRY: Final = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property of PUBLISH. `value`: a pair for a user property, or else the text as it was given."""
+    """One property of PUBLISH. `value`: a pair for a user property; otherwise the text of the command
+    line."""
 
     identifier: str
     value: str | tuple[str, str]
 
 
 def publish_properties(properties: Iterable[Property]) -> dict[str, Any]:
-    """The arguments of `Client.publish` that they stand for. Raises UsageError."""
+    """The arguments of `Client.publish` for these properties. Raises UsageError."""
     arguments: dict[str, Any] = {}
     pairs: list[tuple[str, str]] = []
     for property in properties:

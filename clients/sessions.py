@@ -1,7 +1,8 @@
-"""`-c`, `-x` and the will: what outlives a program, in mosquitto's flags.
+"""`-c`, `-x` and the will: what outlives a run, with mosquitto's flags.
 
-Without them a run of hsub with a name ends what an earlier run of that name left, as a clean session does:
-`hsub -i NAME -t anything -E` is how a script lets go of one. A run without a name leaves nothing.
+Without `-c` and `-x`, a run of hsub with a name ends the session of an earlier run with that name, as a clean
+session does: a script ends a session with `hsub -i NAME -t anything -E`. A run without a name leaves no
+session.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _NO_ID: Final = "You must provide a client id if you are using "
 
 
 def session_of(values: Values, *, clean: bool) -> dict[str, Any]:
-    """The arguments of `hbroker.sync.connect` that the flags stand for. `clean`: without `-c` an earlier
-    session of the same name ends. Raises UsageError.
+    """The arguments of `hbroker.sync.connect` for the flags. Raises UsageError.
+
+    `clean`: without `-c`, an earlier session of the same name ends.
     """
     keeps = KEEP in values
     if keeps and ID not in values:
@@ -37,7 +39,7 @@ def session_of(values: Values, *, clean: bool) -> dict[str, Any]:
         "session_expiry": expiry if has_name else 0.0,
         "clean_start": clean and has_name and not keeps,
         "will": _will(values),
-        # What was not printed when the program was killed comes to the next run.
+        # A message that was not printed when the program was killed comes to the next run.
         "acknowledge": "handled" if keeps else "received",
     }
 
@@ -49,7 +51,7 @@ def _will(values: Values) -> Will | None:
                 raise UsageError(f"Will {name} given, but no will topic given.")
         return None
 
-    from hbroker import HBrokerError, Will  # after the command line was found right so far: it takes time
+    from hbroker import HBrokerError, Will  # after the other flags were checked: it takes time
 
     try:
         return Will(
