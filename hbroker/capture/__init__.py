@@ -1,6 +1,12 @@
-"""Looking at the network's datagrams from outside: a scapy layer for the protocol, and a capture of an
-interface.
+"""Looks at the network's datagrams from outside: a scapy layer for the protocol, and a capture.
 
-Needs scapy (the extra `capture`). `dissector` shows one datagram, `frames` brings them from an interface or
-a file, `packet_counts` counts who sent what to whom, `command` is `hbroker capture`.
+    command         `hbroker capture`
+    dissector       a scapy layer: one datagram and its packets
+    reading         parses a datagram, and describes its packets
+    frames          IP packets from a network interface or a pcap file
+    packet_filter   the kernel's filter for a capture, in classic BPF
+    packet_counts   counts packets by source, destination and name
+
+`command` imports `dissector`, `frames` and `packet_counts`; `dissector` imports `reading`; `frames` imports
+`packet_filter`. `dissector` and `frames` need scapy (the extra `capture`).
 """

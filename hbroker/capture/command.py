@@ -1,4 +1,4 @@
-"""`hbroker capture`: the network's datagrams, one line each, live or from a file."""
+"""`hbroker capture`: prints the network's datagrams, one line each, live or from a file."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Captures until the end of the file, the limit or an interruption. Raises HBrokerError, OSError."""
+    """Captures until the end of the file, the limit, or a signal. Returns 0. Raises HBrokerError, OSError."""
     from hbroker.capture import dissector, frames
 
     dissector.bind()
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Stop:
-    """Notes that SIGINT or SIGTERM came; what was captured until then is still taken."""
+    """Notes the time of SIGINT or SIGTERM. What was captured before that is still handled."""
 
     def __init__(self) -> None:
         self.at: float | None = None
@@ -116,7 +116,7 @@ class _Stop:
         }
 
     def restore(self) -> None:
-        """Gives the signals back."""
+        """Restores the former signal handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -161,7 +161,7 @@ def _take(
 
 
 def endpoints(packet: Packet, transport: type[Packet]) -> tuple[Address, Address]:
-    """(source, destination) of a packet with this transport layer."""
+    """Source and destination of a packet with this transport layer."""
     segment = packet[transport]
     below = segment.underlayer
     return (below.src, segment.sport), (below.dst, segment.dport)

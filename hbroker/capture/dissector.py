@@ -1,11 +1,11 @@
-"""A scapy layer for the protocol (§2): `HBroker`, with an `HBrokerPacket` for each packet of the bundle.
+"""A scapy layer for the protocol (docs/protocol.md §2): `HBroker`, with an `HBrokerPacket` for each packet.
 
     from hbroker.capture.dissector import bind
-    bind()                                     # any UDP datagram that is one of ours, whatever its ports
-    bind(7700, 7701)                           # or: what is sent from or to these ports
+    bind()                                     # any UDP datagram of the protocol, whatever its ports
+    bind(7700, 7701)                           # or: datagrams from or to these ports
 
-The fields of both are views of a protobuf message, which has no fixed places: they are read out of it when
-bytes are dissected, and building gives those bytes back.
+The fields of both are read from a protobuf message when bytes are dissected, because protobuf has no fixed
+offsets. Building gives the dissected bytes back.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MOST_NAMED: Final = 4
 
 
 def bind(*ports: int) -> None:
-    """Has scapy dissect UDP to or from these ports as ours; without ports: all UDP that nothing else claims.
+    """Makes scapy dissect UDP from or to these ports as hbroker; without ports, all UDP of no other layer.
 
-    Datagrams that are not ours stay raw.
+    Datagrams that are not of the protocol stay raw.
     """
     if not ports:
         bind_layers(UDP, HBroker)
@@ -38,7 +38,7 @@ def bind(*ports: int) -> None:
 
 
 class _View(Field[Any, Any]):
-    """A value that was read out of the message."""
+    """A value that was read from the message."""
 
     __slots__ = ("_show",)
 
@@ -47,12 +47,12 @@ class _View(Field[Any, Any]):
         self._show = show
 
     def i2repr(self, pkt: Packet | None, x: Any) -> str:
-        """As `show()` prints it."""
+        """The value as `show()` prints it."""
         return str(self._show(x))
 
 
 class _Packets(_View):
-    """The packets of the bundle."""
+    """The packets of a datagram."""
 
     islist = 1
     holds_packets = 1
@@ -63,7 +63,10 @@ def _hexadecimal(number: int) -> str:
 
 
 class HBrokerPacket(Packet):
-    """One packet of a bundle (§2.3). `topic`, `qos`, `publisher`, `sequence`, `size`: of a PUBLISH."""
+    """One packet of a bundle (docs/protocol.md §2.3).
+
+    `topic`, `qos`, `publisher`, `sequence`, `size`: of a PUBLISH.
+    """
 
     name = "packet"
     fields_desc = [  # noqa: RUF012  # scapy's own way to declare a layer
@@ -80,7 +83,7 @@ class HBrokerPacket(Packet):
     ]
 
     def do_dissect(self, s: bytes) -> bytes:
-        """Reads a serialised `Packet`."""
+        """Parses a serialised `Packet`."""
         packet = pb.Packet.FromString(s)
         publish = packet.publish
         self.fields.update(
@@ -116,8 +119,9 @@ class HBrokerPacket(Packet):
 
 
 class HBroker(Packet):
-    """One datagram: its header (§2.2) and its bundle. `ack`: the largest number acknowledged. `padding`:
-    its length.
+    """One datagram: its header (docs/protocol.md §2.2) and its bundle.
+
+    `ack`: the largest acknowledged number. `padding`: its length in bytes.
     """
 
     name = "HBroker"
@@ -134,11 +138,11 @@ class HBroker(Packet):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: object, **kwargs: object) -> type[Packet]:
-        """Leaves what is not ours to scapy's raw layer."""
+        """Leaves a datagram of another protocol to scapy's raw layer."""
         return cls if _pkt is None or read(_pkt) is not None else conf.raw_layer
 
     def do_dissect(self, s: bytes) -> bytes:
-        """Reads a serialised `Datagram`."""
+        """Parses a serialised `Datagram`. Raises ValueError for other bytes."""
         datagram = read(s)
         if datagram is None:
             raise ValueError("not a datagram of hbroker")

@@ -1,9 +1,9 @@
 """IP packets from a network interface (Linux) or from a pcap file, as scapy packets.
 
-An interface is read with a packet socket, packet(7), without link headers. On the loopback interface the
-kernel shows every packet twice, as it leaves and as it arrives, and the first is left out. A filter in the
-kernel lets UDP alone pass, and the kernel counts what it dropped because the reader was slow: a capture
-that does not say so would prove nothing.
+A packet socket, packet(7), reads an interface without link headers. On the loopback interface the kernel
+shows every packet twice, when it leaves and when it arrives; the first is left out. A filter in the kernel
+passes only UDP. The kernel counts the packets that it dropped because the reader was slow: without that count
+a capture proves nothing.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _LINKTYPE_RAW: Final = 101
 
 
 class CaptureRefused(LocalError):
-    """This user may not capture, or there is no such interface."""
+    """This user may not capture, the interface does not exist, or the file is not a pcap file."""
 
 
 class Interface:
-    """A capture of one interface, from the moment it is made until it is closed. A context manager.
+    """A capture of one interface, from its creation until `close`. A context manager. Raises CaptureRefused.
 
-    `ports`: only what is from or to one of these UDP ports (as many as the kernel's filter takes); none: all.
-    Raises CaptureRefused.
+    `ports`: captures only packets from or to one of these UDP ports; if there are more than
+    `packet_filter.MOST_PORTS`, or none, all of UDP.
     """
 
     def __init__(self, name: str = "lo", ports: Collection[int] = ()) -> None:
@@ -75,7 +75,7 @@ class Interface:
         self.close()
 
     def read(self, timeout: float) -> Packet | None:
-        """The next packet, its `time` set; None: none came within `timeout` seconds."""
+        """The next packet, with its `time`; None: there was none within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -93,8 +93,8 @@ class Interface:
 
     @property
     def missed(self) -> int:
-        """Packets that came and found the buffer full, so far. (On `lo` it counts both sights of each.)"""
-        # The kernel begins anew at each reading.
+        """Packets that found the buffer full, so far. On `lo` it counts both appearances of each packet."""
+        # Each reading resets the kernel's count.
         _, dropped = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         self._missed += dropped
         return self._missed
@@ -116,7 +116,7 @@ def read_file(path: str) -> Iterator[Packet]:
 
 
 class PcapFile:
-    """Writes IP packets to a pcap file, each at once, with their own times. Raises OSError."""
+    """Writes IP packets with their own times to a pcap file, each at once. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115  # `close` closes it
@@ -128,13 +128,13 @@ class PcapFile:
         self._file.write(struct.pack("<IIII", *seen_at(packet), len(data), len(data)) + data)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Closes the file. Idempotent."""
         self._file.close()
 
 
 def seen_at(packet: Packet) -> tuple[int, int]:
-    """When a packet was seen: seconds since the Unix epoch, and microseconds besides."""
-    # Rounded: cut off, a time that is a float loses a microsecond each time it is written and read.
+    """The time of a packet: seconds since the Unix epoch, and the microseconds of that second."""
+    # Rounded: truncation would take a microsecond off a float each time it is written and read.
     return divmod(round(float(packet.time) * 1e6), 1_000_000)
 
 
@@ -145,7 +145,7 @@ def _why_not(error: Exception) -> str:
 
 
 def _arrival(notes: list[tuple[int, int, bytes]]) -> float:
-    """When the kernel saw the packet (seconds since the Unix epoch): its struct timespec."""
+    """The time at which the kernel received the packet, in seconds since the Unix epoch."""
     for level, kind, data in notes:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
             seconds, nanoseconds = struct.unpack("ll", data)
@@ -154,7 +154,7 @@ def _arrival(notes: list[tuple[int, int, bytes]]) -> float:
 
 
 def _widen(to: socket.socket) -> None:
-    """Asks for a large buffer, and takes what there is."""
+    """Asks for a large buffer, or the largest that this user may have."""
     try:
         to.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
     except PermissionError:

@@ -1,8 +1,8 @@
-"""Who sent what to whom: packets counted by name, source and destination.
+"""Packets counted by source, destination and name.
 
-The promise that the network makes, that no message goes from broker to broker, is a number here: the
-PUBLISH packets whose source and destination both are brokers. It means something only beside the number of
-all, and beside the datagrams that the capture missed.
+The network promises that no message goes from broker to broker. Here that is a number: the PUBLISH packets
+whose source and destination are both brokers. It proves something only together with the number of all
+packets, and the number of datagrams that the capture missed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Address: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True)
 class PacketCounts:
-    """Counts by (source, destination, packet's name)."""
+    """Counts by source, destination, and name of the packet."""
 
     datagrams: int = 0
     missed: int = 0
-    """Datagrams that the capture could not keep up with. With any, a count of zero proves nothing."""
+    """Datagrams that the capture missed. If there are any, a count of zero proves nothing."""
     counts: Counter[tuple[Address, Address, str]] = field(default_factory=Counter)
 
     def add(self, source: Address, destination: Address, kinds: Iterable[str]) -> None:
@@ -31,11 +31,11 @@ class PacketCounts:
             self.counts[source, destination, kind] += 1
 
     def seen(self, kind: str) -> int:
-        """Packets of this name, whoever sent them."""
+        """The number of packets with this name."""
         return sum(count for (_, _, name), count in self.counts.items() if name == kind)
 
     def between(self, kind: str, places: Collection[Address]) -> int:
-        """Packets of this name whose source and destination both are among these places."""
+        """The number of packets with this name whose source and destination are both among `places`."""
         return sum(
             count
             for (source, destination, name), count in self.counts.items()
@@ -43,7 +43,7 @@ class PacketCounts:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for json.dumps."""
+        """The counts, ready for json.dumps."""
         flows = [
             {"source": list(source), "destination": list(destination), "packet": name, "count": count}
             for (source, destination, name), count in sorted(self.counts.items())
@@ -52,7 +52,7 @@ class PacketCounts:
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> PacketCounts:
-        """What `to_json` made. Raises KeyError, TypeError, ValueError for anything else."""
+        """The inverse of `to_json`. Raises KeyError, TypeError, ValueError for anything else."""
         packet_counts = cls(entry["datagrams"], entry["missed"])
         for flow in entry["flows"]:
             (source_ip, source_port), (ip, port) = flow["source"], flow["destination"]

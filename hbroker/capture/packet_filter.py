@@ -1,7 +1,7 @@
-"""The kernel's packet filter for a capture: UDP, from or to some ports, in classic BPF (linux/filter.h).
+"""The kernel's packet filter for a capture: UDP from or to some ports, in classic BPF (linux/filter.h).
 
-A busy machine moves far more datagrams than Python can read. What is not asked for never leaves the kernel.
-The program sees a packet from its IP header on. Jumps lead forward only, by at most 255 instructions, which
+A busy machine has far more datagrams than Python can read. So the kernel drops those that are not wanted. The
+program sees a packet from its IP header on. Jumps go forward only, over at most 255 instructions, which
 bounds the number of ports.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 __all__ = ["MOST_PORTS", "attach", "program"]
 
 MOST_PORTS: Final = 56
-"""With more ports than this, all UDP passes."""
+"""With more ports than this, all of UDP passes."""
 
 _SO_ATTACH_FILTER: Final = 26
 _WHOLE: Final = 0xFFFF
@@ -37,7 +37,7 @@ _NEXT: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An instruction. `then`, `otherwise`: labels to go on at; empty: the next one. `label`: its own."""
+    """An instruction. `then`, `otherwise`: labels to jump to; empty: the next one. `label`: its own."""
 
     code: int
     operand: int
@@ -47,7 +47,8 @@ class _Step:
 
 
 def program(ports: Collection[int]) -> tuple[tuple[int, int, int, int], ...]:
-    """(code, jump if true, jump if false, operand) of each instruction. No ports: all of UDP passes."""
+    """Code, jump if true, jump if false, and operand of each instruction. Without ports, all of UDP
+    passes."""
     steps = list(_steps(sorted(ports) if len(ports) <= MOST_PORTS else []))
     places = {step.label: place for place, step in enumerate(steps) if step.label}
 
@@ -61,7 +62,7 @@ def program(ports: Collection[int]) -> tuple[tuple[int, int, int, int], ...]:
 
 
 def attach(to: socket.socket, ports: Collection[int]) -> None:
-    """Has the kernel drop what the program refuses. Raises OSError."""
+    """Attaches the filter for these ports to a socket. Raises OSError."""
     instructions = program(ports)
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
     memory = ctypes.create_string_buffer(code)
@@ -91,7 +92,7 @@ def _steps(ports: list[int]) -> Iterator[_Step]:
 
 
 def _ports(ports: list[int], load: int, header: int) -> Iterator[_Step]:
-    """Ends with `accept` or `refuse`."""
+    """Loads both ports and compares them; ends with `accept` or with a return."""
     if not ports:
         yield _Step(_RETURN, _WHOLE)
         return

@@ -1,6 +1,6 @@
-"""What a datagram says, for people: the packets' names, and of each body the fields that tell most.
+"""A datagram in words: the names of its packets, and the most important fields of each body.
 
-Parsed by the generated protobuf classes, and so by other code than the network's own codec.
+The generated protobuf classes parse it, and so other code than the network's own codec.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _TELLING: Final[dict[str, tuple[str, ...]]] = {
 }
 
 _ALIKE: Final = ("topic", "payload", "publisher", "sequence", "published_at_us", "origin")
-"""Fields of a PUBLISH that another one may be like."""
+"""Fields of a PUBLISH that a delta (`again`) takes from the PUBLISH before it."""
 _MOST_SAID: Final = 256
-"""Bytes that it may have beside its payload."""
+"""Most bytes that such a PUBLISH may have beside its payload."""
 
 
 def read(data: bytes) -> pb.Datagram | None:
-    """The datagram in these bytes, all its messages said whole (§2.4), and of what is proved (§5.5) what it
-    proves; None: they are not one of ours.
+    """The datagram in these bytes; None: they are not one of the protocol.
 
-    Every sender writes its incarnation (§2.2), and fields that the protocol does not have are none of ours:
-    so hardly any foreign datagram passes, though protobuf accepts many.
+    Each delta is expanded into its PUBLISH (docs/protocol.md §2.4). The packet inside AUTHENTICATED is added
+    to it (docs/protocol.md §5.5). Every sender writes its incarnation (docs/protocol.md §2.2), and the
+    protocol has no unknown fields. So hardly any foreign datagram passes, though protobuf accepts many.
     """
     datagram = pb.Datagram()
     try:
@@ -78,8 +78,7 @@ def _take_out(datagram: pb.Datagram) -> None:
 
 
 def _say_whole(datagram: pb.Datagram) -> None:
-    """Makes each message that is only said to be like the one before it the PUBLISH that it is (§2.4). One
-    that is like nothing stays what it is."""
+    """Expands each delta into its PUBLISH (docs/protocol.md §2.4). A delta without a model stays as it is."""
     model: pb.Packet | None = None
     for packet in datagram.packets:
         payload = packet.again
@@ -94,7 +93,7 @@ def _say_whole(datagram: pb.Datagram) -> None:
 
 
 def _is_model(packet: pb.Packet) -> bool:
-    """Whether the next message may be said to be like it."""
+    """Whether the next message may be a delta of this one."""
     if not packet.HasField("publish") or packet.ByteSize() - len(packet.publish.payload) > _MOST_SAID:
         return False
     fields = {name: getattr(packet.publish, name) for name in _ALIKE}
@@ -102,12 +101,12 @@ def _is_model(packet: pb.Packet) -> bool:
 
 
 def kind(packet: pb.Packet) -> str:
-    """The packet's name, as docs/protocol.md writes it; empty: it has no body."""
+    """The packet's name, as in docs/protocol.md; empty: it has no body."""
     return (packet.WhichOneof("body") or "").upper()
 
 
 def detail(packet: pb.Packet) -> str:
-    """What the packet is about, in a few words; empty: there is nothing to say."""
+    """The packet in a few words; empty: it has no body, or no field to show."""
     field = packet.WhichOneof("body")
     if field is None:
         return ""
@@ -123,7 +122,7 @@ def detail(packet: pb.Packet) -> str:
 
 
 def body_as_dict(packet: pb.Packet) -> dict[str, Any]:
-    """The body, ready for JSON; bytes are base64, and 64-bit numbers texts, as protobuf's JSON has them."""
+    """The body, ready for JSON: bytes are base64, and 64-bit numbers are strings, as in protobuf's JSON."""
     field = packet.WhichOneof("body")
     if field == "again":
         return {"payload": b64encode(packet.again).decode()}

@@ -1,6 +1,12 @@
-"""`make demo`: a house of six brokers on this machine, live for about ten seconds.
+"""`make demo`: a house of six brokers on this machine, for about ten seconds.
 
-`house` runs the programs that are already there (`hbroker up`, `capture`, `tree`, `resolve`), `devices`
-makes the readings, `life` publishes and watches them, `display` shows how far it is, `report` says what
-came of it. Needs the extras `demo` and `capture`.
+    __main__   the demo, from begin to end
+    house      its processes: `hbroker up`, the capture, `tree`, `resolve`
+    devices    simulated devices, and readings of this machine
+    life       publishes the readings, and counts what watchers receive
+    display    progress on a terminal
+    report     the results
+
+`__main__` imports all others; `life` imports `devices`; `display` and `report` import types of `life`, and
+`report` also of `house`. It needs the extras `demo` and `capture`.
 """

@@ -1,4 +1,4 @@
-"""The demo, from beginning to end: `python -m hbroker.demo`."""
+"""The demo, from begin to end: `python -m hbroker.demo`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRACED: Final = "home/outside/securitycams/front/motion"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the demo. Returns the exit code: 0 it went well, 1 it did not, 130 interrupted."""
+    """Runs the demo. Returns the exit code: 0 it went well, 1 it failed, 130 interrupted."""
     parser = argparse.ArgumentParser(
         prog="python -m hbroker.demo", description="A house of six brokers, live."
     )
@@ -76,7 +76,7 @@ def _play(console: Console, seconds: float) -> None:
 
 
 def _households() -> list[list[Device]]:
-    """One connection for each room, and one for this machine."""
+    """The devices of each room, and those of this machine. Each list has one connection."""
     simulated = devices.rooms(random.Random())
     by_room = groupby(simulated, key=lambda device: device.topic.split("/")[1])
     return [*(list(room) for _, room in by_room), list(devices.machine())]

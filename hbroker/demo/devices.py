@@ -1,7 +1,7 @@
-"""The devices of the house: simulated ones in the rooms, and this machine itself in the office.
+"""The devices of the house: simulated ones in the rooms, and this machine in the office.
 
-A simulated value walks: at each step it moves a little at random and is drawn back to its usual value, so
-it wanders plausibly and stays bounded. (An Ornstein-Uhlenbeck process in steps.)
+A simulated value is an Ornstein-Uhlenbeck process in steps: each step moves it a little at random and draws
+it back to its usual value. So it wanders plausibly and stays bounded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FRAME_BYTES: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Publishes what `read` returns on a topic, every `period` seconds."""
+    """Publishes the result of `read` on a topic, every `period` seconds."""
 
     topic: str
     period: float
@@ -30,7 +30,8 @@ class Device:
 
 @dataclass(slots=True)
 class Walk:
-    """A value that wanders around `usual` within [`least`, `most`]. `step`: how far it moves at a time."""
+    """A value that wanders around `usual` within [`least`, `most`]. `step`: the standard deviation of a
+    step."""
 
     random: Random
     usual: float
@@ -77,7 +78,7 @@ def rooms(random: Random) -> tuple[Device, ...]:
 
 
 def machine() -> tuple[Device, ...]:
-    """This machine: load, processor, memory, disk and network, as they are now."""
+    """The readings of this machine: load, processor, memory, disk and network."""
     import psutil
 
     psutil.cpu_percent()  # the first call only begins the measurement
@@ -103,7 +104,7 @@ def machine() -> tuple[Device, ...]:
 
 
 class _Rate:
-    """How fast a counter grows, for each second, since it was last asked."""
+    """The growth of a counter per second, since the last call."""
 
     def __init__(self, read: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read

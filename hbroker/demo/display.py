@@ -1,4 +1,4 @@
-"""How far the demo is: a live picture on a terminal, and a line now and then where there is none."""
+"""The progress of the demo: a live picture on a terminal; otherwise a line every two seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHOWN: Final = (
 
 @contextmanager
 def progress_display(console: Console) -> Iterator[Callable[[Progress], None]]:
-    """What to call with the progress."""
+    """The function to call with the progress."""
     if not console.is_terminal:
         yield _Lines(console).show
         return
@@ -72,7 +72,7 @@ def _picture(progress: Progress) -> Group:
     watchers.add_column("held by")
     for watch in progress.watches:
         watchers.add_row(watch.filter, str(watch.qos), str(watch.received), ", ".join(watch.owners))
-    # Alone, a bar ends no line.
+    # Alone, a bar does not end its line.
     bar = Table.grid()
     bar.add_row(ProgressBar(total=progress.seconds, completed=progress.elapsed, width=60))
     return Group(Text(line(progress)), bar, Text(), watchers, Text(), readings)

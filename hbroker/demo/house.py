@@ -1,8 +1,7 @@
-"""The programs of the demo: the network, the capture, and those that look at it, each a process of this
-package.
+"""The processes of the demo: the network, the capture, and the commands that look at it.
 
-Whatever happens, leaving the context ends them: with SIGINT, as Ctrl-C would, and with SIGKILL where that
-is not enough.
+Leaving the context ends them in every case: with SIGINT, as Ctrl-C would, and with SIGKILL if that does not
+suffice.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _END_S: Final = 5.0
 
 
 class HouseError(Exception):
-    """A program of the demo did not do its part: the text says which and why."""
+    """A program of the demo has failed. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,13 @@ class Node:
 
 
 class House:
-    """The network of `home.yaml`, on free ports. A context manager; `start` fills `root` and `nodes`."""
+    """The network of `home.yaml`, on free ports. A context manager; `start` sets `root` and `nodes`."""
 
     def __init__(self, directory: Path) -> None:
         self.root = ""
         self.nodes: tuple[Node, ...] = ()
         self.seconds = 0.0
-        """How long it took until every node had joined."""
+        """Seconds until every node had joined."""
         self._directory = directory
         self._process: subprocess.Popen[str] | None = None
 
@@ -77,7 +76,7 @@ class House:
         raise HouseError(f"the network did not come up within {_READY_S:g} s")
 
     def stop(self) -> float:
-        """Ends all of its processes; returns the seconds that took. Idempotent."""
+        """Ends all processes of the network. Returns the seconds that this took. Idempotent."""
         began = time.monotonic()
         if self._process is not None:
             _end(self._process)
@@ -86,7 +85,7 @@ class House:
 
 
 class Capture:
-    """A capture of the loopback interface. A context manager; `refusal` says why there is none."""
+    """A capture of the loopback interface. A context manager. `refusal`: why there is none."""
 
     def __init__(self) -> None:
         self.refusal: str | None = None
@@ -102,7 +101,7 @@ class Capture:
             _end(self._process)
 
     def start(self, nodes: Iterable[Node]) -> None:
-        """Returns once it captures what these nodes send and receive, or is refused."""
+        """Returns when it captures the datagrams of these nodes, or is refused."""
         ports = [argument for node in nodes for argument in ("--port", str(node.address[1]))]
         process = _start("hbroker.capture", "--count", "--json", *ports)
         assert process.stderr is not None, "it was asked for"
@@ -116,7 +115,7 @@ class Capture:
         ) or "it did not begin"
 
     def stop(self) -> PacketCounts | None:
-        """What was seen; None: nothing could be."""
+        """Ends the capture. Returns its counts; None: there was no capture."""
         if self._process is None:
             return None
         process, self._process = self._process, None
@@ -125,7 +124,7 @@ class Capture:
 
 
 def run(*arguments: str, timeout: float = 10.0) -> str:
-    """What an `hbroker` command prints. Raises HouseError."""
+    """The output of an `hbroker` command. Raises HouseError."""
     command = [sys.executable, "-m", "hbroker", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -137,7 +136,7 @@ def run(*arguments: str, timeout: float = 10.0) -> str:
 
 
 def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
-    # In a session of its own: Ctrl-C reaches this program alone, which then ends the others in order.
+    # In its own session: Ctrl-C reaches only this program, which then ends the others in order.
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.DEVNULL,
@@ -149,7 +148,7 @@ def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def _line(process: subprocess.Popen[str], stream: Any, deadline: float) -> str | None:
-    """The next line; None: none comes. (It is written at once, so what is readable is a whole line.)"""
+    """The next line; None: there is none by the deadline. (The writer flushes whole lines.)"""
     while (pause := deadline - time.monotonic()) > 0:
         if select.select([stream], [], [], pause)[0]:
             line: str = stream.readline()
@@ -161,7 +160,7 @@ def _line(process: subprocess.Popen[str], stream: Any, deadline: float) -> str |
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Ends a program as Ctrl-C would; returns what it still wrote: (standard output, standard error)."""
+    """Ends a program as Ctrl-C would; returns its remaining standard output and standard error."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     try:

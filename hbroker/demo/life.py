@@ -1,7 +1,7 @@
-"""Ten seconds of life in the house: every device publishes, and watchers with wildcards count what they get.
+"""Ten seconds in the house: every device publishes, and watchers with wildcard filters count their messages.
 
-The watchers listen across several owners, so what they receive proves that a subscription reaches all of
-them. Each has a connection of its own, as a program of its own would.
+A watcher's filter spans several owners, so its count shows that a subscription reaches all of them. Each
+watcher has its own connection, as a separate program would.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hbroker.demo.devices import Device
 __all__ = ["FILTERS", "Progress", "live"]
 
 FILTERS: Final = (("home/#", 0), ("home/+/temperature", 1), ("home/outside/#", 1), ("home/office/#", 0))
-"""(filter, QoS) of each watcher."""
+"""Filter and QoS of each watcher."""
 
 _REFRESH_S: Final = 0.25
 _SETTLE_S: Final = 1.0
@@ -28,7 +28,7 @@ _SETTLE_S: Final = 1.0
 
 @dataclass(slots=True)
 class Watch:
-    """What one watcher got."""
+    """The messages of one watcher."""
 
     filter: str
     qos: int
@@ -38,12 +38,12 @@ class Watch:
 
 @dataclass(slots=True)
 class Progress:
-    """How far it is."""
+    """The progress of the demo."""
 
     seconds: float
     elapsed: float = 0.0
     published: Counter[int] = field(default_factory=Counter)
-    """Messages, by QoS."""
+    """Published messages, by QoS."""
     failed: int = 0
     watches: list[Watch] = field(default_factory=list)
     latest: dict[str, bytes] = field(default_factory=dict)
@@ -57,11 +57,10 @@ async def live(
     show: Callable[[Progress], None],
     look: Callable[[], None],
 ) -> Progress:
-    """Runs the house; each household of devices has one connection. `show` is called as time goes by.
+    """Runs the house. Each household of devices has one connection. `show` is called several times a second.
 
-    `look` is called, in a thread, once the devices are silent and while the watchers are still there.
-
-    Raises hbroker.HBrokerError where the network does not answer.
+    `look` is called in a thread when the devices are silent and the watchers are still connected. Raises
+    hbroker.HBrokerError if the network does not answer.
     """
     progress = Progress(seconds)
     async with AsyncExitStack() as stack:
@@ -123,7 +122,7 @@ async def _show(progress: Progress, deadline: float, show: Callable[[Progress], 
 
 
 async def _settle(progress: Progress) -> None:
-    """Waits until nothing more arrives, for a second at most: what was sent last is still on its way."""
+    """Waits until no more messages arrive, for a second at most: the last ones are still in flight."""
     deadline = time.monotonic() + _SETTLE_S
     received = -1
     while time.monotonic() < deadline and received != (now := sum(w.received for w in progress.watches)):

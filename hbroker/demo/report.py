@@ -1,4 +1,4 @@
-"""What the demo found: who moved how much, how one topic is resolved, and what went between brokers."""
+"""The results of the demo: messages by watcher, and packets between brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["on_capture", "on_life"]
 
 
 def on_life(progress: Progress) -> Iterator[str]:
-    """What was published and received."""
+    """Lines about the published and received messages."""
     by_qos = ", ".join(f"{count} at QoS {qos}" for qos, count in sorted(progress.published.items()))
     yield f"published {progress.published.total()} messages ({by_qos or 'none'}), {progress.failed} failed"
     for watch in progress.watches:
@@ -25,7 +25,7 @@ def on_life(progress: Progress) -> Iterator[str]:
 def on_capture(
     packet_counts: PacketCounts | None, nodes: tuple[Node, ...], refusal: str | None
 ) -> Iterator[str]:
-    """The promise, counted: no PUBLISH between brokers."""
+    """Lines about the packets between brokers: no PUBLISH may go from broker to broker."""
     if packet_counts is None:
         yield f"Not captured: {refusal or 'the capture failed'}."
         yield "The counters above are the nodes' own: each took in the messages of its subtree alone."
