@@ -1,1 +1,16 @@
-"""The Python client: connections, publications, subscriptions."""
+"""The Python client: connections, publications, subscriptions (docs/api.md).
+
+    client            the asynchronous API: `connect` and `Client`
+    client_pool       many clients behind one socket; `pool_driver` runs their control loops
+    subscription      the messages of some filters, for the asynchronous client
+    dispatcher        one client's endpoint, control, callbacks and inboxes, without asyncio
+    inbox             the bounded queue of messages of one subscription
+    identity          a client's name, session and will, from the arguments of `connect`
+    delivery          the arguments of `subscribe`; `publication` and `batch` serve `publish`
+    failure           turns outcomes into exceptions; `pending_request` awaits an outcome
+    admin_request     sends an operator's order to a node
+
+Imports go downward: `client_pool` imports `client`, that imports `subscription`, that imports `dispatcher`,
+that imports `inbox`, `identity`, `publication` and `failure`. `hbroker.sync` builds the blocking API from
+`dispatcher` and what is below it. `admin_request` stands alone.
+"""

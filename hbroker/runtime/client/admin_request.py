@@ -1,4 +1,5 @@
-"""Gives one order to a node and waits for its end, for `hbroker leave` and `move` (docs/protocol.md §5.7)."""
+"""Sends one order to a node and waits until it is done, for `hbroker leave` and `move` (docs/protocol.md
+§5.7)."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ def give_order(
     timeout: float,
     waits: Callable[[], None] = lambda: None,
 ) -> None:
-    """Returns once the node has carried the order out. `waits` is called when it says that it is under way.
+    """Returns once the node has carried the order out. `waits` is called when the node answers that the order
+    is under way.
 
-    Raises Refused, which says what is in the way, and Unreachable where the node has not said after `timeout`
-    seconds that it is done.
+    Raises Refused with the node's explanation, and Unreachable if the order is not done after `timeout`
+    seconds.
     """
     endpoint = _endpoint(listen_for(address))
     try:

@@ -1,4 +1,4 @@
-"""Messages that are published together: cut into parts that cross into the core at once, and followed."""
+"""Publishes messages together: splits them into parts for the native core, and collects their outcomes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hbroker.runtime.client.publication import encoded
 __all__ = ["Batch", "Messages", "parts"]
 
 Messages: TypeAlias = Iterable[tuple[str, bytes | str]]
-"""(topic, payload) of each."""
+"""Each message is (topic, payload)."""
 
 _TOGETHER: Final = 256
-"""Few enough for the core to go on meanwhile."""
+"""Messages of one part. They are few enough for the core to do other work in between."""
 
 
 def parts(messages: Messages) -> Iterator[list[tuple[str, bytes]]]:
-    """The messages in order, some at once. What yields them is asked for more as they go."""
+    """The messages in order, in parts. The iterable is read as the parts are taken."""
     coming = iter(messages)
     while part := [
         (topic, payload if type(payload) is bytes else encoded(payload))
@@ -30,7 +30,7 @@ def parts(messages: Messages) -> Iterator[list[tuple[str, bytes]]]:
 
 
 class Batch:
-    """Of which messages the outcome is not known yet, and the first error. `on_news`: called after each."""
+    """The messages whose outcome is pending, and the first error. `on_news` is called after each outcome."""
 
     def __init__(self, on_news: Callable[[], None]) -> None:
         self._on_news = on_news
@@ -38,7 +38,7 @@ class Batch:
         self.error: Exception | None = None
 
     def set(self, result: Result | Exception) -> None:
-        """One outcome; an exception: there will be no more."""
+        """Takes one outcome. An exception: no further outcome follows."""
         if isinstance(result, Published):
             self.waiting.discard(result.sequence)
             self.error = self.error or of_publication(result)
@@ -49,5 +49,5 @@ class Batch:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is to be waited for."""
+        """Whether no outcome is pending, or there was an error."""
         return not self.waiting or self.error is not None

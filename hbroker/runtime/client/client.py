@@ -6,7 +6,7 @@
             async for message in messages:
                 print(message.topic, message.payload)
 
-A client belongs to the event loop in which it was connected. Times are seconds.
+A client belongs to the event loop in which it was connected. All times are in seconds.
 """
 # ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
 
@@ -63,17 +63,17 @@ def connect(
 ) -> Connecting:
     """Connects to the network at its root: `await` it, or use it with `async with`.
 
-    `root`: as `AddressLike` says. `listen`: where the client's socket is; None: any free port. `timeout`: the
-    default of every request of the client. `profile`: as `Profile` says. Raises Unreachable where no root
-    answers, Refused where nobody keeps the will, OSError where the root has no address or the client cannot
-    listen, ValueError for what is wrong.
+    `root`: as in `AddressLike`. `listen`: the address of the client's socket; None: any free port. `timeout`:
+    the default of every request of the client, in seconds. `profile`: as in `Profile`. Raises Unreachable if
+    no root answers, Refused if no node accepts the will, OSError if the root has no address or the socket
+    cannot be bound, and ValueError for an invalid argument.
     """
     identity = Identity.of(**profile)
     return Connecting(parse_place(root), identity, listen, timeout)
 
 
 class Connecting:
-    """What `connect` returns: becomes a `Client`."""
+    """The result of `connect`; awaiting or entering it makes a `Client`."""
 
     def __init__(
         self, root: tuple[str, int], identity: Identity, listen: AddressLike, timeout: float
@@ -110,23 +110,24 @@ class Connecting:
 
 
 class Runner(Protocol):
-    """What takes the turns of a client: `Driver`, or a client pool's."""
+    """Runs a client's control loop: `Driver`, or the endpoint of a client pool."""
 
     def start(self) -> None:
-        """Begins to run in the current event loop."""
+        """Starts in the running event loop."""
 
     def wake(self) -> None:
-        """Asks for a turn soon."""
+        """Schedules an iteration."""
 
     def watch(self, wanted: bool) -> None:
         """Whether the client takes messages now."""
 
     def stop(self) -> None:
-        """Ends. Idempotent."""
+        """Stops. Idempotent."""
 
 
 class Client:
-    """A publisher and subscriber. Made by `connect`, or by a `Fleet` with a `drive` of its own."""
+    """A publisher and subscriber. Made by `connect`, or by a `ClientPool`, which passes a `drive` of its
+    own."""
 
     def __init__(
         self,
@@ -161,15 +162,16 @@ class Client:
     ) -> Receipt:
         """Publishes a message.
 
-        At QoS 0 it returns when the message is queued; at QoS 1 and 2 when it is distributed (§7.3). While
-        queue or credit is full it waits. Raises InvalidTopic, PayloadTooLarge, Refused, Unreachable (after
-        `timeout`: then the message may still be distributed), NotConnected, ValueError.
+        At QoS 0 it returns when the message is queued. At QoS 1 and 2 it returns when the message is
+        distributed (docs/protocol.md §7.3). While the queue or the credit is full, it waits. Raises
+        InvalidTopic, PayloadTooLarge, Refused, Unreachable (after `timeout` seconds; the message may still be
+        distributed), NotConnected, and ValueError for a QoS or another number that is not valid.
         """
         if not properties.get("qos", 0):
             try:
                 return Receipt(topic, self._dispatcher.publish(topic, payload, properties), 0, None)
             except Backpressure:
-                pass  # it waits for room
+                pass  # The code below waits for room.
         timeout = self._timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(timeout):
@@ -180,12 +182,13 @@ class Client:
     async def publish_many(
         self, messages: Messages, *, timeout: float | None = None, **properties: Unpack[Properties]
     ) -> None:
-        """Publishes messages, each (topic, payload), in order and with the same properties: for a fraction of
-        what it costs to publish each by itself.
+        """Publishes messages, each (topic, payload), in order and with the same properties. This costs a
+        fraction of publishing each by itself.
 
-        At QoS 0 it returns when all are queued; at QoS 1 and 2 when all are distributed. While queue or
-        credit is full it waits. Raises what `publish` does, for the first message that fails: those before it
-        are published; those behind it may be, at QoS 1 and 2.
+        At QoS 0 it returns when all are queued. At QoS 1 and 2 it returns when all are distributed. While the
+        queue or the credit is full, it waits. Raises what `publish` raises, for the first message that fails.
+        All messages before that one are published. At QoS 1 and 2 the messages after it may be published,
+        too.
         """
         timeout = self._timeout if timeout is None else timeout
         progress = asyncio.Event()
@@ -216,7 +219,7 @@ class Client:
     ) -> int:
         """Queues a message and returns its sequence number. Raises Backpressure instead of waiting.
 
-        Nobody waits for it then: if a message of QoS 1 or 2 fails, `failures` tells.
+        If a message of QoS 1 or 2 fails afterwards, `failures` has it.
         """
         return self._dispatcher.publish(topic, payload, properties)
 
@@ -229,12 +232,14 @@ class Client:
     ) -> Subscription:
         """Subscribes to one or more filters: `await` it, or use it with `async with`.
 
-        Entered, every owner of matching topics has the subscription (§6.2). A message that matches several
-        of its filters comes once. `$share/group/filter`: of the members of the group one gets each message
-        (§6.5). `queue`: messages that wait here for a slow reader; more are dropped and counted at QoS 0, and
-        held back by their owners at QoS 1 and 2. `delivery`: as `Delivery` says. Subscribing again to a
-        filter brings its retained messages again, to the new subscription alone. Raises InvalidTopic,
-        Refused, Unreachable, ValueError.
+        Once it was awaited or entered, every owner of matching topics has the subscription (docs/protocol.md
+        §6.2). A message that matches several of its filters arrives once. `$share/group/filter` is a shared
+        subscription: each message goes to one member of the group (§6.5).
+
+        `queue`: how many messages wait here for a slow application. Further messages of QoS 0 are discarded
+        and counted. Further messages of QoS 1 and 2 stay at their owners. `delivery`: as in `Delivery`.
+        Another subscription to the same filter gets the retained messages again, for itself alone. Raises
+        InvalidTopic, Refused, Unreachable, ValueError.
         """
         if not filters:
             raise InvalidTopic("subscribe: at least one filter is needed")
@@ -243,7 +248,8 @@ class Client:
         return Subscription(self._dispatcher, self._driver.wake, filters, options, queue, timeout)
 
     async def resolve(self, topic: str, *, trace: bool = False, timeout: float | None = None) -> Resolution:
-        """Who owns a topic. `trace`: asks every node from the root down. Raises Refused, Unreachable."""
+        """Resolves the owner of a topic (docs/protocol.md §5.2). `trace`: asks every node from the root down.
+        Raises InvalidTopic, Refused, Unreachable, NotConnected."""
         timeout = self._timeout if timeout is None else timeout
         waiting = Waiting()
         self._dispatcher.resolve(topic, trace, microseconds(timeout), waiting.set)
@@ -256,16 +262,17 @@ class Client:
         raise AssertionError("a look-up ends in one of these")
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""
+        """Waits until everything published is sent and, at QoS 1 and 2, acknowledged. False: `timeout`
+        seconds are over."""
         limit = self._timeout if timeout is None else timeout
         return await asyncio.to_thread(self._dispatcher.endpoint.drain, limit)
 
     async def close(self, timeout: float | None = None, *, end_session: bool = False) -> None:
         """Drains, leaves every owner, and closes the socket. No will is published. Idempotent.
 
-        `timeout`: how long to wait for owners that do not acknowledge; None: 2 s. What was not acknowledged
-        by then may be lost: `drain` first, for as long as it is worth. A persistent session goes on at the
-        owners without a client, unless `end_session`.
+        `timeout`: seconds to wait for owners that do not acknowledge; None: 2. Messages that were not
+        acknowledged by then may be lost; call `drain` before to wait longer. A persistent session stays at
+        the owners, offline, unless `end_session`.
         """
         if self._dispatcher.is_closed:
             return
@@ -278,16 +285,17 @@ class Client:
 
     @property
     def address(self) -> Address:
-        """Where the client's socket is."""
+        """The address of the client's UDP socket."""
         return self._dispatcher.endpoint.address
 
     def counters(self) -> dict[str, int]:
-        """The native core's counters and gauges by name, and `publish_failed`: messages as in `failures`."""
+        """The native core's counters and gauges by name, and `publish_failed`, which counts the messages of
+        `failures`."""
         return self._dispatcher.counters()
 
     @property
     def failures(self) -> tuple[Published, ...]:
-        """The latest messages of QoS 1 and 2 that failed while nobody waited for them, the oldest first."""
+        """The last messages of QoS 1 and 2 that failed while no caller waited for them, the oldest first."""
         return self._dispatcher.failures
 
     # Within this module

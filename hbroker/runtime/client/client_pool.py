@@ -1,15 +1,15 @@
-"""Many clients of one network behind one socket, in one event loop: `ClientPool`.
+"""A client pool: many clients of one network behind one socket, in one event loop.
 
     async with client_pool("127.0.0.1:7700") as devices:
         lamp = await devices.connect(client_id="lamp")
         await lamp.publish("home/kitchen/lamp/state", b"on", qos=1)
 
-`hbroker.connect` gives each client a socket and a thread, which is right for a few. Thousands in one process
-are clients of a native pool (docs/architecture.md, "Many clients behind one socket"): each is a client
-of its own, with a session, links and credit, and to its owners the same as any other. What a `PoolClient`
-can do is what a `Client` can, and the same code does it; what differs is who takes its turns (`driver`).
+`hbroker.connect` gives each client a socket and a thread, which is right for a few clients. A pool is for
+thousands of clients in one process (docs/architecture.md, "Many clients behind one socket"). Each of them has
+a session, links and credit of its own, and its owners see no difference. A `PoolClient` is a `Client` with
+another endpoint; `pool_driver` runs its control loop.
 
-A client costs some 25 KiB. A pool and its clients belong to the event loop in which it was opened.
+A client costs some 25 KiB. A pool and its clients belong to the event loop in which the pool was opened.
 """
 # ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
 
@@ -42,10 +42,10 @@ _IDLE_POLL_S: Final = (0.005, 0.05)
 def client_pool(
     root: AddressLike = None, *, listen: AddressLike = None, timeout: float = TIMEOUT
 ) -> ClientPool:
-    """A client pool for the network with this root; to be used with `async with`.
+    """A client pool for the network with this root, to be used with `async with`.
 
-    Arguments as in `hbroker.connect`. Entering it raises Unreachable where no root answers, OSError where
-    the root has no address or the socket cannot be had, ValueError for what is no address.
+    The arguments are as in `hbroker.connect`. Entering the pool raises Unreachable if no root answers,
+    OSError if the root has no address or the socket cannot be bound, and ValueError for an invalid address.
     """
     return ClientPool(parse_place(root), listen, timeout)
 
@@ -61,7 +61,7 @@ class ClientPool:
         self._open_driver: PoolDriver | None = None
         self._members: set[PoolClient] = set()
         self._knowledge = Knowledge.shared()
-        """Members have one address: what one of them learns of the nodes, all know."""
+        """What the clients know about nodes. They share it, because they have the same address."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -87,10 +87,11 @@ class ClientPool:
     # Change
 
     async def connect(self, **profile: Unpack[PoolClientProfile]) -> PoolClient:
-        """A new client, once its will, if it has one, is kept by its owner. The root is not asked again.
+        """A new client. It returns once the owner of the will has it, if there is a will. The root is not
+        asked again.
 
-        Raises Refused and Unreachable where nobody keeps the will, ValueError for what is wrong, or where a
-        member has that session already, NotConnected once the pool is closed.
+        Raises Refused and Unreachable if no node accepts the will, ValueError for an invalid argument or if a
+        client of the pool has this session already, and NotConnected if the pool is closed.
         """
         member = self._open(Identity.of(**cast(Any, profile)))
         try:
@@ -101,12 +102,12 @@ class ClientPool:
         return member
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """As `Client.drain`, of all members."""
+        """As `Client.drain`, for all clients of the pool."""
         limit = self._timeout if timeout is None else timeout
         return await asyncio.to_thread(self._pool_driver.pool.drain, limit)
 
     async def close(self, timeout: float | None = None, *, end_sessions: bool = False) -> None:
-        """Closes every member, as `Client.close` does, and the socket. Idempotent."""
+        """Closes every client as `Client.close` does, and the socket. Idempotent."""
         if self._open_driver is None:
             return
         await self.drain(CLOSE_TIMEOUT if timeout is None else timeout)
@@ -118,16 +119,16 @@ class ClientPool:
     # Read
 
     def __len__(self) -> int:
-        """How many members it has."""
+        """The number of clients."""
         return len(self._members)
 
     @property
     def address(self) -> Address:
-        """Where the socket of all is."""
+        """The address of the pool's UDP socket."""
         return self._pool_driver.pool.address
 
     def counters(self) -> dict[str, int]:
-        """As `Client.counters`, summed over all members, those that are gone too."""
+        """As `Client.counters`, summed over all clients, including those that have ended."""
         return self._pool_driver.pool.counters()
 
     # Within this module
@@ -162,7 +163,7 @@ class ClientPool:
 
 
 class PoolClient(Client):
-    """One client of a pool. Made by `ClientPool.connect`. Like any other `Client`, and cheaper."""
+    """One client of a pool, with all methods of `Client`. Made by `ClientPool.connect`."""
 
     def __init__(
         self,
@@ -185,9 +186,8 @@ class PoolClient(Client):
         payload: bytes | str = b"",
         **properties: Unpack[Properties],
     ) -> int:
-        """As `try_publish`, at QoS 1 or 2; `on_result` is called with the `Reason` once it is known what
-        became of the message. None: with the client, before that. For those who wait for thousands of
-        them."""
+        """As `try_publish`, at QoS 1 or 2. `on_result` is called with the `Reason` once the outcome is known;
+        with None if the client ends before. It serves callers that wait for thousands of messages."""
 
         def tell(result: Result | Exception) -> None:
             on_result(result.reason if isinstance(result, Published) else None)
@@ -195,7 +195,7 @@ class PoolClient(Client):
         return self._dispatcher.publish(topic, payload, properties, tell)
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Waits until what was published is sent and, where asked for, acknowledged. False: time is over."""
+        """As `Client.drain`, for this client alone."""
         pause, longest = _IDLE_POLL_S
         try:
             async with asyncio.timeout(self._timeout if timeout is None else timeout):
@@ -215,8 +215,8 @@ class PoolClient(Client):
         self._stop()
 
     def vanish(self) -> None:
-        """Ends without a word to the owners, as a device does that loses its power: they notice its silence,
-        and publish its will. Whoever waits for something gets NotConnected. Idempotent."""
+        """Ends without sending anything to the owners, like a device that loses power. They notice its
+        silence, and publish its will. Pending requests raise NotConnected. Idempotent."""
         if not self._dispatcher.is_closed:
             self._dispatcher.vanish()
             self._stop()

@@ -1,4 +1,4 @@
-"""How a caller wants the messages of a subscription, in the arguments of `subscribe`."""
+"""The options of a subscription, as arguments of `subscribe`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ __all__ = ["Delivery", "options_of"]
 
 
 class Delivery(TypedDict, total=False):
-    """How a subscription's messages are wanted. `qos`: the highest. `no_local`, `retain_as_published` and
-    `retain_handling`: MQTT 5's (§3.8.3.1). `overflow`: what an owner does with a message that finds the
-    queue full: `"drop_oldest"` (the default), `"drop_newest"` or `"end_session"`. `queue_messages`,
-    `queue_bytes`: the bounds of the session's queue at each owner, the largest that a subscription asks for;
-    0, or more than a node allows: the node's own (§7.8)."""
+    """The options of a subscription.
+
+    - `qos`: the highest QoS.
+    - `no_local`, `retain_as_published`, `retain_handling`: as in MQTT 5 §3.8.3.1.
+    - `overflow`: what an owner does if the queue overflows (docs/protocol.md §7.8): `"drop_oldest"` (the
+      default), `"drop_newest"` or `"end_session"`.
+    - `queue_messages`, `queue_bytes`: the bounds of the session's queue at each owner. The largest that one
+      of the session's subscriptions asks for counts. 0, or more than the node allows: the node's own bound.
+    """
 
     qos: int
     no_local: bool
@@ -34,7 +38,8 @@ _OVERFLOWS: Final = {
 
 
 def options_of(delivery: Delivery) -> Options:
-    """As the protocol has them. Raises ValueError, or TypeError for one that there is not."""
+    """The options as the protocol's class. Raises ValueError for an invalid value, and TypeError for an
+    unknown option."""
     overflow = delivery.get("overflow", "drop_oldest")
     if overflow not in _OVERFLOWS:
         raise ValueError(f"overflow is one of {', '.join(_OVERFLOWS)}, not {overflow!r}")

@@ -1,8 +1,8 @@
-"""Between one client's control and those who wait for it, whatever they wait with.
+"""Connects one client's control with the callers that wait for it, whether in asyncio or in threads.
 
-Both shells, `hbroker.runtime.client.client` (asyncio) and `hbroker.sync` (threads), call it under their own
-rule of one caller at a time. It hands each outcome to the callback that waits for it, and each message to the
-inboxes that it is for, in batches. Messages are left in the core while an inbox that must not drop is full.
+`hbroker.runtime.client.client` (asyncio) and `hbroker.sync` (threads) both call it, each so that only one
+call runs at a time. The dispatcher gives each outcome to its callback, and each message to its inboxes, in
+batches. While an inbox that must not discard messages is full, messages stay in the native core.
 """
 
 from __future__ import annotations
@@ -55,18 +55,19 @@ __all__ = [
 ]
 
 Callback: TypeAlias = Callable[[Result | Exception], None]
-"""Told the outcome; an exception: a defect of this program, because of which there may be none."""
+"""Called with the outcome. An exception: there will be none, because the client has ended, or because of a
+defect of this program."""
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that `close` waits for owners: one that is dead answers never."""
+"""Seconds that `close` waits for owners, some of which may be dead."""
 
 LEAVE_TIMEOUT: Final = 0.2
-"""Seconds that `close` then gives the words of its leaving."""
+"""Seconds that `close` then waits until its LEAVE packets are acknowledged."""
 
 MOST_FAILURES: Final = 100
 
 BATCH: Final = 512
-"""Messages read at once."""
+"""Messages that are read at once."""
 
 _HANDLED_BATCH: Final = 64
 
@@ -76,17 +77,17 @@ _SECOND: Final = 1_000_000
 
 
 def microseconds(seconds: float) -> int:
-    """Seconds, as the protocol counts them."""
+    """Seconds as microseconds, the protocol's unit."""
     return round(seconds * _SECOND)
 
 
 def new_endpoint(listen: Address, identity: Identity) -> Endpoint:
-    """An endpoint for a new run of this client. Raises OSError where it cannot listen."""
+    """An endpoint for a new run of this client. Raises OSError if its socket cannot be bound."""
     return Endpoint(config_of(identity), listen)
 
 
 def config_of(identity: Identity) -> Config:
-    """The settings of a core for a new run of this client."""
+    """The native core's settings for a new run of this client."""
     return Config(
         node=False,
         session=identity.session_options.session,
@@ -104,8 +105,8 @@ def config_of(identity: Identity) -> Config:
 
 
 class Dispatcher:
-    """One client's endpoint, control, waiting callers and inboxes. `on_room`: messages can be read again.
-    `knowledge`: as in `ClientControl`."""
+    """One client's endpoint, control, callbacks and inboxes. `on_room` is called when messages can be read
+    again. `knowledge`: as in `ClientControl`."""
 
     def __init__(
         self,
@@ -120,21 +121,22 @@ class Dispatcher:
             endpoint, Random(random_id()), root, identity.session_options, knowledge=knowledge
         )
         self.is_persistent = identity.session_options.is_persistent
-        """The session outlives the client."""
+        """The session outlives its link."""
         self._on_will: Callback | None = None
         self._holds = identity.holds
         self._unbegun: set[int] = set()
-        """Subscriptions of a clean start that are not complete: what comes for them alone is an earlier
-        run's."""
+        """Subscriptions that were made with `clean_start` and are not complete. A message that is only for
+        these belongs to an earlier run."""
         self._released: set[int] = set()
-        """Subscriptions that nobody here reads, and that are left in the session."""
+        """Subscriptions that stay in the session and have no inbox here."""
         self._shared: dict[tuple[int, int], int] = {}
-        """Of messages that are in several inboxes: in how many they are not handled yet."""
+        """For each message that is in several inboxes: in how many of them it was not handled yet."""
         self._handled: list[tuple[int, int]] = []
         self._members: set[int] = set()
-        """Subscriptions as a member of a shared group."""
+        """Subscriptions that are a member of a shared group."""
         self._given_back: list[tuple[int, int]] = []
-        """Messages of groups that are being left: nobody here has handled them."""
+        """Messages of shared groups that the client is about to leave, and that the application has not
+        handled."""
         self._on_room = on_room
         self._requests: dict[int, Callback] = {}
         self._publications: dict[int, Callback] = {}
@@ -143,10 +145,11 @@ class Dispatcher:
         self._failed = 0
         self._error: Exception | None = None
         self.has_failed = False
-        """The endpoint can go on no more: whoever waits was told, and no more turns are to be taken."""
+        """The endpoint has failed. All pending requests have been completed with the error. No iteration may
+        follow."""
         self.is_taken_over = False
-        """That is because another run of the client has its session: the endpoint is to be shut down at once,
-        for its links would take the session back (§6.4)."""
+        """It failed because another run of the client has its session. The endpoint must be shut down at
+        once, because its links would take the session back (§6.4)."""
 
     # In
 
@@ -155,18 +158,18 @@ class Dispatcher:
         self._requests[self.control.start(clock(), patience)] = callback
 
     def set_will(self, will: Will, patience: int, callback: Callback) -> None:
-        """Has the will kept by its topic's owner."""
+        """Registers the will with the owner of its topic (§6.6)."""
         self._on_will = callback
         self.control.set_will(clock(), will.registered(), patience=patience)
 
     def publish(
         self, topic: str, payload: bytes | str, properties: Properties, callback: Callback | None = None
     ) -> int:
-        """Queues a message and returns its sequence number; at QoS 1 and 2 the callback is told what became
-        of it.
+        """Queues a message and returns its sequence number. At QoS 1 and 2 the callback is called with the
+        outcome.
 
-        Raises Backpressure where queue or credit is full, InvalidTopic, PayloadTooLarge, ValueError for a QoS
-        or another number that there is not.
+        Raises Backpressure if the queue or the credit is full, InvalidTopic, PayloadTooLarge, and ValueError
+        for a QoS or another number that is not valid.
         """
         self.check()
         payload = payload if type(payload) is bytes else encoded(payload)
@@ -183,11 +186,11 @@ class Dispatcher:
     def publish_many(
         self, messages: Sequence[tuple[str, bytes]], properties: Properties, callback: Callback
     ) -> list[int]:
-        """Queues messages, (topic, payload), in order, with all that is `properties` of each: as many as
-        there is room for. Returns their sequence numbers; at QoS 1 and 2 the callback is told what became of
-        each.
+        """Queues messages, each (topic, payload), in order and with the same properties, as long as there is
+        room. Returns the sequence numbers of those that it queued. At QoS 1 and 2 the callback is called with
+        each outcome.
 
-        Raises as `publish` where it is the first that cannot be queued.
+        Raises what `publish` raises if not even the first can be queued.
         """
         self.check()
         try:
@@ -201,7 +204,7 @@ class Dispatcher:
         return sequences
 
     def resolve(self, topic: str, trace: bool, patience: int, callback: Callback) -> None:
-        """Asks who owns a topic."""
+        """Resolves the owner of a topic."""
         self.check()
         if not topic_is_valid(topic):
             raise InvalidTopic(f"not a topic name: {topic!r}")
@@ -211,7 +214,8 @@ class Dispatcher:
     def subscribe(
         self, filter: str, options: Options, inbox: Inbox, patience: int, callback: Callback
     ) -> int:
-        """Subscribes; messages go to the inbox from now on. The callback is told once it is complete."""
+        """Subscribes. From now on the messages go to the inbox. The callback is called once the subscription
+        is complete."""
         self.check()
         parts = shared.split(filter)
         if parts is None:
@@ -227,20 +231,20 @@ class Dispatcher:
         return subscription
 
     def unsubscribe(self, subscription: int, callback: Callback) -> None:
-        """Ends a subscription; the callback is told when every owner knows."""
+        """Ends a subscription. The callback is called when every owner has ended it."""
         self._inboxes.pop(subscription, None)
         self._unbegun.discard(subscription)
         self._requests[subscription] = callback
         self._flush_handled()
         self.control.unsubscribe(clock(), subscription)
         if subscription in self._members:
-            # §6.5: from here on the core answers for nothing that is another member's.
+            # §6.5: from here on the core acknowledges no message that is for another member.
             self._members.discard(subscription)
             self.endpoint.give_back(self._given_back)
             self._given_back = []
 
     def release(self, subscription: int) -> None:
-        """Hears no more of a subscription, and leaves it in the session."""
+        """Leaves a subscription in the session, and takes no more of its messages."""
         self._inboxes.pop(subscription, None)
         self._members.discard(subscription)
         self._released.add(subscription)
@@ -248,8 +252,8 @@ class Dispatcher:
         self.control.release(clock(), subscription)
 
     def let_go(self, inbox: Inbox, subscriptions: Sequence[int], *, keep: bool | None) -> Sequence[int]:
-        """Closes an inbox. `keep`: as in `Subscription.close`. Returns those of its subscriptions that are to
-        be ended at their owners."""
+        """Closes an inbox. `keep`: as in `Subscription.close`. Returns the subscriptions that the caller must
+        end."""
         keep = self.is_persistent if keep is None else keep
         inbox.close(keep=keep)
         if self.is_closed:
@@ -261,14 +265,16 @@ class Dispatcher:
         return []
 
     def abandon(self, *sequences: int) -> None:
-        """Nobody waits for these messages any more."""
+        """Forgets the callbacks of these messages."""
         for sequence in sequences:
             self._publications.pop(sequence, None)
 
     def turn(self, now: int) -> bool:
-        """Hands on what there is; returns whether there may be more."""
+        """Gives all outcomes to their callbacks, and messages to the inboxes. Returns whether there may be
+        more messages."""
         if self._unbegun:
-            # What is here by now came before the owners' word that they began clean.
+            # These messages arrived before the outcomes below, so `_unbegun` still shows which belong to an
+            # earlier run.
             while self._read() == BATCH:
                 pass
         while (result := self.control.poll_result()) is not None:
@@ -281,7 +287,7 @@ class Dispatcher:
         return self._read() == BATCH
 
     def fail(self, error: Exception) -> None:
-        """Tells all who wait of `error`. Where a handler raised it, whose outcome it took is not known."""
+        """Completes all pending requests with `error`. If a handler raised it, their outcome is unknown."""
         waiting = [*self._requests.values(), *self._publications.values()]
         if self._on_will is not None:
             waiting.append(self._on_will)
@@ -292,7 +298,7 @@ class Dispatcher:
             callback(error)
 
     def close(self, *, end_session: bool = False) -> None:
-        """Leaves every owner; whoever waits on an inbox is told. The endpoint stays open. Idempotent."""
+        """Leaves every owner, and closes the inboxes. The endpoint stays open. Idempotent."""
         if self._error is not None:
             return
         self._error = NotConnected("the client is closed")
@@ -302,12 +308,13 @@ class Dispatcher:
         self.control.leave(end_session=end_session)
 
     def end(self) -> None:
-        """The endpoint is shut: whoever still waits for an outcome is told that there will be none.
+        """Completes all requests that are still pending with an error, because the endpoint was shut down.
         Idempotent."""
         self.fail(self._error or NotConnected("the client is closed"))
 
     def vanish(self) -> None:
-        """Ends without a word to the owners; whoever waits is told. Idempotent."""
+        """Ends without sending anything to the owners. Completes all pending requests with an error.
+        Idempotent."""
         if self._error is None:
             self._error = NotConnected("the client vanished")
             self._break_off(self._error)
@@ -316,35 +323,35 @@ class Dispatcher:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether an inbox that must not drop is full."""
+        """Whether an inbox that must not discard messages is full."""
         return any(inbox.is_blocking for inbox in self._inboxes.values())
 
     @property
     def is_owed(self) -> bool:
-        """Whether somebody waits to hear what became of a message."""
+        """Whether the outcome of a published message is pending."""
         return bool(self._publications)
 
     def counters(self) -> dict[str, int]:
-        """The core's, and `publish_failed`."""
+        """The native core's counters and gauges, and `publish_failed`."""
         return {**self.endpoint.counters(), "publish_failed": self._failed}
 
     @property
     def failures(self) -> tuple[Published, ...]:
-        """The latest messages that failed while nobody waited for them."""
+        """The last messages that failed without a callback."""
         return tuple(self._failures)
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called, or it has failed."""
+        """Whether `close` was called, or the client has failed."""
         return self._error is not None
 
     def new_inbox(self, limit: int, qos: int, on_ready: Callable[[], None]) -> Inbox:
-        """An inbox whose consumer is woken by `on_ready`."""
+        """An inbox; `on_ready` wakes its consumer."""
         told = (self._on_handled, self._on_unread) if self._holds else (None, None)
         return Inbox(limit, qos, on_ready, self._on_room, *told)
 
     def check(self) -> None:
-        """Raises NotConnected once the client is closed, or has failed."""
+        """Raises NotConnected, or the error that ended the client, once it is closed or has failed."""
         if self._error is not None:
             raise self._error
 
@@ -362,7 +369,7 @@ class Dispatcher:
         return len(messages)
 
     def _deliver(self, message: Message, subscriptions: list[int]) -> None:
-        """To none of the inboxes, or to several: each gets it once."""
+        """Puts a message into each inbox once. There may be several, or none."""
         inboxes = {id(inbox): inbox for inbox in map(self._inboxes.get, subscriptions) if inbox}
         if self._holds and message.qos:
             if len(inboxes) > 1:
@@ -373,21 +380,21 @@ class Dispatcher:
             inbox.put(message)
 
     def _on_handled(self, message: Message, more: bool) -> None:
-        """§7.3: tells the core, in batches while there are more."""
+        """§7.3: reports handled messages to the core, in batches as long as `more` follow."""
         if message.qos and self._is_last(message):
             self._handled.append(message.copy_id)
         if not more or len(self._handled) >= _HANDLED_BATCH:
             self._flush_handled()
 
     def _on_unread(self, message: Message) -> None:
-        """A subscription is about to end, or to be left in the session, with this in its inbox."""
+        """Handles a message that is left in an inbox whose subscription ends or stays in the session."""
         if not message.qos or not self._members.issuperset(message.subscriptions):
             self._on_handled(message, False)
         elif self._is_last(message):
             self._given_back.append(message.copy_id)
 
     def _is_last(self, message: Message) -> bool:
-        """One inbox less has a message; whether that was the last."""
+        """Counts one inbox less for a message. Returns whether it was the last one."""
         id = message.copy_id
         others = self._shared.pop(id, 1) - 1
         if others:
@@ -400,7 +407,8 @@ class Dispatcher:
             self._handled = []
 
     def _break_off(self, error: HBrokerError) -> None:
-        """What was read can still be taken; then whoever takes is told."""
+        """Ends the client with an error. Messages that were read can still be taken from the inboxes; then
+        they raise the error."""
         self.has_failed = True
         if self._error is None:
             self._error = error
@@ -433,7 +441,8 @@ class Dispatcher:
                 callback = self._requests.pop(result.subscription, None)
                 inbox = self._inboxes.pop(result.subscription, None)
                 self._members.discard(result.subscription)
-                # With nobody waiting it was complete, and was refused when it was made again.
+                # Without a callback the subscription was complete before, and was refused when it was made
+                # again.
                 if inbox is not None and callback is None and not self.has_failed:
                     inbox.close(of_request(result, 0))
         if callback is not None:
@@ -441,7 +450,7 @@ class Dispatcher:
 
 
 def _unpublishable(topic: str, properties: Properties, error: NativeError | OverflowError) -> Exception:
-    """What is wrong with the first of those that the core did not take."""
+    """The exception for the first message that the core did not take."""
     if not topic_is_valid(topic):
         return InvalidTopic(f"not a topic name: {topic!r}")
     if properties.get("qos", 0) not in (0, 1, 2) or isinstance(error, OverflowError):

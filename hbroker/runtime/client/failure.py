@@ -1,4 +1,5 @@
-"""From outcomes to exceptions: who is at fault, what was asked for, and what was tried."""
+"""Turns outcomes into exceptions, which say who is at fault, what was requested, and which nodes were
+asked."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ __all__ = ["of_publication", "of_request", "of_root", "of_takeover", "of_will", 
 
 
 def of_request(result: ResolveFailed | SubscriptionFailed, timeout: float) -> HBrokerError:
-    """Why a look-up or a subscription failed."""
+    """The exception for a look-up or subscription that failed."""
     what = f"topic {result.topic!r}" if isinstance(result, ResolveFailed) else f"filter {result.filter!r}"
     name = reason_name(result.reason)
     asked = ", ".join(result.tried) or "nobody"
@@ -27,7 +28,7 @@ def of_request(result: ResolveFailed | SubscriptionFailed, timeout: float) -> HB
 
 
 def of_root(result: ResolveFailed, timeout: float) -> HBrokerError:
-    """Why the network could not be reached."""
+    """The exception for a root that did not answer, or refused."""
     asked = ", ".join(result.tried)
     if result.answered:
         return Refused(f"the root at {asked} refused: {reason_name(result.reason)}", result.reason)
@@ -36,7 +37,7 @@ def of_root(result: ResolveFailed, timeout: float) -> HBrokerError:
 
 
 def of_publication(result: Published) -> HBrokerError | None:
-    """Why a message was not distributed; None: it was."""
+    """The exception for a message that was not distributed; None: it was."""
     text = f"message for {result.topic!r} failed: {reason_name(result.reason)}"
     match result.reason:
         case Reason.REASON_SUCCESS | Reason.REASON_NO_MATCHING_SUBSCRIBERS:
@@ -51,18 +52,18 @@ def of_publication(result: Published) -> HBrokerError | None:
 
 
 def of_will(result: WillRefused, timeout: float) -> HBrokerError:
-    """Why nobody keeps the client's will."""
+    """The exception for a will that no node accepted."""
     failed = ResolveFailed(0, result.topic, result.reason, result.answered, result.tried)
     return of_request(failed, timeout)
 
 
 def of_takeover(client_id: str) -> SessionTakenOver:
-    """Why the client ended."""
+    """The exception for a session that another run took over."""
     reason = Reason.REASON_SESSION_TAKEN_OVER
     return SessionTakenOver(f"another run of client {client_id!r} took its session over", reason)
 
 
 def publication_timeout(topic: str, timeout: float) -> Unreachable:
-    """A message that was not acknowledged in time. It may still be distributed."""
+    """The exception for a message that was not acknowledged in time. It may still be distributed."""
     reason = Reason.REASON_OWNER_UNREACHABLE
     return Unreachable(f"message for {topic!r} was not acknowledged within {timeout:g} s", reason)

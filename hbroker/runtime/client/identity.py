@@ -1,8 +1,8 @@
-"""Who a client is: its name, its session, and its will, from what `connect` was given.
+"""The identity of a client: its name, session and will, from the arguments of `connect`.
 
-A client that wants no more than its own run has a random session, and so may share its name with others. One
-whose session is to outlive it, or that ends what an earlier run left, has the session that follows from its
-name and key: then only one run of it is connected at a time.
+A client without session options has a random session id, so several clients may share its name. If a session
+is to outlive its run, or `clean_start` is given, the session id follows from the client's name and key
+(docs/protocol.md §6.4). Then only one run of the client is connected at a time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ __all__ = ["Identity", "PoolClientProfile", "Profile", "Will", "random_id"]
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """A message that the owner of its topic publishes when the client's session breaks off (§6.6).
+    """A message that the owner of its topic publishes when the client's session breaks off (docs/protocol.md
+    §6.6).
 
-    `delay`: seconds that the client has to come back before; at most the session's expiry counts.
-    `expiry_s`: seconds after its publication. The rest as in `Client.publish`. Topic, payload and properties
-    have about 1,000 bytes in all. Raises InvalidTopic, PayloadTooLarge, ValueError.
+    `delay`: seconds that the owner waits for the client before it publishes; the session's expiry, if that is
+    shorter. `expiry_s`: seconds from its publication. The other fields are as in `Client.publish`. Topic,
+    payload and properties have some 1,000 bytes in all. Raises InvalidTopic, PayloadTooLarge, ValueError.
     """
 
     topic: str
@@ -56,7 +57,7 @@ class Will:
         _whole_seconds("delay", self.delay)
 
     def message(self) -> pb.Publish:
-        """As it is registered, less its id."""
+        """The will as it is registered, without a message id."""
         return client_will.will_message(
             self.topic,
             encoded(self.payload),
@@ -66,21 +67,22 @@ class Will:
         )
 
     def registered(self) -> client_will.Will:
-        """As the protocol has it."""
+        """The will and its delay, as the protocol's class."""
         return client_will.Will(self.message(), _whole_seconds("delay", self.delay))
 
 
 class PoolClientProfile(TypedDict, total=False):
-    """What a client of a pool may be, in the arguments of `ClientPool.connect`.
+    """The arguments of `ClientPool.connect`.
 
-    `client_id`: shown to those who operate the network; a random one where it is not given. `session_expiry`:
-    for how many seconds the subscriptions live on, with what waits for them, while no run of the client is
-    connected (§6.4); it needs a `client_id`, and only one run is connected at a time. `session_key`: whoever
-    knows it and the `client_id` takes the session over. `clean_start`: what an earlier run left ends. `will`:
-    what is published when the client breaks off (§6.6). `acknowledge`: when a message of QoS 1 or 2 is
-    acknowledged to its owner: `"received"` (the default), when this process has it; `"handled"`, when the
-    application asks for the next one: what it had not finished with when it was killed comes to the next run
-    of the session.
+    - `client_id`: shown to operators; None: a random one.
+    - `session_expiry`: seconds for which the subscriptions and their queues live on while no run of the
+      client is connected (docs/protocol.md §6.4). It needs a `client_id`.
+    - `session_key`: a secret. Whoever knows it and the `client_id` can take the session over.
+    - `clean_start`: discards what an earlier run left.
+    - `will`: published when the session breaks off (§6.6).
+    - `acknowledge`: when a message of QoS 1 or 2 is acknowledged to its owner. `"received"` (the default):
+      when this process has it. `"handled"`: when the application asks for the next one. If the process is
+      killed before that, the message goes to the session's next run.
     """
 
     client_id: str | None
@@ -92,10 +94,10 @@ class PoolClientProfile(TypedDict, total=False):
 
 
 class Profile(PoolClientProfile, total=False):
-    """What a client may be, in the arguments of `connect`: all that a member may, and what it takes.
+    """The arguments of `connect`: those of `PoolClientProfile`, and the bounds of what the client takes.
 
-    `max_message_bytes`: the largest payload, both ways, 256 MiB at most. `receive_messages`, `receive_bytes`:
-    what it takes from one owner without having acknowledged it (§7.7).
+    `max_message_bytes`: the largest payload in both directions; at most 256 MiB. `receive_messages`,
+    `receive_bytes`: the credit of each owner (docs/protocol.md §7.7).
     """
 
     max_message_bytes: int
@@ -105,7 +107,7 @@ class Profile(PoolClientProfile, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One client, as it connects. `will`: None for none. `holds`: it says what it has handled."""
+    """One client. `will`: None: it has none. `holds`: it acknowledges handled messages only."""
 
     session_options: SessionOptions
     will: Will | None = None
@@ -125,7 +127,7 @@ class Identity:
         acknowledge: str = "received",
         **bounds: int,
     ) -> Identity:
-        """Checks what `connect` was given. Raises ValueError."""
+        """Checks the arguments of `connect`. Raises ValueError."""
         if acknowledge not in ("received", "handled"):
             raise ValueError(f"acknowledge is 'received' or 'handled', not {acknowledge!r}")
         expiry_s = _whole_seconds("session_expiry", session_expiry)
@@ -141,12 +143,12 @@ class Identity:
 
 
 def random_id() -> int:
-    """64 random bits, not all zero."""
+    """64 random bits, never 0."""
     return int.from_bytes(os.urandom(8), "big") or 1
 
 
 def _whole_seconds(name: str, seconds: float) -> int:
-    """Rounded up, so that it is never less than was asked for; for ever is the most that there is."""
+    """Rounds up, so the result is never less than the argument. Infinity becomes the largest expiry."""
     if math.isnan(seconds) or seconds < 0:
         raise ValueError(f"{name} is a number of seconds, not {seconds!r}")
     return LONGEST_EXPIRY_S if seconds >= LONGEST_EXPIRY_S else math.ceil(seconds)

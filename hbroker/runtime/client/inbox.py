@@ -1,12 +1,13 @@
-"""Messages that were read from the core and wait for one consumer, bounded.
+"""A bounded queue of messages that were read from the native core and wait for one consumer.
 
-Where reading is not handling, a message counts as handled when its consumer asks for the next one, or closes
-the inbox: what a consumer that is killed had not finished with then comes again. What it never took is told
-apart from that when it closes: it may be somebody else's (§6.5).
+If the client acknowledges handled messages only, a message counts as handled when its consumer asks for the
+next one or closes the inbox. If the consumer is killed before that, the message is sent again. Messages that
+the consumer never took are reported apart when it closes, because they may go to another member of a shared
+group (§6.5).
 
-A consumer that falls behind costs itself alone where it can: at QoS 0 the messages beyond the limit are
-dropped and counted. At QoS 1 and 2 nothing is dropped: a full inbox stops the reading from the core, so
-that nothing more is acknowledged, and the owners hold the messages back (§7.3).
+A slow consumer affects others as little as possible. At QoS 0 the inbox discards and counts messages beyond
+its limit. At QoS 1 and 2 it discards nothing: while it is full, no message is read from the core. So nothing
+more is acknowledged, and the owners queue the messages (§7.3).
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The queue of one `Subscription`. `on_ready`: there is something to take. `on_room`: it blocks no more.
-    `on_handled`: told of each message that its consumer is done with, and whether another one waits;
-    `on_unread`: of each that it closed without having taken; None: nobody wants to know."""
+    """The queue of one `Subscription`.
+
+    `on_ready`: called when there is something to take. `on_room`: called when the inbox stops blocking.
+    `on_handled`: called with each message that the consumer has handled, and whether another one waits.
+    `on_unread`: called with each message that was in the inbox when it closed. None: not called.
+    """
 
     def __init__(
         self,
@@ -46,10 +50,10 @@ class Inbox:
         self._is_closed = False
         self._error: Exception | None = None
         self.dropped = 0
-        """QoS 0 messages that found it full."""
+        """Messages of QoS 0 that were discarded because the inbox was full."""
 
     def put(self, message: Message) -> None:
-        """Adds a message, or drops and counts it."""
+        """Adds a message, or discards and counts it."""
         if self._is_closed:
             return
         waiting = len(self._messages)
@@ -57,11 +61,13 @@ class Inbox:
             self.dropped += 1
             return
         self._messages.append(message)
-        if not waiting:  # else its consumer takes what is there, and then this, before it waits again
+        # Otherwise the consumer takes the waiting messages and then this one, before it waits again.
+        if not waiting:
             self._on_ready()
 
     def take(self) -> Message | None:
-        """The next message; None: there is none. At the end it raises the error that ended the inbox."""
+        """The next message; None: there is none. If an error closed the inbox, raises it once the inbox is
+        empty."""
         if self._on_handled is not None:
             self._finish()
         if not self._messages:
@@ -77,8 +83,9 @@ class Inbox:
         return message
 
     def close(self, error: Exception | None = None, *, keep: bool = False) -> None:
-        """Takes no more. With an error what is in it can still be taken, and then the error is raised. Else
-        it is dropped, for good unless `keep`: then it comes to the session's next run."""
+        """Takes no more messages. With an error, the waiting messages can still be taken, and then the error
+        is raised. Without an error they are discarded, and reported to `on_unread` unless `keep`: then they
+        go to the session's next run."""
         was_blocking = self.is_blocking
         self._finish()
         self._is_closed = True
@@ -102,10 +109,10 @@ class Inbox:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no further message can arrive."""
         return self._is_closed
 
     @property
     def is_blocking(self) -> bool:
-        """Whether the reading from the core has to wait for the consumer."""
+        """Whether messages must stay in the core until the consumer has taken some."""
         return self._qos > 0 and not self._is_closed and len(self._messages) >= self._limit

@@ -1,4 +1,4 @@
-"""A request of the asynchronous client, until its outcome is known."""
+"""A pending request of the asynchronous client."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Waiting"]
 
 
 class Waiting:
-    """One outcome, awaited."""
+    """Awaits one outcome."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
     def set(self, result: Result | Exception) -> None:
-        """The outcome; an exception: there will be none. Only the first counts."""
+        """Sets the outcome, or an exception in its place. Only the first call counts."""
         if self._future.done():
             return
         if isinstance(result, Exception):

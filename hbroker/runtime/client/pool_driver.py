@@ -1,9 +1,9 @@
-"""The endpoints of the clients in a pool, and one loop that drives all of them: `PoolDriver`, `PoolEndpoint`.
+"""Runs the control loops of all clients of a pool: `PoolDriver`, `PoolEndpoint`.
 
-A `PoolEndpoint` is the endpoint of one client's dispatcher, and drives that client as `Driver` drives a
-client with a socket of its own. One turn takes the events and messages of all clients, and visits those that
-have some, are due, or asked for it. Messages that the pool hands out wait at their endpoint until the
-dispatcher has room for them; until then their owner keeps them, too.
+A `PoolEndpoint` is the endpoint of one client's dispatcher. It also takes the place of the client's `Driver`.
+One iteration takes the events and messages of all clients, and visits the clients that have some, are due, or
+were woken. Messages wait at their endpoint until the dispatcher has room. Until then they are not
+acknowledged, so their owner keeps them, too.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from hbroker.runtime.control_loop import clock
 __all__ = ["PoolDriver", "PoolEndpoint"]
 
 BATCH: Final = 512
-"""Events, and messages, taken in one turn."""
+"""The most events, and the most messages, that one iteration takes."""
 _SHORTEST_S: Final = 0.001
 
 logger = logging.getLogger(__name__)
 
 
 class PoolDriver:
-    """All clients of one pool, in one event loop."""
+    """Runs all clients of one pool, in one event loop."""
 
     def __init__(self, pool: ClientPool, loop: asyncio.AbstractEventLoop) -> None:
         self.pool = pool
         self._loop: asyncio.AbstractEventLoop | None = loop
         self._endpoints: dict[int, PoolEndpoint] = {}
         self._awake: dict[int, PoolEndpoint] = {}
-        """Those that the next turn visits."""
+        """The endpoints that the next iteration visits."""
         self._deadlines: TimerQueue[int] = TimerQueue()
         self._handled: list[tuple[int, tuple[int, int]]] = []
         self._next: asyncio.Handle | None = None
@@ -48,27 +48,28 @@ class PoolDriver:
     # Change
 
     def take(self, number: int, *, acknowledges: bool) -> PoolEndpoint:
-        """The endpoint of a new client. `acknowledges`: what its dispatcher reads is acknowledged."""
+        """The endpoint of a new client. `acknowledges`: messages are acknowledged when the dispatcher reads
+        them."""
         endpoint = PoolEndpoint(self, number, self.pool.member(number), acknowledges=acknowledges)
         self._endpoints[number] = endpoint
         return endpoint
 
     def leave(self, endpoint: PoolEndpoint) -> None:
-        """Its member ended: nothing of it is heard any more. Idempotent."""
+        """Removes a client that has ended. Idempotent."""
         if self._endpoints.pop(endpoint.number, None) is not None and self._loop is not None:
             self._awake.pop(endpoint.number, None)
             self._deadlines.cancel(endpoint.number)
             self.pool.close_pool_client(endpoint.number)
 
     def wake(self, endpoint: PoolEndpoint) -> None:
-        """It is visited in the next turn."""
+        """Visits this endpoint in the next iteration."""
         if self._loop is not None:
             self._awake[endpoint.number] = endpoint
             if self._next is None:
                 self._next = self._loop.call_soon(self._iterate)
 
     def acknowledge(self, number: int, messages: list[Message]) -> None:
-        """§7.3: a member has these; their owners hear so at the end of the turn."""
+        """§7.3: acknowledges messages of a client, at the end of the iteration."""
         self._handled += [(number, m.copy_id) for m in messages if m.qos]
 
     def stop(self) -> None:
@@ -86,7 +87,7 @@ class PoolDriver:
     # Turns
 
     def _iterate(self) -> None:
-        """Takes what has come, and visits those whom it concerns."""
+        """Runs one iteration."""
         if self._next is not None:
             self._next.cancel()
             self._next = None
@@ -123,7 +124,7 @@ class PoolDriver:
         if endpoint.guard(endpoint.on_iteration, now):
             self._awake[endpoint.number] = endpoint
         if endpoint.number not in self._endpoints:
-            return  # It ended.
+            return  # `on_iteration` has ended the client.
         due = endpoint.control.poll_timeout()
         if due is None:
             self._deadlines.cancel(endpoint.number)
@@ -144,7 +145,8 @@ class PoolDriver:
 
 
 class PoolEndpoint:
-    """One member. Verbs of an endpoint that are not here are the native member's own."""
+    """The endpoint of one client of the pool. Verbs that are not defined here are those of the native
+    client."""
 
     control: ClientControl
 
@@ -168,7 +170,8 @@ class PoolEndpoint:
         on_iteration: Callable[[int], bool],
         on_error: Callable[[Exception], None],
     ) -> PoolEndpoint:
-        """Itself as the runner of this control, in the form in which a `Driver` is made."""
+        """Sets the control that this endpoint runs, and returns itself as the `Runner`. The arguments are
+        those of `Driver`."""
         self.control, self.on_iteration, self.on_error = control, on_iteration, on_error
         return self
 
@@ -181,7 +184,7 @@ class PoolEndpoint:
 
     @property
     def address(self) -> Address:
-        """Where the socket of all members is."""
+        """The address of the pool's socket."""
         return self._endpoints.pool.address
 
     def poll_messages(self, limit: int = 1024) -> list[Message]:
@@ -192,27 +195,28 @@ class PoolEndpoint:
         return messages
 
     def shutdown(self) -> None:
-        """The member ends; the socket stays."""
+        """Ends the client. The pool's socket stays open."""
         self._endpoints.leave(self)
 
     # As a runner
 
     def start(self) -> None:
-        """Its turns begin."""
+        """Schedules the first iteration."""
         self.wake()
 
     def wake(self) -> None:
-        """It is visited in the next turn."""
+        """Schedules a visit in the next iteration."""
         self._endpoints.wake(self)
 
     def watch(self, wanted: bool) -> None:
-        """What it does not take stays in `unread`."""
+        """Does nothing: messages that the client does not take stay in `unread`."""
 
     def stop(self) -> None:
-        """No more turns: `shutdown` follows."""
+        """Does nothing: `shutdown` follows."""
 
     def guard(self, handler: Callable[..., Any], *args: Any) -> Any:
-        """One member's trouble is not the others': a defect of this program is logged and told."""
+        """Calls a handler. An exception is a defect of this program: it is logged and given to `on_error`,
+        and does not affect the other clients."""
         try:
             return handler(*args)
         except Exception as error:

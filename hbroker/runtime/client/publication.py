@@ -1,4 +1,4 @@
-"""What becomes of what a caller gives to be published: its payload as bytes, and what it is told then."""
+"""Encodes a payload for `publish`, and defines the receipt that it returns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["Receipt", "encoded"]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a message. `reason`: `REASON_SUCCESS` or `REASON_NO_MATCHING_SUBSCRIBERS`; None: QoS
-    0, which is only known to be queued. (`publisher`, `sequence`) is the message's id; the publisher is the
-    client."""
+    """The outcome of a published message. `reason`: `REASON_SUCCESS` or `REASON_NO_MATCHING_SUBSCRIBERS`;
+    None: the message has QoS 0, and is only queued. `sequence`: the client's publisher id and this number
+    together are the message's id (docs/protocol.md §7.9)."""
 
     topic: str
     sequence: int
@@ -20,8 +20,8 @@ class Receipt:
 
 
 def encoded(payload: bytes | str) -> bytes:
-    """A payload as it is sent: text in UTF-8; of what has a buffer, its bytes. Raises TypeError for anything
-    else: how a number is to be said in bytes its publisher knows."""
+    """The bytes of a payload: text is encoded in UTF-8, and the bytes of a buffer are copied. Raises
+    TypeError for anything else, because only the publisher knows how a number becomes bytes."""
     if type(payload) is bytes:
         return payload
     if isinstance(payload, str):

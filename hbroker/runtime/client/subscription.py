@@ -21,7 +21,7 @@ __all__ = ["Subscription"]
 
 
 class Subscription:
-    """Messages of some filters, as an asynchronous iterator. Made by `Client.subscribe`."""
+    """The messages of some filters, as an asynchronous iterator. Made by `Client.subscribe`."""
 
     def __init__(
         self,
@@ -35,10 +35,11 @@ class Subscription:
         self.filters = filters
         self.qos = options.qos
         self.owners: tuple[str, ...] = ()
-        """The names of the nodes that hold it, as of when it became complete."""
+        """The names of the nodes that owned topics of the filters when the subscription became complete."""
         self.resumed = False
-        """Every one of them had it from an earlier run of the client: what came for it meanwhile waits there,
-        within its bounds and its expiry (§6.4)."""
+        """Whether every owner had the subscription from an earlier run of the client (docs/protocol.md §6.4).
+        Then the owners have queued its messages since, within the bounds of the queue and the expiry of the
+        session."""
         self._dispatcher = dispatcher
         self._wake = wake
         self._options = options
@@ -70,7 +71,8 @@ class Subscription:
         return message
 
     async def next(self, timeout: float | None = None) -> Message | None:
-        """The next message; None: none came within `timeout` seconds, or the subscription is closed."""
+        """The next message. None: no message arrived within `timeout` seconds, or the subscription is
+        closed."""
         message = self._inbox.take()
         if message is not None:
             return message
@@ -81,11 +83,12 @@ class Subscription:
             return None
 
     async def close(self, *, keep: bool | None = None) -> None:
-        """Takes no more messages; what was not read is dropped. Idempotent.
+        """Ends the subscription here. Messages that the application has not read are discarded. Idempotent.
 
-        `keep`: it stays in the session, whose owners hold its messages for the next run of the client while
-        none is connected; what comes while this one still is waits for some 30 s, and is dropped then (§6.4).
-        None: it does where the session is persistent. Else it is ended at every owner.
+        `keep`: the subscription stays in the session. While no run of the client is connected, the owners
+        queue its messages for the next run. While this run is still connected, its messages wait for some 30
+        s, and are then discarded (docs/protocol.md §6.4). None: as True if the session is persistent, else as
+        False. False: every owner ends the subscription.
         """
         ids, self._ids = self._ids, []
         if not (ending := self._dispatcher.let_go(self._inbox, ids, keep=keep)):
@@ -99,7 +102,7 @@ class Subscription:
 
     @property
     def dropped(self) -> int:
-        """QoS 0 messages that were dropped because they were not read in time."""
+        """How many messages of QoS 0 were discarded because the application did not read them in time."""
         return self._inbox.dropped
 
     async def _open(self) -> Subscription:
