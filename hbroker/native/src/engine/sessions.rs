@@ -1,4 +1,16 @@
-//! Sessions at an owner: what waits for each subscriber, and what its link carries (§6.4, §7.8).
+//! Sessions at an owner: what is queued for each subscriber, and what its link carries (§6.4, §7.8).
+//!
+//! ```text
+//!     send            a message for a session: onto its link, or into its queue; PUBACK; backpressure
+//!       |-- delivery_batches    the same for messages of `QoS` 1 and 2 that arrived together
+//!       |-- table               Sessions: all sessions of a worker, and the memory for their queues
+//!       |     `-- session             one session: queue, messages in flight, credit, tickets
+//!       |           |-- queue               the bounded queue
+//!       |           |-- progress            is the session stalled?
+//!       |           `-- counters            what became of its messages
+//!       |-- message             QueuedMessage, QueuedBatch: what a session gets
+//!       `-- copy_blocks         memory for short messages
+//! ```
 
 pub mod copy_blocks;
 pub mod counters;

@@ -1,4 +1,16 @@
-//! Links and datagrams of one engine, and what passes between it, other workers and Python.
+//! The links and datagrams of one engine, and its interfaces to Python and to other workers.
+//!
+//! ```text
+//!     datagrams           a datagram in: header -> link -> packets
+//!       |-- outside_sessions    requests and answers outside of sessions; CHALLENGE (token_bucket limits them)
+//!       |-- links               the links: by session, by address, timers, idle links
+//!       |     |-- delivery_records    deliveries that wait for a PUBACK
+//!       |     `-- credit              what the peer takes before it acknowledges
+//!       |-- publish_batch       plain messages of `QoS` 0 that arrived together
+//!       `-----> crate::engine::{owner, subscriber, publisher}
+//!     outbound            packets out, handoffs to other workers
+//!     commands            verbs of Python in; event_queue: events for Python out (event)
+//! ```
 
 pub mod commands;
 pub mod credit;

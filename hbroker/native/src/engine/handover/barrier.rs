@@ -1,14 +1,17 @@
-//! What is on its way between the workers of a node, and when it has come (§5.4).
+//! Whether messages of a subtree are still on their way between the workers of a node (§5.4).
 //!
-//! A message for a session of another worker goes through that one's mailbox, and may have been acknowledged before it comes there
-//! (`ACK_MODE_QUEUED`): then it is in no worker's account. Before a subtree is exported every worker sends every other a barrier, behind all
-//! that it had for it. When each has those of all others, nothing of the subtree is on its way any more.
+//! A message for a session of another worker goes through that worker's mailbox, and may have been
+//! acknowledged before it arrives there (`ACK_MODE_QUEUED`). Meanwhile no worker's snapshot would contain it.
+//! So before a subtree is exported, every worker sends every other worker a barrier, after all messages for
+//! it. When each worker has the barriers of all others, no message of the subtree is on its way any more.
 //!
-//! From then on nothing may set out again. A member of a shared group may leave or end until the account is taken, and what it had goes to
-//! another (§6.5): where that one is another worker's, and no publisher would send the message again, it is left here in its name, and moves from here. Should
-//! the subtree not move after all, it goes on when that is served again, or is this node's no more.
+//! From then on no message may be sent between workers. A member of a shared group may leave or end before
+//! the snapshot is made, and its messages go to another member (§6.5). If that is a session of another
+//! worker, and no publisher would retransmit the message, the message stays here (`deferred`), with the
+//! session's id, and moves from here. If the subtree does not move after all, such a message continues when
+//! the subtree is served again or is this node's no more.
 //!
-//! Several subtrees may move at once, and leases are renewed meanwhile: so each has a barrier of its own.
+//! Several subtrees may move at once, and leases are renewed meanwhile, so each subtree has its own barrier.
 
 use crate::engine::owner::forward::Forwarder;
 use crate::engine::sessions::message::QueuedMessage;
@@ -17,11 +20,11 @@ use crate::engine::{Engine, Side};
 use crate::tables::jurisdiction::Decision;
 use crate::topic::{self, Region};
 
-/// The barriers that have come to one worker, and those that it has raised.
+/// The barriers that one worker has received, and those that it has raised.
 pub struct Barriers {
-    /// The number of the last one of each worker.
+    /// The number of the last barrier of each worker.
     last: Box<[u64]>,
-    /// The subtrees whose account is to be taken yet.
+    /// The subtrees whose snapshot has not been made yet.
     raised: Vec<Box<str>>,
 }
 
@@ -30,14 +33,14 @@ impl Barriers {
         Self { last: vec![0; workers.into()].into(), raised: Vec::new() }
     }
 
-    /// One has come.
+    /// A barrier has arrived.
     pub fn come(&mut self, worker: u8, number: u64) {
         if let Some(last) = self.last.get_mut(usize::from(worker)) {
             *last = number.max(*last);
         }
     }
 
-    /// Whether a message is of a subtree whose account is to be taken yet.
+    /// Whether a message is of a subtree whose snapshot has not been made yet.
     pub fn holds(&self, queued_message: &QueuedMessage) -> bool {
         let is_raised = |topic| self.raised.iter().any(|subtree| topic::is_within(topic, subtree));
         !self.raised.is_empty() && queued_message.topic().is_some_and(is_raised)
@@ -45,7 +48,8 @@ impl Barriers {
 }
 
 impl Engine {
-    /// Sends every other worker a barrier, for a subtree that is not served any more. The numbers ascend, from 1.
+    /// Sends every other worker a barrier for a subtree that is not served any more. The numbers ascend, from
+    /// 1.
     pub fn raise_barrier(&mut self, number: u64, subtree: &str) {
         for other in (0..self.workers).filter(|&other| other != self.worker) {
             self.out.handoffs.push_back((other, Handoff::Barrier { worker: self.worker, number }));
@@ -59,13 +63,14 @@ impl Engine {
         });
     }
 
-    /// What is owned has changed: no account is taken of what is served again, or is this node's no more.
+    /// The jurisdiction has changed: no snapshot is made of a subtree that is served again, or that is this
+    /// node's no more.
     pub(in crate::engine) fn review_barriers(&mut self) {
         let reviewed = self.node(|node| {
             let jurisdiction = node.routes.jurisdiction();
             let is_leaving = |decision| matches!(decision, Decision::HandingOver | Decision::Elsewhere(_));
             let raised = node.barriers.raised.len();
-            // The end of a lease gives nothing back: so the time does not matter.
+            // The time does not matter here, because the end of a lease gives nothing back.
             node.barriers.raised.retain(|subtree| is_leaving(jurisdiction.decide(subtree, 0)));
             raised > 0
         });
@@ -74,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// The account of a region is taken: takes out what was left for it.
+    /// The snapshot of a region is made: takes out the messages that were deferred for it.
     pub(in crate::engine) fn pass_barrier(&mut self, region: Region<'_>) -> Vec<(u64, QueuedMessage)> {
         let is_of =
             |queued_message: &QueuedMessage| queued_message.topic().is_some_and(|topic| region.holds(topic));
@@ -86,7 +91,7 @@ impl Engine {
         moving.unwrap_or_default()
     }
 
-    /// Lets go on what was left behind barriers that are lowered.
+    /// Continues the deferred messages whose subtree has no barrier any more.
     fn release_deferred(&mut self) {
         let Self { side, out, .. } = self;
         if let Side::Node(node) = side {
@@ -95,12 +100,12 @@ impl Engine {
             let before = out.pending.orphans.len();
             out.pending.orphans.extend(released.map(|(_, queued_message)| queued_message));
             if out.pending.orphans.len() > before {
-                out.sessions.look_by(0); // They are found new members then.
+                out.sessions.look_by(0); // That finds them new members.
             }
         }
     }
 
-    /// Whether all that the other workers had for this one before their barriers of this number has come.
+    /// Whether all messages that the other workers sent before their barriers of this number have arrived.
     pub fn has_passed(&self, number: u64) -> bool {
         match &self.side {
             Side::Node(node) => node.barriers.last.iter().all(|&last| last >= number),

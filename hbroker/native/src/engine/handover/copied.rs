@@ -1,51 +1,54 @@
-//! What an old owner copies of a session's messages while it serves them still, and which of the copies are none any more (§5.4).
+//! Which messages of a session the source has copied while it still serves them, and which of these copies
+//! are void (§5.4).
 //!
-//! The messages that a session has lie in the order of their numbers. So it is enough to know up to which number they were looked at: what lies
-//! behind is the difference. What was copied and is answered, expires or is dropped since, is noted by its number, until the next owner is
-//! told. Messages that publishers wait for are not copied: those publishers would send them to the next owner again.
+//! The messages of a session are in the order of their numbers. So it is enough to know up to which number
+//! they were examined: the later ones are the difference. If a copied message is acknowledged, expires or is
+//! dropped afterwards, its number is noted until it is sent to the target. Messages with a ticket are not
+//! copied, because their publishers will send them to the target again.
 
 use crate::engine::sessions::message::QueuedMessage;
 use crate::link::receive::ranges::RangeSet;
 use crate::wire::GoneRecord as Gone;
 
-/// Bytes of messages that one step copies, about.
+/// The approximate number of bytes that one step copies.
 const STEP_BYTES: usize = 64 << 10;
-/// Messages that one step looks at.
+/// How many messages one step examines.
 const STEP_MESSAGES: usize = 4_096;
 
-/// Copies of one session's messages, for one subtree that is about to move.
+/// The copies of one session's messages, for one subtree that is about to move.
 #[derive(Debug)]
 pub struct Copied {
     export: u64,
-    /// All below this number were looked at.
+    /// All messages below this number were examined.
     next: u64,
-    /// Of those looked at, what is gone since and was not told.
+    /// Those of them that are gone, and were not reported yet.
     gone: RangeSet,
-    /// Some were copied, of which some may be left.
+    /// Messages were copied, and some of the copies may be valid.
     has_some: bool,
-    /// Some belong to other subtrees.
+    /// Some of the examined messages belong to other subtrees.
     has_others: bool,
-    /// All below this number that are left were given to the session's link; and as far as that was told.
+    /// All remaining messages below this number were given to the session's link; and the number that was
+    /// reported.
     launched: u64,
     reported: u64,
-    /// All that was copied is to be forgotten, and was not told.
+    /// All copies are void, and that was not reported yet.
     is_void: bool,
 }
 
-/// What one step of copying found.
+/// The result of one step of copying.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// To be told before the copies.
+    /// To be reported before the copies.
     pub gone: Vec<Gone>,
-    /// A queue's name, its session, and a message.
+    /// The queue's name, its session, and a message.
     pub copies: Vec<(u64, u64, QueuedMessage)>,
-    /// Bytes of the copies.
+    /// The bytes of the copies.
     pub bytes: usize,
     messages: usize,
 }
 
 impl Step {
-    /// A message was looked at; its queue's name and its session, where it is to be copied.
+    /// A message was examined; `copy` has its queue's name and its session, if it is to be copied.
     pub fn examined(&mut self, copy: Option<(u64, u64, &QueuedMessage)>) {
         self.messages += 1;
         if let Some((queue, session, queued_message)) = copy {
@@ -73,7 +76,7 @@ impl Copied {
         }
     }
 
-    /// That of an export among those of a session.
+    /// The record of an export among those of a session.
     pub fn among(all: &mut Vec<Self>, export: u64) -> &mut Self {
         let position = all.iter().position(|copied| copied.export == export).unwrap_or_else(|| {
             all.push(Self::new(export));
@@ -82,7 +85,7 @@ impl Copied {
         &mut all[position]
     }
 
-    /// Takes it from there.
+    /// Takes the record of an export out.
     pub fn take_from(all: &mut Vec<Self>, export: u64) -> Self {
         let position = all.iter().position(|copied| copied.export == export);
         position.map_or_else(|| Self::new(export), |position| all.swap_remove(position))
@@ -90,31 +93,32 @@ impl Copied {
 
     // Change
 
-    /// A message was looked at, and copied if it is one of the subtree's.
+    /// A message was examined, and copied if it is of the subtree.
     pub fn pass(&mut self, number: u64, is_its: bool) {
         self.next = number + 1;
         self.has_some |= is_its;
         self.has_others |= !is_its;
     }
 
-    /// The session has these no more.
+    /// The session does not have these messages any more.
     pub fn gone(&mut self, first: u64, last: u64) {
         if self.has_some && first < self.next {
             self.gone.insert_range(first, last.min(self.next - 1));
         }
     }
 
-    /// The session's link was given all below this number.
+    /// The session's link was given all messages below this number.
     pub fn launched(&mut self, below: u64) {
         self.launched = below;
     }
 
-    /// What was copied counts no more.
+    /// All copies are void.
     pub fn begin_again(&mut self) {
         *self = Self { is_void: self.is_void || self.has_some, ..Self::new(self.export) };
     }
 
-    /// Which copies are none any more, where that is news. `oldest`: the number of the oldest message that the session has.
+    /// The copies that have become void since the last call, if there are any. `oldest`: the number of the
+    /// oldest message that the session has.
     pub fn take_gone(&mut self, queue: u64, oldest: u64) -> Option<Gone> {
         if std::mem::take(&mut self.is_void) {
             return Some(Gone::all(queue));
@@ -139,7 +143,7 @@ impl Copied {
         self.export
     }
 
-    /// The first number that was not looked at.
+    /// The first number that was not examined.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -148,7 +152,7 @@ impl Copied {
         self.has_some
     }
 
-    /// Whether some of those looked at belong to other subtrees.
+    /// Whether some of the examined messages belong to other subtrees.
     pub fn has_others(&self) -> bool {
         self.has_others
     }

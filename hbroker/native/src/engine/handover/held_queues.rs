@@ -1,5 +1,6 @@
-//! Messages of a subtree that lie in no session's queue, and what was seen of its publishers: what an old owner gave away, until the new one
-//! serves, and what a new one was given, until it serves (§5.4).
+//! The messages of a subtree outside of session queues, and the duplicate windows of its publishers. The
+//! source keeps what it gave away until the target serves. The target keeps what it was given until it serves
+//! (§5.4).
 
 use std::collections::HashMap;
 
@@ -12,11 +13,11 @@ use crate::tables::match_set::Overflow;
 use crate::topic;
 use crate::wire::{self, GoneRecord, QueuedRecord, SeenRecord, Transfers, Waiting};
 
-/// Of one subtree.
+/// The queues of one subtree.
 #[derive(Default)]
 pub struct HeldQueues {
     pub queues: Vec<Moving>,
-    /// Where in `queues`, by a queue's name.
+    /// The index in `queues`, by a queue's name.
     positions: HashMap<u64, usize>,
     /// Serialised `SeenRecord`s.
     pub seen: Vec<Vec<u8>>,
@@ -24,8 +25,8 @@ pub struct HeldQueues {
 }
 
 impl HeldQueues {
-    /// Takes what a serialised TRANSFER has of it, while it is no more than so many bytes: how many messages there was no room for, and how
-    /// many records make no sense.
+    /// Takes the queue records of a serialised TRANSFER, as long as there are at most `most` bytes. Returns
+    /// how many messages had no room, and how many records are invalid.
     pub fn take(&mut self, transfer: &[u8], most: usize) -> (usize, u64) {
         let Ok(records) = Waiting::parse(transfer) else {
             return (0, 1);
@@ -70,7 +71,7 @@ impl HeldQueues {
         self.positions.clear();
     }
 
-    /// What the messages cost to keep.
+    /// The cost of keeping the messages.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -102,7 +103,7 @@ impl HeldQueues {
     }
 }
 
-/// A message of a session's queue, to travel.
+/// Adds a message of a session's queue to a transfer.
 pub fn add_queued(out: &mut Transfers, (queue, session): (u64, u64), queued_message: &QueuedMessage) {
     out.add_queued(&QueuedRecord {
         session,
@@ -117,7 +118,7 @@ pub fn add_queued(out: &mut Transfers, (queue, session): (u64, u64), queued_mess
     });
 }
 
-/// `None`: the record makes no sense.
+/// `None`: the record is invalid.
 fn queued_message_of(record: &QueuedRecord<'_>) -> Option<QueuedMessage> {
     let field = Bytes::from(wire::field_of(record.publish));
     let publish = publish_of(&field).filter(|publish| {

@@ -1,5 +1,5 @@
-//! Messages of one session on their way from owner to owner, in no queue meanwhile (§5.4): at the old one what it gave away, until the new one
-//! serves; at the new one what it was sent, until it serves.
+//! Messages of one session that move from owner to owner, and are in no queue meanwhile (§5.4). The source
+//! keeps what it gave away until the target serves. The target keeps what it was sent until it serves.
 
 use bytes::Bytes;
 
@@ -9,21 +9,21 @@ use crate::engine::sessions::message::QueuedMessage;
 use crate::engine::sessions::queue::MessageList;
 use crate::wire::{GoneRecord as Gone, Transfers};
 
-/// So few holes are not worth closing.
+/// It is not worth while to close fewer holes than this.
 const FEW_HOLES: usize = 1_024;
 
-/// What moves of one queue.
+/// The messages of one queue that move.
 #[derive(Debug, Default)]
 pub struct Moving {
-    /// The queue's name at the old owner; 0: it is one message, which lay in none.
+    /// The queue's name at the source; 0: it is a single message, which was in no queue.
     pub queue: u64,
     pub session: u64,
-    /// Ascending by number. One without a field is a hole: it is gone.
+    /// Ascending by number. A message without a field is a hole: it is gone.
     list: MessageList,
     holes: usize,
-    /// All below this number were given to their session's link.
+    /// All messages below this number were given to their session's link.
     launched: u64,
-    /// Those in front were copied before.
+    /// How many messages at the beginning were copied before.
     copied: usize,
 }
 
@@ -32,14 +32,14 @@ impl Moving {
         Self { queue, session, ..Self::default() }
     }
 
-    /// What a session had; so many of them, in front, were copied before.
+    /// The messages of a session, of which the first `copied` were copied before.
     pub fn of_session(queue: u64, session: u64, list: MessageList, copied: usize) -> Self {
         Self { list, copied, ..Self::new(queue, session) }
     }
 
     // Change
 
-    /// Adds a message. False: one of its number has come, or of a higher one.
+    /// Adds a message. False: a message with its number or a higher one is there already.
     pub fn push(&mut self, queued_message: QueuedMessage) -> bool {
         let is_next = self
             .list
@@ -52,7 +52,7 @@ impl Moving {
         is_next
     }
 
-    /// Takes out what is gone.
+    /// Removes the messages that are gone.
     pub fn settle(&mut self, gone: &Gone) {
         while let Some(first) = self.list.queued_messages.front()
             && (first.number < gone.below || first.is_hole())
@@ -90,7 +90,7 @@ impl Moving {
         self.launched = self.launched.max(gone.launched);
     }
 
-    /// What is left of it.
+    /// The remaining messages.
     pub fn into_list(mut self) -> MessageList {
         self.close_holes();
         self.list
@@ -102,12 +102,12 @@ impl Moving {
         self.list.queued_messages.len() - self.holes
     }
 
-    /// What it costs to keep.
+    /// The cost of keeping them.
     pub fn bytes(&self) -> usize {
         self.list.bytes
     }
 
-    /// What is left, from a place on.
+    /// The remaining messages from a position on.
     pub fn left_from(&self, position: usize) -> impl Iterator<Item = &QueuedMessage> {
         self.list
             .queued_messages
@@ -115,12 +115,12 @@ impl Moving {
             .filter(|queued_message| !queued_message.is_hole())
     }
 
-    /// What was not copied before it was taken out.
+    /// The messages that were not copied before they were taken out.
     pub fn uncopied(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.left_from(self.copied)
     }
 
-    /// Adds these of it to what travels.
+    /// Adds these messages to a transfer.
     pub fn send<'a>(&self, queued_messages: impl Iterator<Item = &'a QueuedMessage>, out: &mut Transfers) {
         queued_messages
             .for_each(|queued_message| add_queued(out, (self.queue, self.session), queued_message));

@@ -1,13 +1,19 @@
-//! What the core does when a subtree moves to another owner (§5.4).
+//! What an engine does when a subtree moves to another owner (§5.4).
 //!
-//! At the old owner, once it serves the subtree no more: messages that are *open*, of which a publisher still waits for the PUBACK, are
-//! waited for a while, and those that are left are refused with HANDOVER, so that their publishers send them to the new owner, under the
-//! same ids. What sessions have, waiting or in flight, and no publisher would send again, moves itself; so does the knowledge of which
-//! messages were taken over. At the new owner all of that is taken in before it serves.
+//! At the source, once it does not serve the subtree any more:
 //!
-//! What was seen is known by publisher, not by topic, so all of it moves with every subtree: a message that is open in another one
-//! must not be told as seen, for it may yet be refused and come to the new owner of both. And one that was refused is not seen any
-//! more, here or wherever the next subtree goes.
+//! 1. The source waits for a while for *open* messages, for whose PUBACK a publisher still waits.
+//! 2. It refuses those that are left with HANDOVER, so that their publishers send them to the target, under
+//!    the same ids.
+//! 3. It transfers the messages of sessions, queued or in flight, that no publisher would send again, and the
+//!    knowledge of which messages were taken over.
+//!
+//! The target takes all of that in before it serves.
+//!
+//! The duplicate window is kept by publisher, not by topic, so all of it moves with every subtree. A message
+//! that is open in another subtree must not be reported as seen: it may yet be refused, and come to the
+//! target of both subtrees. A refused message is not seen any more, neither here nor wherever the next
+//! subtree moves.
 
 use crate::Micros;
 use crate::engine::handover::copied::Step;
@@ -24,24 +30,26 @@ use crate::tables::window::Seen;
 use crate::topic::Region;
 use crate::wire::{self, GoneRecord as Gone, SeenRecord};
 
-/// A publisher that was silent for longer has no messages under way that may come again: its links timed out long ago.
+/// A publisher that was silent for longer has no messages under way that may be retransmitted: its links
+/// timed out long ago.
 const SEEN_FOR: Micros = 300_000_000;
-/// Words of bits in one record: it fits a packet of TRANSFER with others (§3.4).
+/// Words of bits in one record, so that it fits a packet of TRANSFER with others (§3.4).
 const RECORD_WORDS: usize = 64;
-/// Places of sessions that one step of copying looks at.
+/// How many slots of sessions one step of copying looks at.
 const STEP_POSITIONS: usize = 4_096;
 
-/// A subtree of which this worker's messages are being copied.
+/// A subtree whose messages in this worker are being copied.
 pub struct Exporting {
     pub id: u64,
-    /// Where the next step begins, among the sessions.
+    /// The session slot at which the next step begins.
     position: usize,
-    /// The queues of sessions of which something was copied, that ended since.
+    /// The queues of sessions that have ended, and of which messages had been copied.
     pub ended: Vec<u64>,
 }
 
 impl Engine {
-    /// Messages of a region that are open, or that connected subscribers have without an answer yet: those would come to them again.
+    /// The number of messages of a region that are open, or that connected subscribers have not acknowledged:
+    /// the target would send those to them again.
     pub fn unanswered_within(&mut self, region: Region<'_>) -> usize {
         let open = self.node(|node| node.distribution.open_within(region)).unwrap_or(0);
         let ready = self.out.sessions.watched().filter(|session| session.is_ready());
@@ -50,7 +58,7 @@ impl Engine {
             .sum::<usize>()
     }
 
-    /// Refuses the open messages of a region. Those that come again are new here, too.
+    /// Refuses the open messages of a region. If one is received again, it counts as new here.
     pub fn refuse_open(&mut self, now: Micros, region: Region<'_>) {
         let taken = self.node(|node| node.distribution.take_within(region)).unwrap_or_default();
         for (origin, id, topic) in taken {
@@ -61,13 +69,13 @@ impl Engine {
         }
     }
 
-    /// Begins to copy what sessions have of a region's messages, which they keep meanwhile.
+    /// Begins to copy the messages of a region from the sessions, which keep them meanwhile.
     pub fn begin_export(&mut self, id: u64) {
         self.out.exports.push(Exporting { id, position: 0, ended: Vec::new() });
     }
 
-    /// Copies some more of it, and says which copies are none any more. True: all sessions have been looked at, and the next step begins
-    /// with the first again.
+    /// Takes the next step of copying; the result also contains the copies that are void. True: all sessions
+    /// have been looked at, and the next step begins with the first again.
     pub fn copy_export(&mut self, id: u64, region: Region<'_>) -> (Step, bool) {
         let mut step = Step::default();
         let Outbound { exports, sessions, .. } = &mut self.out;
@@ -92,21 +100,21 @@ impl Engine {
         (step, true)
     }
 
-    /// Begins from the beginning: the region is another one. The copies are void.
+    /// Begins again, because the region has changed. The copies so far are void.
     pub fn copy_anew(&mut self, id: u64) {
         let exporting = self.out.exports.iter_mut().filter(|exporting| exporting.id == id);
         exporting.for_each(|exporting| exporting.position = 0);
         self.out.sessions.iter_mut().for_each(|session| session.copy_anew(id));
     }
 
-    /// Nothing moves after all.
+    /// The subtree does not move after all.
     pub fn stop_export(&mut self, id: u64) {
         self.out.exports.retain(|exporting| exporting.id != id);
         self.out.sessions.iter_mut().for_each(|session| session.stop_copying(id));
     }
 
-    /// Takes out what this worker's sessions have of a region's messages and no publisher would send again; and says which of the copies are
-    /// none any more.
+    /// Takes those messages of a region out of this worker's sessions that no publisher would send again.
+    /// Also returns which copies are void.
     pub fn finish_export(&mut self, now: Micros, id: u64, region: Region<'_>) -> (Vec<Moving>, Vec<Gone>) {
         let ended = self
             .out
@@ -129,7 +137,8 @@ impl Engine {
         (all, gone)
     }
 
-    /// Gives messages that waited at another owner to their sessions, whose home is here; how many found no room.
+    /// Gives messages that were queued at another owner to their sessions, whose home is here. Returns how
+    /// many had no room.
     pub fn install(&mut self, now: Micros, all: Vec<Moving>) -> usize {
         let mut refused = 0;
         for moving in all {
@@ -143,13 +152,14 @@ impl Engine {
         refused
     }
 
-    /// Records of messages that make no sense.
+    /// Counts invalid records of messages.
     pub fn count_invalid_records(&mut self, count: u64) {
         self.out.counters.drop_many(Drop::InvalidRecord, count);
     }
 
-    /// What this worker knows of publishers' messages, less those that are open, whatever their topics, serialised. (The open ones of a
-    /// publisher are with the worker that knows it. Those of other subtrees come and go meanwhile: so they are looked up here.)
+    /// This worker's duplicate windows of all publishers without their open messages, whatever the topics,
+    /// serialised. (The open messages of a publisher are with the worker that has its window. Those of other
+    /// subtrees change meanwhile, so they are looked up here.)
     pub fn export_seen(&mut self, now: Micros) -> Vec<Vec<u8>> {
         let since = now.saturating_sub(SEEN_FOR);
         let export = |node: &mut Forwarder| node.window.export(since, node.distribution.open_ids());
@@ -157,7 +167,7 @@ impl Engine {
         seen.iter().flat_map(seen_records).collect()
     }
 
-    /// Knows what another owner knew, too. A record that makes no sense is dropped.
+    /// Adds the duplicate windows of another owner. An invalid record is dropped.
     pub fn import_seen(&mut self, now: Micros, records: &[Vec<u8>]) {
         for record in records {
             let Ok(record) = SeenRecord::parse(record) else {
@@ -170,7 +180,8 @@ impl Engine {
         }
     }
 
-    /// Publishes a client's message, a serialised `Publish`, in its name; the reason why not, as its publisher would be told.
+    /// Publishes a client's message, a serialised `Publish`, in the client's name. Returns the reason that
+    /// its publisher would get in a PUBACK.
     pub fn publish_raw(&mut self, now: Micros, message: &[u8]) -> i32 {
         let field = wire::field_of(message);
         let (Side::Node(forwarder), Some(publish)) = (&mut self.side, publish_of(&field)) else {
@@ -201,7 +212,7 @@ impl Engine {
     }
 }
 
-/// What is known of one publisher, in as many records as it takes.
+/// The duplicate window of one publisher, in as many records as necessary.
 fn seen_records(seen: &Seen) -> Vec<Vec<u8>> {
     let record = |words: &[(u64, u64)]| wire::seen_record(seen.publisher, seen.floor, words);
     match seen.words.as_slice() {

@@ -1,7 +1,8 @@
 //! Copies of short messages, many to an allocation.
 //!
-//! A block stays as long as one of the messages in it. So it is small: messages that stay when all around them have gone hold little more
-//! together than credit and the bounds of queues allow for as many of them (§9). It has room for what one datagram brings that any path carries.
+//! A block is freed when the last message in it is. So a block is small: if single messages survive in many
+//! blocks, they keep little more memory than credit and the bounds of queues allow for that number of
+//! messages (§9). A block has room for the messages of one datagram of the size that any path carries.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
@@ -10,17 +11,18 @@ const BLOCK: usize = crate::link::mtu::BASE;
 /// Longer messages have an allocation of their own.
 const LONGEST: usize = BLOCK / 2;
 
-/// Copies of messages, some of them end to end, and how many those are.
+/// Copies of messages, some of them end to end in one allocation, each with the number of messages.
 pub type Copies = SmallVec<[(Bytes, u32); 2]>;
 
-/// Makes copies. The block that is not full yet is kept for the next. What is gathered in it lies end to end, until it is taken.
+/// Makes copies. It keeps a block that is not full yet for the next copy. Gathered messages are end to end in
+/// it, until they are taken.
 #[derive(Default)]
 pub struct CopyBlocks {
     block: BytesMut,
 }
 
 impl CopyBlocks {
-    /// A copy of one message; nothing is gathered.
+    /// A copy of one message. No message may be gathered at this time.
     pub fn copy(&mut self, message: &[u8]) -> Bytes {
         debug_assert!(self.block.is_empty());
         if message.len() > LONGEST {
@@ -30,7 +32,8 @@ impl CopyBlocks {
         self.take()
     }
 
-    /// Copies a message to the end of what is gathered. False: the block has no room for it, and what is gathered is to be taken first.
+    /// Appends a copy of a message to the gathered ones. False: the block has no room for it, and the
+    /// gathered ones have to be taken first.
     pub fn gather(&mut self, message: &[u8]) -> bool {
         if self.block.capacity() - self.block.len() < message.len() {
             if !self.block.is_empty() {
@@ -42,18 +45,19 @@ impl CopyBlocks {
         true
     }
 
-    /// Bytes that are gathered.
+    /// The number of gathered bytes.
     pub fn pending_batch(&self) -> usize {
         self.block.len()
     }
 
-    /// What was gathered.
+    /// Takes the gathered messages.
     pub fn take(&mut self) -> Bytes {
         self.block.split().freeze()
     }
 }
 
-/// Copies of messages that came together, in their order: end to end, as many as a block holds and `most` at most, in one that is theirs alone.
+/// Copies of messages that arrived together, in their order. At most `most` messages, and as many as fit a
+/// block, are end to end in an allocation of their own.
 pub fn copy_together<'m>(messages: impl Iterator<Item = &'m [u8]> + Clone, most: usize) -> Copies {
     let (mut copies, mut left) = (Copies::new(), messages);
     loop {

@@ -1,4 +1,4 @@
-//! What became of the messages for a session, to the last one (§7.8).
+//! What became of each message for a session (§7.8).
 
 use crate::engine::metrics::counters::Drop;
 
@@ -6,13 +6,13 @@ use crate::engine::metrics::counters::Drop;
 const REASONS: [Drop; 6] =
     [Drop::QueueFull, Drop::Away, Drop::SessionEnded, Drop::SessionExpired, Drop::Moved, Drop::Regrouped];
 
-/// Accepted is delivered, expired, dropped and still here, in sum, at any time.
+/// At any time, `accepted` is the sum of delivered, expired, dropped and still queued messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounters {
     pub accepted: u64,
     pub delivered: u64,
     pub expired: u64,
-    /// `None`: nothing was. So it is with most sessions.
+    /// `None`: none was dropped, as in most sessions.
     dropped: Option<Box<[u64; REASONS.len()]>>,
 }
 
@@ -23,18 +23,18 @@ impl SessionCounters {
         }
     }
 
-    /// What was dropped for this reason.
+    /// How many messages were dropped for this reason.
     pub fn dropped_as(&self, why: Drop) -> u64 {
         self.dropped.as_ref().map_or(0, |dropped| dropped[Self::position_of(why)])
     }
 
-    /// What was dropped, by the reason's name; those that are zero left out.
+    /// How many messages were dropped, by the reason's name, without those that are zero.
     pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.dropped.iter().flat_map(|dropped| dropped.iter().copied());
         REASONS.iter().zip(counts).filter(|(_, count)| *count > 0).map(|(why, count)| (why.name(), count))
     }
 
-    /// What came and is neither delivered, nor expired, nor dropped.
+    /// How many messages were accepted and are neither delivered, nor expired, nor dropped.
     pub fn open(&self) -> u64 {
         let dropped: u64 = self.dropped.as_ref().map_or(0, |dropped| dropped.iter().sum());
         self.accepted - self.delivered - self.expired - dropped

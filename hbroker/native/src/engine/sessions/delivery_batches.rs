@@ -1,11 +1,14 @@
-//! Runs of `QoS` 1 and 2: deliveries that follow one another over a link, with messages on one topic.
+//! Batches of `QoS` 1 and 2: consecutive deliveries of a link, with messages on one topic.
 //!
-//! They share what a run of `QoS` 0 shares (`batch`), and what only a message costs that is kept: the memory for its bytes, the record
-//! of what it waits for, and, of each piece of memory that they lie in, a record with each session that gets them (a
-//! [`QueuedBatch`]). Each has its own delivery to each subscriber all the same, and is acknowledged for itself. Where a link does not take them all at once
-//! they go on one by one. To the sessions of another worker each consignment goes as it is. Whatever is not plain, or came out of turn, goes by [`Engine::forward`].
+//! They share what a batch of `QoS` 0 shares (`publish_batch`). They also share what only a queued message
+//! costs: the memory for its bytes, the record of its tickets, and, for each allocation, one record in each
+//! session that gets them (a [`QueuedBatch`]). Still, each message has its own delivery to each subscriber,
+//! and is acknowledged separately. If a link does not take all messages of a [`QueuedBatch`] at once, they
+//! are offered one by one. Another worker gets each [`QueuedBatch`] as it is. A message that is not plain, or
+//! arrived out of order, takes the path of [`Engine::forward`].
 //!
-//! At a subscriber those of `QoS` 1 stay together until its application reads them ([`Inbox::take_deliveries`](crate::engine::subscriber::inbox::Inbox::take_deliveries)).
+//! At a subscriber, messages of `QoS` 1 stay together until its application reads them
+//! ([`Inbox::take_deliveries`](crate::engine::subscriber::inbox::Inbox::take_deliveries)).
 
 use std::iter::once;
 
@@ -25,14 +28,15 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::tables::match_set::Overflow;
 use crate::wire::{Body, Packets, PublishView};
 
-/// Messages of one run at most: each has a place in a record.
+/// The most messages of one batch: each has a position in a record.
 const MOST: usize = 1_024;
 
 impl Engine {
-    /// Takes the run that packets begin with: of how many messages.
+    /// Takes the batch at the beginning of these packets. Returns its number of messages.
     ///
     /// # Errors
-    /// They begin with none, it is not plain, or what comes before it is missing: how many packets are to be handled each by itself.
+    /// There is no batch, it is not plain, or a delivery before it is missing. Returns how many packets have
+    /// to be handled one by one.
     pub(in crate::engine) fn take_deliveries(
         &mut self,
         now: Micros,
@@ -51,7 +55,8 @@ impl Engine {
         };
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
-                // The first message of a link makes its session a publisher's.
+                // A link's session becomes a publisher's with its first message, which [`Engine::forward`]
+                // handles.
                 let is_free = entry.refusals.is_empty() && entry.allowance.is_none() && !entry.holds_some();
                 let is_ready = entry.inbound && is_free && batch.is_of(entry);
                 let (source, origin) = (entry.subscriber, Origin { link: id, delivery });
@@ -76,8 +81,8 @@ impl Engine {
 }
 
 impl Forwarder {
-    /// Takes the messages of a run over, as [`Forwarder::forward`] does each; what it holds back of their PUBACKs meanwhile, it leaves loose. False: each
-    /// is to be forwarded by itself.
+    /// Takes the messages of a batch over, as [`Forwarder::forward`] does each. The tickets that the caller
+    /// held meanwhile go to `out.pending`. False: the messages have to be forwarded one by one.
     fn forward_deliveries(
         &mut self,
         now: Micros,
@@ -145,7 +150,8 @@ impl Forwarder {
     }
 }
 
-/// What a session keeps that gets the messages of a run at `QoS` 1 or 2. `source`: the link that they came over. `span`: their tickets.
+/// The messages of a batch for a session that gets them at `QoS` 1 or 2. `source` is the link that they came
+/// over, `span` their tickets.
 fn keep(
     batch: &PublishBatch<'_, '_>,
     batch_metrics: &BatchMetrics,
@@ -179,7 +185,7 @@ fn keep(
     copies.into_iter().map(consign).collect()
 }
 
-/// Offers a session messages of a run, and adds the copies that hold tickets.
+/// Offers a session messages of a batch, and adds the copies that hold tickets.
 fn offer(
     now: Micros,
     queued_batch: &QueuedBatch,
@@ -200,7 +206,7 @@ fn offer(
     }
 }
 
-/// Offers a session the messages of a run at `QoS` 0.
+/// Offers a session the messages of a batch at `QoS` 0.
 fn offer_copies(
     batch: &PublishBatch<'_, '_>,
     batch_metrics: &BatchMetrics,
@@ -212,7 +218,7 @@ fn offer_copies(
     }
 }
 
-/// How many plain messages of one topic, each of them the next delivery, these packets begin with.
+/// The number of plain messages of one topic with consecutive deliveries at the beginning of these packets.
 fn batch_length(packets: Packets<'_, '_>) -> usize {
     let mut sections = packets.take(MOST).sections();
     let Some(section) = sections.next() else {

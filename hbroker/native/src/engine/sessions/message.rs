@@ -1,4 +1,4 @@
-//! A message of `QoS` 1 or 2, or a part of one, on its way to one session; and several that go together.
+//! A message of `QoS` 1 or 2, or a fragment of one, for one session; and several of them together.
 
 use std::sync::Arc;
 
@@ -18,35 +18,37 @@ use crate::wire::{self, Body, MeantFor, PacketView, PublishView};
 
 #[derive(Clone, Debug)]
 pub struct QueuedMessage {
-    /// The field `publish`, as it came.
+    /// The field `publish`, as received.
     pub field: Bytes,
-    /// Which messages it keeps its order with.
+    /// The messages of one chain keep their order.
     pub chain: u64,
-    /// What the session gets it at.
+    /// The `QoS` at which the session gets it.
     pub qos: u8,
     /// As in a packet.
     pub meant_for: Option<MeantFor>,
     pub overflow: Overflow,
-    /// The shared group that it came for.
+    /// The shared group through which the session gets it.
     pub group: Option<Arc<str>>,
-    /// The link that it was published over, here; `None`: none that could be held back.
+    /// The link to this node over which it was published; `None`: there is no link that could be held back.
     pub source: Option<LinkId>,
     /// Holds its publisher's PUBACK back.
     pub ticket: Option<Ticket>,
-    /// What is counted when it leaves.
+    /// What is counted when it is sent.
     pub message_metrics: MessageMetrics,
-    /// From then on it is worth nothing; `Micros::MAX`: it never expires.
+    /// When it expires; `Micros::MAX`: never.
     pub expires: Micros,
-    /// Its place in the order in which its session accepted messages, from 1; 0: no session has accepted it yet.
+    /// Its number in the order in which its session accepted messages, from 1; 0: no session has accepted it
+    /// yet.
     pub number: u64,
 }
 
 impl QueuedMessage {
-    /// For nobody yet. `field`: the message's own.
+    /// A message for no session yet. `field` is the message's own field.
     pub fn new(publish: &PublishView<'_>, field: Bytes) -> Self {
         Self {
             field,
-            // §7.6: a session gets a topic's messages in the order in which they were taken over, whoever published them.
+            // §7.6: a session gets the messages of a topic in the order in which the owner took them over,
+            // whichever publisher they are from.
             chain: chain_of(0, publish.topic.as_bytes()),
             qos: publish.qos,
             meant_for: None,
@@ -60,22 +62,23 @@ impl QueuedMessage {
         }
     }
 
-    /// Given to its session's link: it does not expire any more, for the subscriber may have it (§7.8).
+    /// The message was given to its session's link. It does not expire any more, because the subscriber may
+    /// have it (§7.8).
     pub fn launched(self) -> Self {
         Self { expires: Micros::MAX, ..self }
     }
 
-    /// A field was checked when it came in, so there is one.
+    /// Never `None`, because the field was checked when it was received.
     pub fn topic(&self) -> Option<&str> {
         publish_of(&self.field).map(|publish| publish.topic)
     }
 
-    /// Whether its topic is a part of this.
+    /// Whether its topic is in this region.
     pub fn is_of(&self, region: Region<'_>) -> bool {
         self.topic().is_some_and(|topic| region.holds(topic))
     }
 
-    /// For this target. A copy at `QoS` 0 holds no ticket.
+    /// The message for this target. A copy at `QoS` 0 holds no ticket.
     pub fn addressed(self, target: Target) -> Self {
         let meant_for = target.meant_for();
         let Target { qos, overflow, group, .. } = target;
@@ -84,23 +87,24 @@ impl QueuedMessage {
     }
 }
 
-/// What is known of a message that was taken over, beside its bytes.
+/// What is known of a message that was taken over, in addition to its bytes.
 pub struct MessageOrigin {
-    /// The link that it was published over.
+    /// The link over which it was published.
     pub source: Option<LinkId>,
     /// Holds its publisher's PUBACK back.
     pub ticket: Option<Ticket>,
-    /// What is counted when it leaves.
+    /// What is counted when it is sent.
     pub message_metrics: MessageMetrics,
 }
 
-/// Parcels that differ in their messages alone, and in what belongs to these: a ticket each, one after the other, and a docket.
+/// Queued messages that differ only in their bytes, consecutive tickets and metrics.
 #[derive(Clone, Debug)]
 pub struct QueuedBatch {
-    /// The first, with the messages of all end to end; their numbers follow its. Where they are several its docket is that of all.
+    /// The first message, with the bytes of all messages end to end. The numbers of the others follow its
+    /// number. If there are several, its metrics are those of all.
     pub queued_message: QueuedMessage,
     pub count: u32,
-    /// Which of several are timed, by their places.
+    /// If there are several: the timed ones, by their positions.
     pub timed: Vec<(u32, Arc<Sample>)>,
 }
 
@@ -111,7 +115,7 @@ impl From<QueuedMessage> for QueuedBatch {
 }
 
 impl QueuedBatch {
-    /// All of them.
+    /// The positions of all messages.
     pub fn positions(&self) -> Positions {
         Positions::all(self.count)
     }
@@ -119,12 +123,12 @@ impl QueuedBatch {
     /// Another worker took them over.
     pub fn changes_hands(&mut self, load: &mut Option<Box<Load>>) {
         let field = &self.queued_message.field[..];
-        // One may be torn into several fields; of several, each is whole.
+        // The field of a single message may be in several pieces; of several messages, each field is whole.
         let first = if self.count > 1 { wire::first_field(field, &[]) } else { field };
         self.queued_message.message_metrics.changes_hands(load, first);
     }
 
-    /// Bytes of the messages at these places.
+    /// The bytes of the messages at these positions.
     pub fn bytes(&self, positions: Positions) -> usize {
         if positions.len() == self.count {
             return self.queued_message.field.len();
@@ -138,14 +142,14 @@ impl QueuedBatch {
         lengths.sum()
     }
 
-    /// The tickets that those at these places hold.
+    /// The tickets of the messages at these positions.
     pub fn tickets(&self, positions: Positions) -> impl Iterator<Item = Span> + use<> {
         let all = self.queued_message.ticket.map(|first| Span { first, count: self.count as u16 });
         let part = move |(first, count)| all.map(|all| all.part(first as u16, count as u16));
         positions.runs().map_while(part)
     }
 
-    /// Those at these places, each for itself.
+    /// The messages at these positions, each by itself.
     pub fn into_queued_messages(self, positions: Positions) -> Vec<QueuedMessage> {
         let Self { queued_message, count, timed } = self;
         if count == 1 {
@@ -170,7 +174,7 @@ impl QueuedBatch {
 }
 
 impl QueuedBatch {
-    /// The numbers of those at these places that follow one another: the first and the last of each run.
+    /// The numbers of the messages at these positions, as ranges from the first to the last number.
     pub fn numbers(&self, positions: Positions) -> impl Iterator<Item = (u64, u64)> + use<> {
         let number = self.queued_message.number;
         positions.runs().map(move |(first, count)| {

@@ -1,43 +1,46 @@
-//! Whether a session gets on with what it was sent, or is too slow to be waited for (§7.3).
+//! Whether a session makes progress, or is stalled (§7.3).
 //!
-//! What counts is the *front*: the oldest messages without an answer, sixteen of them where there are so many. The owner marks it each
-//! time it looks. A front is passed when the session has none of its messages any more, whether they are in flight or wait. A session that
-//! has not passed a front two seconds after it was marked is too slow. So neither a message that is left out nor a trickle of answers holds
-//! publishers up for longer, and a session that answers eight messages a second or more, in order, is waited for as long as it does. No
-//! message costs anything for this.
+//! The owner looks at the head of the session's queue: its oldest sixteen unacknowledged messages, or all if
+//! there are fewer. Each time it looks, it marks the newest of these. A mark is *passed* when none of the
+//! messages up to it is in flight or queued any more. A session that has not passed a mark two seconds after
+//! it was set is stalled. So neither a message that is left out nor slow acknowledgements hold publishers
+//! back for longer. A session that acknowledges at least eight messages a second, in order, is never stalled.
+//! The marks cost nothing for a message.
 
 use std::collections::VecDeque;
 
 use crate::Micros;
 
-/// A session that gets on with fewer than so many of those that wait …
+/// A session that acknowledges fewer than this number of its oldest messages …
 pub const MARK_SPAN: usize = 16;
-/// … in so long is stalled (§9).
+/// … in this time is stalled (§9).
 pub const STALL: Micros = 2_000_000;
-/// Fronts that are remembered of one session: the owner looks eight times in `STALL`.
+/// How many marks of a session are remembered: the owner looks eight times in `STALL`.
 const MOST_MARKS: usize = 12;
 
-/// A front that was marked.
+/// A mark in the session's queue.
 #[derive(Clone, Copy, Debug)]
 struct ProgressMark {
     marked_at: Micros,
-    /// The number of its newest message.
+    /// The number of the newest message at the head of the queue.
     through: u64,
 }
 
-/// The fronts of one session that are not passed, the oldest first.
+/// The marks of one session that are not passed, the oldest first.
 #[derive(Debug, Default)]
 pub struct ProgressMarks(VecDeque<ProgressMark>);
 
 impl ProgressMarks {
-    /// Adds a front, unless it is the last one still. `through`: the number of its newest message.
+    /// Adds a mark, unless it is the same as the last one. `through`: the number of the newest message at the
+    /// head of the queue.
     pub fn mark(&mut self, marked_at: Micros, through: u64) {
         if self.0.len() < MOST_MARKS && self.0.back().is_none_or(|last| last.through < through) {
             self.0.push_back(ProgressMark { marked_at, through });
         }
     }
 
-    /// Forgets those that were passed: true if there is no other. `oldest`: the number of the oldest message that the session has.
+    /// Removes the passed marks. Returns whether no mark is left. `oldest`: the number of the oldest message
+    /// that the session has.
     pub fn pass(&mut self, oldest: u64) -> bool {
         while self.0.front().is_some_and(|front| front.through < oldest) {
             self.0.pop_front();
@@ -45,12 +48,12 @@ impl ProgressMarks {
         self.0.is_empty()
     }
 
-    /// Whether the oldest was marked too long ago.
+    /// Whether the oldest mark was set too long ago.
     pub fn is_overdue(&self, now: Micros) -> bool {
         self.0.front().is_some_and(|front| now > front.marked_at + STALL)
     }
 
-    /// Forgets all.
+    /// Removes all marks.
     pub fn clear(&mut self) {
         self.0.clear();
     }

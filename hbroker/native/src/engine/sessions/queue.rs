@@ -1,7 +1,8 @@
-//! What waits for a session: messages that its link does not take now, or that it has no link for (§7.8).
+//! The queue of a session: messages that its link does not take now, or that it has no link for (§7.8).
 //!
-//! A queue in the order in which the messages came, with an end in number and in bytes. What is dead gives way first; then it goes
-//! by the overflow policy of the subscription that the newest message matched.
+//! It keeps the order in which the messages were accepted, and is bounded in number and in bytes. If it is
+//! too large, expired messages are removed first. Then the overflow policy applies of the subscription that
+//! the newest message matched.
 
 use std::collections::VecDeque;
 
@@ -10,31 +11,31 @@ use crate::engine::sessions::message::QueuedMessage;
 use crate::shrink::shrink;
 use crate::tables::match_set::Overflow;
 
-/// What keeping one message costs beside its bytes.
+/// The cost of keeping one message, in addition to its bytes.
 const OVERHEAD: usize = size_of::<QueuedMessage>();
 
-/// How much may wait.
+/// The bounds of a queue, or its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub messages: usize,
     pub bytes: usize,
 }
 
-/// What gave way to the bounds.
+/// What is removed from a queue that is too large.
 #[derive(Debug)]
 pub enum Excess {
     Dropped(QueuedMessage),
-    /// A message, and the session is to end.
+    /// This message, and the session has to end.
     End(QueuedMessage),
 }
 
-/// Messages in order, apart from a queue.
+/// Messages in order, outside of a queue.
 #[derive(Debug)]
 pub struct MessageList {
     pub queued_messages: VecDeque<QueuedMessage>,
-    /// What they cost.
+    /// The cost of keeping them.
     pub bytes: usize,
-    /// None of them expires before.
+    /// None of them expires before this time.
     pub next_expiry: Micros,
 }
 
@@ -43,7 +44,7 @@ pub struct SessionQueue {
     queued_messages: VecDeque<QueuedMessage>,
     bytes: usize,
     bounds: Bounds,
-    /// Nothing in it expires before.
+    /// No message in it expires before this time.
     next_expiry: Micros,
 }
 
@@ -56,24 +57,24 @@ impl SessionQueue {
         self.bounds = bounds;
     }
 
-    /// How much may be in it: its bounds, or what it may have beyond them, but at most so many bytes.
+    /// The bounds that apply: its own, or `beyond` if that is more, but at most `most` bytes.
     pub fn limit(&self, beyond: Bounds, most: usize) -> Bounds {
         let Bounds { messages, bytes } = self.bounds;
         Bounds { messages: messages.max(beyond.messages), bytes: bytes.max(beyond.bytes).min(most) }
     }
 
-    /// How much is in it.
+    /// The number of messages, and the cost of keeping them.
     pub fn size(&self) -> Bounds {
         Bounds { messages: self.queued_messages.len(), bytes: self.bytes }
     }
 
-    /// Puts a message last. There may be too much in it then: call [`Self::next_excess`] until there is not.
+    /// Appends a message. The queue may then be too large: call [`Self::next_excess`] until it is not.
     pub fn push(&mut self, queued_message: QueuedMessage) {
         self.count(&queued_message);
         self.queued_messages.push_back(queued_message);
     }
 
-    /// Puts many messages last. There may be too much in it then: call [`Self::next_excess`] until there is not.
+    /// Appends many messages. The queue may then be too large: call [`Self::next_excess`] until it is not.
     pub fn append(&mut self, mut list: MessageList) {
         self.bytes += list.bytes;
         self.next_expiry = self.next_expiry.min(list.next_expiry);
@@ -84,20 +85,21 @@ impl SessionQueue {
         }
     }
 
-    /// Takes all that is in it, at once.
+    /// Takes all messages out at once.
     pub fn take_all(&mut self) -> MessageList {
         let queued_messages = std::mem::take(&mut self.queued_messages);
         MessageList { queued_messages, bytes: std::mem::take(&mut self.bytes), next_expiry: self.next_expiry }
     }
 
-    /// Takes out those that are meant, in order.
+    /// Takes the selected messages out, in order.
     pub fn extract_list(&mut self, is_meant: impl FnMut(&QueuedMessage) -> bool) -> MessageList {
         let mut list = MessageList::default();
         self.extract(is_meant).into_iter().for_each(|queued_message| list.push(queued_message));
         list
     }
 
-    /// Puts messages first, in their order. There may be too much in it then: call [`Self::next_excess`] until there is not.
+    /// Puts messages at the head of the queue, in their order. The queue may then be too large: call
+    /// [`Self::next_excess`] until it is not.
     pub fn put_back(&mut self, queued_messages: impl DoubleEndedIterator<Item = QueuedMessage>) {
         for queued_message in queued_messages.rev() {
             self.count(&queued_message);
@@ -109,7 +111,7 @@ impl SessionQueue {
         self.queued_messages.front()
     }
 
-    /// The message behind so many older ones.
+    /// The message after `before` older ones.
     pub fn nth(&self, before: usize) -> Option<&QueuedMessage> {
         self.queued_messages.get(before)
     }
@@ -119,13 +121,13 @@ impl SessionQueue {
         self.discount(queued_message)
     }
 
-    /// Whether there is more in it.
+    /// Whether it exceeds these bounds.
     pub fn is_over(&self, limit: Bounds) -> bool {
         self.queued_messages.len() > limit.messages || self.bytes > limit.bytes
     }
 
-    /// Takes out what outlived its expiry. The whole queue is searched, but only when something in it can have died since the search
-    /// before.
+    /// Takes the expired messages out. The whole queue is searched, but only if a message can have expired
+    /// since the last search.
     pub fn take_dead(&mut self, now: Micros) -> Vec<QueuedMessage> {
         if now < self.next_expiry {
             return Vec::new();
@@ -140,13 +142,13 @@ impl SessionQueue {
         dead
     }
 
-    /// What must give way next, where there is too much.
+    /// Removes the next message of a queue that is too large.
     pub fn next_excess(&mut self, limit: Bounds) -> Option<Excess> {
         if !self.is_over(limit) {
             return None;
         }
         let newest = self.queued_messages.back()?;
-        // All of the queue would not make room for one that is larger.
+        // A message larger than the whole queue does not fit, even if the queue is emptied.
         let fits = newest.cost() <= limit.bytes && limit.messages > 0;
         let dropped = match newest.overflow {
             Overflow::EndSession => return self.pop_newest().map(Excess::End),
@@ -156,12 +158,12 @@ impl SessionQueue {
         dropped.map(Excess::Dropped)
     }
 
-    /// Gives back the memory that it does not need now.
+    /// Frees the memory that it does not need now.
     pub fn shrink(&mut self) {
         self.queued_messages.shrink_to_fit();
     }
 
-    /// Takes out those that are meant, in order.
+    /// Takes the selected messages out, in order.
     pub fn extract(&mut self, mut is_meant: impl FnMut(&QueuedMessage) -> bool) -> Vec<QueuedMessage> {
         let (taken, left): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queued_messages)
             .into_iter()
@@ -170,28 +172,28 @@ impl SessionQueue {
         taken.into_iter().inspect(|queued_message| self.bytes -= queued_message.cost()).collect()
     }
 
-    /// What waits, to change, oldest first.
+    /// The queued messages, to be changed, oldest first.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut QueuedMessage> {
         self.queued_messages.iter_mut()
     }
 
-    /// Whether more than half as much waits as its bounds say.
+    /// Whether more than a half of its bounds is used.
     pub fn is_half_full(&self) -> bool {
         self.is_fuller_than(2)
     }
 
-    /// Whether more than a quarter as much waits as its bounds say.
+    /// Whether more than a quarter of its bounds is used.
     pub fn is_quarter_full(&self) -> bool {
         self.is_fuller_than(4)
     }
 
-    /// What is in it from this number on, oldest first.
+    /// The messages from this number on, oldest first.
     pub fn beginning_with(&self, number: u64) -> impl Iterator<Item = &QueuedMessage> {
         self.queued_messages
             .range(self.queued_messages.partition_point(|queued_message| queued_message.number < number)..)
     }
 
-    /// What came last.
+    /// The newest message.
     pub fn newest(&self) -> Option<&QueuedMessage> {
         self.queued_messages.back()
     }
@@ -204,12 +206,12 @@ impl SessionQueue {
         self.queued_messages.len()
     }
 
-    /// Bytes that wait, and what keeping them costs.
+    /// The bytes of its messages, with the cost of keeping them.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes out what came last.
+    /// Takes the newest message out.
     pub fn pop_newest(&mut self) -> Option<QueuedMessage> {
         let queued_message = self.queued_messages.pop_back();
         self.discount(queued_message)
@@ -226,7 +228,7 @@ impl SessionQueue {
         queued_message
     }
 
-    /// Whether more than this part of its bounds waits.
+    /// Whether more than one part in `fraction` of its bounds is used.
     pub fn is_fuller_than(&self, fraction: usize) -> bool {
         fraction * self.queued_messages.len() > self.bounds.messages
             || fraction * self.bytes > self.bounds.bytes
@@ -240,7 +242,7 @@ impl Default for MessageList {
 }
 
 impl MessageList {
-    /// Puts a message last.
+    /// Appends a message.
     pub fn push(&mut self, queued_message: QueuedMessage) {
         self.bytes += queued_message.cost();
         self.next_expiry = self.next_expiry.min(queued_message.expires);
@@ -254,14 +256,14 @@ impl MessageList {
         self.queued_messages.push_front(queued_message);
     }
 
-    /// Takes out the first.
+    /// Takes the first message out.
     pub fn pop(&mut self) -> Option<QueuedMessage> {
         let queued_message = self.queued_messages.pop_front()?;
         self.bytes -= queued_message.cost();
         Some(queued_message)
     }
 
-    /// Takes out what it has from this number on.
+    /// Takes the messages from this number on out.
     pub fn split_off(&mut self, number: u64) -> VecDeque<QueuedMessage> {
         let behind = self
             .queued_messages
@@ -272,7 +274,7 @@ impl MessageList {
 }
 
 impl QueuedMessage {
-    /// What it counts for in a bounded queue.
+    /// The size that it counts for in a bounded queue.
     pub fn cost(&self) -> usize {
         self.field.len() + OVERHEAD
     }

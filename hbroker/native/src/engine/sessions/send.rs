@@ -1,7 +1,8 @@
-//! The way of a message to a session: straight onto its link, while there is credit and nothing waits; else into its queue, and
-//! from there onto the link when the subscriber has answered for others (§7.7, §7.8).
+//! Sends a message to a session: directly onto its link, if there is credit and the queue is empty; else into
+//! its queue. From the queue it goes onto the link once the subscriber has acknowledged others (§7.7, §7.8).
 //!
-//! Tickets that come back on the way are collected, and so are sessions that are to end: whoever called settles both when it is done.
+//! The tickets that are returned meanwhile are collected in [`PendingSettlement`], and so are sessions that
+//! have to end. The caller settles both afterwards.
 
 use crate::Micros;
 use crate::broken::Defect;
@@ -22,30 +23,30 @@ use crate::tables::groups::Fitness;
 use crate::topic::Region;
 use crate::wire::{MeantFor, PubAckView};
 
-/// Retained messages wait only in this part of a session's queue.
+/// Retained messages may use only one part in this number of a session's queue.
 const RETAINED_SHARE: usize = 16;
 
-/// What came of messages on their way, to be settled.
+/// What sending messages has left to do.
 #[derive(Default)]
 pub struct PendingSettlement {
     /// Tickets that no copy holds any more.
     pub tickets: Tickets,
-    /// Sessions whose queue overflowed, and that would rather end (§7.8).
+    /// Sessions whose queue overflowed, and that end for this reason (§7.8).
     pub overflowed: Vec<SessionKey>,
-    /// Messages of shared groups whose member is gone.
+    /// Messages of shared groups whose member has gone.
     pub orphans: Vec<QueuedMessage>,
-    /// Publishers to be held back, or let go.
+    /// Publishers' links to be held back, or released.
     pub holds: Vec<Hold>,
-    /// Sessions that are full from now on, or no more: the other workers are to know.
+    /// Sessions that are full now, or are full no more: to be reported to the other workers.
     pub full: Vec<(SessionKey, bool)>,
 }
 
-/// A session that ended.
+/// A session that has ended.
 pub struct Ended {
     pub id: u64,
-    /// `None`: it was away.
+    /// `None`: it was offline.
     pub link: Option<LinkId>,
-    /// Where its client was, as [`Session::host`] says.
+    /// The host of its client, as [`Session::host`] returns it.
     pub host: Option<Prefix>,
 }
 
@@ -95,7 +96,8 @@ impl Outbound {
         }
     }
 
-    /// Offers a session a message at `QoS` 1 or 2. Whether it took the ticket: then that comes back once.
+    /// Offers a session a message at `QoS` 1 or 2. Returns whether the session took the ticket, which is then
+    /// returned once.
     pub fn offer(&mut self, now: Micros, key: SessionKey, mut queued_message: QueuedMessage) -> bool {
         let Self { links, sessions, counters, load, pending, .. } = self;
         let Some(session) = sessions.get_mut(key) else {
@@ -126,8 +128,8 @@ impl Outbound {
         holds_ticket
     }
 
-    /// Offers a session several messages at once. Whether it took their tickets; `None`: its link does not take all of them now, and they are to be
-    /// offered one by one.
+    /// Offers a session several messages at once. Returns whether the session took their tickets. `None`: its
+    /// link does not take all of them now, and they have to be offered one by one.
     pub fn offer_all(&mut self, now: Micros, queued_batch: &QueuedBatch, target: &Target) -> Option<bool> {
         let Self { links, sessions, counters, load, pending, .. } = self;
         let &QueuedBatch { ref queued_message, count, ref timed } = queued_batch;
@@ -152,13 +154,13 @@ impl Outbound {
         Some(holds_ticket)
     }
 
-    /// Whether a session takes a retained message of so many bytes now: beside what it takes at once no more of them wait than a small part of
-    /// its queue (§7.6).
+    /// Whether a session takes a retained message of this size now. Apart from what its link takes at once,
+    /// retained messages may use only a small part of its queue (§7.6).
     pub fn has_room_for_retained(&self, key: SessionKey, qos: u8, bytes: usize) -> bool {
         let Some(session) = self.sessions.get(key).filter(|session| session.is_ready()) else {
             return false;
         };
-        // A link at rest has nothing queued.
+        // An idle link has nothing queued.
         let link = session.link.and_then(|link| self.links.get(link)).and_then(LinkSlot::link);
         if qos == 0 {
             return link.is_none_or(|link| link.has_room_for_copy(bytes));
@@ -170,7 +172,8 @@ impl Outbound {
             || !session.queue.is_fuller_than(RETAINED_SHARE) && !self.sessions.is_fuller_than(2, session)
     }
 
-    /// A session's replays go on when its link has been looked at, or there is another one.
+    /// The session's replays continue when its link has built datagrams, or when the session gets another
+    /// link.
     pub fn await_room(&mut self, key: SessionKey) {
         let link = self.sessions.get(key).and_then(|session| session.link);
         if let Some(entry) = link.and_then(|link| self.links.get_mut(link)) {
@@ -178,14 +181,14 @@ impl Outbound {
         }
     }
 
-    /// A message for a session outlived its expiry before it came here.
+    /// A message for a session had expired before it arrived here.
     pub fn count_expired(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.count_expired();
         }
     }
 
-    /// A subscriber's PUBACK.
+    /// Handles a subscriber's PUBACK.
     pub fn answer(&mut self, now: Micros, key: SessionKey, puback: &PubAckView<'_>) {
         if let Some(session) = self.sessions.get_mut(key) {
             let before = session.waiting();
@@ -199,7 +202,7 @@ impl Outbound {
         self.pump(now, key);
     }
 
-    /// The subscriber of a session says how much it takes (§7.7).
+    /// The subscriber of a session sends its credit (§7.7).
     pub fn grant(&mut self, now: Micros, key: SessionKey, messages: u32, bytes: u64) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.grant(messages, bytes);
@@ -207,7 +210,7 @@ impl Outbound {
         self.pump(now, key);
     }
 
-    /// A session has a link.
+    /// A session gets a link.
     pub fn attach(&mut self, now: Micros, key: SessionKey, link: LinkId) {
         if let (Some(session), Some(entry)) = (self.sessions.get_mut(key), self.links.get_mut(link)) {
             let before = session.waiting();
@@ -222,7 +225,7 @@ impl Outbound {
         self.report_load(key);
     }
 
-    /// A session's link, to this host, is gone, with so many unsent messages of `QoS` 0; the session stays.
+    /// A session's link to this host has ended, with `unsent` unsent messages of `QoS` 0. The session stays.
     pub fn park(&mut self, now: Micros, key: SessionKey, unsent: usize, host: Prefix) {
         if let Some(session) = self.sessions.get_mut(key) {
             let before = session.waiting();
@@ -234,7 +237,7 @@ impl Outbound {
         }
     }
 
-    /// Ends a session: what is left of it beside its messages.
+    /// Ends a session. Returns what is left of it, except for its messages.
     pub fn end(&mut self, key: SessionKey, unsent: usize, why: Drop) -> Option<Ended> {
         let mut session = self.sessions.remove(key)?;
         self.weigh(key);
@@ -249,7 +252,7 @@ impl Outbound {
         }
         let before = session.session_counters.dropped_as(why);
         let orphans = session.end(unsent as u64, why, &mut self.pending.tickets);
-        // Not what was open before: copies of `QoS` 0 count as delivered only now.
+        // `dropped_as` includes copies of `QoS` 0 that are counted only now, so the difference is used.
         self.counters.drop_many(why, session.session_counters.dropped_as(why) - before);
         self.counters.drop_many(Drop::Regrouped, orphans.len() as u64);
         self.pending.orphans.extend(orphans);
@@ -258,7 +261,7 @@ impl Outbound {
         Some(ended)
     }
 
-    /// Takes out of all sessions what they have of a region's messages.
+    /// Takes the messages of a region out of all sessions.
     pub fn leave(&mut self, export: u64, region: Region<'_>) -> Vec<Left> {
         let Self { sessions, counters, pending, .. } = self;
         let (mut all, mut position) = (Vec::new(), 0);
@@ -276,7 +279,8 @@ impl Outbound {
         all
     }
 
-    /// Gives a session what waited for it elsewhere; how many there was no room for. `None`: there is no such session.
+    /// Gives a session the messages that were queued for it at another owner. Returns how many had no room.
+    /// `None`: there is no such session.
     pub fn take_in(&mut self, now: Micros, key: SessionKey, list: MessageList) -> Option<u64> {
         let dropped = self.dropped(key);
         let session = self.sessions.get_mut(key)?;
@@ -291,7 +295,7 @@ impl Outbound {
         Some(self.dropped(key) - dropped)
     }
 
-    /// Takes a session's messages that go elsewhere, as [`Session::take`].
+    /// Takes messages out of a session that go elsewhere, as [`Session::take`] does.
     pub fn take(
         &mut self,
         key: SessionKey,
@@ -309,8 +313,8 @@ impl Outbound {
         taken
     }
 
-    /// Looks at the sessions that wait for answers: those that left messages unanswered for too long stall. The bytes that are held
-    /// for those which count as connected.
+    /// Looks at the sessions with unacknowledged messages: a session that has made no progress for too long
+    /// is stalled. Returns the bytes that are kept for the sessions that count as connected.
     pub fn look(&mut self, now: Micros) -> usize {
         let mut waiting_bytes = 0;
         for key in self.sessions.take_watched() {
@@ -339,7 +343,8 @@ impl Outbound {
         waiting_bytes
     }
 
-    /// Changes the bounds of a session's queue. `is_client_limit`: its client asked for less than this node lets wait.
+    /// Changes the bounds of a session's queue. `is_client_limit`: its client asked for less than the bounds
+    /// of this node.
     pub fn set_bounds(&mut self, now: Micros, key: SessionKey, bounds: Bounds, is_client_limit: bool) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.queue.set_bounds(bounds);
@@ -349,7 +354,7 @@ impl Outbound {
         }
     }
 
-    /// A session is in a shared group from now on: how fit it is, all workers are to know.
+    /// A session is in a shared group from now on: all workers have to know its fitness.
     pub fn make_member(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_member = true;
@@ -364,7 +369,7 @@ impl Outbound {
             .map_or(0, |session| session.session_counters.dropped().map(|(_, count)| count).sum())
     }
 
-    /// The session id of a shared group's member, and how fit it is; `None`: it is gone.
+    /// The session id of a shared group's member, and its fitness; `None`: the session has ended.
     pub fn load_of(&self, key: SessionKey) -> Option<(u64, Fitness)> {
         match self.sessions.get(key) {
             Some(session) => Some((session.id, session.fitness())),
@@ -381,7 +386,7 @@ impl Outbound {
         }
     }
 
-    /// Gives a session's link what waits, as far as it takes it.
+    /// Gives queued messages to the session's link, as many as it takes.
     fn pump(&mut self, now: Micros, key: SessionKey) {
         let Self { links, sessions, counters, load, pending, .. } = self;
         let Some(session) = sessions.get_mut(key).filter(|session| !session.queue.is_empty()) else {
@@ -412,8 +417,9 @@ impl Outbound {
         self.report_load(key);
     }
 
-    /// Keeps a queue, in which `before` waited, within its bounds; `beyond`: or within these. Of one that answers nothing is taken that its publisher
-    /// counts on: that one is held back instead (§7.8).
+    /// Keeps a queue within its bounds, or within `beyond` if that is more; `before` is what was queued
+    /// before. If the session acknowledges, a message that its publisher relies on is not dropped
+    /// ([`Session::keeps`]): its publisher is held back instead (§7.8).
     fn fit(&mut self, now: Micros, key: SessionKey, before: Waiting, beyond: Bounds) {
         let Self { sessions, counters, pending, .. } = self;
         let Some(current) = sessions.get(key).map(Session::waiting) else {
@@ -426,7 +432,7 @@ impl Outbound {
         let Some(session) = sessions.get_mut(key) else {
             return;
         };
-        // What it has already stays, as in `most_bytes`.
+        // As in `most_bytes`, the messages that it has already stay.
         let most = if has_all && before.is_ready && current.is_ready { most.min(before.bytes) } else { most };
         let limit = session.queue.limit(beyond, most);
         if session.queue.is_over(limit) {
@@ -454,7 +460,7 @@ impl Outbound {
                 session.drop(Drop::QueueFull, &queued_message, &mut pending.tickets);
                 counters.drop(Drop::QueueFull);
                 if session.is_bounded || Defect::DropsWhatWaits.is_present() {
-                    // §7.3: whoever chose to lose holds nobody up.
+                    // §7.3: a subscriber that chose to lose messages holds no publisher back.
                     session.stall(&mut pending.tickets);
                 }
             }
@@ -464,8 +470,8 @@ impl Outbound {
         self.report_load(key);
     }
 
-    /// Has whoever published what came last for a session held back, if that is crowded; and has all of them, if too much waits for
-    /// all sessions.
+    /// If the session is crowded, holds the publisher of its newest message back. If the queues of all
+    /// sessions are too large, makes the owner look at all sessions soon.
     fn hold_source(&mut self, now: Micros, key: SessionKey) {
         if self.sessions.is_full() {
             self.sessions.look_by(now);
@@ -483,7 +489,7 @@ impl Outbound {
         }
     }
 
-    /// Lets the publishers go that a session holds, unless it is still crowded.
+    /// Releases the publishers that a session holds, unless it is still crowded.
     fn let_go_unless_crowded(&mut self, key: SessionKey) {
         let is_crowded = |session: &Session| {
             session.is_ready()
@@ -494,7 +500,7 @@ impl Outbound {
         }
     }
 
-    /// Lets the publishers go that a session holds.
+    /// Releases the publishers that a session holds.
     fn let_go(&mut self, key: SessionKey) {
         if !self.holds.is_empty() {
             self.pending.holds.extend(self.holds.release(key));

@@ -1,10 +1,13 @@
-//! One client's session at its owner (§6.4): what waits for it, what its link carries, and what became of the rest.
+//! One client's session at its owner (§6.4): its queue, what its link carries, and what became of all other
+//! messages.
 //!
-//! A message is in one of two places. *Waiting*, in the queue; *in flight*, on the link, until the subscriber's PUBACK. The queue
-//! gives to the link in order, within the subscriber's credit (§7.7). When the link ends and the session stays, what is in flight goes back
-//! to the front of the queue; when its subtree moves, it goes along.
+//! A message is either *waiting*, in the queue, or *in flight*, on the link, until the subscriber's PUBACK.
+//! The queue gives messages to the link in order, within the subscriber's credit (§7.7). If the link ends and
+//! the session stays, the messages in flight go back to the head of the queue. If their subtree moves, they
+//! move with it.
 //!
-//! A message holds its publisher's PUBACK back by its ticket. A session that is away or stalled holds none (§7.3).
+//! A message holds its publisher's PUBACK back by its ticket. A session that is offline or stalled holds no
+//! ticket (§7.3).
 
 mod copying;
 
@@ -26,89 +29,90 @@ use crate::tables::groups::Fitness;
 use crate::tables::match_set::Overflow;
 use crate::wire::GoneRecord as Gone;
 
-/// What the owner gives to a link at most, whatever credit the subscriber grants (§9).
+/// The most that the owner gives to a link, whatever credit the subscriber grants (§9).
 const MOST_MESSAGES: u32 = 65_536;
 const MOST_BYTES: u64 = 64 << 20;
-/// What is in flight to a session all the same that has half of its share (§9).
+/// The most that is in flight to a session that uses more than half of its share (§9).
 const LEAST_BYTES: usize = 64 << 10;
-/// So much more or less than what counted last is counted at once.
+/// If the charge of a session changes by this, it is counted at once.
 const STEP: usize = 16 << 10;
 
-/// What waits for a session.
+/// What is queued for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Bytes in its queue, and what keeping them costs.
+    /// The bytes in its queue, with the cost of keeping them.
     pub bytes: usize,
-    /// It counts as connected.
+    /// Whether it counts as connected.
     pub is_ready: bool,
-    /// Where its client is, or was last.
+    /// The host of its client, or the last one.
     pub host: Option<Prefix>,
 }
 
 #[derive(Debug)]
 pub struct Session {
     pub id: u64,
-    /// `None`: it is away.
+    /// `None`: it is offline.
     pub link: Option<LinkId>,
-    /// Outlives its link.
+    /// Whether it outlives its link.
     pub persistent: bool,
     pub is_watched: bool,
-    /// Is or was in a shared group.
+    /// Whether it is or was in a shared group.
     pub is_member: bool,
-    /// Its client asked for less than a node lets wait: then its queue keeps to that also while it is connected (§7.8).
+    /// Its client asked for smaller bounds than the node's: then its queue keeps to them also while it is
+    /// connected (§7.8).
     pub is_bounded: bool,
     pub queue: SessionQueue,
     pub session_counters: SessionCounters,
-    /// It has more than half of its share: little is in flight to it, and the rest waits.
+    /// It uses more than half of its share: little is in flight to it, and the rest is queued.
     pub is_capped: bool,
     key: SessionKey,
     /// As [`Self::host`].
     host: Option<Prefix>,
     is_stalled: bool,
     credit: Credit,
-    /// What each delivery on its link stands for.
+    /// The messages of the deliveries on its link.
     in_flight: DeliveryRecords<QueuedBatch>,
-    /// How many tickets are held by what waits and what is in flight.
+    /// How many tickets its queued messages and those in flight hold.
     tickets: usize,
-    /// Since when something waits, or the last answer before the owner looked.
+    /// When the session stopped being idle; or its last acknowledgement since, until the owner looks.
     waits_since: Micros,
-    /// `None`: nothing waits, and nothing of it moves.
+    /// `None`: it is idle, and none of its messages move.
     busy: Option<Box<BusyState>>,
-    /// Messages of `QoS` 0 queued on the link. Those that it still has are not delivered yet.
+    /// Messages of `QoS` 0 queued on the link. Those that the link still has are not delivered yet.
     copies: u64,
-    /// What the other workers were told last of how fit it is.
+    /// The fitness that was last reported to the other workers.
     reported: Option<Fitness>,
 }
 
-/// What is known of a session that is busy, or that a handover is about.
+/// The state of a session that is not idle, or that is part of a handover.
 #[derive(Debug, Default)]
 struct BusyState {
-    /// `None`: the owner has not looked since nothing waited.
+    /// `None`: the owner has not looked since the session stopped being idle.
     progress_marks: Option<ProgressMarks>,
     /// One for each subtree that is about to move.
     copied: Vec<Copied>,
-    /// What of [`Session::shared_bytes`] counted last: its part of what its host has (§7.8).
+    /// The charge that was counted last for [`Session::shared_bytes`]: its part of its host's share (§7.8).
     counted: Share<Prefix>,
 }
 
-/// What a session had of a subtree that moves.
+/// The messages of a subtree that moves, taken out of a session.
 #[derive(Debug)]
 pub struct Left {
-    /// Messages that were taken out of it.
+    /// The number of messages that were taken out.
     pub taken: usize,
-    /// Which of the copies are none any more.
+    /// Which of the copies are void now.
     pub gone: Option<Gone>,
     pub moving: Moving,
 }
 
-/// How a session is.
+/// The status of a session.
 #[derive(Clone, Debug)]
 pub struct Status {
     pub session: u64,
     pub is_connected: bool,
     pub is_stalled: bool,
     pub session_counters: SessionCounters,
-    /// Messages that wait or are in flight, and their bytes.
+    /// Messages that are queued or in flight, and their bytes.
     pub queued: u64,
     pub queued_bytes: usize,
 }
@@ -140,8 +144,8 @@ impl Session {
 
     // Change
 
-    /// So many messages are for this session, which keep the tickets that they hold only where it counts as connected. `first`: the first of
-    /// them, with its number from now on.
+    /// `count` messages are accepted for this session. They keep their tickets only if it counts as
+    /// connected. `first` is the first of them, and gets its number.
     pub fn accept(&mut self, now: Micros, count: u32, first: &mut QueuedMessage) {
         first.number = self.session_counters.accepted + 1;
         self.session_counters.accepted += u64::from(count);
@@ -153,19 +157,20 @@ impl Session {
         self.tickets += if ticket.is_some() { count as usize } else { 0 };
     }
 
-    /// A message of `QoS` 0 was queued on the link.
+    /// Messages of `QoS` 0 were accepted for the link.
     pub fn accept_copies(&mut self, count: u64) {
         self.session_counters.accepted += count;
         self.copies += count;
     }
 
-    /// So many that were just accepted go no further.
+    /// `count` messages that were just accepted go no further.
     pub fn refuse_copies(&mut self, why: Drop, count: u64) {
         self.copies -= count;
         self.session_counters.drop(why, count);
     }
 
-    /// Messages were given to the link, from this delivery number on. They do not expire any more: the subscriber may have them.
+    /// Messages were given to the link, from this delivery number on. They do not expire any more, because
+    /// the subscriber may have them.
     pub fn launch(&mut self, first: u64, mut queued_batch: QueuedBatch) {
         let count = queued_batch.count;
         self.credit.open_all(count, queued_batch.queued_message.field.len());
@@ -175,7 +180,7 @@ impl Session {
         self.in_flight.open_batch(first, count, queued_batch);
     }
 
-    /// The subscriber answered for the deliveries from `first` to `last`: takes the tickets back that they held.
+    /// The subscriber acknowledged the deliveries from `first` to `last`: takes their tickets back.
     pub fn answer(&mut self, now: Micros, first: u64, last: u64, released: &mut Tickets) {
         let Self { in_flight, credit, tickets, busy, .. } = self;
         let mut answered = 0;
@@ -205,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Looks how it gets on: whether it counts as connected, but is too slow.
+    /// Looks at the progress of the session. Returns whether it counts as connected, but is too slow.
     pub fn look(&mut self, now: Micros) -> bool {
         if self.is_stalled {
             self.recover(now);
@@ -220,14 +225,14 @@ impl Session {
         self.is_ready() && self.is_overdue(now)
     }
 
-    /// A message that waited is gone for this reason; its ticket goes back.
+    /// A queued message is dropped for this reason. Its ticket is returned.
     pub fn drop(&mut self, why: Drop, queued_message: &QueuedMessage, released: &mut Tickets) {
         self.session_counters.drop(why, 1);
         self.forget(queued_message.number);
         self.release(queued_message.ticket, released);
     }
 
-    /// Messages that no link takes are gone for this reason.
+    /// Messages that no link takes are dropped for this reason.
     pub fn drop_all(&mut self, why: Drop, queued_batch: QueuedBatch, released: &mut Tickets) {
         let all = queued_batch.positions();
         queued_batch
@@ -236,31 +241,31 @@ impl Session {
             .for_each(|queued_message| self.drop(why, queued_message, released));
     }
 
-    /// A message that waited outlived its expiry.
+    /// A queued message has expired.
     pub fn expire(&mut self, queued_message: &QueuedMessage, released: &mut Tickets) {
         self.session_counters.expired += 1;
         self.forget(queued_message.number);
         self.release(queued_message.ticket, released);
     }
 
-    /// One that came too late was taken over, and outlived its expiry at once.
+    /// A message that had expired before it arrived here is counted.
     pub fn count_expired(&mut self) {
         self.session_counters.accepted += 1;
         self.session_counters.expired += 1;
     }
 
-    /// Counts as away from now on, until it answers: gives every ticket back.
+    /// Counts as offline from now on, until it acknowledges: returns all tickets.
     pub fn stall(&mut self, released: &mut Tickets) {
         self.is_stalled = true;
         self.release_all(released);
     }
 
-    /// The subscriber says how much it takes.
+    /// The subscriber sends its credit.
     pub fn grant(&mut self, messages: u32, bytes: u64) {
         self.credit.grant(messages.min(MOST_MESSAGES), bytes.min(MOST_BYTES));
     }
 
-    /// It has a link to this host, whose peer takes so much.
+    /// The session gets a link to this host, whose peer has granted this credit.
     pub fn attach(&mut self, now: Micros, link: LinkId, host: Prefix, (messages, bytes): (u32, u64)) {
         (self.link, self.host) = (Some(link), Some(host));
         self.begin(now);
@@ -268,8 +273,8 @@ impl Session {
         self.grant(messages, bytes);
     }
 
-    /// Its link, to this host, is gone, with so many unsent messages of `QoS` 0, and the session waits for another: what was in flight will
-    /// be sent again, and first.
+    /// Its link to this host has ended, with `unsent` unsent messages of `QoS` 0, and the session waits for
+    /// another link. The messages in flight will be sent again, before all others.
     pub fn park(&mut self, unsent: u64, host: Prefix, released: &mut Tickets) {
         (self.link, self.host) = (None, Some(host));
         self.is_stalled = false;
@@ -280,7 +285,8 @@ impl Session {
         self.queue.put_back(sent.flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open)));
     }
 
-    /// It ends: every message that is left is dropped, but those of shared groups, which are for others.
+    /// The session ends. All remaining messages are dropped, except for those of shared groups, which go to
+    /// other members.
     pub fn end(&mut self, unsent: u64, why: Drop, released: &mut Tickets) -> Vec<QueuedMessage> {
         self.settle_copies(unsent, why);
         let waiting = std::iter::from_fn(|| self.queue.pop());
@@ -301,13 +307,14 @@ impl Session {
         orphans
     }
 
-    /// Takes messages that go elsewhere, in order: those in flight, then those that wait, tickets and all.
+    /// Takes messages out that go elsewhere, in order, with their tickets: those in flight, then the queued
+    /// ones.
     pub fn take(
         &mut self,
         why: Drop,
         mut is_meant: impl FnMut(&QueuedMessage) -> bool,
     ) -> Vec<QueuedMessage> {
-        // What is meant of those that fly together are all of them: they have one topic, and one group.
+        // The messages of a batch in flight are selected together: they have one topic and one group.
         let sent = self.in_flight.extract(|queued_batch| is_meant(&queued_batch.queued_message));
         let queued_messages =
             sent.into_iter().flat_map(|(queued_batch, open)| queued_batch.into_queued_messages(open));
@@ -320,7 +327,7 @@ impl Session {
         taken
     }
 
-    /// Nothing waits or is in flight: gives back the memory that it took while it was busy.
+    /// The session is idle: frees the memory that it needed before.
     pub fn shrink(&mut self) {
         self.busy.take_if(|busy| busy.copied.is_empty() && busy.counted.bytes() == 0);
         self.forget_progress_marks();
@@ -328,7 +335,7 @@ impl Session {
         self.queue.shrink();
     }
 
-    /// How fit it is, if the other workers are to know and were not told.
+    /// Its fitness, if that has changed and has to be reported to the other workers.
     pub fn changed_fitness(&mut self) -> Option<Fitness> {
         let fitness = self.fitness();
         (self.is_member && self.reported.replace(fitness) != Some(fitness)).then_some(fitness)
@@ -349,50 +356,51 @@ impl Session {
         self.key
     }
 
-    /// Where its client was when its last link came up, or ended; `None`: it had none here.
+    /// The host of its client when its last link came up or ended; `None`: it had no link here.
     pub fn host(&self) -> Option<Prefix> {
         self.host
     }
 
-    /// Whether it counts as connected: it has a link, and answers.
+    /// Whether it counts as connected: it has a link, and acknowledges.
     pub fn is_ready(&self) -> bool {
         self.link.is_some() && !self.is_stalled
     }
 
-    /// Whether it gets all of a message like this that waits for it, whatever waits already (§7.8): it answers, and neither it nor the
-    /// subscription chose to lose.
+    /// Whether it gets such a message even if its queue is full (§7.8): it acknowledges, and neither the
+    /// session nor the subscription chose to lose messages.
     pub fn keeps(&self, queued_message: &QueuedMessage) -> bool {
         self.is_ready() && !self.is_bounded && queued_message.overflow == Overflow::DropOldest
     }
 
-    /// How much its queue may have beyond its bounds: what it was given while it counted as connected it keeps, unless its client asked
-    /// for less.
+    /// How much its queue may have beyond its bounds: it keeps what it got while it counted as connected,
+    /// unless its client asked for smaller bounds.
     pub fn beyond(&self) -> Bounds {
         if self.is_bounded { Bounds::default() } else { self.queue.size() }
     }
 
-    /// What waits, and whether it counts as connected.
+    /// What is queued, and whether it counts as connected.
     pub fn waiting(&self) -> Waiting {
         Waiting { bytes: self.queue.bytes(), is_ready: self.is_ready(), host: self.host }
     }
 
-    /// Whether nothing waits and nothing is in flight.
+    /// Whether no message is queued or in flight.
     pub fn is_idle(&self) -> bool {
         self.in_flight.len() == 0 && self.queue.is_empty()
     }
 
-    /// Whether the subscriber takes another message of so many bytes now, and its share has room for it.
+    /// Whether the subscriber takes another message of this size now, and the session's share has room for
+    /// it.
     pub fn has_credit(&self, bytes: usize) -> bool {
         let open = self.credit.open_bytes();
         self.credit.has_room(bytes) && (!self.is_capped || open == 0 || open + bytes <= LEAST_BYTES)
     }
 
-    /// Whether it takes so many messages, of so many bytes in all, as [`Self::has_credit`] says.
+    /// Whether it takes `messages` messages of `bytes` in total, as [`Self::has_credit`] does for one.
     pub fn has_credit_for(&self, messages: u32, bytes: usize) -> bool {
         self.credit.has_room_for(messages, bytes) && !self.is_capped
     }
 
-    /// How many of those meant are in flight without a ticket: nobody waits for a PUBACK of theirs.
+    /// How many of the selected messages are in flight without a ticket: no publisher waits for their PUBACK.
     pub fn unticketed_in_flight(&self, is_meant: impl Fn(&QueuedMessage) -> bool) -> usize {
         let pending = self
             .in_flight
@@ -401,32 +409,32 @@ impl Session {
         pending.map(|(_, open)| open.len() as usize).sum()
     }
 
-    /// What counts for its share: bytes in flight, and those that wait while it counts as connected.
+    /// What is charged to its share: the bytes in flight, and the queued ones while it counts as connected.
     pub fn shared_bytes(&self) -> usize {
         if self.is_ready() { self.queued_bytes() } else { self.credit.open_bytes() }
     }
 
-    /// What of that counted last.
+    /// The charge that was counted last.
     pub fn counted_bytes(&self) -> usize {
         self.busy.as_ref().map_or(0, |busy| busy.counted.bytes())
     }
 
-    /// The host that it counted for.
+    /// The host whose share was charged.
     pub fn counted_for(&self) -> Option<Prefix> {
         self.busy.as_ref().and_then(|busy| busy.counted.holder()).or(self.host)
     }
 
-    /// Where what counts of it is kept.
+    /// The record of its charge.
     pub fn counted_mut(&mut self) -> &mut Share<Prefix> {
         &mut self.busy.get_or_insert_default().counted
     }
 
-    /// Whether that is a step more or less than what counted.
+    /// Whether the charge has changed by at least a step since it was counted.
     pub fn is_miscounted(&self) -> bool {
         self.shared_bytes().abs_diff(self.counted_bytes()) >= STEP
     }
 
-    /// Bytes that wait or are in flight.
+    /// The bytes that are queued or in flight.
     pub fn queued_bytes(&self) -> usize {
         self.queue.bytes() + self.credit.open_bytes()
     }
@@ -446,7 +454,8 @@ impl Session {
         self.tickets
     }
 
-    /// The accounts as they are while the link has so many unsent messages of `QoS` 0, and how many messages are still here.
+    /// The counters while the link has `unsent` unsent messages of `QoS` 0, and the number of messages that
+    /// are still here.
     pub fn balance(&self, unsent: u64) -> (SessionCounters, u64) {
         let unsent = unsent.min(self.copies);
         let mut session_counters = self.session_counters.clone();
@@ -456,7 +465,7 @@ impl Session {
         (session_counters, queued)
     }
 
-    /// How it is while the link has so many unsent messages of `QoS` 0.
+    /// The status while the link has `unsent` unsent messages of `QoS` 0.
     pub fn status(&self, unsent: u64) -> Status {
         let (session_counters, queued) = self.balance(unsent);
         Status {
@@ -469,8 +478,9 @@ impl Session {
         }
     }
 
-    /// A stalled one counts as connected again when it passes a front in the time that it has. Where its client chose the bounds of its
-    /// queue that has to have come down some way, too; else it would be stalled with the next message.
+    /// A stalled session counts as connected again when it passes a mark in time. If its client chose the
+    /// bounds of its queue, the queue also has to be at most half full; otherwise the session would be
+    /// stalled again with the next message.
     fn recover(&mut self, now: Micros) {
         let (has_passed, is_overdue) = (self.pass(), self.is_overdue(now));
         if self.is_idle() || has_passed && !(self.is_bounded && self.queue.is_half_full()) {
@@ -482,13 +492,13 @@ impl Session {
         }
     }
 
-    /// Something waits for an answer from now on.
+    /// From now on messages wait for acknowledgement.
     fn begin(&mut self, now: Micros) {
         self.waits_since = now;
         self.forget_progress_marks();
     }
 
-    /// Marks the oldest messages without an answer.
+    /// Marks the head of the queue.
     fn mark(&mut self, marked_at: Micros) {
         let count = MARK_SPAN.min(self.in_flight.len() + self.queue.len());
         if let Some(through) = count.checked_sub(1).and_then(|newest| self.number_of(newest)) {
@@ -496,13 +506,13 @@ impl Session {
         }
     }
 
-    /// Forgets the fronts that are passed. Whether no other was marked.
+    /// Removes the marks that are passed. Returns whether no mark is left.
     fn pass(&mut self) -> bool {
         let oldest = self.number_of(0).unwrap_or(u64::MAX);
         self.progress_marks_mut().is_some_and(|progress_marks| progress_marks.pass(oldest))
     }
 
-    /// The number of the message behind so many older ones.
+    /// The number of the message after `before` older ones.
     fn number_of(&self, before: usize) -> Option<u64> {
         match before.checked_sub(self.in_flight.len()) {
             None => self
@@ -513,7 +523,7 @@ impl Session {
         }
     }
 
-    /// The fronts, if the owner has looked since something waits.
+    /// The marks, if the owner has looked since the session stopped being idle.
     fn progress_marks(&self) -> Option<&ProgressMarks> {
         self.busy.as_ref()?.progress_marks.as_ref()
     }
@@ -532,12 +542,12 @@ impl Session {
         self.busy.iter_mut().flat_map(|busy| &mut busy.copied)
     }
 
-    /// A message is here no more.
+    /// The session does not have this message any more.
     fn forget(&mut self, number: u64) {
         self.copied().for_each(|copied| copied.gone(number, number));
     }
 
-    /// The number of the oldest message that it has, or of the next that it gets.
+    /// The number of its oldest message, or of the next one that it gets.
     fn oldest(&self) -> u64 {
         self.number_of(0).unwrap_or(self.session_counters.accepted + 1)
     }
@@ -558,7 +568,7 @@ impl Session {
         released.extend(ticket);
     }
 
-    /// Those that hold one are the newest, so older ones are not looked at.
+    /// The messages with tickets are the newest, so older ones are not looked at.
     fn release_all(&mut self, released: &mut Tickets) {
         let waiting = self.queue.iter_mut().rev().filter_map(|queued_message| queued_message.ticket.take());
         released.extend(waiting.take(self.tickets).inspect(|_| self.tickets -= 1));

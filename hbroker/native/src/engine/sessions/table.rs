@@ -1,7 +1,9 @@
-//! The sessions of one worker: what it remembers of each client that subscribed here, with a link or without (§6.4).
+//! The sessions of one worker: what it remembers of each client that subscribed here, with or without a link
+//! (§6.4).
 //!
-//! A session is found by its id, which its client chose, or by its key, under which the tables know it. It lives on one
-//! worker, its home, as its links do: the directory names it for as long as either is there.
+//! A session is found by its id, which its client chose, or by its key, which the tables use. It belongs to
+//! one worker, its home, as its link does. `HomeWorkers` knows the home as long as the session or its link
+//! exists.
 
 use hashbrown::HashMap;
 use slab::Slab;
@@ -15,31 +17,32 @@ use crate::link_id::{LinkId, SessionKey};
 use crate::prefix::Prefix;
 use crate::shares::Shares;
 
-/// How often those that wait for an answer are looked at.
+/// How often sessions that are not idle are looked at.
 pub const LOOK: Micros = 250_000;
 
-/// All of a worker's.
+/// All sessions of a worker.
 pub struct Sessions {
     worker: u8,
     generation: u32,
     sessions: Slab<Session>,
     by_id: HashMap<u64, SessionKey, KeyedHash>,
-    /// Those for which something was waiting or in flight when they were last looked at, or since.
+    /// The sessions that were not idle when they were last looked at, or since.
     watched: Vec<SessionKey>,
     next_look: Micros,
-    /// What waits in the queues of those that count as connected, and how much may.
+    /// The cost of the queues of sessions that count as connected, and its bound.
     ready_bytes: usize,
     most_bytes: usize,
-    /// What waits for these, and what is in flight to all. Each session is a place of its client's host.
+    /// The charges of sessions: queues of connected ones, and what is in flight to all. Each session shares
+    /// with the others of its client's host.
     connected: Shares<Prefix>,
-    /// What waits in those of the others. Each queue is a place of its client's host.
+    /// The queues of the other sessions. Each shares with the others of its client's host.
     others: Shares<Prefix>,
-    /// What was counted for sessions that are gone.
+    /// The counters of sessions that have ended.
     ended: SessionCounters,
 }
 
 impl Sessions {
-    /// `memory`: bytes that may wait in all queues together.
+    /// `memory`: the bytes that all queues together may use.
     pub fn new(worker: u8, memory: usize, hasher: KeyedHash) -> Self {
         Self {
             worker,
@@ -56,7 +59,7 @@ impl Sessions {
         }
     }
 
-    /// Makes a session, which is not known here yet.
+    /// Makes a session that is not known here yet.
     pub fn insert(&mut self, id: u64, link: Option<LinkId>, bounds: Bounds) -> &mut Session {
         self.generation = self.generation.wrapping_add(1);
         let entry = self.sessions.vacant_entry();
@@ -75,13 +78,13 @@ impl Sessions {
         Some(session)
     }
 
-    /// Adds up what was counted for a session that is gone.
+    /// Adds the counters of a session that has ended.
     pub fn close(&mut self, session_counters: SessionCounters) {
         debug_assert_eq!(session_counters.open(), 0, "{session_counters:?}");
         self.ended += session_counters;
     }
 
-    /// Has a session looked at until nothing waits for it and nothing is in flight.
+    /// Makes the owner look at a session until it is idle.
     pub fn watch(&mut self, now: Micros, key: SessionKey) {
         if let Some(session) = self.get_mut(key)
             && !std::mem::replace(&mut session.is_watched, true)
@@ -91,22 +94,22 @@ impl Sessions {
         }
     }
 
-    /// Has the watched ones looked at no later than this.
+    /// The watched sessions have to be looked at by this time.
     pub fn look_by(&mut self, time: Micros) {
         self.next_look = self.next_look.min(time);
     }
 
-    /// When the watched ones are to be looked at.
+    /// When the watched sessions have to be looked at.
     pub fn next_look(&self) -> Micros {
         self.next_look
     }
 
-    /// Those for which something may be waiting or in flight, of those that have a link.
+    /// The connected sessions that may have queued messages or messages in flight.
     pub fn watched(&self) -> impl Iterator<Item = &Session> {
         self.watched.iter().filter_map(|&key| self.get(key))
     }
 
-    /// Those to be looked at now. Watch them again where that is due.
+    /// The sessions to be looked at now. The caller watches them again if necessary.
     pub fn take_watched(&mut self) -> Vec<SessionKey> {
         self.next_look = Micros::MAX;
         let watched = std::mem::take(&mut self.watched);
@@ -118,7 +121,7 @@ impl Sessions {
         watched
     }
 
-    /// What waited for a session is another thing now.
+    /// What is queued for a session has changed.
     pub fn recount(&mut self, before: Waiting, after: Waiting) {
         self.discount(before);
         match after.is_ready {
@@ -127,7 +130,7 @@ impl Sessions {
         }
     }
 
-    /// Counts for its host what is held for a session.
+    /// Updates what is charged to a session's host.
     pub fn count(&mut self, key: SessionKey) {
         let session = self.sessions.get_mut(key.slot()).filter(|session| session.key() == key);
         if let Some(session) = session
@@ -140,15 +143,15 @@ impl Sessions {
         }
     }
 
-    /// Whether more is held for a session than this part of what it may have of what its host may have.
+    /// Whether a session uses more than one part in `parts` of its share of its host's share.
     pub fn is_fuller_than(&self, parts: usize, session: &Session) -> bool {
         let (counted, own) = (session.counted_bytes(), session.shared_bytes());
         let host = session.counted_for();
         host.is_some_and(|host| self.connected.is_fuller_than(parts, host, counted, own))
     }
 
-    /// How many bytes a queue may have, in which `before` waited and now `now`, by what all of its kind may hold together. What it has
-    /// already stays, whatever others have.
+    /// The most bytes that a queue may have, given the memory for all queues of its kind. It had `before`,
+    /// and has `now`. The bytes that it has already stay, whatever others have.
     pub fn most_bytes(&self, before: Waiting, now: Waiting) -> usize {
         let is_as_before = (before.is_ready, before.host) == (now.is_ready, now.host);
         let own = if is_as_before { before.bytes } else { 0 };
@@ -158,7 +161,8 @@ impl Sessions {
         })
     }
 
-    /// More waits for those that count as connected than may: nothing more is taken over for them.
+    /// The queues of sessions that count as connected are too large: no more messages are taken over for
+    /// them.
     pub fn is_full(&self) -> bool {
         self.ready_bytes > self.most_bytes
     }
@@ -183,28 +187,29 @@ impl Sessions {
         self.sessions.iter().map(|(_, session)| session)
     }
 
-    /// The one in this place, to change; `None`: there are no more places, or (inside) nobody is there.
+    /// The session in this slot, to be changed. `None`: there are no more slots; `Some(None)`: the slot is
+    /// empty.
     pub fn at_position(&mut self, position: usize) -> Option<Option<&mut Session>> {
         (position < self.sessions.capacity()).then(|| self.sessions.get_mut(position))
     }
 
-    /// Those in so many places from one on; `None`: there are no more places.
+    /// The sessions in `positions` slots from `from` on; `None`: there are no more slots.
     pub fn slots(&self, from: usize, positions: usize) -> Option<impl Iterator<Item = &Session>> {
         let slots = from..from + positions;
         (from < self.sessions.capacity()).then(|| slots.filter_map(|slot| self.sessions.get(slot)))
     }
 
-    /// Bytes that wait in all queues, with the cost of keeping them.
+    /// The bytes of all queues, with the cost of keeping them.
     pub fn waiting_bytes(&self) -> usize {
         self.ready_bytes + self.others.used()
     }
 
-    /// Of these what waits for sessions that do not count as connected.
+    /// The part of these bytes for sessions that do not count as connected.
     pub fn away_bytes(&self) -> usize {
         self.others.used()
     }
 
-    /// What counts for those that count as connected, and what is in flight.
+    /// The charges of connected sessions, and of what is in flight.
     #[cfg(test)]
     pub fn connected(&self) -> &Shares<Prefix> {
         &self.connected
@@ -217,7 +222,7 @@ impl Sessions {
         }
     }
 
-    /// What was counted for sessions that are gone.
+    /// The counters of sessions that have ended.
     pub fn ended(&self) -> SessionCounters {
         self.ended.clone()
     }

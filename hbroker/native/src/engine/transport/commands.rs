@@ -1,4 +1,4 @@
-//! What Python has an engine do: links, control packets, tables, messages.
+//! The verbs of Python: links, control packets, tables, messages.
 
 use std::net::SocketAddr;
 
@@ -27,28 +27,30 @@ impl Engine {
         events
     }
 
-    /// Opens a link to a node, or finds the one that is open; `None`: there are too many.
+    /// Opens a link to a node, or returns the one that is open; `None`: there are too many.
     pub fn connect(&mut self, now: Micros, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
         self.open_link(now, Role::Initiator, self.config.session, address, token).ok()
     }
 
-    /// Opens the link of a session that was handed over (§5.4), or finds the one that is open; `None`: there are too many.
+    /// Opens the link of a session that was handed over (§5.4), or returns the one that is open; `None`:
+    /// there are too many.
     pub fn adopt(&mut self, now: Micros, session: u64, address: SocketAddr) -> Option<LinkId> {
         let token = self.token_for(now, address);
         self.open_link(now, Role::Adopter, session, address, token).ok()
     }
 
-    /// Whether the peer of a link opened it, and never answered there.
+    /// Whether the peer of a link opened it, and has never answered on it.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
         self.out.links.get(link).is_some_and(LinkSlot::is_one_sided)
     }
 
-    /// Where the peer of a link is now (§4.4); `None`: there is no such link.
+    /// The present address of a link's peer (§4.4); `None`: there is no such link.
     pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
         self.out.links.get(link).map(LinkSlot::address)
     }
 
-    /// The publisher id of the wills of the end that opened a link, or whose session it is; 0: there is no such link.
+    /// The publisher id for the wills of the client at one end of a link: of the peer if the peer opened it,
+    /// else of this engine. 0: there is no such link.
     pub fn will_publisher(&self, link: LinkId) -> u64 {
         let of_wills = |link_slot: &LinkSlot| match link_slot.inbound() {
             true => Some(will_publisher_id(link_slot.session(), link_slot.peer_incarnation()?)),
@@ -57,7 +59,8 @@ impl Engine {
         self.out.links.get(link).and_then(of_wills).unwrap_or(0)
     }
 
-    /// What comes in the session of this link waits for the events of nodes alone, as long as it has the link (`turns`).
+    /// The session of this link is a child's: as long as it has the link, its events wait only for the events
+    /// of other nodes (`Class`).
     pub fn prefer(&mut self, link: LinkId) {
         if let Some(link_slot) = self.out.links.get(link) {
             self.events.prefer(link_slot.session());
@@ -68,7 +71,7 @@ impl Engine {
         self.end_link(now, link, DownReason::Closed);
     }
 
-    /// Queues a control packet; false: there is no such link.
+    /// Queues a control packet. False: there is no such link, or no room.
     pub fn send(&mut self, link: LinkId, packet: Vec<u8>) -> bool {
         self.out.queue_control(link, Bytes::from(packet))
     }
@@ -92,7 +95,7 @@ impl Engine {
         self.review_barriers();
     }
 
-    /// Whether a message to this topic would be taken at this time (§7.2).
+    /// Whether a message on this topic would be taken over at this time (§7.2).
     pub fn owns(&self, now: Micros, topic: &str) -> bool {
         match &self.side {
             Side::Node(node) => matches!(node.routes.jurisdiction().decide(topic, now), Decision::Own(_)),
@@ -133,12 +136,13 @@ impl Engine {
         }
     }
 
-    /// The messages that wait for this topic's owner fail.
+    /// Ends the messages that wait for this topic's owner, with this reason.
     pub fn reject(&mut self, topic: &str, reason: i32) {
         self.fail_waiting(topic, reason);
     }
 
-    /// Publishes a message; `Ok(None)`: there is no room, try again. `share`: its payload, to be kept where it is large.
+    /// Publishes a message. `Ok(None)`: there is no room, and the caller has to try again. `share` gives its
+    /// payload, if it has to be kept.
     ///
     /// # Errors
     /// What is wrong with the message.
@@ -149,7 +153,7 @@ impl Engine {
         share: impl FnOnce() -> Bytes,
     ) -> Result<Option<u64>, Unpublishable> {
         let is_small = message.payload.len() <= self.config.max_message_bytes;
-        // What goes the way of the message before it has a topic that was looked at.
+        // On the fast path the topic was checked with the message before.
         if is_small && let Some(sequence) = self.publish_at_once(now, message) {
             return Ok(Some(sequence));
         }
@@ -168,7 +172,8 @@ impl Engine {
         }
     }
 
-    /// Hands nothing more up for a listener: see [`Inbox::unlisten`](crate::engine::subscriber::inbox::Inbox::unlisten).
+    /// Delivers nothing more to a listener: see
+    /// [`Inbox::unlisten`](crate::engine::subscriber::inbox::Inbox::unlisten).
     pub fn unlisten(&mut self, now: Micros, subscription: u64, gives_back: bool) {
         if let Side::Client(client) = &mut self.side {
             client.inbox.unlisten(now, subscription, gives_back);
@@ -177,7 +182,8 @@ impl Engine {
         }
     }
 
-    /// Whether this client is leaving a shared group: see [`Inbox::set_leaving`](crate::engine::subscriber::inbox::Inbox::set_leaving).
+    /// Whether this client is leaving a shared group: see
+    /// [`Inbox::set_leaving`](crate::engine::subscriber::inbox::Inbox::set_leaving).
     pub fn set_leaving(&mut self, is_leaving: bool) {
         if let Side::Client(client) = &mut self.side {
             client.inbox.set_leaving(is_leaving);
@@ -185,17 +191,17 @@ impl Engine {
         }
     }
 
-    /// What it counted beside what became of messages for sessions.
+    /// The counters, without what became of messages for sessions.
     pub fn engine_counters(&self) -> EngineCounters {
         EngineCounters { counters: self.out.counters.clone(), links: self.out.links.stats() }
     }
 
-    /// Every counter by name. They only rise.
-    /// Bytes that wait for sessions, with the cost of keeping them.
+    /// The bytes that are queued for sessions, with the cost of keeping them.
     pub fn waiting_bytes(&self) -> usize {
         self.out.sessions.waiting_bytes()
     }
 
+    /// Every counter by name. They only rise.
     pub fn counters(&self, mut with: impl FnMut(&str, u64)) {
         self.engine_counters().each(&mut with);
         let (SessionCounters { accepted, delivered, expired, .. }, _) = self.balance();
@@ -204,7 +210,7 @@ impl Engine {
         with("expired", expired);
     }
 
-    /// What there is now, by name.
+    /// Every gauge by name.
     pub fn gauges(&self, mut with: impl FnMut(&str, u64)) {
         let links = &self.out.links;
         with("links", links.len() as u64);
@@ -232,7 +238,7 @@ impl Engine {
         }
     }
 
-    /// Subscriptions that are stored here; every worker stores all of them.
+    /// The number of subscriptions in this worker. Every worker stores all of them.
     pub fn subscriptions(&mut self) -> usize {
         self.node(|node| node.routes.subscriptions()).unwrap_or(0)
     }

@@ -1,11 +1,11 @@
-//! How much the other end of a link takes without having answered it by PUBACK (§7.7).
+//! Credit: how much the other end of a link takes before it acknowledges with PUBACK (§7.7).
 
-/// What is in force until a Credit packet comes (§9).
+/// The credit until a CREDIT packet is received (§9).
 pub const MESSAGES: u32 = 4_096;
 pub const BYTES: u64 = 8 << 20;
 
-/// What a publisher may still have under way that was told to send nothing more (§7.7): what it had sent without an answer, and what the
-/// answers to that let it send before it heard.
+/// What a publisher with credit 0 may still have under way (§7.7): what it had sent unacknowledged, and what
+/// the acknowledgements for that let it send before it received the CREDIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     messages: u32,
@@ -19,17 +19,17 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// What a crowded session takes from one who publishes for many, and is not told to send nothing more (§7.7).
+    /// What a crowded session takes from a publisher for many clients, which gets no credit 0 (§7.7).
     pub fn of_many() -> Self {
         Self { messages: MESSAGES / 4, bytes: BYTES as u32 / 4 }
     }
 
-    /// Whether a message of so many bytes would be among it.
+    /// Whether it has room for a message of this size.
     pub fn covers(&self, bytes: usize) -> bool {
         self.messages > 0 && bytes <= self.bytes as usize
     }
 
-    /// Whether a message of so many bytes is among it.
+    /// Uses it for a message of this size, if it has room.
     pub fn take(&mut self, bytes: usize) -> bool {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         match (self.messages.checked_sub(1), self.bytes.checked_sub(bytes)) {
@@ -42,7 +42,7 @@ impl Allowance {
     }
 }
 
-/// How many messages may go, and how many bytes.
+/// How many messages may be sent, and how many bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewBuffer {
     pub messages: usize,
@@ -50,18 +50,19 @@ pub struct ViewBuffer {
 }
 
 impl ViewBuffer {
-    /// No more messages than so many.
+    /// At most `most` messages.
     pub fn of_messages(self, most: usize) -> Self {
         Self { messages: self.messages.min(most), ..self }
     }
 
-    /// No more bytes than so many.
+    /// At most `most` bytes.
     pub fn of_bytes(self, most: usize) -> Self {
         Self { bytes: self.bytes.min(most), ..self }
     }
 }
 
-/// What the peer takes, and how much of that is used. Bytes fit 32 bits: so many that a window of messages (§9) never has more.
+/// What the peer takes, and how much of that is used. The bytes fit 32 bits: a window of messages (§9) never
+/// has more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     messages: u32,
@@ -77,30 +78,32 @@ impl Default for Credit {
 }
 
 impl Credit {
-    /// The peer says what it takes from now on. What it has already is not taken back.
+    /// The peer sends its credit from now on. What was sent already is not affected.
     pub fn grant(&mut self, messages: u32, bytes: u64) {
         (self.messages, self.bytes) = (messages, u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// What the peer takes.
+    /// The credit of the peer.
     pub fn granted(&self) -> (u32, u64) {
         (self.messages, self.bytes.into())
     }
 
-    /// Whether a message of so many bytes may go. One alone may, however large it is, where anything may at all.
+    /// Whether a message of this size may be sent. If nothing is in flight, a message of any size may be
+    /// sent, unless the credit is 0.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.has_room_for(1, bytes)
     }
 
-    /// Whether so many messages may go, of so many bytes in all.
+    /// Whether `messages` messages of `bytes` in total may be sent.
     pub fn has_room_for(&self, messages: u32, bytes: usize) -> bool {
         let is_alone = messages == 1 && self.open_messages == 0 && self.bytes > 0;
         self.open_messages.saturating_add(messages) <= self.messages
             && (is_alone || u64::from(self.open_bytes) + bytes as u64 <= u64::from(self.bytes))
     }
 
-    /// Whether so many messages may go, of so many bytes in all, of one topic that has these open: with them it has no more than it leaves free (ADR
-    /// 30), but one message it always may have.
+    /// Whether `messages` messages of `bytes` in total may be sent of one topic that has these in flight:
+    /// with them it must not have more than it leaves free (ADR 30). A topic may always have one message in
+    /// flight.
     pub fn has_share_for(
         &self,
         (own_messages, own_bytes): (u32, usize),
@@ -114,7 +117,7 @@ impl Credit {
                 && own_bytes + 2 * bytes <= free(self.bytes, self.open_bytes)
     }
 
-    /// What may go. `own`: it is of one topic that has so much open, and leaves others their share.
+    /// What may be sent. `own`: what its topic has in flight, if the topic has to leave others their share.
     pub fn room(&self, own: Option<(u32, usize)>) -> ViewBuffer {
         let messages = self.messages.saturating_sub(self.open_messages) as usize;
         let bytes = self.bytes.saturating_sub(self.open_bytes) as usize;
@@ -127,23 +130,23 @@ impl Credit {
         }
     }
 
-    /// So many messages went, of so many bytes in all.
+    /// `messages` messages of `bytes` in total were sent.
     pub fn open_all(&mut self, messages: u32, bytes: usize) {
         self.open_messages += messages;
         self.open_bytes += bytes as u32;
     }
 
-    /// Bytes of what went and is not answered.
+    /// The bytes that are sent and not acknowledged.
     pub fn open_bytes(&self) -> usize {
         self.open_bytes as usize
     }
 
-    /// The PUBACK of such a message came.
+    /// The PUBACK of such a message was received.
     pub fn settle(&mut self, bytes: usize) {
         self.settle_all(1, bytes);
     }
 
-    /// The PUBACKs of so many such messages came, of so many bytes in all.
+    /// The PUBACKs of `messages` such messages, of `bytes` in total, were received.
     pub fn settle_all(&mut self, messages: u32, bytes: usize) {
         self.open_messages -= messages;
         self.open_bytes -= bytes as u32;

@@ -17,18 +17,19 @@ use crate::wire::{Body, DatagramView, Header, Kind, Malformed, PacketView};
 
 /// How often an opening link takes a new token before it waits for its timer.
 const TOKEN_RENEWALS: u8 = 4;
-/// A session whose address changed is asked for a proof no more often: a flight of datagrams needs one answer.
+/// The shortest time between two CHALLENGEs for a session whose address has changed: one answers all
+/// datagrams in flight.
 const CHALLENGE_INTERVAL: Micros = 20_000;
 
 impl Engine {
-    /// Takes one datagram in. Whatever it holds, it is handled, or dropped and counted.
+    /// Takes a datagram in. It is handled, or dropped and counted; no datagram is an error.
     pub fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]) {
         self.out.counters.datagrams_in += 1;
         self.out.counters.bytes_in += datagram.len() as u64;
         self.take_datagram(now, source, datagram);
     }
 
-    /// Takes in a datagram that was read: `view` is what is in it. It is not counted.
+    /// Takes in a datagram that was parsed: `view` is its contents. It is not counted.
     pub fn handle_view(&mut self, now: Micros, source: SocketAddr, view: &DatagramView<'_>, datagram: &[u8]) {
         match view.header.session {
             0 => self.handle_outside(now, source, view, datagram.len()),
@@ -118,8 +119,8 @@ impl Engine {
         if let Side::Node(forwarder) = &self.side {
             forwarder.routes.expect(topics(view));
         }
-        // The reliable ones first: where one of them cannot be kept, the whole datagram comes again under another number, and
-        // what is not reliable must not be handled twice.
+        // The reliable packets are handled first. If one of them cannot be kept, the whole datagram is sent
+        // again under another number, and an unreliable packet must not be handled twice.
         let mut kept = true;
         let mut rest = view.packets();
         while let Some(section) = rest.sections().next() {
@@ -146,7 +147,7 @@ impl Engine {
         self.use_room(now, id);
     }
 
-    /// Takes the packets that are not reliable.
+    /// Handles the unreliable packets.
     fn handle_unreliable(&mut self, now: Micros, id: LinkId, source: SocketAddr, view: &DatagramView<'_>) {
         let mut rest = view.packets();
         while let Some(section) = rest.sections().next() {
@@ -162,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// Takes one reliable packet; false, and counted, where it cannot be kept, so that its datagram must not be
+    /// Handles one reliable packet. False (and counted): it cannot be kept, so its datagram must not be
     /// acknowledged (§3.3).
     fn handle_reliable(
         &mut self,
@@ -191,13 +192,13 @@ impl Engine {
         false
     }
 
-    /// Hands on the packets that waited for the one before them, as far as there is room.
+    /// Handles the packets that waited for the one before them, as far as there is room.
     pub(in crate::engine) fn release(&mut self, now: Micros, id: LinkId) {
         while let Some(entry) = self.out.links.awake(id)
             && let Some(raw) = entry.link.peek_released()
         {
             let source = entry.link.peer();
-            // It was parsed when it was held.
+            // It was parsed when it was buffered.
             let has_room = PacketView::from_raw(raw).is_ok_and(|packet| self.has_room(id, &packet));
             if !has_room {
                 if let Some(entry) = self.out.links.get_mut(id)
@@ -215,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Hands on what had no room until Python took events or messages.
+    /// Handles the packets that had no room until Python took events or messages.
     pub(in crate::engine) fn release_stalled(&mut self, now: Micros) {
         for id in std::mem::take(&mut self.stalled) {
             if let Some(entry) = self.out.links.get_mut(id) {
@@ -288,7 +289,8 @@ impl Engine {
         datagram: &[u8],
     ) {
         let session = view.header.session;
-        // Nothing begins with an acknowledgement or a RESET: those are not answered, so that no two nodes answer each other for ever.
+        // No link begins with an acknowledgement or a RESET. Those are not answered, so that no two nodes
+        // answer each other for ever.
         if view.header.number == 0 {
             return match self.home_of(&view.header) {
                 Some(worker) => self.hand_over(worker, source, datagram),
@@ -299,7 +301,8 @@ impl Engine {
             return self.hand_over(worker, source, datagram);
         }
         if matches!(self.side, Side::Client(_)) && session == self.config.session {
-            // A node that was handed our session opens its link (§5.4). What belongs to a link that is gone here does not.
+            // A node to which our session was handed over opens its link (§5.4). A datagram of a link that
+            // has ended here does not open one.
             if is_of_link_before(view) {
                 return self.out.counters.drop(Drop::UnknownSession);
             }
@@ -316,7 +319,8 @@ impl Engine {
         }
     }
 
-    /// The other worker that has a session. Links that this node opened are the first worker's.
+    /// The other worker that is the home of a session. Links that this node opened belong to the first
+    /// worker.
     fn home_of(&self, header: &Header<'_>) -> Option<u8> {
         if self.workers == 1 {
             return None;
@@ -343,11 +347,11 @@ impl Engine {
         view: &DatagramView<'_>,
         received: usize,
     ) {
-        // A link brings two events that Python must get (§3.5).
+        // A link causes two events that Python must get (§3.5).
         if self.events.is_full() {
             return self.out.counters.drop(Drop::NoRoom);
         }
-        // What a node opens tells by which token it knows the answers (§3.1).
+        // A link that a node opens carries the token that proves its answers (§3.1).
         let token = if role == Role::Initiator { view.header.token.to_vec() } else { Vec::new() };
         let Header { session, number, .. } = view.header;
         match self.open_link(now, role, session, source, token) {
@@ -361,7 +365,7 @@ impl Engine {
                 }
                 self.handle_inside(now, id, source, view, received);
             }
-            // Its peer need not try for an idle timeout to learn that.
+            // So the peer learns it at once, and not after an idle timeout.
             Err(Drop::TooManyLinks | Drop::TooManyOfHost) if role == Role::Acceptor && number != 0 => {
                 self.answer_reset(now, source, session, reason::QUOTA_EXCEEDED, received);
             }
@@ -369,7 +373,7 @@ impl Engine {
         }
     }
 
-    /// RESET (§3.6); false where the datagram holds none for this link.
+    /// Handles a RESET (§3.6). False: the datagram holds none for this link.
     fn handle_reset(&mut self, now: Micros, id: LinkId, view: &DatagramView<'_>) -> bool {
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else {
             return false;
@@ -391,7 +395,8 @@ impl Engine {
         true
     }
 
-    /// CHALLENGE in a session: this end's address changed (§4.4); false where the datagram holds none for this link.
+    /// Handles a CHALLENGE in a session: the address of this end has changed (§4.4). False: the datagram
+    /// holds none for this link.
     fn handle_challenge(&mut self, id: LinkId, view: &DatagramView<'_>) -> bool {
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| !entry.inbound) else {
             return false;
@@ -407,14 +412,15 @@ impl Engine {
         true
     }
 
-    /// The newest datagram of a session came from an address that did not prove itself: asks for the proof (§4.4).
+    /// The newest datagram of a session came from an unproved address: sends a CHALLENGE (§4.4).
     fn challenge_moved(&mut self, now: Micros, id: LinkId, source: SocketAddr, received: usize) {
         if let Some(session) = self.moved_session(now, id) {
             self.answer_challenge(now, source, session, received);
         }
     }
 
-    /// The session of a link whose peer moves, where that is to be answered: not oftener than each `CHALLENGE_INTERVAL`.
+    /// The session of a link whose peer has moved, if that may be answered now: once per
+    /// `CHALLENGE_INTERVAL`.
     fn moved_session(&mut self, now: Micros, id: LinkId) -> Option<u64> {
         let entry = self.out.links.get_mut(id)?;
         if !entry.inbound || now < entry.challenge_from {
@@ -424,7 +430,8 @@ impl Engine {
         Some(entry.session)
     }
 
-    /// The peer runs under another incarnation: an initiator begins a link anew, an acceptor is another process (§3.6).
+    /// The peer runs under another incarnation: as an initiator it begins a new link; as an acceptor it is
+    /// another process (§3.6).
     fn handle_restart(
         &mut self,
         now: Micros,
@@ -450,7 +457,8 @@ impl Engine {
         if inbound {
             self.accept(now, Role::Acceptor, source, view, received);
         } else if is_of_link_before(view) {
-            // The peer's new link is with the one that ends here, not with the next: to answer in that would only end it, too.
+            // The peer's new link belongs to the one that ends here, not to the next: an answer on it would
+            // only end the next one, too.
             self.out.links.note_past(peer, view.header.incarnation);
         }
     }
@@ -463,7 +471,8 @@ impl Engine {
         }
     }
 
-    /// The peer has proved this address. Where there is no place for it, only the peer gives the link up (§3.6): it stays here.
+    /// The peer has proved this address. If its new host has too many links, the link stays here, and only
+    /// the peer ends it (§3.6).
     fn move_link(&mut self, now: Micros, id: LinkId, address: SocketAddr, received: usize) {
         let Some(entry) = self.out.links.get_mut(id).filter(|entry| entry.inbound) else {
             return;
@@ -481,7 +490,7 @@ impl Engine {
     }
 }
 
-/// The topics of a datagram's messages, each once where it follows itself.
+/// The topics of a datagram's messages, without consecutive duplicates.
 fn topics<'a>(view: &DatagramView<'a>) -> impl Iterator<Item = &'a str> {
     let mut last = "";
     view.packets().sections().filter_map(move |section| match section.body() {
@@ -493,19 +502,20 @@ fn topics<'a>(view: &DatagramView<'a>) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// Whether a datagram acknowledges or answers anything: its sender has a link already, so it does not begin one (§3.6).
+/// Whether a datagram acknowledges or answers anything: then its sender has a link already, and does not
+/// begin one (§3.6).
 fn acknowledges(view: &DatagramView<'_>) -> bool {
     view.header.ack.is_some()
         || view.packets().sections().any(|section| matches!(section.body(), Body::PubAck(_)))
 }
 
-/// Whether a node's datagram is of a link that a client opened, or answered, before: what begins one has a token (§3.1), and acknowledges
-/// nothing.
+/// Whether a node's datagram belongs to a link that a client opened, or answered, before. A datagram that
+/// begins a link has a token (§3.1), and acknowledges nothing.
 fn is_of_link_before(view: &DatagramView<'_>) -> bool {
     view.header.token.is_empty() || acknowledges(view)
 }
 
-/// Whether a node takes this packet outside of a session, from an address that has proved itself.
+/// Whether a node takes this packet outside of a session, from a proved address.
 pub(in crate::engine) fn is_request(kind: Kind) -> bool {
     matches!(kind, Kind::PubConnect | Kind::Subscribe | Kind::Join | Kind::Order)
 }

@@ -1,34 +1,37 @@
-//! What each delivery of one direction of a link stands for, until the peer's PUBACK settles it (§7.3).
+//! What each delivery in one direction of a link carries, until the peer's PUBACK settles it (§7.3).
 //!
-//! Only deliveries that need a PUBACK have an entry; a control packet has none. Deliveries that were queued together share one, in which each
-//! has a place. Entries are opened in the order of their numbers and
-//! most often settled in it, so they lie in one queue. One that is settled out of turn leaves a gap. Gaps end when the front
-//! reaches them, and all at once where they are more than what is open, or were stepped over more often than there are entries: so a PUBACK
-//! costs what it settles, whatever ranges a hostile peer names, and what is kept is in proportion to what is open.
+//! Only deliveries that need a PUBACK have an entry; a control packet has none. Deliveries that were queued
+//! together share an entry, in which each has a position. Entries are opened in the order of their numbers,
+//! and most often settled in this order, so they are in one queue. An entry that is settled out of order
+//! leaves a gap. A gap ends when it is at the head of the queue. All gaps are closed at once if there are
+//! more of them than open entries, or if they were stepped over more often than there are entries. So the
+//! cost of a PUBACK is in proportion to what it settles, whatever ranges a hostile peer sends, and memory is
+//! in proportion to what is open.
 
 use std::collections::VecDeque;
 
 use crate::shrink::shrink;
 
-/// So few gaps are not worth closing.
+/// It is not worth while to close fewer gaps than this.
 const FEW_GAPS: usize = 64;
 
-/// What a delivery stands for: at an owner a copy of a message that `worker` took over, at a client a part of one.
+/// The meaning of a delivery: at an owner, a copy of a message that `worker` took over; at a client, a
+/// message or fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub worker: u8,
-    /// Which of the messages that were taken over together.
+    /// Its position among the messages that were taken over together.
     pub position: u16,
     pub key: u32,
 }
 
-/// Tickets that came back: those that follow one another are counted as one.
+/// Returned tickets. Consecutive ones are merged.
 #[derive(Debug, Default)]
 pub struct Tickets {
     spans: Vec<Span>,
 }
 
-/// So many tickets of messages that were taken over together, from one on.
+/// `count` consecutive tickets of messages that were taken over together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub first: Ticket,
@@ -40,7 +43,7 @@ pub struct Span {
 pub struct DeliveryRecords<T = Ticket> {
     /// Ascending. The first is never a gap.
     entries: VecDeque<Entry<T>>,
-    /// Deliveries that are open.
+    /// The number of open deliveries.
     open: usize,
     gaps: u32,
     /// Steps over gaps since they were closed last.
@@ -49,15 +52,15 @@ pub struct DeliveryRecords<T = Ticket> {
 
 #[derive(Debug)]
 struct Entry<T> {
-    /// Its first delivery.
+    /// The number of its first delivery.
     first: u64,
-    /// None: it is a gap.
+    /// Empty for a gap.
     open: Positions,
-    /// What its deliveries stand for, unless it is a gap.
+    /// What its deliveries carry; `None` for a gap.
     value: Option<T>,
 }
 
-/// Some of the deliveries that share an entry, by their places from the first on.
+/// Some of the deliveries that share an entry, by their positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Positions(u64);
 
@@ -96,7 +99,7 @@ impl From<Ticket> for Span {
 }
 
 impl Span {
-    /// So many of them, from a place on.
+    /// `count` of these tickets, from a position on.
     pub fn part(self, from: u16, count: u16) -> Self {
         Self { first: Ticket { position: self.first.position + from, ..self.first }, count }
     }
@@ -109,10 +112,10 @@ impl Span {
 }
 
 impl Positions {
-    /// So many deliveries may share an entry.
+    /// The most deliveries that may share an entry.
     pub const MOST: u32 = u64::BITS;
 
-    /// So many, from the first on.
+    /// The first `count` positions.
     pub fn all(count: u32) -> Self {
         debug_assert!((1..=Self::MOST).contains(&count));
         Self(u64::MAX >> (Self::MOST - count))
@@ -126,12 +129,12 @@ impl Positions {
         self.0 == 0
     }
 
-    /// The first place, where there is one.
+    /// The first position, if there is one.
     pub fn first(self) -> u32 {
         self.0.trailing_zeros()
     }
 
-    /// The place behind so many.
+    /// The position after `before` others.
     fn nth(self, before: usize) -> Option<u32> {
         (0..u64::BITS).filter(|&position| self.contains(position)).nth(before)
     }
@@ -140,7 +143,7 @@ impl Positions {
         self.0 >> position & 1 == 1
     }
 
-    /// Those that follow one another: the first, and how many.
+    /// The runs of consecutive positions: the first, and their number.
     pub fn runs(self) -> impl Iterator<Item = (u32, u32)> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -151,7 +154,8 @@ impl Positions {
         })
     }
 
-    /// Takes out those of the deliveries from `first` to `last` that are here, the place 0 being that of the delivery `start`.
+    /// Takes out the positions of the deliveries from `first` to `last`. Position 0 is that of the delivery
+    /// `start`.
     fn take(&mut self, start: u64, first: u64, last: u64) -> Self {
         let mask = |count: u64| {
             1u64.checked_shl(u32::try_from(count).unwrap_or(u32::MAX)).map_or(u64::MAX, |bit| bit - 1)
@@ -174,14 +178,15 @@ impl<T> DeliveryRecords<T> {
         self.open_batch(delivery, 1, value);
     }
 
-    /// Opens an entry for so many deliveries, later ones than all before.
+    /// Opens an entry for `count` deliveries, which are later than all before.
     pub fn open_batch(&mut self, first: u64, count: u32, value: T) {
         debug_assert!(self.entries.back().is_none_or(|newest| newest.first < first));
         self.entries.push_back(Entry { first, open: Positions::all(count), value: Some(value) });
         self.open += count as usize;
     }
 
-    /// Settles the open deliveries from `first` to `last`, oldest first: gives what they stand for, and their places.
+    /// Settles the open deliveries from `first` to `last`, oldest first: calls `each` with the values of
+    /// their entries, and their positions.
     pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(&mut T, Positions)) {
         let start = match self.entries.front() {
             Some(oldest) if oldest.first < first => {
@@ -218,17 +223,17 @@ impl<T> DeliveryRecords<T> {
         shrink(&mut self.entries);
     }
 
-    /// Gives back the memory that it does not need now.
+    /// Frees the memory that it does not need now.
     pub fn shrink(&mut self) {
         self.entries.shrink_to_fit();
     }
 
-    /// Takes everything that is open, oldest first.
+    /// Takes all open entries, oldest first.
     pub fn take_all(&mut self) -> impl DoubleEndedIterator<Item = (T, Positions)> + use<T> {
         std::mem::take(self).entries.into_iter().filter_map(Entry::into_open)
     }
 
-    /// Takes what is open and meant, oldest first.
+    /// Takes the selected open entries, oldest first.
     pub fn extract(&mut self, mut is_meant: impl FnMut(&T) -> bool) -> Vec<(T, Positions)> {
         let entries = self.entries.iter_mut();
         let taken: Vec<_> = entries
@@ -239,17 +244,17 @@ impl<T> DeliveryRecords<T> {
         taken
     }
 
-    /// What is open, oldest first.
+    /// The open entries, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&T, Positions)> {
         self.entries.iter().filter_map(|entry| Some((entry.value.as_ref()?, entry.open)))
     }
 
-    /// What is open, to change, oldest first.
+    /// The open entries, to be changed, oldest first.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&mut T, Positions)> {
         self.entries.iter_mut().filter_map(|entry| Some((entry.value.as_mut()?, entry.open)))
     }
 
-    /// What the open delivery behind so many older ones stands for, and its place there.
+    /// The value of the open delivery after `before` older ones, and its position there.
     pub fn nth(&self, before: usize) -> Option<(&T, u32)> {
         let mut before = before;
         for entry in &self.entries {
@@ -262,7 +267,7 @@ impl<T> DeliveryRecords<T> {
         None
     }
 
-    /// Open deliveries.
+    /// The number of open deliveries.
     pub fn len(&self) -> usize {
         self.open
     }

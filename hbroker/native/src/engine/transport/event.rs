@@ -1,4 +1,4 @@
-//! What an engine hands up to Python: decisions to take, and messages to read.
+//! What an engine reports to Python: events that need a decision, and messages for the application.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::engine::subscriber::unacknowledged::MessageId;
 use crate::link_id::LinkId;
 use crate::wire::{Body, MeantFor, PacketView, PublishView};
 
-/// Why a link is gone.
+/// Why a link has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownReason {
     /// The peer was silent for too long (§3.2, §3.5).
     Timeout,
     /// The peer does not know the session (§3.6).
     Reset,
-    /// The peer opens no session for this side: there are too many (§3.6).
+    /// The peer opens no session for this side, because it has too many (§3.6).
     Refused,
     /// The peer runs under another incarnation (§3.6).
     Restarted,
@@ -40,17 +40,17 @@ impl DownReason {
     }
 }
 
-/// Who is at the other end of a link.
+/// The other end of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     pub link: LinkId,
     pub address: SocketAddr,
     pub session: u64,
-    /// The peer opened it.
+    /// Whether the peer opened it.
     pub inbound: bool,
 }
 
-/// A decision for Python to take, or news that it needs for one.
+/// Something that Python has to decide, or to know for a decision.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A control packet. `link`: `None` outside of a session.
@@ -67,12 +67,12 @@ pub enum Event {
         session: u64,
         link: Option<LinkId>,
     },
-    /// A client's message waits for the owner of its topic. `start`: where to ask; `None`: the root.
+    /// A client's message waits for the owner of its topic. `start`: the node to ask; `None`: the root.
     Unresolved {
         topic: Box<str>,
         start: Option<SocketAddr>,
     },
-    /// What became of a client's messages of `QoS` 1 or 2: so many, whose sequence numbers follow one another.
+    /// The outcome of `count` messages of `QoS` 1 or 2 with consecutive sequence numbers, from `first` on.
     Published {
         first: u64,
         count: u64,
@@ -84,9 +84,9 @@ pub enum Event {
 /// A message for a client's application.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// The body of a serialised `Publish`, all but its payload where that came in fragments.
+    /// The body of a serialised `Publish`. If the message was fragmented, it lacks the payload.
     pub publish: Bytes,
-    /// The payload put together from fragments; `None`: it is in `publish`.
+    /// The payload, reassembled from fragments; `None`: it is in `publish`.
     pub whole: Option<Bytes>,
     /// As in a packet.
     pub meant_for: Option<MeantFor>,
@@ -95,16 +95,16 @@ pub struct Message {
     pub qos: u8,
     /// The listeners that it matches.
     pub subscriptions: SmallVec<[u64; 2]>,
-    /// Names this copy to `handled` and `give_back`; `None`: it came at `QoS` 0.
+    /// The id of this copy for `handled` and `give_back`; `None`: it was received at `QoS` 0.
     pub awaiting_acknowledgement: Option<MessageId>,
 }
 
 impl Message {
-    /// Its fields. The payload is not there if it came in parts. They are looked for in the bytes, each time.
+    /// Its fields, parsed anew in each call. If it was fragmented, the payload is not there.
     pub fn view(&self) -> PublishView<'_> {
         match PacketView::from_raw(&self.publish) {
             Ok(PacketView { body: Body::Publish(publish), .. }) => publish,
-            // It was parsed when it came in.
+            // It was parsed when it was received.
             _ => PublishView::default(),
         }
     }
@@ -114,12 +114,13 @@ impl Message {
         self.whole.clone().unwrap_or_else(|| self.publish.slice_ref(fields.payload))
     }
 
-    /// What those who handle this copy know it by. `fields`: its view.
+    /// The id of this copy for those that handle it. `fields`: its view.
     pub fn copy_id(&self, fields: &PublishView<'_>) -> MessageId {
         self.awaiting_acknowledgement.unwrap_or_else(|| self.id(fields))
     }
 
-    /// What its publisher knows it by: the number is that of its first part (§7.5). `fields`: its view.
+    /// The id that its publisher gave it: the number is that of its first fragment (§7.5). `fields`: its
+    /// view.
     pub fn id(&self, fields: &PublishView<'_>) -> MessageId {
         let index = fields.fragment.map_or(0, |fragment| u64::from(fragment.index));
         (fields.publisher, fields.sequence.saturating_sub(index))
@@ -129,19 +130,20 @@ impl Message {
         self.meant_for.is_some_and(MeantFor::is_retained)
     }
 
-    /// What it counts for in a bounded queue.
+    /// The size that it counts for in a bounded queue.
     pub fn bytes(&self) -> usize {
         Self::cost(self.publish.len() + self.whole.as_ref().map_or(0, Bytes::len))
     }
 
-    /// What one of so many bytes counts for.
+    /// The size that a message of `bytes` counts for.
     pub fn cost(bytes: usize) -> usize {
         bytes + 64
     }
 }
 
 impl Event {
-    /// Makes what follows part of this, where both tell the same of messages that follow one another. It counts for no more then.
+    /// Merges the next event into this one, if both report the same outcome of consecutive messages. Its size
+    /// does not change.
     pub fn absorb(&mut self, next: &Self) -> bool {
         let (
             Self::Published { first, count, topic, reason },
@@ -155,7 +157,7 @@ impl Event {
         is_next
     }
 
-    /// What it counts for in a bounded queue.
+    /// The size that it counts for in a bounded queue.
     pub fn bytes(&self) -> usize {
         let variable = match self {
             Self::Control { packet, .. } => packet.len(),

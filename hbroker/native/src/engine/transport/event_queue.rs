@@ -1,18 +1,21 @@
-//! Events on their way to Python, which takes them by turns.
+//! The queues of events for Python, which takes them round robin.
 //!
-//! Python decides slower than a link delivers. So that nobody waits for another's flood, events wait in *lanes*: one for each session,
-//! one for each address from which requests come outside of sessions, and the engine's own. Lanes that have something take turns,
-//! an event each (round robin, as a fair queue in a router does it); within a lane nothing passes anything. A node's children are
-//! sessions too, and its parents are in the engine's own lane.
+//! Python decides more slowly than a link delivers. So that a flood from one source does not delay the
+//! others, events wait in several queues: one for each session, one for each address from which requests
+//! outside of sessions come, and the engine's own. The queues are served round robin, one event each, as a
+//! fair queue in a router is. Within a queue the order is kept. The sessions of a node's children have queues
+//! as well, and the links to its parents use the engine's own queue.
 //!
-//! A round of all lanes is long where a flood comes from many sessions or addresses. So lanes have one of three *classes* (`Class`), and the
-//! classes take turns before lanes do: leases and handovers of nodes wait for other nodes alone, joins and operators' orders for others of
-//! their kind, whatever clients send.
+//! A round over all queues is long if a flood comes from many sessions or addresses. So a queue has one of
+//! three *classes* (`Class`), and the classes are served round robin before the queues are. Leases and
+//! handovers of nodes wait only for other nodes, joins and operators' orders only for others of their kind,
+//! whatever clients send.
 //!
-//! How much a lane may hold depends on what is left for all: no more than a part of that (Choudhury and Hahne, "Dynamic queue
-//! length thresholds", 1998). A single flood may be large; many at once leave room for others. A session may always have one event
-//! waiting, and sessions leave a part of all to requests from outside. What a session's lane has no room for is not acknowledged, so
-//! that its link slows it down; from outside of sessions it is dropped (§3.3).
+//! The bound of a queue depends on the room that is left for all: it may hold no more than a part of it
+//! (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). A single flood may be large; many at once
+//! leave room for others. A session may always have one event waiting, and the sessions leave a part of all
+//! room to requests from outside. If a session's queue has no room for a packet, the packet is not
+//! acknowledged, so that the link slows down. A packet from outside of sessions is dropped (§3.3).
 
 use std::collections::VecDeque;
 
@@ -24,33 +27,38 @@ use crate::keyed_hash::KeyedHash;
 use crate::prefix::Prefix;
 use crate::shrink::shrink;
 
-/// What events may hold before the queue is full, however few they are.
+/// How many bytes events may use before the queues are full, however few events there are.
 pub const MOST_EVENT_BYTES: usize = 64 << 20;
-/// A lane holds no more than this part of what is left, and what sessions leave to others is this part of all.
+/// A queue holds at most one part in `SHARE` of the room that is left. Sessions leave one part in `SHARE` of
+/// all room to others.
 const SHARE: usize = 8;
-/// How many orders and joins may wait that come from outside of sessions, in all and of one host. No other flood takes their room.
+/// How many orders and joins from outside of sessions may wait, in total and from one host. No other flood
+/// takes their room.
 const MOST_ORDERS: usize = 1_024;
 const ORDERS_EACH: usize = 16;
-/// What Python takes at once, but for the last event: what it takes it holds twice, as bytes and parsed.
+/// How many bytes Python takes at once, without the last event: it holds each event twice, as bytes and
+/// parsed.
 const TAKEN_BYTES: usize = 1 << 20;
 
-/// Whose events take turns with those of others.
+/// The queue that an event waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flow {
-    /// This engine's: news of its messages, and what comes by links that it opened. It may fill what is left.
+    /// This engine's own: events about its messages, and packets over links that it opened. It may use all
+    /// room that is left.
     Own,
     Session(u64),
     Outside(Prefix),
-    /// JOIN and ORDER from outside of sessions: no flood of other requests from the same host takes their room.
+    /// JOIN and ORDER from outside of sessions: no flood of other requests from the same host takes their
+    /// room.
     Order(Prefix),
 }
 
-/// Which lanes wait for which: the classes take turns, an event each.
+/// The class of a queue: the classes are served round robin, one event each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// This engine's own lane, and the sessions of the node's children (§5.1).
+    /// This engine's own queue, and the sessions of the node's children (§5.1).
     Nodes,
-    /// Whoever asks to join, or orders something (§5.7).
+    /// Requests to join, and orders (§5.7).
     Requests,
     /// All others.
     Clients,
@@ -60,19 +68,20 @@ impl Class {
     const COUNT: usize = 3;
 }
 
-/// Queues of events with an end, in number and in bytes. News of links and sessions is always taken: there is no more of it than of those.
+/// Queues of events, bounded in number and in bytes. Events about links and sessions are always taken,
+/// because their number is bounded by that of links and sessions.
 pub struct Events {
     limit: usize,
     own: Waiting,
     others: HashMap<Flow, Waiting, KeyedHash>,
-    /// The lanes of each class that have something, the next to take a turn first; each at most once (`Waiting::lines`). A lane that has
-    /// another class by then, or nothing left, is passed over.
+    /// The queues of each class that have events, the next one first, each at most once (`Waiting::lines`). A
+    /// queue that has another class by then, or is empty, is skipped.
     turns: [VecDeque<Flow>; Class::COUNT],
-    /// The class whose turn it is.
+    /// The next class to be served.
     next: usize,
     /// The sessions of the node's children.
     children: HashSet<u64, KeyedHash>,
-    /// How many events wait in lanes of orders.
+    /// How many orders wait.
     orders: usize,
     count: usize,
     bytes: usize,
@@ -82,12 +91,12 @@ struct Waiting {
     events: VecDeque<Event>,
     bytes: usize,
     class: Class,
-    /// The classes in whose lines its lane stands.
+    /// The classes in whose lists it is.
     lines: [bool; Class::COUNT],
 }
 
 impl Events {
-    /// Nothing yet, and about `limit` events at most. `seed`: random and secret.
+    /// Without events; bounded to about `limit`. `seed` is random and secret.
     pub fn new(limit: usize, seed: u64) -> Self {
         Self {
             limit,
@@ -102,17 +111,18 @@ impl Events {
         }
     }
 
-    /// From now on the events of this session, a child's, wait for those of nodes alone.
+    /// From now on the events of this session, a child's, wait only for those of nodes.
     pub fn prefer(&mut self, session: u64) {
         self.children.insert(session);
     }
 
-    /// The session's link is gone: what comes in it next is a client's until the node says otherwise.
+    /// The session's link has ended: its next packets count as a client's until the node calls `prefer`
+    /// again.
     pub fn unprefer(&mut self, session: u64) {
         self.children.remove(&session);
     }
 
-    /// Adds an event behind those of its lane, or to the last of them.
+    /// Appends an event to its queue, or merges it into the last event there.
     pub fn push(&mut self, flow: Flow, event: Event) {
         let class = match flow {
             Flow::Own => Class::Nodes,
@@ -123,13 +133,14 @@ impl Events {
         self.push_as(class, flow, event);
     }
 
-    /// As `push` for a JOIN, or what proves one (§5.5), with which a session may become a child's.
+    /// As `push` for a JOIN, or a packet that proves one (§5.5), through which a session may become a
+    /// child's.
     pub fn push_join(&mut self, flow: Flow, event: Event) {
         let is_child = matches!(flow, Flow::Session(session) if self.children.contains(&session));
         self.push_as(if is_child { Class::Nodes } else { Class::Requests }, flow, event);
     }
 
-    /// A better class than that of what waits in the lane counts for all of it: so it stays in order.
+    /// If the class is better than that of the queue, the whole queue gets it, so that the order is kept.
     fn push_as(&mut self, class: Class, flow: Flow, event: Event) {
         let waiting = match flow {
             Flow::Own => &mut self.own,
@@ -152,7 +163,8 @@ impl Events {
         self.orders += usize::from(matches!(flow, Flow::Order(_)));
     }
 
-    /// The next events: one of each class in turn, and of each lane of it, until there are so many, or they are large.
+    /// The next events, round robin over the classes and over the queues of a class, up to `limit` or
+    /// `TAKEN_BYTES`.
     pub fn take(&mut self, limit: usize) -> Vec<Event> {
         let mut taken = Vec::with_capacity(self.count.min(limit));
         let mut bytes = 0;
@@ -177,7 +189,7 @@ impl Events {
         self.count >= self.limit || self.bytes >= MOST_EVENT_BYTES
     }
 
-    /// Whether there is room for another event of this lane.
+    /// Whether there is room for another event in this queue.
     pub fn has_room(&self, flow: Flow) -> bool {
         if let Flow::Order(_) = flow {
             let waiting = self.others.get(&flow).map_or(0, |waiting| waiting.events.len());
@@ -202,7 +214,7 @@ impl Events {
         self.count
     }
 
-    /// The next event of the class whose turn it is, or of the next one that has something.
+    /// The next event of the next class that has one.
     fn pop(&mut self) -> Option<Event> {
         for _ in 0..Class::COUNT {
             let class = self.next;
@@ -224,7 +236,8 @@ impl Events {
         None
     }
 
-    /// A turn of a lane that is not the engine's own, as [`Waiting::take_turn`]. What stands in no line any more is forgotten.
+    /// The next event of a queue that is not the engine's own, as [`Waiting::take_turn`]. A queue that is in
+    /// no list any more is removed.
     fn pop_flow(&mut self, flow: Flow, class: usize) -> (Option<Event>, bool) {
         let Entry::Occupied(mut waiting) = self.others.entry(flow) else {
             return (None, false);
@@ -242,8 +255,8 @@ impl Waiting {
         Self { events: VecDeque::new(), bytes: 0, class, lines: [false; Class::COUNT] }
     }
 
-    /// The lane is at the head of the line of a class: its next event, if it is of that class, and whether it goes to the end of the line
-    /// for another.
+    /// The queue is the next of a class: returns its next event, if it is of that class, and whether it goes
+    /// to the end of the list for another one.
     fn take_turn(&mut self, class: usize) -> (Option<Event>, bool) {
         self.lines[class] = false;
         if self.class as usize != class {

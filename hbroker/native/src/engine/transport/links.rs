@@ -1,10 +1,10 @@
-//! All links of one engine: how they are found, which have something to send, and which timer is next.
+//! All links of one engine: how they are found, which have something to send, and whose timer is due next.
 //!
-//! An accepted link is found by its session, whatever the source address (§3.1); one that this side opened by its peer's address.
-//! Timers lie in one ordered set with at most one entry for each link: a link whose deadline moved back keeps its earlier entry,
-//! and is looked at once for nothing.
+//! An accepted link is found by its session, whatever the source address (§3.1). A link that this side opened
+//! is found by its peer's address. Timers are in one ordered set, with at most one entry for each link. If
+//! the deadline of a link moves back, it keeps its earlier entry, and is looked at once in vain.
 //!
-//! A link that nothing is left to do for lies there at rest (`idle_entry`), and is awake again as soon as somebody wants to change it.
+//! An idle link is reduced to an `IdleEntry` (`idle`), and is woken as soon as it is to be changed.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -29,56 +29,57 @@ use crate::prefix::Prefix;
 use crate::shares::{Share, Shares};
 use crate::wire::{PacketView, PublishView};
 
-/// Ended links whose peers' incarnations are remembered: late datagrams are rare, and soon over.
+/// How many ended links' incarnations are remembered: late datagrams are rare, and arrive soon.
 const MOST_PAST: usize = 4_096;
 
-/// A link and what the engine knows of it beside the link layer.
+/// A link, and the engine's state of it outside of the link layer.
 pub struct Entry {
     pub link: Link,
     pub session: u64,
-    /// The peer opened it.
+    /// Whether the peer opened it.
     pub inbound: bool,
-    /// Python was told that it is up.
+    /// Whether it was reported to Python.
     pub announced: bool,
-    /// The publisher id of the messages that its peer sends (§7.9); 0: none came yet.
+    /// The publisher id of the messages that its peer sends (§7.9); 0: it has sent none yet.
     pub publisher: u64,
     /// How often a RESET gave it a new token while it was opening.
     pub token_renewals: u8,
-    /// When CHALLENGE may be sent again, should its peer have moved.
+    /// When CHALLENGE may be sent again, if its peer has moved.
     pub challenge_from: Micros,
-    /// What each delivery that needs a PUBACK stands for.
+    /// What each delivery that needs a PUBACK carries.
     pub delivery_records: DeliveryRecords,
-    /// How much more the peer takes of what is in the ledger (§7.7). At an owner: what it grants, for its session.
+    /// How much more the peer takes (§7.7). At an owner: the credit that it has granted, for its session.
     pub credit: Credit,
     /// Its session, if anything was subscribed in it.
     pub subscriber: Option<SessionKey>,
-    /// The chains of messages that were refused, at an owner.
+    /// At an owner: the chains that a refusal broke.
     pub refusals: Refusals,
-    /// Messages on it of which it is noted when they leave.
+    /// The messages on it whose departure is timed.
     pub timed: Timed,
-    /// Released packets wait for room (§3.3); it stands in the engine's list of such links.
+    /// Released packets wait for room (§3.3); the link is in the engine's list of such links.
     pub stalled: bool,
     /// Its session's replays pause until there is room (§7.6).
     pub awaits_room: bool,
-    /// The sessions that hold its publisher back (§7.7), each with what it takes all the same from one who publishes for many.
+    /// The sessions that hold its publisher back (§7.7), each with what it still takes from a publisher for
+    /// many clients.
     pub holders: FxHashMap<SessionKey, Allowance>,
-    /// Its peer publishes for many: it is not held back itself, but what it publishes to those sessions.
+    /// Its peer publishes for many clients: not the link is held back, but the messages for those sessions.
     pub for_many: bool,
-    /// Its publisher was told to send nothing more.
+    /// Its publisher was sent credit 0.
     pub is_held_back: bool,
-    /// What may come all the same, while its publisher is held back.
+    /// What may still arrive while its publisher is held back.
     pub allowance: Option<Allowance>,
-    /// What it holds of packets that came before their turn.
+    /// Its share of the memory for packets that arrived out of order.
     early: Share<Prefix>,
     id: LinkId,
     dirty: bool,
     /// Its entry among the timers; `Micros::MAX`: none.
     scheduled: Micros,
-    /// It is not to rest before.
+    /// It does not become idle before this time.
     idle_from: Micros,
 }
 
-/// A link, awake or at rest.
+/// A link, awake or idle.
 #[expect(clippy::large_enum_variant, reason = "nearly all are at rest")]
 pub enum LinkSlot {
     Awake(Box<Entry>),
@@ -92,12 +93,12 @@ impl Entry {
         self.allowance.as_mut().is_some_and(|allowance| !allowance.take(length))
     }
 
-    /// Whether there are messages that its peer may not publish, though it is not held back itself.
+    /// Whether sessions hold a link whose peer publishes for many clients.
     pub fn holds_some(&self) -> bool {
         self.for_many && !self.holders.is_empty()
     }
 
-    /// Whether those of these sessions that hold its publisher back take a message of so many bytes all the same.
+    /// Whether those of these sessions that hold its publisher back still take a message of this size.
     pub fn is_let_through(&mut self, sessions: &[SessionKey], bytes: usize) -> bool {
         let is_taken = sessions
             .iter()
@@ -111,7 +112,7 @@ impl Entry {
         is_taken
     }
 
-    /// Of a link that was just opened.
+    /// The entry of a link that was just opened.
     fn new(link: Link, session: u64, inbound: bool, id: LinkId, hasher: KeyedHash) -> Self {
         Self {
             link,
@@ -140,7 +141,7 @@ impl Entry {
         }
     }
 
-    /// Whether a message of this publisher may come over it. (Before the first one came, none may.)
+    /// Whether a message of this publisher may come over it. (Before the first message none may.)
     pub fn is_of(&self, publisher: u64) -> bool {
         self.publisher != 0 && (self.publisher == publisher || Defect::TakesAnyPublisher.is_present())
     }
@@ -166,7 +167,7 @@ impl LinkSlot {
         }
     }
 
-    /// Whether a PUBLISH came over it.
+    /// Whether it has carried a PUBLISH.
     pub fn published(&self) -> bool {
         match self {
             LinkSlot::Awake(entry) => entry.publisher != 0,
@@ -174,7 +175,7 @@ impl LinkSlot {
         }
     }
 
-    /// `None`: it is at rest, and has nothing queued and nothing counted.
+    /// `None`: it is idle, and has nothing queued and nothing counted.
     pub fn link(&self) -> Option<&Link> {
         match self {
             LinkSlot::Awake(entry) => Some(&entry.link),
@@ -197,7 +198,7 @@ impl LinkSlot {
         }
     }
 
-    /// The incarnation of the peer, once something came from it.
+    /// The incarnation of the peer, once it has sent something.
     pub fn peer_incarnation(&self) -> Option<u64> {
         match self {
             LinkSlot::Awake(entry) => entry.link.peer_incarnation(),
@@ -231,29 +232,30 @@ impl LinkSlot {
 pub struct Links {
     worker: u8,
     hasher: KeyedHash,
-    /// What all links have in common.
+    /// The settings that all links have in common.
     config: LinkConfig,
     generation: u32,
     entries: Slab<LinkSlot>,
     by_session: HashMap<u64, LinkId, KeyedHash>,
     by_address: HashMap<SocketAddr, LinkId, KeyedHash>,
-    /// The one that was found last: most often it is asked for again.
+    /// The link that was found last; most often it is needed again.
     found: Cell<Option<LinkId>>,
     dirty: Vec<LinkId>,
     timers: BTreeSet<(Micros, LinkId)>,
-    /// What all links hold of packets that came before their turn (§3.3). What finds no room is not acknowledged, and so comes again.
+    /// The memory of all links for packets that arrived out of order (§3.3). A packet without room is not
+    /// acknowledged, and so is retransmitted.
     early: Shares<Prefix>,
-    /// The incarnation that the peer of a link had that this side opened, and that is gone.
+    /// The incarnation of the peer in the last link that this side opened and that has ended.
     past: HashMap<SocketAddr, u64, KeyedHash>,
-    /// No link that this side opened, and that is gone, had this number or a higher one.
+    /// No ended link that this side opened has used this number or a higher one.
     first_number: u64,
-    /// What the links counted that are gone.
+    /// The counters of links that have ended.
     ended: LinkStats,
 }
 
 impl Links {
-    /// `config`: what all links have in common, and the first number of the first that this side opens. `early_bytes`: what they hold
-    /// together of packets that came before their turn.
+    /// `config`: the settings that all links have in common, and the first number of the first link that this
+    /// side opens. `early_bytes`: the memory for packets that arrived out of order.
     pub fn new(worker: u8, hasher: KeyedHash, config: LinkConfig, early_bytes: usize) -> Self {
         Self {
             worker,
@@ -273,7 +275,7 @@ impl Links {
         }
     }
 
-    /// Adds a link: found by session where the peer opened it, else by the peer's address.
+    /// Adds a link. It is found by its session if the peer opened it, else by the peer's address.
     pub fn insert(&mut self, link: Link, session: u64, inbound: bool) -> LinkId {
         self.generation = self.generation.wrapping_add(1);
         let slot = self.entries.vacant_key();
@@ -307,7 +309,8 @@ impl Links {
         Some(entry)
     }
 
-    /// Takes a reliable packet that came over a link, as [`Link::receive`], as far as all links have room. `None`: it is gone.
+    /// Takes a reliable packet that a link received, as [`Link::receive`] does, within the memory of all
+    /// links. `None`: the link has ended.
     pub fn receive(&mut self, id: LinkId, packet: &PacketView<'_>) -> Option<Receipt> {
         self.change_early(id, |link, early, share| {
             let (&PacketView { delivery, after, raw, .. }, host) = (packet, link.peer().ip());
@@ -320,7 +323,7 @@ impl Links {
         self.change_early(id, |link, _, _| link.next_released())?
     }
 
-    /// Bytes that all links hold of packets that came before their turn, and what it costs to know which did.
+    /// The bytes of all packets that arrived out of order, with the cost of remembering their numbers.
     pub fn early_bytes(&self) -> usize {
         self.early.used()
     }
@@ -335,7 +338,7 @@ impl Links {
         self.find(is_it, || self.by_address.get(&address))
     }
 
-    /// The one that was found last, if that is it, or the one that a map has.
+    /// The link that was found last, if it matches, else the one that a map has.
     fn find<'a>(
         &'a self,
         is_it: impl FnOnce(&&'a Entry) -> bool,
@@ -349,17 +352,18 @@ impl Links {
         found
     }
 
-    /// The incarnation of this peer in the last link to it that ended.
+    /// The incarnation of this peer in the last link to it that has ended.
     pub fn past(&self, peer: SocketAddr) -> Option<u64> {
         self.past.get(&peer).copied()
     }
 
-    /// The number with which a link that this side opens begins: so what acknowledges a link before acknowledges nothing of it (§3.6).
+    /// The first number of a link that this side opens. It is so high that an acknowledgement for an earlier
+    /// link acknowledges nothing of this one (§3.6).
     pub fn first_number(&self) -> u64 {
         self.first_number
     }
 
-    /// What comes from this peer under this incarnation is of no link to come.
+    /// A datagram of this peer under this incarnation belongs to no future link.
     pub fn note_past(&mut self, peer: SocketAddr, incarnation: u64) {
         if self.past.len() >= MOST_PAST {
             self.past.clear();
@@ -367,18 +371,19 @@ impl Links {
         self.past.insert(peer, incarnation);
     }
 
-    /// The link, awake or at rest.
+    /// The link, awake or idle.
     pub fn get(&self, id: LinkId) -> Option<&LinkSlot> {
         self.entries.get(id.slot()).filter(|link_slot| link_slot.id() == id)
     }
 
-    /// The link, if it is awake: it is while what came over it is handled, and where this side opened it.
+    /// The link, if it is awake. It is awake while a datagram of it is handled, and always if this side
+    /// opened it.
     pub fn awake(&self, id: LinkId) -> Option<&Entry> {
         self.entries.get(id.slot())?.awake().filter(|entry| entry.id == id)
     }
 
-    /// The link, to change it: it is awake from here on. The caller says with [`Self::touch`] that it may now have something to send, or to
-    /// rest.
+    /// The link, to be changed: it is awake from here on. With [`Self::touch`] the caller reports that it may
+    /// have something to send, or may become idle.
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Entry> {
         let link_slot = self.entries.get_mut(id.slot())?;
         if let LinkSlot::Idle(idle_entry) = link_slot {
@@ -393,7 +398,7 @@ impl Links {
         }
     }
 
-    /// Has the link looked at when datagrams are next sealed.
+    /// Marks the link, so that it is looked at when datagrams are built next.
     pub fn touch(&mut self, id: LinkId) {
         if let Some(LinkSlot::Awake(entry)) = self.entries.get_mut(id.slot())
             && entry.id == id
@@ -403,13 +408,13 @@ impl Links {
         }
     }
 
-    /// Whether some link was touched.
+    /// Whether any link is marked.
     pub fn has_touched(&self) -> bool {
         !self.dirty.is_empty()
     }
 
-    /// Calls `build` for each link that was touched, until it says that there is room for no more; and sets their timers anew.
-    /// Those that are left stay touched; of the others those go to rest that can.
+    /// Calls `build` for each marked link, until `build` returns that there is no more room, and updates
+    /// their timers. The links that are left stay marked; of the others, those become idle that can.
     pub fn drain_touched(&mut self, now: Micros, mut build: impl FnMut(&mut Entry) -> bool) {
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut done = 0;
@@ -434,12 +439,13 @@ impl Links {
         self.dirty = dirty;
     }
 
-    /// The earliest time at which some link may need its timer.
+    /// The earliest time at which a link may need its timer.
     pub fn next_timeout(&self) -> Option<Micros> {
         self.timers.first().map(|&(deadline, _)| deadline)
     }
 
-    /// The next link whose timer is due; `None`: no more are. One at rest that was looked at for nothing rests on.
+    /// The next link whose timer is due; `None`: there is none. An idle link that was looked at in vain stays
+    /// idle.
     pub fn pop_due(&mut self, now: Micros) -> Option<LinkId> {
         loop {
             let &(deadline, id) = self.timers.first().filter(|&&(deadline, _)| deadline <= now)?;
@@ -458,7 +464,7 @@ impl Links {
         }
     }
 
-    /// What all links counted, those that are gone too.
+    /// The counters of all links, including ended ones.
     pub fn stats(&self) -> LinkStats {
         let mut stats = self.ended;
         self.iter().filter_map(LinkSlot::link).for_each(|link| stats += link.stats());
@@ -473,13 +479,13 @@ impl Links {
         self.entries.len()
     }
 
-    /// Those in so many places from one on; `None`: there are no more places.
+    /// The links in `positions` slots from `from` on; `None`: there are no more slots.
     pub fn slots(&self, from: usize, positions: usize) -> Option<impl Iterator<Item = &LinkSlot>> {
         let slots = from..from + positions;
         (from < self.entries.capacity()).then(|| slots.filter_map(|slot| self.entries.get(slot)))
     }
 
-    /// Changes what a link holds of packets that came before their turn.
+    /// Changes a link's packets that arrived out of order, and its share of the memory for them.
     fn change_early<R>(
         &mut self,
         id: LinkId,

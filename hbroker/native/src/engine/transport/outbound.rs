@@ -1,4 +1,4 @@
-//! The way out of an engine: sessions, their links and queues, what goes to other workers, and what is counted.
+//! The output side of an engine: sessions, their links and queues, handoffs to other workers, and counters.
 
 use std::collections::VecDeque;
 use std::iter::once;
@@ -27,40 +27,41 @@ use crate::load::Load;
 use crate::tables::match_set::{Overflow, Subscriber};
 use crate::wire::MeantFor;
 
-/// What one worker asks of another.
+/// What one worker sends to another.
 #[expect(
     clippy::large_enum_variant,
     reason = "most bytes are moved in the largest, and a box for it costs more"
 )]
 #[derive(Clone, Debug)]
 pub enum Handoff {
-    /// These messages are for these sessions, which are yours. The tickets are held once for each that wants them at `QoS` 1 or 2.
+    /// Messages for sessions of the receiving worker. Each target at `QoS` 1 or 2 holds the tickets once.
     Deliver { queued_batch: QueuedBatch, targets: Targets },
-    /// These are for sessions that are yours.
+    /// Copies at `QoS` 0 for sessions of the receiving worker.
     Copies(Copies),
-    /// A copy of each of these messages, which you took over, is settled.
+    /// One copy of each of these messages, which the receiving worker took over, is settled.
     Settled { tickets: Span },
-    /// A session has ended: forget its subscriptions.
+    /// A session has ended: the receiving worker forgets its subscriptions.
     Gone { session: SessionKey },
-    /// What this worker holds for its sessions is too much, or so much that nothing more is taken over for them, or is so no more (§7.7).
+    /// Whether the sending worker has too many queued bytes, and whether it takes nothing more over (§7.7).
     Pressure { worker: u8, is_high: bool, is_full: bool },
-    /// A session that is mine holds a link that is yours, or lets go of it.
+    /// A session of the sending worker holds a link of the receiving worker, or releases it.
     Hold(Hold),
-    /// A session that is mine is full, or is so no more.
+    /// A session of the sending worker is full, or is full no more.
     Full { session: SessionKey, is_full: bool },
-    /// A message that came over a link of mine was refused, for a session that is yours is full.
+    /// A message over a link of the sending worker was refused, because a session of the receiving worker is
+    /// full.
     Refused { session: SessionKey, link: LinkId },
-    /// A link is gone that sessions of yours may hold.
+    /// A link has ended that sessions of the receiving worker may hold.
     LinkGone { link: LinkId },
-    /// All that this worker had for you before its barrier of this number has come.
+    /// All handoffs of the sending worker before its barrier of this number have arrived.
     Barrier { worker: u8, number: u64 },
-    /// A datagram for a session that you have.
+    /// A datagram for a session of the receiving worker.
     Datagram { source: std::net::SocketAddr, datagram: Bytes },
 }
 
 pub type Targets = SmallVec<[Target; 4]>;
 
-/// What is for each of the other workers.
+/// Items, collected for each of the other workers.
 pub struct ByWorker<T>(SmallVec<[(u8, SmallVec<[T; 4]>); 4]>);
 
 impl<T> ByWorker<T> {
@@ -68,7 +69,7 @@ impl<T> ByWorker<T> {
         Self(SmallVec::new())
     }
 
-    /// One more for a worker.
+    /// Adds an item for a worker.
     pub fn add(&mut self, worker: u8, one: T) {
         match self.0.iter_mut().find(|(other, _)| *other == worker) {
             Some((_, all)) => all.push(one),
@@ -76,7 +77,8 @@ impl<T> ByWorker<T> {
         }
     }
 
-    /// Takes it all out, by worker. (Not moved: where there is none, as most often, that would be all that it costs.)
+    /// Takes all items out, by worker. (Not by value: usually there are none, and the move would be the only
+    /// cost.)
     pub fn drain(&mut self) -> impl Iterator<Item = (u8, SmallVec<[T; 4]>)> + '_ {
         self.0.drain(..)
     }
@@ -87,10 +89,10 @@ impl<T> ByWorker<T> {
 pub struct Target {
     pub session: SessionKey,
     pub qos: u8,
-    /// The id of the shared subscription that it gets it for; 0: it is for its own.
+    /// The id of the shared subscription through which it gets the message; 0: none.
     pub shared: u64,
     pub overflow: Overflow,
-    /// The shared group that it gets it for.
+    /// The shared group through which it gets the message.
     pub group: Option<Arc<str>>,
 }
 
@@ -119,24 +121,25 @@ pub struct Outbound {
     /// Another worker takes nothing more over for its sessions.
     pub others_are_full: bool,
     pub counters: Counters,
-    /// What is counted by topic; `None`: nobody asks.
+    /// The counters by topic; `None`: telemetry is off.
     pub load: Option<Box<Load>>,
-    /// For which worker, and what.
+    /// Each with the worker that it is for.
     pub handoffs: VecDeque<(u8, Handoff)>,
 }
 
 impl Outbound {
-    /// Whether too much waits for sessions that count as connected: then nothing more is taken over at `QoS` 1 and 2 (§7.7).
+    /// Whether the queues of sessions that count as connected are too large: then nothing more is taken over
+    /// at `QoS` 1 and 2 (§7.7).
     pub fn is_full(&self) -> bool {
         self.others_are_full || self.sessions.is_full()
     }
 
-    /// Lets a PUBACK go, if its link is still there.
+    /// Queues a PUBACK, if its link still exists.
     pub fn acknowledge(&mut self, origin: Origin, success: Success) {
         self.acknowledge_batch(origin, 1, success);
     }
 
-    /// Lets the PUBACKs of messages go that came one behind the other. `origin`: of the first.
+    /// Queues the PUBACKs of messages with consecutive deliveries. `origin` is that of the first.
     pub fn acknowledge_batch(&mut self, origin: Origin, count: u64, success: Success) {
         if let Some(entry) = self.links.get_mut(origin.link) {
             entry.link.acknowledge(origin.delivery, origin.delivery + count - 1, success);
@@ -144,18 +147,19 @@ impl Outbound {
         }
     }
 
-    /// Queues a message at `QoS` 0: dropped, and counted, where there is no room.
+    /// Queues a message at `QoS` 0. If there is no room, it is dropped and counted.
     pub fn queue_copy(&mut self, id: LinkId, field: &[u8]) {
         self.queue_message(id, |link| link.queue_unreliable(field, None));
     }
 
-    /// The same, of a message that is a whole packet already; how many had been queued on its link with it.
+    /// The same, for a message that is a whole packet already. Returns the number of messages that its link
+    /// has queued so far.
     pub fn queue_packet(&mut self, id: LinkId, packet: &[u8]) -> u64 {
         self.queue_message(id, |link| link.queue_encoded(packet, once(Stretch::one(packet.len()))));
         self.links.get_mut(id).map_or(0, |entry| entry.link.passed().0)
     }
 
-    /// Queues a message at `QoS` 0 that is like the one before it, as [`Link::queue_delta`] does.
+    /// Queues a message at `QoS` 0 as a delta of the one before it, as [`Link::queue_delta`] does.
     pub fn queue_delta(&mut self, id: LinkId, payload: &[u8], before: u64) -> bool {
         let is_queued = self.links.get_mut(id).is_some_and(|entry| entry.link.queue_delta(payload, before));
         if is_queued {
@@ -177,7 +181,7 @@ impl Outbound {
         self.links.touch(id);
     }
 
-    /// Queues a control packet, or the body of one; false where there is no room or no such link.
+    /// Queues a control packet, or the body of one. False: there is no room or no such link.
     pub fn queue_control(&mut self, id: LinkId, packet: Bytes) -> bool {
         let Some(entry) = self.links.get_mut(id) else {
             return false;

@@ -1,6 +1,7 @@
-//! Datagrams outside of any session: requests, their answers, and the proof of addresses (§4).
+//! Datagrams outside of any session: requests, their answers, and the validation of addresses (§4).
 //!
-//! A stranger costs no memory: until its address is proved, all it gets is a token, in no more bytes than it sent.
+//! A stranger costs no memory: until its address is proved, it gets only a token, in no more bytes than it
+//! sent.
 
 use std::net::SocketAddr;
 
@@ -14,7 +15,7 @@ use crate::schema::reason;
 use crate::token::LIFETIME_S;
 use crate::wire::{self, Body, DatagramView, HeaderOut, Kind, PacketView};
 
-/// Datagrams that may wait to be sent outside of any session.
+/// How many datagrams outside of any session may wait to be sent.
 const MOST_WAITING: usize = 8_192;
 
 impl Engine {
@@ -82,7 +83,7 @@ impl Engine {
         self.config.token_keys.issue(self.token_clock(now), address).to_vec()
     }
 
-    /// `reason`: why no session is opened; SUCCESS: with the token of the answer it would be.
+    /// Sends a RESET. `reason` says why no session is opened; with SUCCESS the RESET contains a token.
     pub(in crate::engine) fn answer_reset(
         &mut self,
         now: Micros,
@@ -97,13 +98,14 @@ impl Engine {
         self.answer_stranger(now, source, session, &body, received);
     }
 
-    /// Seconds for tokens: engines run on a clock of microseconds since the Unix epoch.
+    /// The time for tokens, in seconds. Engines use microseconds since the Unix epoch.
     #[allow(clippy::unused_self, clippy::cast_possible_truncation)]
     pub(in crate::engine) fn token_clock(&self, now: Micros) -> u32 {
         (now / 1_000_000) as u32
     }
 
-    /// `session` 0: a request outside of any; else the address of that one changed (§4.4).
+    /// Sends a CHALLENGE. `session` 0: for a request outside of any session; else the address of this session
+    /// has changed (§4.4).
     pub(in crate::engine) fn answer_challenge(
         &mut self,
         now: Micros,
@@ -129,7 +131,7 @@ impl Engine {
         let header = HeaderOut { session, incarnation: self.config.incarnation, ..HeaderOut::default() };
         wire::put_header(&mut datagram, &header);
         wire::put_packet(&mut datagram, 0, 0, None, body);
-        // §3.6, §4.1: never longer than what it answers.
+        // §3.6, §4.1: an answer is never longer than the datagram that it answers.
         if datagram.len() > received || !self.strangers.take(now) {
             self.out.counters.drop(Drop::RateLimited);
             return;

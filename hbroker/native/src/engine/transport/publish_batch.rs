@@ -1,11 +1,12 @@
-//! Runs: messages of one `QoS` on one topic that came one behind the other in a datagram.
+//! Batches: messages of one `QoS` on one topic that followed one another in a datagram.
 //!
-//! A publisher under load fills its datagrams with messages of few topics. What is the same for all of a run is found once: at an owner its
-//! route, its subscribers' links, the place where it is counted; at a subscriber the listeners that match. The packets leave an owner
-//! with the very bytes that they came with, so that a run costs each subscriber one copy of all of them; one whose session is another
-//! worker's gets them through that. A subscriber keeps them in one piece of memory, which its messages share. A run is only a shorter way to what [`Engine::forward`] and [`Engine::read`] do for each
-//! message by itself, and whatever is not plain (a message that is retained, that may expire, that is a part of a larger one, a shared
-//! group) goes that way.
+//! A publisher under load fills its datagrams with messages of few topics. What is the same for a whole batch
+//! is looked up once: at an owner its route, its subscribers' links and its load counter; at a subscriber the
+//! matching listeners. The packets leave an owner with the bytes that they arrived with, so a batch costs
+//! each subscriber one copy of all of them. A session of another worker gets them through that worker. A
+//! subscriber keeps them in one allocation, which its messages share. A batch gets the same result as
+//! [`Engine::forward`] and [`Engine::read`] for each message. A message that is not plain (retained, with an
+//! expiry, a fragment, for a shared group) is handled by these.
 
 use std::sync::Arc;
 
@@ -27,29 +28,29 @@ use crate::load::latency::Sample;
 use crate::load::topics::Mark;
 use crate::wire::{Body, Packets, PublishView, Section};
 
-/// Two messages or more, one behind the other; or a piece of such a run.
+/// Two messages or more, one after the other; or a part of such a batch.
 #[derive(Clone, Copy)]
 pub struct PublishBatch<'a, 'b> {
     packets: Packets<'a, 'b>,
-    /// Of the packets. The first of them says all of its message.
+    /// The bytes of the packets. The first packet has all of its fields.
     pub bytes: &'a [u8],
 }
 
-/// What the telemetry notes of a run (see [`MessageMetrics`](crate::engine::metrics::load::Docket)).
+/// What telemetry counts of a batch (see [`MessageMetrics`](crate::engine::metrics::load::MessageMetrics)).
 #[derive(Default)]
 pub(in crate::engine) struct BatchMetrics {
     mark: Mark,
-    /// Bytes of all payloads.
+    /// The bytes of all payloads.
     payload: u64,
-    /// Those that are timed, by their place in the run.
+    /// The timed messages, by their position in the batch.
     timed: SmallVec<[(u32, Arc<Sample>); 2]>,
 }
 
 impl<'a, 'b> PublishBatch<'a, 'b> {
-    /// The run that packets begin with.
+    /// The batch at the beginning of these packets.
     ///
     /// # Errors
-    /// There is none: how many packets are to be handled each by itself.
+    /// There is none: returns how many packets have to be handled one by one.
     #[inline]
     pub(in crate::engine) fn at(packets: Packets<'a, 'b>) -> Result<Self, usize> {
         let plain = packets.sections().map_while(|section| match section.body() {
@@ -64,7 +65,7 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
         Self::of(packets.take(len)).filter(|_| len > 1).ok_or(len)
     }
 
-    /// Messages on one topic; `None`: there is something between them.
+    /// Messages on one topic; `None`: there is another field between them.
     #[inline]
     pub(in crate::engine) fn of(packets: Packets<'a, 'b>) -> Option<Self> {
         Some(Self { packets, bytes: packets.encoded()? })
@@ -86,17 +87,17 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
         }
     }
 
-    /// Of each message the field `publish`, or, at `QoS` 0, the packet that says it is like the one before it (§2.4); and the payload.
+    /// For each message the field `publish` or, at `QoS` 0, the delta packet (§2.4); and the payload.
     pub fn messages(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
         self.packets.sections().flat_map(Section::messages)
     }
 
-    /// The first message, whose numbers and payload count for nothing.
+    /// The first message. Its numbers and payload have no meaning.
     pub fn head(&self) -> Option<&'b PublishView<'a>> {
         self.heads(1).next()
     }
 
-    /// The first so many messages, once for those that differ in their numbers and payloads alone.
+    /// The first `count` messages; messages that differ only in their numbers and payloads appear once.
     pub fn heads(&self, count: usize) -> impl Iterator<Item = &'b PublishView<'a>> + use<'a, 'b> {
         self.packets.take(count).sections().filter_map(|section| match section.body() {
             Body::Publish(publish) => Some(publish),
@@ -104,12 +105,12 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
         })
     }
 
-    /// Whether all of them may come over this link, by their publisher's id.
+    /// Whether all of them may come over this link, by their publisher ids.
     pub fn is_of(&self, entry: &Entry) -> bool {
         self.heads(self.len()).all(|publish| entry.is_of(publish.publisher))
     }
 
-    /// Bytes of the payloads of so many messages from a place on.
+    /// The bytes of the payloads of `count` messages from a position on.
     fn payload(&self, first: u32, count: u32) -> u64 {
         let sections = self.packets.skip(first as usize).take(count as usize).sections();
         let bytes = sections.map(|section| match section.body() {
@@ -128,12 +129,12 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
         })
     }
 
-    /// Its messages, those together that are alike.
+    /// Its messages; those that are alike are together.
     pub fn sections(&self) -> impl Iterator<Item = Section<'a, 'b>> + Clone + use<'a, 'b> {
         self.packets.sections()
     }
 
-    /// Of each message all that is known.
+    /// The view of each message.
     fn views(&self) -> impl Iterator<Item = PublishView<'a>> + use<'a, 'b> {
         self.packets.iter().filter_map(|packet| match packet.body {
             Body::Publish(publish) => Some(publish),
@@ -143,21 +144,23 @@ impl<'a, 'b> PublishBatch<'a, 'b> {
 }
 
 impl Engine {
-    /// Takes the run that packets begin with, if they do: of how many messages.
+    /// Takes the batch at the beginning of these packets. Returns its number of messages.
     ///
     /// # Errors
-    /// None is taken: how many packets are to be handled each by itself.
+    /// None is taken: returns how many packets have to be handled one by one.
     pub(in crate::engine) fn take_batch(
         &mut self,
         now: Micros,
         id: LinkId,
         packets: Packets<'_, '_>,
     ) -> Result<usize, usize> {
-        // What follows borrows what it gets: written in small pieces, it would be waited for to be copied in large ones.
+        // `batch` is borrowed from here on. If it were moved in small pieces, copying it in large ones would
+        // have to wait for them.
         let batch = &PublishBatch::at(packets)?;
         let is_taken = match &mut self.side {
             Side::Node(forwarder) => {
-                // The first message of a link makes its session a publisher's.
+                // A link's session becomes a publisher's with its first message, which [`Engine::forward`]
+                // handles.
                 let entry = self.out.links.awake(id).filter(|entry| entry.inbound && batch.is_of(entry));
                 let source = entry.map(|entry| entry.subscriber);
                 source.is_some_and(|source| forwarder.forward_batch(now, batch, source, &mut self.out))
@@ -172,7 +175,8 @@ impl Engine {
 }
 
 impl Forwarder {
-    /// Takes the messages of a run over, and offers them to all who want them. False: each is to be forwarded by itself.
+    /// Takes the messages of a batch over, and offers them to all subscribers. False: they have to be
+    /// forwarded one by one.
     fn forward_batch(
         &mut self,
         now: Micros,
@@ -206,7 +210,7 @@ impl Forwarder {
 }
 
 impl Outbound {
-    /// Has another worker offer the messages of a run to its sessions.
+    /// Hands the messages of a batch to another worker, which offers them to its sessions.
     fn hand_batch_over(
         &mut self,
         worker: u8,
@@ -228,7 +232,7 @@ impl Outbound {
         }
     }
 
-    /// Offers a session the messages of a run, as [`Outbound::offer_copy`] does each.
+    /// Offers a session the messages of a batch, as [`Outbound::offer_copy`] does each.
     pub(in crate::engine) fn offer_batch(
         &mut self,
         key: SessionKey,
@@ -256,7 +260,8 @@ impl Outbound {
 }
 
 impl Entry {
-    /// Queues the messages of a run, or as many as there is room for; how many those are, and the bytes of their payloads.
+    /// Queues the messages of a batch, or as many as there is room for. Returns their number, and the bytes
+    /// of their payloads.
     fn queue_publishes(&mut self, batch: &PublishBatch<'_, '_>, batch_metrics: &BatchMetrics) -> (u64, u64) {
         let (queued, _) = self.link.passed();
         if self.link.queue_encoded(batch.bytes, batch.stretches()).is_ok() {
@@ -272,7 +277,7 @@ impl Entry {
 }
 
 impl BatchMetrics {
-    /// Counts the messages of a run as taken over. `known`: their route's mark.
+    /// Counts the messages of a batch as taken over. `known`: the mark of their route.
     pub(in crate::engine) fn of(
         batch: &PublishBatch<'_, '_>,
         now: Micros,
@@ -289,7 +294,7 @@ impl BatchMetrics {
         Self { mark, payload, timed }
     }
 
-    /// Of messages that another worker took over, and counted.
+    /// The metrics of messages that another worker took over and counted.
     pub(in crate::engine) fn handed_over(
         batch: &PublishBatch<'_, '_>,
         timed: SmallVec<[(u32, Arc<Sample>); 2]>,
@@ -302,14 +307,14 @@ impl BatchMetrics {
         Self { mark: load.topics.mark(batch.topic()), payload, timed }
     }
 
-    /// Those that are timed of so many messages from a place on, by their places among these.
+    /// The timed messages among `count` messages from a position on, by their positions among these.
     fn timed_of(&self, first: u32, count: u32) -> impl Iterator<Item = (u32, Arc<Sample>)> {
         let timed = self.timed.iter().filter(move |(position, _)| (first..first + count).contains(position));
         timed.map(move |(position, sample)| (position - first, Arc::clone(sample)))
     }
 
-    /// Where copies of so many messages of the run are counted, from a place on, and the places among them of those that are timed, if they
-    /// are several.
+    /// The metrics for copies of `count` messages from a position on; and, if they are several, the positions
+    /// of the timed ones among them.
     pub(in crate::engine) fn of_some(
         &self,
         batch: &PublishBatch<'_, '_>,
@@ -321,7 +326,7 @@ impl BatchMetrics {
         (MessageMetrics::of_several(self.mark, batch.payload(first, count), sample), timed)
     }
 
-    /// For each message of the run, where its copies are counted.
+    /// The metrics of each message of the batch.
     pub(in crate::engine) fn metrics_of_each<'c>(
         &'c self,
         batch: &PublishBatch<'c, 'c>,

@@ -18,7 +18,7 @@ impl RateLimit {
         Self { rate: rate.into(), level: most, most, at: 0 }
     }
 
-    /// Takes one event; false where there is none left.
+    /// Takes one event. False: none is left.
     pub fn take(&mut self, now: Micros) -> bool {
         let elapsed = now.saturating_sub(self.at);
         self.at = self.at.max(now);

@@ -1,4 +1,5 @@
-//! A session whose messages move to another owner (§5.4): they are copied while it is served, and then taken out of it.
+//! A session whose messages move to another owner (§5.4): they are copied while it is served, and taken out
+//! of it afterwards.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,8 +14,8 @@ use crate::engine::transport::delivery_records::Tickets;
 use crate::topic::Region;
 
 impl Session {
-    /// Copies what it has of a region's messages, in steps: `true`, nothing is left but what publishers wait for. Those are the newest, and
-    /// no more is copied behind the first of them.
+    /// Copies its messages of a region, in steps. True: only messages with a ticket are left. Those are the
+    /// newest, and no message after the first of them is copied.
     pub fn copy(&mut self, export: u64, region: Region<'_>, step: &mut Step) -> bool {
         let is_known = self.busy.iter().any(|busy| busy.copied.iter().any(|copied| copied.is_of(export)));
         if !is_known && self.is_idle() {
@@ -53,27 +54,28 @@ impl Session {
         is_over || !step.is_full()
     }
 
-    /// Copies of before are void: the region is another one.
+    /// The region has changed: the copies so far are void.
     pub fn copy_anew(&mut self, export: u64) {
         self.copied().filter(|copied| copied.is_of(export)).for_each(Copied::begin_again);
     }
 
-    /// For which exports it was copied.
+    /// The exports for which messages were copied.
     pub fn exports(&self) -> impl Iterator<Item = u64> {
         let copied = self.busy.iter().flat_map(|busy| &busy.copied);
         copied.filter(|copied| copied.has_some()).map(Copied::export)
     }
 
-    /// Nothing moves after all.
+    /// The subtree does not move after all.
     pub fn stop_copying(&mut self, export: u64) {
         if let Some(busy) = &mut self.busy {
             busy.copied.retain(|copied| !copied.is_of(export));
         }
     }
 
-    /// Takes what it has of a region's messages out of it, in order, tickets and all: those in flight, then those that wait. Where all that
-    /// waits is the region's, this costs only what was not copied yet. What a refused publisher sends again is dropped, unless it would come
-    /// behind one of its topic that moves.
+    /// Takes its messages of a region out, in order, with their tickets: those in flight, then the queued
+    /// ones. If all queued messages are of the region, this costs only the messages that were not copied yet.
+    /// A message with a ticket is dropped, because its publisher gets a refusal and sends it to the next
+    /// owner. It moves all the same if a later message of its topic moves, so that the order is kept.
     pub fn leave(&mut self, export: u64, region: Region<'_>, released: &mut Tickets) -> Option<Left> {
         if self.is_idle() && self.busy.is_none() {
             return None;
@@ -107,7 +109,7 @@ impl Session {
         Some(Left { taken, gone, moving: Moving::of_session(self.key.0, self.id, list, copies) })
     }
 
-    /// Takes over what waited for it elsewhere.
+    /// Takes over the messages that were queued for it at another owner.
     pub fn take_in(&mut self, now: Micros, mut list: MessageList) {
         if self.is_idle() {
             self.begin(now);
@@ -121,7 +123,7 @@ impl Session {
     }
 }
 
-/// The messages without a ticket, and of each topic those before the last such.
+/// The messages without a ticket, and those of the same topic before the last one without.
 fn with_those_before(moving: VecDeque<QueuedMessage>) -> Vec<QueuedMessage> {
     let mut topics = BTreeSet::new();
     let is_kept = |queued_message: &QueuedMessage| {

@@ -1,7 +1,8 @@
-//! A link at rest, and what the engine knows of it (see [`link::rest`](crate::link::idle)).
+//! An idle link, and the engine's state of it (see [`link::idle`](crate::link::idle)).
 //!
-//! A link goes to rest when nothing is left to do for it, and wakes as soon as anybody has to do with it. Both cost as much as a short
-//! message, so a link that is used again and again may rest a few times in a row, and then only once in a while.
+//! A link becomes idle when nothing is left to do for it, and is woken as soon as it is used. Both cost as
+//! much as a short message. So a link that is used again and again may become idle a few times in a row, and
+//! then only once in a while.
 
 use std::net::SocketAddr;
 
@@ -13,12 +14,13 @@ use crate::link::LinkConfig;
 use crate::link::idle::IdleLink;
 use crate::link_id::{LinkId, SessionKey};
 
-/// How often a link may rest, in the long run, and how often in a row: those who come need a handful, and a PING every two seconds needs
-/// two, for it and for what acknowledges the answer.
+/// How often a link may become idle, in the long run and in a row. A link that was just opened needs a
+/// handful; a PING every two seconds needs two, for itself and for the acknowledgement of its answer.
 const INTERVAL: Micros = 500_000;
 const IN_A_ROW: Micros = 8;
 
-/// An [`Entry`] at rest, whose peer opened the link, or whose session was handed over. Python was told that it is up.
+/// An idle [`Entry`], whose peer opened the link, or whose session was handed over. It was reported to
+/// Python.
 pub struct IdleEntry {
     pub id: LinkId,
     pub session: u64,
@@ -28,13 +30,13 @@ pub struct IdleEntry {
     /// Its entry among the timers.
     pub scheduled: Micros,
     pub link: IdleLink,
-    /// None: what is in force until its peer says something else.
+    /// `None`: the default credit.
     credit: Option<Box<Credit>>,
     idle_from: Micros,
 }
 
 impl Entry {
-    /// What is left of it, if it may rest now, and nothing of it is under way.
+    /// The idle state of this entry, if the link may become idle now and nothing of it is under way.
     pub fn idle_state(&self, now: Micros) -> Option<IdleEntry> {
         if now < self.idle_from || !self.is_idle(now) {
             return None;
@@ -69,7 +71,7 @@ impl Entry {
 }
 
 impl IdleEntry {
-    /// The entry that it was. `config`: what all links have in common.
+    /// The entry that it was. `config`: the settings that all links have in common.
     pub fn wake(&mut self, config: &LinkConfig, hasher: KeyedHash) -> Entry {
         Entry {
             subscriber: self.subscriber,
