@@ -1,12 +1,13 @@
-"""A client's control: the core's events in, packets and changes of its zones out, outcomes for the
-application (§5.2, §6).
+"""A client's control: events of the native core in, packets, changes of its zones and outcomes out (§5.2,
+§6).
 
-Resolver, subscriber and testator share what is known of the nodes, also with other clients at the same
-address. This is where packets find the one that asked for them; a packet that nobody asked for is dropped.
-Many clients never look a topic up, and have no will: what does that is made when it is needed first.
+The resolver, the subscriber and the will share what is known about nodes, also with other clients at the same
+address. This module routes each packet to the one that sent the request; a packet without a request is
+discarded. Many clients never resolve a topic and have no will, so the resolver and the will are created when
+they are first needed.
 
-A client whose session another run of it took over ends here (§6.4): it makes nothing again, so that two runs
-of one client do not take it from each other for ever.
+If another run of the client takes its session over, this control ends (§6.4). It makes nothing again, so two
+runs do not take the session from each other for ever.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ _ID_BITS: Final = 48
 class ClientControl:
     """Every decision of one client. Times are microseconds of one monotonic clock.
 
-    `root` is where look-ups and discoveries begin. `session_options.session` is that of the core's `Config`.
-    `ids`: of tickets and subscriptions, where several controls share one space of them; None: its own.
-    `knowledge`: of the nodes, where several controls have one address; None: its own. `tell`: called with
-    each outcome; None: they wait for `poll_result`.
+    - `root`: where look-ups and discoveries begin.
+    - `session_options`: the session; its id is that of the core's `Config`.
+    - `ids`: yields the ids of tickets and subscriptions, for several controls with common ids; None: ids of
+      its own.
+    - `knowledge`: what is known about nodes, for several controls with one address; None: its own.
+    - `tell`: called with each outcome; None: outcomes wait for `poll_result`.
     """
 
     __slots__ = (
@@ -79,7 +82,7 @@ class ClientControl:
         self.session_options = session_options or SessionOptions()
         self._knowledge = knowledge or Knowledge()
         self._ids = count(random.getrandbits(_ID_BITS)) if ids is None else ids
-        """Random to begin with: nodes may still hold what an earlier run's listeners asked for (§7.6)."""
+        """Begins at a random number, because nodes may still have the listeners of an earlier run (§7.6)."""
         self._results: deque[Result] | None = deque() if tell is None else None
         self._tell: Callable[[Result], None] = tell or self._keep
         self._subscriber = Subscriber(core, random, self._knowledge, root, self.session_options, self._tell)
@@ -91,14 +94,15 @@ class ClientControl:
     # In: the application
 
     def start(self, now: int, patience: int = PATIENCE) -> int:
-        """Asks the root for its own zone; `Resolved` under this ticket says that it serves.
+        """Asks the root for its own zone. `Resolved` with the returned ticket shows that the root serves.
 
-        The answer names the root's cuts, so that the first topics start there and not at the root.
+        The answer names the root's cuts, so the first look-ups begin at these nodes and not at the root.
         """
         return self.resolve(now, _ROOTS_OWN, trace=True, patience=patience)
 
     def resolve(self, now: int, topic: str, *, trace: bool = False, patience: int = PATIENCE) -> int:
-        """Asks who owns a valid topic. Returns the ticket of the outcome that follows."""
+        """Resolves the owner of a valid topic. Returns the ticket of the outcome. `trace`: asks every node
+        from the root down. `patience`: microseconds."""
         ticket = self._next_id()
         self._look_up().resolve(now, ticket, topic, trace=trace, patience=patience)
         return ticket
@@ -112,28 +116,28 @@ class ClientControl:
         group: str = "",
         patience: int = PATIENCE,
     ) -> int:
-        """Subscribes to a valid filter. Returns the id of the outcome that follows."""
+        """Subscribes to a valid filter. Returns the id of the outcome. `patience`: microseconds."""
         subscription = self._next_id()
         self.subscribe_together(now, [Wanted(subscription, (group, filter), options)], patience=patience)
         return subscription
 
     def subscribe_together(self, now: int, wanted: Sequence[Wanted], *, patience: int = PATIENCE) -> None:
-        """Subscribes to valid filters, for listeners with new ones of the `ids`: the caller knows them before
-        the first message can come. An outcome for each follows. Where the client had no link yet, a message
-        that waited in the session comes for all of them that it matches (§6.4)."""
+        """Subscribes to valid filters. Each listener has a new id of `ids`, so the caller knows it before the
+        first message arrives. One outcome follows for each. If the client had no link yet, a queued message
+        arrives for all listeners that it matches (§6.4)."""
         self._subscriber.subscribe(now, wanted, patience)
 
     def unsubscribe(self, now: int, subscription: int) -> None:
-        """Ends a subscription; `Unsubscribed` follows."""
+        """Ends a subscription. `Unsubscribed` follows."""
         self._subscriber.unsubscribe(now, subscription)
 
     def release(self, now: int, subscription: int) -> None:
-        """Hears no more of a subscription, and leaves it in the session. Nothing follows."""
+        """Leaves a subscription in the session, and takes no more of its messages. No outcome follows."""
         self._subscriber.release(now, subscription)
 
     def set_will(self, now: int, will: Will, *, patience: int = PATIENCE) -> None:
-        """Has the will kept by its topic's owner, in the place of the one before; `WillSet` or `WillRefused`
-        follows (§6.6)."""
+        """Registers the will with the owner of its topic, in place of the one before. `WillSet` or
+        `WillRefused` follows (§6.6)."""
         if self._client_will is None:
             knowledge, ticket = self._knowledge, self._next_id()
             self._client_will = ClientWill(
@@ -142,15 +146,15 @@ class ClientControl:
         self._client_will.start(now, will, patience)
 
     def set_expiry(self, now: int, expiry_s: int) -> None:
-        """Tells every owner, with the subscriptions, that the session is to live so long without a link."""
+        """Sets the session expiry (seconds) at every owner, with the subscriptions."""
         self.session_options = replace(self.session_options, expiry_s=expiry_s)
         self._subscriber.set_session_options(now, self.session_options)
         if self._client_will is not None:
             self._client_will.set_session_options(self.session_options)
 
     def leave(self, *, end_session: bool = False, with_will: bool = False) -> None:
-        """§6.4: leaves every owner. A persistent session goes on there without a link, unless it is to end.
-        `with_will`: its owner is to publish the will (§6.6)."""
+        """Sends LEAVE to every owner (§6.4). A persistent session stays there, offline, unless `end_session`.
+        `with_will`: the owner of the will publishes it (§6.6)."""
         if self._client_will is not None:
             self._client_will.stop()
         keep = self.session_options.is_persistent and not end_session
@@ -161,13 +165,13 @@ class ClientControl:
 
     @property
     def is_will_kept(self) -> bool:
-        """Whether the owner of its topic has the will now, as far as this client knows."""
+        """Whether the owner of the will's topic has the will now, as far as this client knows."""
         return self.will_state is WillState.KEPT
 
     # In: the core
 
     def handle_event(self, now: int, event: Event) -> None:
-        """Takes one event of the core."""
+        """Handles one event of the native core."""
         match event:
             case ControlEvent():
                 self._handle_packet(now, event)
@@ -196,24 +200,24 @@ class ClientControl:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due; None: never."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         due = self._subscriber.poll_timeout()
         if self._resolver is not None:
             due = earliest(due, self._resolver.poll_timeout())
         return due if self._client_will is None else earliest(due, self._client_will.poll_timeout())
 
     def poll_result(self) -> Result | None:
-        """The next outcome; None: there is no more now."""
+        """The next outcome; None: there is none now."""
         return self._results.popleft() if self._results else None
 
     @property
     def links(self) -> int:
-        """How many owners it has a link with."""
+        """The number of owners to which there is a link."""
         return len(self._links)
 
     @property
     def will_state(self) -> WillState | None:
-        """What the client's will waits for; None: it has none."""
+        """The state of the will; None: there is none."""
         return None if self._client_will is None else self._client_will.state
 
     def _handle_packet(self, now: int, event: ControlEvent) -> None:
@@ -246,7 +250,7 @@ class ClientControl:
             self._client_will.handle_link_down(now, event.link, is_refused=is_refused)
 
     def _pass_on(self, now: int) -> None:
-        """Gives what the resolver found to whoever asked: the testator, or the application."""
+        """Gives the resolver's outcomes to the will or to the application, by their tickets."""
         if self._resolver is None:
             return
         client_will = self._client_will
@@ -265,13 +269,13 @@ class ClientControl:
         return self._resolver
 
     def _taken_over(self, now: int, session: int) -> None:
-        """Only those who know the session can say so."""
+        """Obeys a LEAVE only if it has the session id, which is a secret (§6.4)."""
         if not session or session != self.session_options.session or self._is_taken_over:
             return
         self._is_taken_over = True
         if self._client_will is not None:
             self._client_will.stop()
-        # Before the subscriptions that it ends: whoever reads one is to hear why.
+        # This outcome comes before those of the subscriptions, so that their readers learn the reason.
         self._tell(TakenOver())
         self._subscriber.give_up(now, Reason.REASON_SESSION_TAKEN_OVER)
 

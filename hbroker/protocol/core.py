@@ -1,7 +1,7 @@
-"""What control logic asks of the native core: the verbs of `hbroker._native._Core`, as a structural type.
+"""The verbs of the native core that the decisions use: `hbroker._native._Core` as structural types.
 
-`Engine` and `Endpoint` both have them, and so does the recording fake of the tests. Meanings, units and
-errors are in `hbroker/_native.pyi`; they are not repeated here.
+`Engine` and `Endpoint` have these verbs, and so has the recording fake of the tests. `hbroker/_native.pyi`
+gives their meanings, units and errors.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["ClientCore", "Core", "Event", "NodeCore"]
 Event: TypeAlias = (
     ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
 )
-"""What `poll_events` gives."""
+"""An event that `poll_events` returns."""
 
 
 class Core(Protocol):
-    """Links and control packets: what a node and a client have in common."""
+    """Links and control packets, which nodes and clients have in common."""
 
     def counters(self) -> dict[str, int]: ...
     def connect(self, address: Address, token: bytes = b"") -> int: ...
@@ -42,7 +42,7 @@ class Core(Protocol):
 
 
 class NodeCore(Core, Protocol):
-    """A node's core: its jurisdiction, its subscriptions and its retained messages."""
+    """A node's core: its jurisdiction, sessions, subscriptions, retained messages and handovers."""
 
     def adopt(self, session: int, address: Address) -> int: ...
     def is_one_sided(self, link: int) -> bool: ...
@@ -103,7 +103,7 @@ class NodeCore(Core, Protocol):
 
 
 class ClientCore(Core, Protocol):
-    """A client's core: its zones and its deliveries."""
+    """A client's core: its zones and subscriptions."""
 
     def install_zone(
         self, scope: str, cuts: Sequence[Cut], owner: Address, token: bytes, ttl_us: int

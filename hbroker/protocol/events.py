@@ -1,4 +1,4 @@
-"""What a node tells those who run it: facts for the log and the launcher, and counts of what it dropped."""
+"""What a node reports to its process: events for the log and the launcher, and counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_EVENTS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """This node serves a subtree."""
+    """This node serves a subtree. `parent`: the parent's name."""
 
     subtree: str
     parent: str
@@ -39,27 +39,28 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A parent refused a JOIN. `reason` is a `Reason`; `holder` who has the subtree, where that is why."""
+    """A parent refused a JOIN (§5.1). `reason`: a `Reason`. `holder`: the node that holds the subtree; empty:
+    none was named."""
 
     subtree: str
     reason: int
     holder: str
     final: bool
-    """This node will not try again."""
+    """This node does not try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unproved:
-    """An answer to a JOIN proves no join key, or another (§5.5): the key of this node or of the one that was
-    asked is missing or wrong, or somebody else has answered. This node asks again."""
+    """The answer to a JOIN does not prove the join key (§5.5). The key of this node or of the other one is
+    missing or wrong, or a third party has answered. This node asks again."""
 
     subtree: str
 
 
 @dataclass(frozen=True, slots=True)
 class NameTaken:
-    """Another node, at this address, has this node's name: this one claims nothing until that one has left,
-    or its lease is over (§5.1)."""
+    """Another node, at `address`, has this node's name. This node claims nothing until the other one has left
+    or its lease has ended (§5.1)."""
 
     subtree: str
     name: str
@@ -68,7 +69,7 @@ class NameTaken:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """This node stopped serving a subtree: its lease ran out, a higher epoch fenced it, or it leaves and its
+    """This node stopped serving a subtree: its lease ended, a higher epoch fenced it, or it leaves and its
     parent is silent."""
 
     subtree: str
@@ -76,7 +77,7 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Those who operate the network ordered this node to do something (§5.7)."""
+    """An operator has ordered this node to do something (§5.7)."""
 
     order: str
     subtree: str
@@ -84,7 +85,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLowered:
-    """This node was to go on when its lease ends (`serve`). Its parent would not: so it stops (`fence`)."""
+    """This node asked for the policy `serve`, and its parent granted `fence` (§5.6)."""
 
     subtree: str
     parent: str
@@ -92,14 +93,14 @@ class PolicyLowered:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """This node gave a subtree back."""
+    """This node handed a subtree back."""
 
     subtree: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChildJoined:
-    """A child holds a subtree by this node's grant."""
+    """A child holds a subtree that this node granted."""
 
     subtree: str
     node: str
@@ -109,7 +110,7 @@ class ChildJoined:
 
 @dataclass(frozen=True, slots=True)
 class ChildAway:
-    """The link to a child is down; its lease goes on."""
+    """The link to a child is down. Its lease goes on."""
 
     subtree: str
     node: str
@@ -125,7 +126,7 @@ class ChildLeft:
 
 @dataclass(frozen=True, slots=True)
 class TookBack:
-    """A child's lease ran out and this node serves the subtree again."""
+    """A child's lease ended, and this node serves the subtree again (§5.6)."""
 
     subtree: str
     node: str
@@ -148,7 +149,8 @@ NodeEvent: TypeAlias = (
 
 
 class Diagnostics:
-    """Counters by name, and the notices that nobody has read yet (the oldest give way)."""
+    """Counters by name, and the events that were not read yet. If there are too many, the oldest are
+    discarded."""
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
@@ -158,7 +160,7 @@ class Diagnostics:
         self.counters[name] += times
 
     def drop(self, reason: str, times: int = 1) -> None:
-        """Bad network input is dropped and counted, never raised."""
+        """Counts bad input from the network, which is discarded and never raised."""
         self.count(f"drop.{reason}", times)
 
     def note(self, node_event: NodeEvent) -> None:

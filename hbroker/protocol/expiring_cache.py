@@ -1,4 +1,4 @@
-"""A bounded cache whose entries end: address tokens (§4.2), answers and negative answers (§5.2)."""
+"""A bounded cache whose entries expire: address tokens (§4.2), answers and negative answers (§5.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ ValueT = TypeVar("ValueT")
 
 
 class ExpiringCache(Generic[KeyT, ValueT]):
-    """At most `limit` entries, each with an end; a new one pushes out the one that was put first."""
+    """At most `limit` entries, each of which expires. If there is no room, the entry that was put first is
+    removed."""
 
     __slots__ = ("_entries", "_limit")
 
@@ -21,14 +22,14 @@ class ExpiringCache(Generic[KeyT, ValueT]):
         self._entries: dict[KeyT, tuple[ValueT, int]] = {}
 
     def put(self, key: KeyT, value: ValueT, end: int) -> None:
-        """Keeps `value` until the time `end` (µs)."""
+        """Keeps `value` until the time `end` (microseconds)."""
         self._entries.pop(key, None)
         if len(self._entries) >= self._limit:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = (value, end)
 
     def get(self, now: int, key: KeyT) -> ValueT | None:
-        """The value; None where there is none, or no more."""
+        """The value; None: there is none, or it has expired."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -39,13 +40,13 @@ class ExpiringCache(Generic[KeyT, ValueT]):
         return value
 
     def drop(self, key: KeyT, value: ValueT) -> None:
-        """Forgets the entry, if this very object is its value."""
+        """Removes the entry, if its value is this very object."""
         entry = self._entries.get(key)
         if entry is not None and entry[0] is value:
             del self._entries[key]
 
     def discard(self, key: KeyT) -> None:
-        """Forgets the entry, if there is one."""
+        """Removes the entry, if there is one."""
         self._entries.pop(key, None)
 
     def __len__(self) -> int:

@@ -1,8 +1,9 @@
 """A node's control: events of the native core in, changes of its tables and packets out (§5, §6).
 
-`Node` only routes: whence a packet came decides who reads it. What is decided is decided in `uplink` (this
-node as a child), `parent_role` (as a parent), `answering` (PUBCONNECT) and `owner_subscriptions`
-(SUBSCRIBE), over one `Jurisdiction`. Whatever makes no sense where it arrives is dropped and counted.
+`Node` only routes. The origin of a packet decides which part handles it: `Uplink` (this node as a child),
+`ParentRole` and `Delegations` (as a parent), `Responder` (PUBCONNECT), `OwnerSubscriptions` (SUBSCRIBE),
+`Wills` and `Orders`, all over one `Jurisdiction`. A packet that makes no sense where it arrives is discarded
+and counted.
 """
 
 from __future__ import annotations
@@ -50,23 +51,28 @@ _TOTALS: Final = (
     "away_bytes",
     "early_bytes",
 )
-"""What became of the messages of all sessions that there were, what waits for those there are (§7.8), and
-what is held of packets that came before their turn (§3.3)."""
+"""Counters of the core that `status` shows at its top level: sums over all sessions (§7.8), and the bytes of
+packets that are out of order (§3.3)."""
 
 _Request: TypeAlias = pb.Join | pb.Subscribe | pb.PubConnect
 
 
 class Node:
-    """The control of one node. `now` is in microseconds on one monotonic clock.
+    """The control of one node. `now` is in microseconds of one monotonic clock.
 
-    `incarnation` is that of the core's `Config`. `unix_offset_us`: what to add to `now` for microseconds
-    since the Unix epoch, for the epochs of delegations (§5.1). `restored`: what an earlier run of this node
-    had delegated, as `remember` was told of each cut that was made or changed or (True) has ended;
-    `requested_subtrees`: the subtrees that it was to own, as `remember_requested_subtrees` was told last
-    (None: it was not); `recalled`: the subscriptions that it held, as `note` was told of each that was made
-    or (True) ended; `away`: the sessions of these that had no link then, as `note_away` was told. `storage`:
-    how much of all that is on the disk. `forgets_delegations`, `forgets_subscriptions`: there were more,
-    which nobody knows any more (§5.9). `vitals`: what the process alone knows of itself, for the status.
+    - `incarnation`: that of the core's `Config`.
+    - `unix_offset_us`: added to `now`, it gives microseconds since the Unix epoch, for epochs (§5.1).
+    - `restored`: the delegations of an earlier run. `remember` is called with each cut that is made or
+      changed, and with True when it has ended.
+    - `requested_subtrees`: the claims of an earlier run (None: those of the settings).
+      `remember_requested_subtrees` is called with all claims when they change.
+    - `recalled`: the subscriptions of an earlier run. `note` is called with each that is made or changed, and
+      with True when it has ended.
+    - `away`: the sessions of these that were offline. `note_away` is called when a session goes offline, and
+      with False when that is over.
+    - `storage`: how much of these notes is on the disk.
+    - `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost (§5.8, §5.9).
+    - `vitals`: returns what only the process knows, for the status.
     """
 
     def __init__(
@@ -104,7 +110,7 @@ class Node:
         self._after_sync = AfterSync(self._storage)
         self._forgets_delegations = forgets_delegations
         self._sure_at: int | None = None
-        """When every lease that an earlier run may have granted is over."""
+        """When every lease that an earlier run may have granted has ended."""
         self._now = 0
         jurisdiction = self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
         self._status_topics = (
@@ -187,7 +193,7 @@ class Node:
     # Change
 
     def start(self, now: int) -> None:
-        """The root owns the hierarchy from here on; any other node begins to join."""
+        """The root begins to own the hierarchy; any other node begins to join."""
         self._restore_subscribers(now)
         self._recovery.start(now)
         if self._forgets_delegations:
@@ -195,8 +201,8 @@ class Node:
             self._sure_at = now + timers.LEASE + 2 * timers.LEASE_DRIFT
         if self._settings.is_root:
             self._recovery.handle_return(now, "")
-            # All of `$SYS/nodes` is reserved, also for nodes that are still to come.
-            # Under no lower epoch than what an earlier run granted, though the clock was set back meanwhile.
+            # All of `$SYS/nodes` is reserved, also for nodes that join later. The epoch is above all that an
+            # earlier run granted, even if the clock was set back since.
             epoch = max([self._epoch_at(now), *(delegation.epoch + 1 for delegation in self._restored)])
             for subtree in ("", STATUS_ROOT):
                 self._jurisdiction.hold(Grant(subtree, epoch, None, True, None))
@@ -205,7 +211,8 @@ class Node:
         self._requested_subtrees.start(now)
 
     def handle_event(self, now: int, event: Event) -> None:
-        """Leases that ended before an event are ended before it is read, once for all of one time."""
+        """Handles one event. First ends the leases that ended before it, once for all events of the same
+        time."""
         if now > self._now:
             self.handle_timeout(now)
         match event:
@@ -239,7 +246,8 @@ class Node:
         self._takeovers.handle_timeout(now)
         for uplink in self._requested_subtrees:
             uplink.handle_timeout(now)
-        self._wills.handle_timeout(now)  # A node that was stopped may serve their topics no more.
+        # After `uplink`: a node that was stopped may not serve their topics any more.
+        self._wills.handle_timeout(now)
         self._delegations.handle_timeout(now)
         self._orders.handle_timeout(now)
         self._recovery.handle_timeout(now)
@@ -252,7 +260,8 @@ class Node:
                 status_topic.publish(now)
 
     def leave(self, now: int) -> None:
-        """Hands back what this node owns. `has_stopped` once it is done, or `uplink.LEAVE_WAIT` is over."""
+        """Hands back everything that this node owns. `has_stopped` follows once that is done, or once the
+        parent has been silent for `uplink.LEAVE_WAIT`."""
         self._orders.is_leaving = True
         self._parent_role.close("")
         for uplink in self._requested_subtrees:
@@ -261,7 +270,7 @@ class Node:
     # Read
 
     def poll_timeout(self) -> int | None:
-        """When to call `handle_timeout` next."""
+        """When `handle_timeout` is due next, in microseconds; None: never."""
         deadlines = [u.poll_timeout() for u in self._requested_subtrees]
         parts = (
             self._after_sync,
@@ -282,25 +291,26 @@ class Node:
 
     @property
     def is_serving(self) -> bool:
-        """Whether this node owns everything that it was told to."""
+        """Whether this node serves all subtrees that it claims."""
         return self._requested_subtrees.are_held and not self.is_in_doubt
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it waits, and serves nothing: it may have delegated what it does not know (§5.9)."""
+        """Whether this node serves nothing, because it may have delegated subtrees that it does not know
+        (§5.9)."""
         return self._jurisdiction.is_in_doubt
 
     @property
     def has_stopped(self) -> bool:
-        """A sub-broker that left, or was turned away for good, holds nothing and asks for nothing.
+        """Whether this node has left, or was refused for good: it holds nothing, and asks for nothing.
 
-        One that left by order stays a little longer, to say so.
+        A node that left because of an order stays a little longer, to answer repeats of the order.
         """
         return self._requested_subtrees.have_ended and not self._orders.lingers
 
     @property
     def has_left(self) -> bool:
-        """Whether it has handed back all that it owned, because it was ordered to leave (§5.7)."""
+        """Whether it was ordered to leave, and has handed back everything (§5.7)."""
         return self._orders.leave_requested and self._requested_subtrees.have_ended
 
     @property
@@ -332,7 +342,7 @@ class Node:
         return self._wills
 
     def status(self, now: int) -> dict[str, object]:
-        """This node's line of `hbroker tree --json`, and its counters."""
+        """The content of this node's status topic, and its line of `hbroker tree --json`."""
         drops, counters = split_drops(Counter(self._core.counters()) + self._diagnostics.counters)
         requested_subtrees = self._requested_subtrees
         own = None if requested_subtrees.main is None else self._jurisdiction.lookup(requested_subtrees.main)
@@ -417,7 +427,7 @@ class Node:
                 self._owner_subscriptions.handle_subscribe(requester, body)
 
     def _requester(self, event: ControlEvent, origin: pb.Origin | None) -> Requester | None:
-        """§4.3: an origin is believed of a parent alone, and a parent only passes requests down."""
+        """§4.3: only a parent may name an origin, and a parent only forwards requests."""
         if event.link is None:
             return Requester(event.source)
         if not self._is_parent(event.link):
@@ -437,7 +447,7 @@ class Node:
         self._requested_subtrees.merge(now)
 
     def _hang_up(self, link: int) -> None:
-        """No claim needs this link to a parent any more."""
+        """Closes the link to a parent, unless another claim uses it."""
         if not self._is_parent(link):
             self._core.close(link)
 
@@ -463,7 +473,8 @@ class Node:
     # Shared
 
     def _restore_subscribers(self, now: int) -> None:
-        """§5.8: what waited for those who were away is lost, and they are to learn it when they come back."""
+        """§5.8: the queues of sessions that were offline are lost. Their clients learn it when they come
+        back, because their subscriptions are gone."""
         self._owner_subscriptions.restore(now, self._connected)
         for subscription in self._away:
             self._note(subscription, True)
@@ -479,7 +490,7 @@ class Node:
             uplink.follow(subscription, ended)
 
     def _clock(self) -> int:
-        """When what is handled now came."""
+        """The time of the event that is being handled."""
         return self._now
 
     def _session_status(self, now: int) -> dict[str, object]:
@@ -506,7 +517,7 @@ class Node:
 def _by_presence(
     recalled: Iterable[Subscription], away: set[int]
 ) -> tuple[list[Subscription], list[Subscription]]:
-    """The subscriptions of those who were connected, and of those who were away."""
+    """The subscriptions of the sessions that were connected, and those of the sessions that were offline."""
     connected: list[Subscription] = []
     absent: list[Subscription] = []
     for subscription in recalled:

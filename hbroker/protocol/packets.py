@@ -1,8 +1,8 @@
-"""Control packets as Python sees them: typed messages in, serialised `Packet`s out, and back (§2.3).
+"""Control packets in Python: typed messages to serialised `Packet`s, and back (§2.3).
 
-A body knows its own place in the packet's `oneof`, so callers build the message they mean and `pack` it.
-Addresses cross the border to the native core as `(ip, port)` with the ip as text, and the wire as bytes in
-network order. Sections (§) are those of docs/protocol.md.
+`pack` finds the field of the packet's `oneof` by the type of the body. Addresses go to the native core as
+`(ip, port)` with the ip as text, and onto the wire as bytes in network order. Sections (§) are those of
+docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -56,15 +56,16 @@ Body: TypeAlias = (
     | pb.Will
     | pb.WillAck
 )
-"""The packets that Python sends and reads. PUBLISH, PUBACK, PING, PONG and RESET stay in the native core."""
+"""The packets that Python sends and reads. PUBLISH, PUBACK, CREDIT, PING, PONG and RESET stay in the native
+core."""
 
 Reason = pb.Reason
 
 REQUEST_PADDING: Final = 512
-"""A request outside of a session fills its datagram up to this many bytes (§4.1)."""
+"""A request outside of a session is padded to this many bytes (§4.1)."""
 
 PACKET_ROOM: Final = 1_072
-"""Bytes of a packet that fits a datagram of 1,200 with whatever else a link puts there (§3.4)."""
+"""The largest packet, in bytes, that fits a datagram of 1,200 bytes with everything else of a link (§3.4)."""
 
 _FIELD_OF: Final = {
     "PubConnect": "pubconnect",
@@ -88,20 +89,21 @@ _FIELDS: Final = frozenset(_FIELD_OF.values())
 
 
 def pack(body: Body) -> bytes:
-    """A serialised `Packet` that holds `body`. The core adds the delivery numbers."""
+    """A serialised `Packet` with this body. The core adds the numbers of deliveries (§3.3)."""
     packet = pb.Packet()
     getattr(packet, _FIELD_OF[type(body).__name__]).CopyFrom(body)
     return packet.SerializeToString()
 
 
 def packed(kind: str, body: bytes) -> bytes:
-    """As `pack`, for a body that is serialised already. `kind`: its field in `Packet`."""
+    """As `pack`, for a serialised body. `kind`: the field of the body in `Packet`."""
     tag = pb.Packet.DESCRIPTOR.fields_by_name[kind].number << 3 | 2
     return _varint(tag) + _varint(len(body)) + body
 
 
 def unpack(packet: bytes) -> pb.Packet:
-    """The inverse of `pack`. What does not parse is a packet without a body, which readers skip (§2.3)."""
+    """The inverse of `pack`. If the bytes do not parse, the result has no body, and readers skip it
+    (§2.3)."""
     try:
         return pb.Packet.FromString(packet)
     except DecodeError:
@@ -109,51 +111,51 @@ def unpack(packet: bytes) -> pb.Packet:
 
 
 def body_of(packet: bytes) -> Body | None:
-    """The body in a serialised `Packet`; None where it has none that Python reads."""
+    """The body of a serialised `Packet`; None: it has none that Python reads."""
     parsed = unpack(packet)
     kind = parsed.WhichOneof("body")
     return cast(Body, getattr(parsed, kind)) if kind in _FIELDS else None
 
 
 def address_of(address: Address) -> pb.Address:
-    """`(ip, port)` as the wire carries it. Raises ValueError for an ip that is not one."""
+    """An address as the wire has it. Raises ValueError if the ip is not valid."""
     ip, port = address
     return pb.Address(ip=_packed(ip), port=port)
 
 
 def address_from(address: pb.Address) -> Address | None:
-    """The inverse of `address_of`; None for a wrong length, or a port out of range."""
+    """The inverse of `address_of`; None: the ip has a wrong length, or the port is out of range."""
     if len(address.ip) not in (4, 16) or not 0 < address.port < 65_536:
         return None
     return str(ip_address(address.ip)), address.port
 
 
 def cut_of(cut: Cut) -> pb.Cut:
-    """A delegation as the wire carries it."""
+    """A cut as the wire has it."""
     subtree, node, address, epoch = cut
     return pb.Cut(subtree=subtree, node=node, address=address_of(address), epoch=epoch)
 
 
 def cut_from(cut: pb.Cut) -> Cut | None:
-    """The inverse of `cut_of`; None where its address is none."""
+    """The inverse of `cut_of`; None: its address is not valid."""
     address = address_from(cut.address)
     return None if address is None else (cut.subtree, cut.node, address, cut.epoch)
 
 
 def reason_name(reason: int) -> str:
-    """`OVERLAP` for `REASON_OVERLAP`; the number as text where this version does not know it."""
+    """`OVERLAP` for `REASON_OVERLAP`; the number as text if this version does not know it."""
     value = Reason.DESCRIPTOR.values_by_number.get(reason)
     return str(reason) if value is None else value.name.removeprefix("REASON_")
 
 
 @lru_cache(maxsize=4_096)
 def _packed(ip: str) -> bytes:
-    """A node names its own address in every answer."""
+    """Cached, because a node sends its own address in every answer."""
     return ip_address(ip).packed
 
 
 def _varint(number: int) -> bytes:
-    """As protobuf encodes it: seven bits in each byte, the lowest first."""
+    """A number in protobuf's encoding: seven bits in each byte, the lowest first."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""What to do about a refusal, by its reason (§8)."""
+"""Which refusals pass, by their reason (§8)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ PASSING_REASONS: Final = frozenset(
         Reason.REASON_NOT_SERVING,
     }
 )
-"""The same may be asked of the same node later."""
+"""The client may ask the same node again later."""
 RETRIED_REASONS: Final = PASSING_REASONS | {Reason.REASON_NOT_RESPONSIBLE}
-"""It may be asked again, there later or elsewhere at once."""
+"""The client may ask again: the same node later, or another node at once."""

@@ -1,4 +1,5 @@
-"""Where a request came from, and therefore where its answer goes and how far it may travel (§4.3)."""
+"""The way of one request: where it came from, where its answer goes, and how much further it may go
+(§4.3)."""
 
 from __future__ import annotations
 
@@ -12,22 +13,23 @@ from hbroker.protocol.packets import Address, Body, address_of, pack
 __all__ = ["MOST_HOPS", "Requester"]
 
 MOST_HOPS: Final = 64
-"""Nodes that may pass one request down. A tree is never as deep; a defect may be."""
+"""The most nodes that forward one request. No tree is as deep; the bound limits a defect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """One request's way here. `origin` has proved itself, to this node or to a parent that vouches for it."""
+    """The way of one request. `origin` has proved its address, to this node or to a parent that vouches for
+    it."""
 
     origin: Address
     hops: int = 0
     session_link: int | None = None
-    """The link of the client or child that sent it within its session."""
+    """The link of the client or child that sent the request within its session."""
     parent_link: int | None = None
-    """The link to the parent that passed it down."""
+    """The link to the parent that forwarded the request."""
 
     def answer(self, core: NodeCore, body: Body) -> None:
-        """Answers the one who asked, directly: within its session where it has one here."""
+        """Answers the requester directly: within its session if it has one here, else outside of sessions."""
         self.answer_packed(core, pack(body))
 
     def answer_packed(self, core: NodeCore, packet: bytes) -> None:
@@ -38,7 +40,7 @@ class Requester:
             core.send_to(self.origin, packet)
 
     def onward(self) -> pb.Origin | None:
-        """What to vouch for when the request is passed down; None: it went far enough."""
+        """The `origin` of the forwarded request; None: the request has been forwarded as often as it may."""
         if self.hops >= MOST_HOPS:
             return None
         return pb.Origin(address=address_of(self.origin), hops=self.hops + 1)

@@ -1,4 +1,4 @@
-"""What the client's control tells the application: how each of its requests ended."""
+"""The outcomes of the application's requests, which a client's control reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """`resolve` found the owner."""
+    """The outcome of `resolve`: the owner was found."""
 
     ticket: int
     resolution: Resolution
@@ -31,8 +31,8 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class ResolveFailed:
-    """`resolve` found no owner, because of `reason`. `answered`: a node said so; else nobody answered in
-    time. `tried`: the nodes that were asked, as text."""
+    """The outcome of `resolve`: no owner was found, because of `reason`. `answered`: a node gave this reason;
+    else no node answered in time. `tried`: the addresses that were asked, as text."""
 
     ticket: int
     topic: str
@@ -43,8 +43,8 @@ class ResolveFailed:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Every owner has the subscription (§6.2). `owners`: their names. `resumed`: every one of them had it
-    from before, so that what matched it meanwhile waits there, or came already (§6.4)."""
+    """Every owner has the subscription (§6.2). `owners`: their names. `resumed`: every owner had it before,
+    so the messages that it matched meanwhile are queued there, or arrived already (§6.4)."""
 
     subscription: int
     owners: tuple[str, ...]
@@ -53,7 +53,8 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionFailed:
-    """The subscription was given up; as `ResolveFailed`. `tried`: who did not answer, or refused."""
+    """The subscription failed; the fields are as in `ResolveFailed`. `tried`: the nodes that refused, or did
+    not answer."""
 
     subscription: int
     filter: str
@@ -64,14 +65,14 @@ class SubscriptionFailed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """Every owner has dropped the subscription, or is gone."""
+    """Every owner has ended the subscription, or is gone."""
 
     subscription: int
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A message of QoS 1 or 2 was distributed (`reason` says so), or failed."""
+    """The outcome of a message of QoS 1 or 2. `reason`: whether it was distributed, or why not (§7.3)."""
 
     sequence: int
     topic: str
@@ -80,14 +81,14 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class WillSet:
-    """The owner of the will's topic has the will (§6.6)."""
+    """The owner of the will's topic has accepted the will (§6.6)."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True)
 class WillRefused:
-    """No owner takes the will; as `ResolveFailed`."""
+    """No owner accepts the will; the fields are as in `ResolveFailed`."""
 
     topic: str
     reason: int
@@ -97,8 +98,8 @@ class WillRefused:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Another run of the client has its session now (§6.4). This one's core is to be shut down: its links
-    would take the session back."""
+    """Another run of the client has its session now (§6.4). The core of this run must be shut down, because
+    its links would take the session back."""
 
 
 Result: TypeAlias = (

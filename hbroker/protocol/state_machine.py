@@ -1,8 +1,9 @@
-"""State machines as data: a table of (state, event) -> state, walked one event at a time.
+"""State machines as data: a table (state, event) -> state.
 
-The table is the specification: the diagrams in the docs are drawn from it, and an event that it does not list
-for the present state is a defect of the code that raised it, never of the network. So a caller first asks
-`accepts` about whatever came from outside, and drops what the machine does not expect.
+The table is the specification, and the diagrams in docs/states.md are generated from it. If the table has no
+entry for an event in the present state, the code that raised the event has a defect. Input from the network
+must not cause this. So a caller first calls `accepts` for such input, and discards it if the machine does not
+accept it.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ EventT = TypeVar("EventT", bound=Enum)
 
 
 class Symbol(Enum):
-    """A state or an event of a machine that walks often: each is one object, hashed as one. (A member of a
-    plain Enum hashes its name, in Python.)"""
+    """A state or an event of a machine with many transitions. It hashes by identity, which is faster than the
+    hash of a plain Enum member."""
 
     __hash__ = object.__hash__
 
 
 class ImpossibleTransition(AssertionError):
-    """The table lists no transition for this event in this state."""
+    """The table has no entry for this event in this state."""
 
 
 def step(transitions: Mapping[tuple[StateT, EventT], StateT], state: StateT, event: EventT) -> StateT:
-    """The state that follows, for who keeps the state himself. Raises ImpossibleTransition."""
+    """The next state, for a caller that keeps the state itself. Raises ImpossibleTransition."""
     try:
         return transitions[state, event]
     except KeyError:
@@ -37,7 +38,7 @@ def step(transitions: Mapping[tuple[StateT, EventT], StateT], state: StateT, eve
 
 
 class Machine(Generic[StateT, EventT]):
-    """One walk through a transition table."""
+    """One instance of a state machine."""
 
     __slots__ = ("_state", "_transitions")
 
@@ -46,15 +47,15 @@ class Machine(Generic[StateT, EventT]):
         self._state = initial
 
     def handle(self, event: EventT) -> StateT:
-        """Moves on and returns the new state. Raises ImpossibleTransition."""
+        """Changes to the next state and returns it. Raises ImpossibleTransition."""
         self._state = step(self._transitions, self._state, event)
         return self._state
 
     @property
     def state(self) -> StateT:
-        """Where the walk stands."""
+        """The present state."""
         return self._state
 
     def accepts(self, event: EventT) -> bool:
-        """Whether the table lists this event for the present state."""
+        """Whether the table has an entry for this event in the present state."""
         return (self._state, event) in self._transitions

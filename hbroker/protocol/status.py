@@ -1,8 +1,8 @@
-"""A node's accounts of itself, each a retained message in its own `$SYS` subtree (DESIGN §4, §8).
+"""The status of a node, as retained messages in its own `$SYS` subtree.
 
-One is of the node as a whole, one of its sessions (§7.8). An account is refreshed just before a SUBSCRIBE
-that touches it is stored, so a reader's first message is never stale, and from then on every `PERIOD` while
-anybody is subscribed. Nobody reads, nobody writes.
+There are two topics: one about the node as a whole, and one about its sessions (§7.8). A topic is published
+just before a SUBSCRIBE that matches it is stored, so the first message of a subscriber is recent. From then
+on it is published every `PERIOD` while it has a subscriber. Without subscribers it is not published.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["MOST_SESSIONS", "PERIOD", "StatusTopic", "session_counters", "split_
 
 PERIOD: Final = 10 * timers.SECOND
 FRESH: Final = timers.SECOND // 50
-"""An account that is no older (µs) is not made anew for the next subscriber: so nobody who subscribes all the
-time takes all of the node's."""
+"""If the last status is not older than this (microseconds), a SUBSCRIBE causes no new one. So a client that
+subscribes again and again does not use up the node's time."""
 MOST_SESSIONS: Final = 1_000
-"""Sessions in an account; those with the longest queues come first."""
+"""The most sessions in one message. Those with the longest queues come first."""
 
 
 class StatusTopic:
-    """`$SYS/nodes/<name>/<leaf>`. `tell(now)` gives what it says."""
+    """The topic `$SYS/nodes/<name>/<leaf>`. `tell(now)` returns its content, which becomes a JSON object."""
 
     def __init__(
         self, name: str, leaf: str, core: NodeCore, tell: Callable[[int], Mapping[str, object]], qos: int
@@ -44,18 +44,18 @@ class StatusTopic:
         return topic_matches(filter, self.topic)
 
     def refresh(self, now: int) -> None:
-        """As `publish`, unless that was just done."""
+        """As `publish`, unless the last status is recent (`FRESH`)."""
         if self._published_at is None or now - self._published_at >= FRESH:
             self.publish(now)
 
     def publish(self, now: int) -> None:
-        """Replaces the retained account; the next is due while somebody listens."""
+        """Publishes the retained status, and sets the time of the next one."""
         self._published_at = now
         self._core.publish(self.topic, json.dumps(self._tell(now)).encode(), self._qos, True)
         self._due_at = now + PERIOD
 
     def is_due(self, now: int) -> bool:
-        """Whether to publish now. With nobody subscribed it is never due again by itself."""
+        """Whether to publish now. Without a subscriber it does not become due again by itself."""
         if self._due_at is None or now < self._due_at:
             return False
         self._due_at = None
@@ -66,9 +66,9 @@ class StatusTopic:
 
 
 def session_counters(core: NodeCore, sessions: Sessions) -> list[dict[str, object]]:
-    """What became of the messages of each session: accepted = delivered + expired + dropped + queued (§7.8).
+    """The counters of each session: accepted = delivered + expired + dropped + queued (§7.8).
 
-    A session is named by its client: its id is a secret.
+    A session is listed by its client's name, because its id is a secret.
     """
     found = []
     for session in core.sessions(MOST_SESSIONS):

@@ -1,9 +1,9 @@
-"""What a node is told of the disk that its promises rest on.
+"""How decisions wait for the disk (§5.10).
 
-A node notes what its next run must know: the subtrees that it delegated, what orders changed, who had
-subscribed. That takes effect at once. But what it says to others on the strength of it (COMMIT and DONE of a
-handover, SUBACK) waits until the note outlives a loss of power. So notes are counted, and the count that is
-on the disk rises later. `AfterSync` keeps what waits for it.
+A node notes what its next run must know: delegations, claims, subscriptions. A note takes effect at once. But
+packets that rely on it (COMMIT and DONE of a handover, SUBACK) wait until the note would survive a loss of
+power. Notes are counted, and `durable` shows how many of them are on the disk. `AfterSync` keeps the actions
+that wait.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final, Protocol
 __all__ = ["AfterSync", "Storage", "Unstored"]
 
 MOST_WAITING: Final = 65_536
-"""Actions that wait for the disk at most: one more is not taken, and whoever asked for it asks again. And as
-many that wait for no more than one of these."""
+"""The most actions that wait for the disk. A further one is not taken, and its cause must come again. The
+same bound holds for the actions that follow waiting ones."""
 
 
 class Storage(Protocol):
-    """The files of one node, as its decisions see them."""
+    """The files of one node, as its decisions use them."""
 
     @property
     def written(self) -> int:
@@ -29,37 +29,37 @@ class Storage(Protocol):
 
     @property
     def durable(self) -> int:
-        """How many of them are on the disk: all before that, too."""
+        """How many of the notes, counted from the first, are on the disk."""
 
     @property
     def is_failing(self) -> bool:
-        """Whether the disk takes nothing now. What was noted is kept, and is written as soon as it does."""
+        """Whether the disk fails now. Notes stay in memory, and are written once it works again."""
 
     def know_delegations(self) -> None:
-        """Delegations that were lost from the file matter no longer."""
+        """Notes that delegations that the file lost matter no longer (§5.9)."""
 
     def know_subscriptions(self) -> None:
-        """Subscriptions that were lost from the file matter no longer."""
+        """Notes that subscriptions that the file lost matter no longer (§5.8)."""
 
 
 class Unstored:
-    """Of a node without files: nothing that it says rests on a disk."""
+    """The storage of a node without files: nothing waits for a disk."""
 
     written = 0
     durable = 0
     is_failing = False
 
     def know_delegations(self) -> None:
-        """Nothing was lost."""
+        """Does nothing: nothing was lost."""
 
     def know_subscriptions(self) -> None:
-        """Nothing was lost."""
+        """Does nothing: nothing was lost."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """`link`: over which it answers; None: over none, or nobody is to be answered in order. `followers`: what
-    is done behind it."""
+    """An action that waits. `link`: the link over which it answers; None: it answers over no link, or in no
+    particular order. `followers`: the actions that follow it."""
 
     mark: int
     act: Callable[[], object]
@@ -68,30 +68,34 @@ class _Waiting:
 
 
 class AfterSync:
-    """Actions that wait until what was noted before them is on the disk. Those that need the disk are done in
-    their order, and so are the others, which wait for nothing while the disk fails."""
+    """Actions that wait until all earlier notes are on the disk.
+
+    There are two queues, each in order: actions that need the disk (`do`), and actions that do not wait while
+    the disk fails (`answer`).
+    """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._needing: deque[_Waiting] = deque()
         self._others: deque[_Waiting] = deque()
         self._last: dict[int, _Waiting] = {}
-        """Of the actions that answer over a link, by that link."""
+        """The last action of each link that answers over it."""
         self._followers = 0
 
     # Change
 
     def do(self, act: Callable[[], object]) -> bool:
-        """Does it as soon as all that was noted is on the disk: now, where it is. False: too many wait."""
+        """Runs the action once all notes so far are on the disk; at once, if they are. False: too many
+        actions wait."""
         return self._wait(self._needing, act, None)
 
     def answer(self, link: int, act: Callable[[], object]) -> bool:
-        """The same, but that it answers over a link, and that a disk that fails is not waited for."""
+        """As `do`, for an action that answers over a link. It does not wait while the disk fails."""
         return self._wait(self._others, act, link)
 
     def follow(self, link: int, act: Callable[[], object]) -> bool:
-        """Does it behind the answers over this link that wait already: now, where none does. False: too many
-        wait."""
+        """Runs the action after the answers that wait for this link; at once, if there are none. False: too
+        many actions wait."""
         last = self._last.get(link)
         if last is None:
             act()
@@ -103,7 +107,7 @@ class AfterSync:
         return True
 
     def handle_timeout(self) -> None:
-        """Does what has waited long enough."""
+        """Runs all actions that need not wait any more."""
         for waiting in (self._needing, self._others):
             while self._is_due(waiting):
                 self._end(waiting.popleft())
@@ -111,20 +115,20 @@ class AfterSync:
     # Read
 
     def poll_timeout(self) -> int | None:
-        """0: `handle_timeout` is due. None: nothing waits, or all waits for the disk."""
+        """0: `handle_timeout` is due. None: nothing waits, or everything waits for the disk."""
         return 0 if self._is_due(self._needing) or self._is_due(self._others) else None
 
     def mark(self) -> int:
-        """Of what was noted so far: `has` tells when it is on the disk."""
+        """The mark of the notes so far; `has` says when they are on the disk."""
         return self._storage.written
 
     def has(self, mark: int) -> bool:
-        """Whether everything up to a mark is on the disk."""
+        """Whether all notes up to a mark are on the disk."""
         return self._storage.durable >= mark
 
     @property
     def is_failing(self) -> bool:
-        """Whether the disk takes nothing now."""
+        """Whether the disk fails now."""
         return self._storage.is_failing
 
     def _wait(self, waiting: deque[_Waiting], act: Callable[[], object], link: int | None) -> bool:

@@ -1,9 +1,9 @@
-"""What is due when: one deadline for each key, the earliest first.
+"""A timer queue: one deadline for each key, the earliest first.
 
-A heap with lazy deletion: a deadline that was moved or cancelled stays in the heap until it comes up, and
-the heap is rebuilt when more than half of it is such remains. So every call costs O(log n) amortised, and
-memory is proportional to the deadlines that stand. There are many agendas with nothing on them, some for each
-client of a gateway: such a one holds nothing else.
+It is a heap with lazy deletion. A deadline that was moved or cancelled stays in the heap until it reaches the
+top, and the heap is rebuilt when more than half of its entries are such. So each call costs O(log n)
+amortised, and the memory is proportional to the valid deadlines. A gateway has several empty timer queues for
+each of its clients, so an empty one has no heap of its own.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 _SLACK: Final = 64
 _NOTHING: Final[list[Any]] = []
-"""What no agenda with a deadline has."""
+"""The heap of all empty timer queues."""
 
 
 class TimerQueue(Generic[KeyT]):
-    """Deadlines in microseconds by key."""
+    """Deadlines in microseconds, by key."""
 
     __slots__ = ("_deadlines", "_heap", "_serial")
 
     def __init__(self) -> None:
         self._deadlines: dict[KeyT, tuple[int, int]] | None = None
-        """None: there are none."""
+        """None: there are no deadlines."""
         self._heap: list[tuple[int, int, KeyT]] = _NOTHING
         self._serial = 0
 
     def set(self, key: KeyT, at: int) -> None:
-        """Makes `key` due at `at`, and at no other time."""
+        """Sets the deadline of `key`, in place of an earlier one."""
         if self._deadlines is None:
             self._deadlines, self._heap = {}, []
         self._serial += 1
@@ -44,7 +44,7 @@ class TimerQueue(Generic[KeyT]):
             heapify(self._heap)
 
     def cancel(self, key: KeyT) -> None:
-        """`key` is due no more. One that never was is ignored."""
+        """Removes the deadline of `key`, if there is one."""
         if self._deadlines is None:
             return
         self._deadlines.pop(key, None)
@@ -52,9 +52,9 @@ class TimerQueue(Generic[KeyT]):
             self._deadlines, self._heap = None, _NOTHING
 
     def due(self, now: int) -> Iterator[KeyT]:
-        """Takes out one key after the other whose time has come, the earliest first.
+        """Removes and yields each key that is due, the earliest first.
 
-        What is set or cancelled in between counts.
+        Deadlines that are set or cancelled during the iteration count.
         """
         while (first := self.next()) is not None and first <= now:
             key = self._heap[0][2]
@@ -62,17 +62,17 @@ class TimerQueue(Generic[KeyT]):
             yield key
 
     def next(self) -> int | None:
-        """The earliest deadline; None where nothing is planned."""
+        """The earliest deadline; None: there is none."""
         if self._deadlines is None:
             return None
-        while True:  # each of them is in the heap
+        while True:  # Ends, because each deadline is in the heap.
             at, serial, key = self._heap[0]
             if self._deadlines.get(key) == (at, serial):
                 return at
             heappop(self._heap)
 
     def at(self, key: KeyT) -> int | None:
-        """When `key` is due; None: it is not."""
+        """The deadline of `key`; None: it has none."""
         found = None if self._deadlines is None else self._deadlines.get(key)
         return None if found is None else found[0]
 
@@ -84,5 +84,5 @@ class TimerQueue(Generic[KeyT]):
 
 
 def earliest(*deadlines: int | None) -> int | None:
-    """The earliest of several deadlines, of which any may be absent."""
+    """The earliest of several deadlines, each of which may be None."""
     return min((at for at in deadlines if at is not None), default=None)

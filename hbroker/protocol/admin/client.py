@@ -1,8 +1,8 @@
-"""One order to a node, from its first datagram to its last answer (§5.7): the side of who gives it.
+"""One order to a node, from its first datagram to its last answer (§5.7): the operator's side.
 
-An order is repeated until the node says that it is carried out, or refuses it. On the way the node asks for
-proofs: of the address (CHALLENGE), and, where the network has a join key, of the key over a nonce of its
-own, so that an order that somebody records is worth nothing later.
+The order is repeated until the node has carried it out or refuses it. The node asks for two proofs: of the
+address (CHALLENGE), and, if the network has a join key, of the key over a nonce of the node. So a recorded
+order is useless later.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from hbroker.protocol.packets import REQUEST_PADDING, Address, Reason, body_of, 
 __all__ = ["AdminClient", "order_credential"]
 
 MOST_PROOFS: Final = 3
-"""Challenges, and nonces, that are met: more come of no node that means well."""
+"""The most challenges for each try, and the most nonces, that the client answers. An honest node sends no
+more."""
 LONGEST_PAUSE: Final = timers.SECOND
+"""The longest pause between two tries, in microseconds."""
 
 
 class AdminClient:
-    """Gives one order to the node at `address`. Times are microseconds of one monotonic clock."""
+    """Sends one order to the node at `address`. Times are microseconds of one monotonic clock."""
 
     def __init__(
         self, core: Core, random: Random, address: Address, order: pb.Order, join_key: bytes = b""
@@ -38,10 +40,11 @@ class AdminClient:
         self._token = b""
         self._challenges = self._nonces = self._tries = 0
         self._sent = self._excused = 0
-        """Copies of the order that left; and those that may still be refused for want of the latest nonce."""
+        """How many copies of the order were sent, and how many of these may still be refused because they
+        lack the latest nonce."""
         self._due: int | None = None
         self.answer: pb.OrderAck | None = None
-        """What the node said last; None: nothing yet."""
+        """The node's last answer; None: there is none yet."""
 
     def start(self, now: int) -> None:
         """Sends the order."""
@@ -49,7 +52,7 @@ class AdminClient:
         self._repeat(now)
 
     def handle_event(self, now: int, event: Event) -> None:
-        """Takes an event of the core."""
+        """Handles one event of the native core."""
         if not isinstance(event, ControlEvent) or event.source != self._address or self.has_ended:
             return
         match body_of(event.packet):
@@ -61,24 +64,24 @@ class AdminClient:
                 self._handle_answer(answer)
 
     def handle_timeout(self, now: int) -> None:
-        """Repeats what is due."""
+        """Repeats the order if that is due."""
         if self._due is not None and now >= self._due:
             self._repeat(now)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due; None: the order has ended."""
+        """When `handle_timeout` is due, in microseconds; None: the order has ended."""
         return None if self.has_ended else self._due
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is carried out, or refused: `answer` says which."""
+        """Whether the order was carried out or refused; `answer` says which."""
         return self.answer is not None and (self.answer.done or self.answer.reason != Reason.REASON_SUCCESS)
 
     def _handle_answer(self, answer: pb.OrderAck) -> None:
         if not answer.nonce or not self._join_key:
             self.answer = answer
         elif answer.nonce == self._order.nonce and self._excused > 0:
-            self._excused -= 1  # It answers a copy that left before this nonce was known.
+            self._excused -= 1  # This answers a copy that was sent before the nonce was known.
         elif self._nonces >= MOST_PROOFS:
             self.answer = answer
         else:
@@ -104,6 +107,6 @@ class AdminClient:
 
 
 def order_credential(key: bytes, order: pb.Order) -> bytes:
-    """The proof of the network's join key for an order (§5.7); empty where there is none."""
+    """The proof of the join key for an order (§5.7); empty if there is no key."""
     numbers = (order.request, order.nonce, order.kind)
     return proof(key, b"hbroker order", numbers, (order.node, order.subtree))

@@ -1,12 +1,12 @@
-"""What those who operate the network order a node to do (§5.7): leave, claim a subtree, hand one back.
+"""Orders of operators to a node (§5.7): leave, claim a subtree, hand one back.
 
-An order comes outside of a session, from an address that has proved itself, and is repeated until it is
-answered as done; the request id tells a repeat from a new order. Where the network has a join key, the order
-must prove it over a nonce of this node's, which holds for one address and request and for two minutes; by
-then the request is remembered longer than the nonce is good. So nobody can carry an order out a second time.
+An order comes outside of a session, from a proved address, and is repeated until its answer says `done`. The
+request id distinguishes a repeat from a new order. If the network has a join key, the order must prove it
+over a nonce of this node. The nonce is good for one address and request, and for at most two minutes; the
+node remembers the request id for longer. So nobody can have an order carried out a second time.
 
-An order that changed the claims is told as done once the note of that is on the disk (§5.10): a run that
-began without it would claim again what was handed back, or not own what was claimed.
+An order that changed the claims is answered as `done` once that note is on the disk (§5.10). Otherwise the
+node's next run could claim a subtree again that was handed back, or not claim one that was ordered.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from hbroker.subtree import is_within
 __all__ = ["Orders"]
 
 MEMORY: Final = 3 * NONCE_PERIOD
+"""Microseconds for which the node remembers an order."""
 MOST_ORDERS: Final = 1_000
 LINGER: Final = timers.SECOND
-"""How long a node that left by order stays to say so: an answer may be lost."""
+"""Microseconds that a node that left because of an order stays, to answer repeats: an answer may be lost."""
 UNNOTED: Final = "it is carried out, but the node's disk does not take the note of that"
-"""What is said of an order meanwhile."""
+"""The text of the answer while the disk fails."""
 
 _NAMES: Final = {
     pb.ORDER_KIND_LEAVE: "leave",
@@ -50,14 +51,14 @@ _NAMES: Final = {
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """One order under way, or its end. `requester`: where its end is told."""
+    """One order, until it has ended. `requester`: the address to which its end is sent."""
 
     order: pb.Order
     requester: Address
     refusal: tuple[pb.Reason, str] | None = None
     is_carried_out: bool = False
     awaits_disk: bool = False
-    """It is carried out, and `end` is called once the note of that is on the disk."""
+    """The order is carried out, and `end` is called once the note of that is on the disk."""
     is_done: bool = False
 
     @property
@@ -65,14 +66,14 @@ class _Request:
         return self.is_done or self.refusal is not None
 
     def end(self) -> None:
-        """The note of it is on the disk."""
+        """The note is on the disk."""
         self.is_done = True
 
 
 class Orders:
-    """All orders to one node. `leave(now)` has the node hand back all that it owns.
+    """All orders to one node. `leave(now)` makes the node hand back everything that it owns.
 
-    `nonces`: of this run.
+    `nonces`: those of this run.
     """
 
     def __init__(
@@ -97,16 +98,17 @@ class Orders:
         self._known: ExpiringCache[int, _Request] = ExpiringCache(MOST_ORDERS)
         self._under_way: list[_Request] = []
         self.leave_requested = False
-        """By an order."""
+        """Whether an order asked this node to leave."""
         self.is_leaving = False
-        """By an order, or because its process is to end: it takes on nothing more."""
+        """Whether this node leaves, because of an order or because its process ends. It then takes no other
+        orders."""
         self._has_left = False
         self._lingers_until: int | None = None
 
     # Change
 
     def handle_order(self, now: int, source: Address, order: pb.Order) -> None:
-        """Takes an order, or the repeat of one, and answers how far it is."""
+        """Handles an order, or the repeat of one, and answers it."""
         if order.node != self._settings.name:
             text = f"this node is called {self._settings.name!r}"
             self._answer(source, order, Reason.REASON_NOT_RESPONSIBLE, text)
@@ -124,7 +126,7 @@ class Orders:
             self._tell(known)
 
     def settle(self, now: int) -> None:
-        """Tells of the orders that have ended, without being asked."""
+        """Answers the orders that have ended, without waiting for a repeat."""
         if self.leave_requested and self._requested_subtrees.have_ended and not self._has_left:
             self._has_left, self._lingers_until = True, now + LINGER
         for known in self._under_way:
@@ -134,7 +136,7 @@ class Orders:
         self._under_way = [known for known in self._under_way if not known.has_ended]
 
     def handle_timeout(self, now: int) -> None:
-        """Lingers no longer than is due."""
+        """Ends the lingering when it is over."""
         if self._lingers_until is not None and now >= self._lingers_until:
             self._lingers_until = None
         self.settle(now)
@@ -142,12 +144,12 @@ class Orders:
     # Read
 
     def poll_timeout(self) -> int | None:
-        """When this node has lingered long enough."""
+        """When the lingering ends, in microseconds; None: the node does not linger."""
         return self._lingers_until
 
     @property
     def lingers(self) -> bool:
-        """Whether this node stays only to say that it left."""
+        """Whether this node stays only to answer the order to leave."""
         return self.leave_requested and (not self._has_left or self._lingers_until is not None)
 
     # Carrying out
@@ -169,7 +171,7 @@ class Orders:
                 self._requested_subtrees.hand_back(now, order.subtree)
 
     def _refusal(self, order: pb.Order) -> tuple[pb.Reason, str] | None:
-        """Why an order makes no sense here."""
+        """The reason and text of an order that this node cannot carry out; None: it can."""
         if order.kind not in _NAMES:
             return Reason.REASON_PROTOCOL_ERROR, f"there is no order {order.kind}"
         is_leave = order.kind == pb.ORDER_KIND_LEAVE
@@ -191,7 +193,7 @@ class Orders:
         return None
 
     def _check(self, now: int, known: _Request) -> None:
-        """Sees how far an order is."""
+        """Updates the progress of an order."""
         if not known.has_ended and not known.is_carried_out:
             self._check_effect(now, known)
         if known.is_carried_out and not known.awaits_disk:
@@ -201,7 +203,7 @@ class Orders:
         order = known.order
         uplink = self._requested_subtrees.find(order.subtree)
         match order.kind:
-            case pb.ORDER_KIND_LEAVE:  # It changes no claim.
+            case pb.ORDER_KIND_LEAVE:  # This changes no claim.
                 known.is_done = self._requested_subtrees.have_ended
             case pb.ORDER_KIND_HAND_BACK if uplink is None or uplink.state is UplinkState.STOPPED:
                 known.is_carried_out = True
@@ -212,7 +214,7 @@ class Orders:
                 self._check_requested(now, known, uplink)
 
     def _check_requested(self, now: int, known: _Request, uplink: Uplink | None) -> None:
-        """A claim that is refused is given up: whoever ordered it decides what is next."""
+        """Gives up a claim that was refused: the operator decides what to do next."""
         if uplink is None:
             known.refusal = Reason.REASON_NOT_SERVING, "the claim was given up"
         elif uplink.refused is not None and uplink.refused.reason not in PASSING_REASONS:

@@ -1,13 +1,13 @@
-"""What owners answered lately, to any of several clients behind one address (§5.2).
+"""Recent answers of owners, shared by several clients behind one address (§5.2).
 
-Thousands of members of one process begin at one moment, and most want topics of the same few owners. An
-answer names a zone, not a topic, and whoever asks now would hear the same: so before each try of its question
-a client looks here for what another was told meanwhile. No client waits for another's answer. But where a
-node is slow, none repeats a question that another had answered, and the node's work does not grow with its
-slowness.
+Thousands of clients of one process may start at the same moment, and most want topics of the same few owners.
+An answer names a zone, not a topic, and another client would get the same one. So before each try a client
+looks here for an answer that another client has received. No client waits for another's answer. But if a node
+is slow, no client repeats a request that was answered to another client. So the work of a slow node does not
+grow with its slowness.
 
-An answer is handed on for a short while, and to each client once. One that asks again has found it wrong
-(its link ended, or the owner refused: §5.3), and so it is handed on no more.
+An answer is given to other clients for a short time, and once to each client. If a client asks again, it has
+found the answer wrong (its link ended, or the owner refused: §5.3). Then the answer is removed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from hbroker.subtree import depth, is_within, prefixes
 __all__ = ["FRESH", "Answer", "AnswerCache", "covers"]
 
 FRESH: Final = 5 * SECOND
-"""How long an answer is handed on. A client that comes later asks for itself: so it never waits for a node
-that died before it came, as it would in a link."""
+"""Microseconds for which an answer is given to other clients. A later client asks for itself. So it does not
+first wait on a link to an owner that died before it came."""
 
 _MOST_ANSWERS: Final = 1_024
 
 
 class Answer(NamedTuple):
-    """A zone, its owner with a token for it (§4.2), and until when the owner wants it to be believed."""
+    """A zone, its owner, and a token for the owner (§4.2). `until`: when the zone expires, in
+    microseconds."""
 
     zone: pb.Zone
     owner: Address
@@ -39,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class AnswerCache:
-    """The latest answer for each of at most `most` scopes. 0: it keeps none."""
+    """The latest answer for each of at most `most` scopes. 0: the cache stays empty."""
 
     def __init__(self, most: int = _MOST_ANSWERS) -> None:
         self._most = most
@@ -47,13 +48,13 @@ class AnswerCache:
         self._deepest = 0
 
     def keep(self, now: int, answer: Answer) -> None:
-        """Somebody was told this."""
+        """Stores an answer that a client received."""
         if self._most:
             self._by_scope.put(answer.zone.scope, answer, min(now + FRESH, answer.until))
             self._deepest = max(self._deepest, depth(answer.zone.scope))
 
     def find(self, now: int, topic: str) -> Answer | None:
-        """The nearest answer around a topic, if it names the topic's owner."""
+        """The answer with the longest scope around a topic, if it names the topic's owner; else None."""
         if not len(self._by_scope):
             return None
         around = (self._by_scope.get(now, scope) for scope in prefixes(topic, self._deepest))
@@ -63,10 +64,10 @@ class AnswerCache:
         return nearest if nearest is not None and covers(nearest.zone, topic) else None
 
     def discard(self, answer: Answer) -> None:
-        """It was wrong. Idempotent."""
+        """Removes an answer that was wrong. Idempotent."""
         self._by_scope.drop(answer.zone.scope, answer)
 
 
 def covers(zone: pb.Zone, topic: str) -> bool:
-    """Whether the zone says that its owner owns the topic (§5.3)."""
+    """Whether the zone's owner owns the topic: it lies in the scope, and below no cut (§5.3)."""
     return is_within(topic, zone.scope) and not any(is_within(topic, cut.subtree) for cut in zone.cuts)

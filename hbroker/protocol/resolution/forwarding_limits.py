@@ -1,8 +1,8 @@
-"""How many requests one host may have passed down to a node's children (§4.3).
+"""How many requests of one host a node forwards to its children (§4.3).
 
-One SUBSCRIBE for `#` goes to every child. A host that asks for it all the time would have a node with a
-thousand children send a thousand packets for each of its own. So each host has an allowance that fills up
-with time (a token bucket), and what goes beyond it is answered, but not passed down.
+A SUBSCRIBE for `#` goes to every child. Without a limit, a host that repeats it would make a node with a
+thousand children send a thousand packets for each packet of its own. So each host has an allowance that
+refills with time (a token bucket). A request beyond it is answered, and not forwarded.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from hbroker.protocol.packets import Address
 __all__ = ["ForwardingLimits"]
 
 MOST: Final = 20_000
-"""Packets that a host may have passed down at once."""
+"""Packets that a node forwards for one host at once."""
 A_SECOND: Final = 2_000
+"""Packets per second by which an allowance refills."""
 MOST_HOSTS: Final = 10_000
 
 
 class ForwardingLimits:
-    """What is left for each host. A host that has asked for nothing lately has all."""
+    """What is left for each host. A host that is not listed has its whole allowance."""
 
     def __init__(self) -> None:
         self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """By host, the one that asked last at the end: how many packets were left, and when (µs)."""
+        """By host, the one that asked last at the end: how many packets were left, and when
+        (microseconds)."""
 
     def take(self, now: int, host: Address, packets: int) -> bool:
-        """Takes so many packets of a host's allowance. False: it has not so many left, and keeps them.
+        """Takes this number of packets from a host's allowance. False: fewer are left, and they stay.
 
-        More packets at once than any host may have are allowed to a host that has all.
+        If a host has its whole allowance, any number is allowed.
         """
         key = _network_of(host[0])
         left, at = self._left.pop(key, (float(MOST), now))
@@ -45,6 +47,7 @@ class ForwardingLimits:
 
 
 def _network_of(ip: str) -> str:
-    """An IPv4 host; of IPv6 the network of 64 bits, since a host chooses the rest as it likes (§3.3)."""
+    """The IPv4 address, or the IPv6 network of 64 bits, because a host chooses the other bits itself
+    (§3.3)."""
     address = ip_address(ip)
     return ip if not isinstance(address, IPv6Address) else str(int(address) >> 64)

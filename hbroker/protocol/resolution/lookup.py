@@ -1,14 +1,14 @@
-"""One topic on its way to its owner (§5.2): the states of a lookup, and what comes out of it.
+"""One look-up (§5.2): its states, and its result.
 
-A lookup asks in recursive mode first. Two tries without an answer mean, more often than loss, that the
-owner's direct answer cannot reach this client (NAT, a stateful firewall); then it goes on by referral,
-where every node answers from the address that was asked. Each referral must lead to a subtree deeper than
-the last, so the walk ends by itself.
+A look-up asks in recursive mode first. Two tries without an answer mean more often that the owner's direct
+answer cannot reach this client (NAT, a stateful firewall) than that datagrams were lost. Then the look-up
+goes on by referral, where each node answers from the address that was asked. Each referral must lead to a
+deeper subtree than the last, so the look-up ends.
 
-A node on it that stays silent sends the lookup back, and so does one that asks to come back later, after a
-pause; by referral from now on, since a node that cannot pass a question down may yet name who could answer
-it. By turns the lookup begins at the root and at the node that was named last, for either may be away: an
-owner that serves is found while the root is dead, if anybody has named it before.
+If a node stays silent, the look-up begins again. If a node asks the client to come back later, it begins
+again after a pause. It then asks by referral, because a node that cannot forward a request may still name the
+next node. It begins at the root and at the node that was named last in turn, because either may be down. So a
+client finds a serving owner while the root is down, if any node has named that owner before.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ __all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State"]
 
 
 class State(Enum):
-    """What a lookup waits for."""
+    """What a look-up waits for."""
 
     QUEUED = auto()
-    """Its turn."""
+    """For its turn at its starting node."""
     EXPECT_OWNER = auto()
-    """The owner's answer, from wherever it is."""
+    """For the owner's answer, from any address."""
     EXPECT_HOP = auto()
-    """The answer of the node that was asked: its own, or a referral."""
+    """For the answer of the node that was asked: PUBACCEPT or REFERRAL."""
     BACKING_OFF = auto()
-    """The end of a pause, to begin again."""
+    """For the end of a pause, to begin again."""
     RESOLVED = auto()
     FAILED = auto()
 
 
 class Event(Enum):
-    """What happens to a lookup."""
+    """What happens to a look-up."""
 
     ASK = auto()
-    """Its turn has come: in recursive mode."""
+    """Its turn has come, in recursive mode."""
     ASK_BY_REFERRAL = auto()
-    """Its turn has come: by referral."""
+    """Its turn has come, by referral."""
     COVER = auto()
-    """A zone that came for another topic, or to another client, covers this one."""
+    """A zone that another topic, or another client, has brought covers the topic."""
     REPEAT = auto()
-    """A try went unanswered, and another is worth it."""
+    """A try had no answer, and there is another."""
     FALL_BACK = auto()
-    """The tries in recursive mode went unanswered."""
+    """The tries in recursive mode had no answer."""
     REFER = auto()
-    """A node named the next one."""
+    """A node named the next node."""
     DEFER = auto()
-    """A node is silent, or asks to come back later."""
+    """A node is silent, or asks the client to come back later."""
     ACCEPT = auto()
     """The owner answered."""
     REFUSE = auto()
-    """The answer is no, and stays no."""
+    """A node refused for good."""
     EXPIRE = auto()
-    """The time for the lookup is over."""
+    """The time for the look-up is over."""
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -97,8 +97,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One answer on the way. `time_ms`: from the last time the question was sent. `cache`: what the client
-    knew of the topic before it asked ("hit": its owner, "cut": a node above the owner, "miss": nothing)."""
+    """One answer of a look-up. `time_ms`: milliseconds since the request was last sent. `cache`: what the
+    client knew before it asked ("hit": the owner; "cut": a node above the owner; "miss": nothing)."""
 
     node: str
     address: Address
@@ -110,7 +110,7 @@ class Hop:
     cache: str
 
     def to_json(self) -> dict[str, object]:
-        """As `hbroker resolve --trace --json` prints it."""
+        """The object as `hbroker resolve --trace --json` prints it."""
         return {
             "node": self.node,
             "address": format_address(self.address),
@@ -125,8 +125,8 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Who owns a topic. `scope`: what this answer holds for (§5.3), but for the cuts below it.
-    `subscriptions`: how many match the topic. `trace`: the answers on the way, the first first."""
+    """The owner of a topic. `scope`: the subtree for which the answer holds, less the cuts in it (§5.3).
+    `subscriptions`: how many match the topic. `trace`: the answers of the look-up, in order."""
 
     topic: str
     owner: str
@@ -139,7 +139,7 @@ class Resolution:
     trace: tuple[Hop, ...]
 
     def to_json(self) -> dict[str, object]:
-        """As `hbroker resolve --json` prints it."""
+        """The object as `hbroker resolve --json` prints it."""
         return {
             "topic": self.topic,
             "owner": self.owner,
@@ -157,14 +157,17 @@ class Resolution:
 class Lookup:
     """One topic that is being resolved.
 
-    `ticket`: the application's, None for the messages that wait in the core. `subtree`: what the node that
-    was asked last was said to hold, None at the start. `has_silent_owner`: a node has named an owner, who
-    does not answer so far: its lease may have to end first. `is_extended`: the deadline was put off for that.
-    `below`: the node above the owner that the core knew of, None: none. `guide`: who was named last as the
-    holder of what is around the topic, None: nobody. `hops`: how many were asked since the start. `requests`:
-    those to which an answer still counts, the present one last. `turn`: the starting node whose turn this
-    lookup has. `fell_back`: nobody answered in recursive mode. `reason`, `negative_ttl` (microseconds): of
-    the last refusal.
+    - `ticket`: the application's; None: messages in the core wait for the topic.
+    - `subtree`: what the node that was asked last was said to hold; None: the look-up has just begun.
+    - `has_silent_owner`: a node has named an owner that has not answered. Its lease may have to end first.
+    - `is_extended`: the deadline was extended because of that.
+    - `below`: the node above the owner that the core knew; None: it knew none.
+    - `guide`: the node that was named last as the holder of what is around the topic; None: none was.
+    - `hops`: the nodes that were asked since the look-up last began.
+    - `requests`: the requests whose answers still count, the present one last.
+    - `turn`: the starting node whose turn this look-up has.
+    - `fell_back`: no answer arrived in recursive mode.
+    - `reason`, `negative_ttl` (microseconds): those of the last refusal.
     """
 
     topic: str
@@ -190,8 +193,8 @@ class Lookup:
     tried: dict[Address, None] = field(default_factory=dict)
 
     def turn_back(self, root: Address) -> None:
-        """Begins again: at the root, or, where it began there, at whoever was named last. A trace, which
-        shows the way down from the root, always begins there."""
+        """Begins again: at the root, or, if it began there, at the node that was named last. A trace always
+        begins at the root, because it shows the way down from there."""
         begins_there = self.start == root and not self.by_referral
         self.start = self.guide if begins_there and self.guide is not None else root
         self.subtree = None

@@ -1,18 +1,18 @@
-"""Who serves which subtree, as far as several clients behind one address have heard: hints, never proof.
+"""Which node seems to serve which subtree, shared by clients behind one address. Its entries are hints.
 
-A gateway has thousands of network clients, and most want topics of the same few owners. What one of them was
-told by a node (§5.2, §6.1), the others need not ask again: they make a subscription with that node at once,
-within the session, and name it there for the subtree as a parent would have done. Its answer says what it
-holds *now*, and what it has delegated; if that does not stand for the subtree (§6.1), or nothing comes, the
-client discovers from the root as ever. So a hint that is out of date costs time, and no subscription is
-complete because of it: no topic has two owners, and the one that is responsible for all of a subtree, less
-the cuts that it names, speaks for all of it.
+A gateway has thousands of network clients, and most want topics of the same few owners. If a node has told
+one of them what it holds (§5.2, §6.1), the others need not discover it. They make a subscription with that
+node at once, within the session, as if a parent had named the node for that subtree (§6.2). The node's answer
+says what it holds now, and its cuts. If the answer does not stand for the subtree (§6.1), or none arrives,
+the client discovers from the root as usual. So an outdated hint costs time, and never makes a subscription
+look complete: no topic has two owners, and the owner of a whole subtree, less the cuts that it names, answers
+for all of it.
 
-A node that claims more than is its own gets nothing by it: what it holds it is believed only as far as the
-root, or whoever is known to hold what is around, has named it for that; the root is known by its address.
+A node gains nothing by claiming more than it owns. Its claim to a subtree is believed only if the root, or
+the known holder of what is around, has named it for that subtree. The root is known by its address.
 
-Only what one node seems to serve alone is looked up here. A filter that reaches into other nodes' subtrees is
-asked of the root, which reaches all of them in one round.
+The cache answers only for filters that one node seems to serve alone. For other filters the client asks the
+root, which reaches all owners in one round.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from hbroker.subtree import depth, prefixes
 __all__ = ["HINT_PATIENCE", "Holder", "Knowledge", "OwnerCache"]
 
 HINT_PATIENCE: Final = 2 * SECOND
-"""How long a node that nobody named just now is waited for."""
+"""Microseconds that a client waits for a node that it knows only from this cache."""
 
 _MOST_SUBTREES: Final = 4_096
 _MOST_TOKENS: Final = 16_384
 _RESERVED: Final = "$"
-"""Topics that begin so belong to the nodes, each to its own; no prefix tells whose they are."""
+"""Topics that begin with this belong to nodes, each to its own, so no prefix of them has one owner."""
 
 
 class Holder(NamedTuple):
-    """A node, and a subtree that it was said to hold until the time `until`."""
+    """A node, and a subtree that it was said to hold. `until`: when this expires, in microseconds."""
 
     subtree: str
     node: str
@@ -51,14 +51,15 @@ class Holder(NamedTuple):
 
 
 class OwnerCache:
-    """At most `most` subtrees with their holders. 0: it learns nothing, and knows nothing."""
+    """At most `most` subtrees with their holders. 0: the cache stays empty."""
 
     def __init__(self, most: int = _MOST_SUBTREES) -> None:
         self._most = most
         self._holders: dict[str, Holder] = {}
         self._at: dict[Address, set[str]] = {}
         self._below: Counter[str] = Counter()
-        """How many of the subtrees lie within each prefix, itself excepted."""
+        """For each prefix, the number of cached subtrees that lie within it, not counting the prefix
+        itself."""
 
     def learn(
         self,
@@ -70,7 +71,8 @@ class OwnerCache:
         *,
         is_root: bool = False,
     ) -> None:
-        """A node says what it holds and what it has delegated. `is_root`: at the root's address."""
+        """Takes what a node says about the subtrees that it holds and its cuts. `is_root`: it has the root's
+        address."""
         if not self._most:
             return
         until = now + ZONE_TTL
@@ -84,13 +86,12 @@ class OwnerCache:
                 self._put(Holder(subtree, named, there, until))
 
     def forget(self, address: Address) -> None:
-        """The node at this address is silent, or is not what it was taken for."""
+        """Removes the node at this address, which is silent or did not hold what was cached."""
         for subtree in list(self._at.get(address, ())):
             self._remove(subtree)
 
     def sole_holder(self, now: int, filter: str) -> Holder | None:
-        """The node that, as far as is known, serves all that a valid filter matches; None: no single one is
-        known to."""
+        """The node that seems to serve all topics that a valid filter matches; None: no single node does."""
         if not self._holders or filter.startswith(_RESERVED):
             return None
         prefix = _literal(filter)
@@ -106,7 +107,7 @@ class OwnerCache:
         return len(self._holders)
 
     def _deepest(self, around: Iterable[str]) -> Holder | None:
-        """Of subtrees, each in the one before, the last that has a known holder."""
+        """The last of these subtrees, each of which lies in the one before, that has a known holder."""
         known = None
         for subtree in around:
             known = self._holders.get(subtree, known)
@@ -143,8 +144,9 @@ class OwnerCache:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What clients behind one address know of the nodes together: tokens prove an address, whoever of them
-    sends (§4.2). `owner_cache`, `answer_cache`: such as learn nothing where a client is alone."""
+    """What clients behind one address share about nodes. `tokens`: an address token proves the address,
+    whichever client sends it (§4.2). `owner_cache`, `answer_cache`: stay empty by default, for a client that
+    is alone."""
 
     tokens: TokenCache = field(default_factory=lambda: ExpiringCache(_MOST_TOKENS))
     owner_cache: OwnerCache = field(default_factory=lambda: OwnerCache(0))
@@ -152,12 +154,12 @@ class Knowledge:
 
     @classmethod
     def shared(cls) -> Knowledge:
-        """For clients that are not alone."""
+        """For several clients."""
         return cls(owner_cache=OwnerCache(), answer_cache=AnswerCache())
 
 
 def _literal(filter: str) -> str:
-    """The subtree that holds all that a filter matches: its levels before the first wildcard."""
+    """The subtree of all topics that a filter matches: its levels before the first wildcard."""
     levels = filter.split("/")
     for number, level in enumerate(levels):
         if level in ("+", "#"):
@@ -166,5 +168,5 @@ def _literal(filter: str) -> str:
 
 
 def _around(subtree: str) -> list[str]:
-    """The prefixes of a subtree, itself excepted."""
+    """The prefixes of a subtree, without the subtree itself."""
     return [*prefixes(subtree, depth(subtree))][:-1] if subtree else []

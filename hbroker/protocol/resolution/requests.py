@@ -1,12 +1,12 @@
-"""Requests outside of a session: PUBCONNECT and SUBSCRIBE on their way to an answer (§4.1, §5.2, §6.1).
+"""Requests outside of a session: PUBCONNECT and SUBSCRIBE, until they are answered (§4.1, §5.2, §6.1).
 
-A request has 64 random bits as its id. An answer counts only for a request that is open under its id, from
-whatever address it comes: the owner that answers may be a node that the client never wrote to. Somebody who
-cannot read the client's datagrams cannot guess the id.
+The id of a request has 64 random bits. An answer counts only for an open request with its id. It may come
+from any address, because the owner that answers may be a node to which the client never wrote. Whoever cannot
+read the client's datagrams cannot guess the id.
 
-A node that does not know the client's address answers CHALLENGE, which names no request: it concerns all
-requests that were sent to its source with another token, or with none. Those are sent again at once, and
-that is no new try. How often a challenge is obeyed in one try is bounded, so that two peers cannot keep
+A node that does not know the client's address answers CHALLENGE, which names no request. It concerns all
+requests that went to its source with another token, or with none. The client sends these again at once; that
+is no new try. The number of challenges that it follows for each try is bounded, so that two peers cannot keep
 each other busy.
 """
 
@@ -37,20 +37,21 @@ _UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})
 
 
 def keep_token(tokens: TokenCache, now: int, address: Address, token: bytes, lifetime: int) -> None:
-    """Remembers a token that a node gave (§4.2); an empty or an oversized one is none."""
+    """Stores a token that a node sent (§4.2). An empty or oversized token is ignored. `lifetime`:
+    microseconds."""
     if 0 < len(token) <= _LONGEST_TOKEN:
         tokens.put(address, token, now + min(lifetime, TOKEN_LIFETIME))
 
 
 def reachable(advertised: pb.Address, instead: Address) -> Address:
-    """The address that a node tells of itself; one that nobody can send to gives way to `instead`."""
+    """The address that a node advertises; `instead`, if nobody can send to the advertised one."""
     address = address_from(advertised)
     return instead if address is None or address[0] in _UNSPECIFIED else address
 
 
 @dataclass(slots=True, eq=False)
 class Request(Generic[OwnerT]):
-    """One question to one node. `owner` is whoever waits for the answer."""
+    """One request to one node. `owner`: the object that waits for the answer."""
 
     id: int
     owner: OwnerT
@@ -63,7 +64,7 @@ class Request(Generic[OwnerT]):
 
 
 class Requests(Generic[OwnerT]):
-    """The open requests of one asker: sends, repeats, finds by id."""
+    """The open requests of one requester: sends, repeats, and finds them by their ids."""
 
     __slots__ = ("_at", "_core", "_open", "_random", "_timers", "_tokens")
 
@@ -78,7 +79,7 @@ class Requests(Generic[OwnerT]):
     def ask(
         self, now: int, owner: OwnerT, address: Address, body: pb.PubConnect | pb.Subscribe
     ) -> Request[OwnerT]:
-        """Opens a request under a new id, and sends it for the first time."""
+        """Opens a request with a new id, and sends it."""
         body.request = self._random.getrandbits(64) or 1
         request = Request(body.request, owner, address, pack(body))
         self._open[request.id] = request
@@ -87,18 +88,18 @@ class Requests(Generic[OwnerT]):
         return request
 
     def repeat(self, now: int, request: Request[OwnerT]) -> None:
-        """Sends it once more, and waits longer than the last time."""
+        """Sends the request once more, and waits longer than the last time."""
         self._timers.set(request.id, now + retry_after(request.tries, self._random))
         request.tries += 1
         request.challenges = 0
         self._send(now, request)
 
     def settle(self, request: Request[OwnerT]) -> None:
-        """Repeats it no more; an answer that comes late still counts."""
+        """Stops repeating the request. A late answer still counts."""
         self._timers.cancel(request.id)
 
     def close(self, request: Request[OwnerT]) -> None:
-        """Forgets it. Idempotent."""
+        """Removes the request. Idempotent."""
         self._timers.cancel(request.id)
         self._open.pop(request.id, None)
         there = self._at.get(request.address, {})
@@ -107,8 +108,8 @@ class Requests(Generic[OwnerT]):
             self._at.pop(request.address, None)
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """§4.1: sends again, with the token, what went to `source` without it and is still repeated. Unasked
-        for, it is ignored."""
+        """§4.1: sends the requests to `source` again that are still repeated and had another token. Ignores a
+        challenge that no request has caused."""
         asked = self._at.get(source)
         if not asked or not challenge.token:
             return
@@ -121,16 +122,17 @@ class Requests(Generic[OwnerT]):
                 self._send(now, request)
 
     def find(self, request_id: int) -> Request[OwnerT] | None:
-        """The open request under this id."""
+        """The open request with this id, or None."""
         return self._open.get(request_id)
 
     def unanswered(self, now: int) -> Iterator[Request[OwnerT]]:
-        """One after the other whose present try has waited long enough: repeat, settle or close it."""
+        """Yields each request whose present try has had no answer in time. The caller repeats, settles or
+        closes it."""
         for request_id in self._timers.due(now):
             yield self._open[request_id]
 
     def poll_timeout(self) -> int | None:
-        """When the next try has waited long enough."""
+        """When the next try ends, in microseconds; None: no request is repeated."""
         return self._timers.next()
 
     def __len__(self) -> int:

@@ -1,20 +1,21 @@
-"""The client's resolver (§5.2, §5.3): topics in, zones into the core's cache out.
+"""The client's resolver (§5.2, §5.3): topics in, zones into the native core out.
 
-The core asks when a message waits for a topic that no cached zone covers; the application asks for
-`resolve`. Many cold topics at once mostly lie in few zones, so the resolver asks *one question at a time of
-each starting node*: the answer brings a zone, and whatever waited for that node is looked up in the cache
-again before the next question. A question that stays unanswered for one try gives its turn up, so one dead
-subtree holds nothing else back. A thousand cold topics below five known cuts thus cost one question to each
-of the five.
+A look-up begins when a message waits in the core for a topic that no cached zone covers, or when the
+application calls `resolve`. Many unknown topics mostly lie in few zones. So the resolver has *one request at
+a time at each starting node*. Its answer brings a zone, and all topics that wait for that node are looked up
+in the cache before the next request. If a request has no answer for one try, the next topic gets its turn, so
+one dead subtree does not hold the others up. So a thousand unknown topics below five known cuts cost one
+request to each of the five nodes.
 
-An answer counts as long as its lookup lives, whichever try it belongs to: a node that is slower than the
-pauses between tries is a slow node, and not an unreachable one. What other clients behind the same address
-were told meanwhile counts as well (`answer_cache`).
+An answer counts while its look-up lives, whichever try it belongs to: a node that is slower than the pauses
+between tries is slow, and not unreachable. Answers that other clients behind the same address received count
+as well (`answer_cache`).
 
-Failures are kept for the time that the answer states, and given to the core at once when it asks again.
+Failures are cached for the time that the answer states. If the core asks again meanwhile, it gets the failure
+at once.
 
-An owner may be found and open no session, because it has too many (`refusals`): then messages wait for the
-end of a pause before the core is told of it again, and fail where that lasts.
+An owner may be found and refuse a session, because it has too many (`sessions.refused`). Then messages wait
+for the end of a pause before the core gets the zone again, and fail if the refusals go on.
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ from hbroker.subtree import is_within
 __all__ = ["PATIENCE", "Resolver"]
 
 PATIENCE: Final = 10 * SECOND
-"""How long messages wait for their topic's owner before they fail."""
+"""Microseconds that messages wait for the owner of their topic before they fail."""
 FAILOVER: Final = LEASE + LEASE_DRIFT + 4 * SECOND
-"""How long they wait where a node has named an owner and that one is silent: until its lease is over its
-parent cannot take its place (§5.6). The rest is for finding the parent."""
+"""Microseconds that messages wait if a node has named an owner and that owner is silent. Its parent cannot
+take its place before its lease has ended (§5.6). The rest of the time is for finding the parent."""
 
 _RECURSIVE_TRIES: Final = 2
 _HOP_TRIES: Final = 3
 _MOST_HOPS: Final = 64
 _MOST_KEPT: Final = 16
-"""Questions of one lookup of which an answer still counts."""
+"""The most requests of one look-up whose answers still count."""
 _MOST_WAITING: Final = 100_000
 _MOST_OPEN: Final = 2_048
 _SILENT_OWNER: Final = (Reason.REASON_OWNER_UNREACHABLE, Reason.REASON_HANDOVER)
@@ -70,7 +71,7 @@ _LONGEST_TTL: Final = 86_400 * SECOND
 
 
 class Resolver:
-    """All lookups of one client."""
+    """All look-ups of one client."""
 
     def __init__(self, core: ClientCore, random: Random, knowledge: Knowledge, root: Address) -> None:
         self._core = core
@@ -79,7 +80,7 @@ class Resolver:
         self._owner_cache = knowledge.owner_cache
         self._answer_cache = knowledge.answer_cache
         self._taken: ExpiringCache[str, Answer] = ExpiringCache(_MOST_TAKEN)
-        """Fresh answers that this client was given, by scope."""
+        """Recent answers of other clients that this client was given, by scope."""
         self._root = root
         self._requests: Requests[Lookup] = Requests(core, random, knowledge.tokens)
         self._timers: TimerQueue[Lookup] = TimerQueue()
@@ -94,7 +95,8 @@ class Resolver:
     # In
 
     def handle_unresolved(self, now: int, topic: str, start: Address | None) -> None:
-        """Messages wait in the core for the owner of `topic`, which lies below `start` (None: the root)."""
+        """Messages wait in the core for the owner of `topic`, which lies below the node `start` (None: the
+        root)."""
         reason = self._negatives.get(now, topic)
         if reason is not None:
             self._core.reject(topic, reason)
@@ -110,7 +112,8 @@ class Resolver:
             self._advance(now)
 
     def resolve(self, now: int, ticket: int, topic: str, *, trace: bool, patience: int) -> None:
-        """Asks who owns `topic`, though it be known. `trace`: asks every node from the root down."""
+        """Resolves the owner of `topic`, even if it is cached. `trace`: asks every node from the root down.
+        `patience`: microseconds."""
         known = self._core.zone(topic)
         cache = "miss" if known is None else "hit" if known[1] else "cut"
         start = self._root if known is None or trace else known[0]
@@ -123,7 +126,7 @@ class Resolver:
         self._requests.handle_challenge(now, source, challenge)
 
     def handle_accept(self, now: int, source: Address, accept: pb.PubAccept) -> None:
-        """An owner's answer, or a node's that cannot find one."""
+        """Handles PUBACCEPT: an owner's answer, or a refusal."""
         request = self._requests.find(accept.request)
         if request is None:
             return
@@ -134,7 +137,8 @@ class Resolver:
             self._refuse(now, lookup, request, accept)
 
     def handle_referral(self, now: int, referral: pb.Referral) -> None:
-        """A node names the next one (§5.2). One that leads no deeper is a node that cannot help, or late."""
+        """Handles REFERRAL: a node names the next one (§5.2). If it leads no deeper, the node cannot help, or
+        the packet is late."""
         request = self._requests.find(referral.request)
         if request is None or not request.owner.machine.accepts(Event.REFER):
             return
@@ -157,15 +161,16 @@ class Resolver:
         self._ask(now, lookup, cut[2], pb.MODE_REFERRAL)
 
     def handle_refused(self, now: int, owner: Address) -> None:
-        """§3.6: this owner opens no session."""
+        """§3.6: this owner refused a session."""
         self._refusals.note(now, owner)
 
     def handle_link_up(self, owner: Address) -> None:
-        """There is a session with this owner."""
+        """This owner has accepted a session."""
         self._refusals.forget(owner)
 
     def handle_timeout(self, now: int) -> None:
-        """Repeats what went unanswered, begins again after pauses, ends what took too long."""
+        """Repeats requests without an answer, begins look-ups again after pauses, and ends those whose time
+        is over."""
         for lookup in self._timers.due(now):
             if self._is_covered(now, lookup):
                 continue
@@ -187,11 +192,11 @@ class Resolver:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(self._timers.next(), self._requests.poll_timeout())
 
     def poll_result(self) -> Result | None:
-        """What became of `resolve`."""
+        """The next outcome of `resolve`; None: there is none now."""
         return self._results.popleft() if self._results else None
 
     # Turns: one question at a time of each starting node
@@ -202,7 +207,8 @@ class Resolver:
             starts.extend(self._advance_at(now, starts.popleft()))
 
     def _advance_at(self, now: int, start: Address) -> list[Address]:
-        """Asks the next question of `start`, if it may; returns the starts to which topics moved over."""
+        """Sends the next request to `start`, if there may be one. Returns the starting nodes to which topics
+        were moved."""
         queue = self._queues.get(start, deque())
         moved: dict[Address, None] = {}
         while queue and start not in self._in_progress and len(self._requests) < _MOST_OPEN:
@@ -263,7 +269,8 @@ class Resolver:
         self._start_next(now, lookup)
 
     def _defer(self, now: int, lookup: Lookup, *, pause: int | None = None) -> None:
-        """Begins again, after a pause; after silence, which was one, at once. None: a pause that grows."""
+        """Begins the look-up again after a pause (microseconds). None: a pause that grows. 0: after silence,
+        which was a pause itself."""
         lookup.machine.handle(Event.DEFER)
         for request in lookup.requests:
             self._requests.settle(request)
@@ -277,7 +284,7 @@ class Resolver:
         self, now: int, lookup: Lookup, request: Request[Lookup], source: Address, accept: pb.PubAccept
     ) -> None:
         if not covers(accept.zone, lookup.topic):
-            # Delegated while the answer was made, or a defect of the node.
+            # The topic was delegated while the answer was made, or the node has a defect.
             if request is lookup.requests[-1] and lookup.machine.accepts(Event.DEFER):
                 self._defer(now, lookup)
             return
@@ -304,7 +311,7 @@ class Resolver:
         self._end(now, lookup)
 
     def _await_session(self, now: int, lookup: Lookup, refusal: Refusal) -> None:
-        """The owner is known, and opens no session: not before the pause is over is it tried again."""
+        """The owner is known and refuses sessions: it is tried again when the pause is over."""
         if not lookup.machine.accepts(Event.DEFER):
             return
         lookup.reason = Reason.REASON_QUOTA_EXCEEDED
@@ -324,7 +331,8 @@ class Resolver:
         lookup.has_silent_owner |= accept.reason in _SILENT_OWNER
         lookup.negative_ttl = min(accept.ttl_s * SECOND, _LONGEST_NEGATIVE) or NEGATIVE_TTL
         if accept.reason in RETRIED_REASONS:
-            # One that the root has just named may say so as well: it is to have the subtree, and has not yet.
+            # A node that the root has just named may answer this, too: it is to get the subtree, and does not
+            # have it yet.
             stale_start = accept.reason == Reason.REASON_NOT_RESPONSIBLE and lookup.start != self._root
             self._defer(now, lookup, pause=0 if stale_start else None)
         else:
@@ -345,10 +353,11 @@ class Resolver:
     # What others were told
 
     def _is_covered(self, now: int, lookup: Lookup) -> bool:
-        """Ends a lookup for messages that wait, where another client was told who owns its topic.
+        """Ends a look-up for waiting messages, if another client has received an answer that covers its
+        topic.
 
-        What this client was given before, and asks for again, was wrong; and nothing above the node that its
-        core knows of is nearer the truth.
+        Such an answer is wrong if this client was given it before and now asks again. And if the core knows a
+        node above the owner, an answer of a node further up is no better.
         """
         answer = self._answer_cache.find(now, lookup.topic) if lookup.ticket is None else None
         if answer is None or lookup.below not in (None, answer.owner):
@@ -409,7 +418,7 @@ def _waits_for_lease(lookup: Lookup) -> bool:
 
 
 def _leads_on(lookup: Lookup, subtree: str) -> bool:
-    """Whether a referral to this subtree comes closer to the topic than what was asked last."""
+    """Whether a referral to this subtree leads closer to the topic than the last one."""
     closer = lookup.subtree is None or len(subtree) > len(lookup.subtree)
     return bool(subtree) and closer and is_within(lookup.topic, subtree) and lookup.hops < _MOST_HOPS
 

@@ -1,7 +1,7 @@
-"""Who owns this topic? A node's answer to PUBCONNECT (§5.2).
+"""A node's answer to PUBCONNECT: which node owns the topic (§5.2).
 
-The owner answers whoever asked, directly. Another node passes the question down to the child that holds the
-topic, or, in referral mode, names that child. Nothing is remembered of a question.
+The owner answers the requester directly. Any other node forwards the request to its child that holds the
+topic or, in referral mode, names that child. The node stores nothing about a request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Responder"]
 
 
 class Responder:
-    """A node's side of §5.2 and §5.3."""
+    """A node's part of §5.2 and §5.3."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Responder:
         self._diagnostics = diagnostics
 
     def handle_pubconnect(self, requester: Requester, request: pb.PubConnect) -> None:
-        """Answers, or passes the question down."""
+        """Answers the request, or forwards it."""
         if not topic_is_valid(request.topic):
             self._fail(requester, request, Reason.REASON_TOPIC_NAME_INVALID)
             return
@@ -44,11 +44,14 @@ class Responder:
         parent = requester.parent_link
         if parent is not None and not self._jurisdiction.holds_from(parent, request.topic):
             decider = (
-                None  # The parent's table is ahead of this node's or behind it: going on could go round.
+                # The parent's table is newer or older than this node's. If this node forwarded the request,
+                # it could go round.
+                None
             )
         match decider:
             case Grant():
-                # §5.4: one that is being handed over is not served just now. Who asks waits for it here.
+                # §5.4: also if the subtree is being handed over and not served now. The client waits for it
+                # here.
                 self._accept(requester, request, decider)
             case Delegation() if request.mode == pb.MODE_REFERRAL:
                 self._refer(requester, request, decider)

@@ -1,8 +1,8 @@
-"""What a client's session is to be at every owner, in its own words (§6.4).
+"""The session that a client asks for at every owner (§6.4).
 
-The session id is what an owner knows a client by. One that is to outlive its links must be the same in the
-next run of its program, from wherever: then it follows from the client's name and a key that its runs
-share. Whoever knows both takes the session over; one that is not kept has 64 random bits.
+An owner knows a client by its session id. If the session is to outlive its links, the next run of the client
+must have the same id, from wherever it connects. So the id is computed from the client's name and a key that
+its runs share. Whoever knows both can take the session over. Any other session has 64 random bits as its id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _KEY_BYTES: Final = 64
 
 
 def session_id(client_id: str, key: bytes = b"") -> int:
-    """The first 64 bits of the keyed BLAKE2b hash of a name. A key longer than 64 bytes is hashed itself."""
+    """The first 64 bits of the keyed BLAKE2b hash of a name; 1 for 0. A key longer than 64 bytes is hashed
+    first."""
     if len(key) > _KEY_BYTES:
         key = blake2b(key).digest()
     digest = blake2b(client_id.encode(), digest_size=8, key=key).digest()
@@ -27,9 +28,9 @@ def session_id(client_id: str, key: bytes = b"") -> int:
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """`client`: told to the owners, for those who operate the network. `session`: its id. `expiry_s`: how
-    long the session lives on without a link; 0: not at all. `clean_start`: what an earlier run left ends
-    first."""
+    """`client`: the client's name, which owners show to operators. `session`: the session id. `expiry_s`:
+    seconds that the session lives without a link; 0: it ends with its link. `clean_start`: what an earlier
+    run left is discarded first."""
 
     client: str = ""
     session: int = 0
@@ -38,7 +39,7 @@ class SessionOptions:
 
     @property
     def is_named(self) -> bool:
-        """Whether other runs of the client have the session's id, too."""
+        """Whether other runs of the client have the same session id."""
         return self.is_persistent or self.clean_start
 
     @property

@@ -1,7 +1,7 @@
-"""Owners that open no session for this client, because too many have one (§3.6, §9), and when it tries again.
+"""Owners that refuse this client a session because they have too many (§3.6, §9), and when to try again.
 
-The pauses between tries grow as those between repeats of a request do. Who has been refused for `PATIENCE`
-need not wait for the next try to say so: what fills a node, or the client's address there, lasts.
+The pauses between tries grow like those between repeats of a request. After `PATIENCE` waiting messages fail
+without another try, because a node, or the client's host there, stays full for long.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hbroker.protocol.timers import RETRY_MOST, SECOND, retry_after
 __all__ = ["PATIENCE", "Refusal", "Refusals"]
 
 PATIENCE: Final = 5 * SECOND
-"""How long messages wait for an owner that opens no session, from its first refusal on."""
+"""Microseconds that messages wait for an owner that refuses sessions, from its first refusal in a row."""
 _MOST: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`since`: the first in a row. `until`: when to try again. In microseconds."""
+    """`since`: the time of the first refusal in a row. `until`: when to try again. Both in microseconds."""
 
     since: int
     tries: int
@@ -31,12 +31,12 @@ class Refusal:
 
     @property
     def gives_up_at(self) -> int:
-        """From when on what waits fails."""
+        """When waiting messages fail, in microseconds."""
         return self.since + PATIENCE
 
 
 class Refusals:
-    """Those of one client, by the owner's address."""
+    """The refusals of one client, by the owner's address."""
 
     __slots__ = ("_known", "_random")
 
@@ -45,16 +45,17 @@ class Refusals:
         self._known: ExpiringCache[Address, Refusal] = ExpiringCache(_MOST)
 
     def note(self, now: int, owner: Address) -> None:
-        """The owner has refused once more. It is one in a row if it was tried again soon after the pause."""
+        """The owner has refused once more. The refusal is one in a row if the last pause ended no longer than
+        `RETRY_MOST` ago."""
         before = self._known.get(now, owner) or Refusal(now, 0, now)
         until = now + retry_after(before.tries, self._random)
         self._known.put(owner, Refusal(before.since, before.tries + 1, until), until + RETRY_MOST)
 
     def forget(self, owner: Address) -> None:
-        """The owner has opened a session."""
+        """The owner has accepted a session."""
         self._known.discard(owner)
 
     def find(self, now: int, owner: Address) -> Refusal | None:
-        """The last refusal of an owner that is not to be tried again yet."""
+        """The last refusal of an owner whose pause is not over; else None."""
         known = self._known.get(now, owner)
         return known if known is not None and now < known.until else None

@@ -1,8 +1,8 @@
-"""Telling a client that another run of it has its session now (§6.4).
+"""Informs a former run of a client that another run has its session now (§6.4).
 
-Its link is the later run's. So it is told outside of a session, at its last address, and as that may be lost
-several times over. Only who knows the session id can tell it so. A client that heard nothing makes its
-session again, and takes it back.
+The session's link belongs to the later run. So the node sends LEAVE outside of a session, to the former run's
+last address, and repeats it, because datagrams are lost. The LEAVE has the session id, so nobody else can
+forge it. A former run that receives none of them makes its session again, and so takes it back.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from hbroker.protocol.timers import SECOND
 __all__ = ["Takeovers"]
 
 _FIRST: Final = SECOND // 100
-"""Until the first word: by then it is known where the later run is."""
+"""Microseconds until the first LEAVE. By then the later run's address is known."""
 _REPEATS: Final = (SECOND // 4, SECOND, 2 * SECOND)
-"""After the first word, and after each other."""
+"""Microseconds from each LEAVE to the next."""
 _MOST: Final = 10_000
 
 
 @dataclass(slots=True)
 class _FormerLink:
-    """Where the former run was. `repeats`: how often."""
+    """The last address of the former run. `repeats`: how many LEAVEs were repeated."""
 
     address: Address
     repeats: int = 0
 
 
 class Takeovers:
-    """The former runs that are still to be told."""
+    """The former runs that are still to be informed."""
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
@@ -42,19 +42,20 @@ class Takeovers:
         self._due: TimerQueue[int] = TimerQueue()
 
     def handle_link_down(self, now: int, session: int, address: Address) -> None:
-        """Another run's first datagram ended the link of the run that was at `address`."""
+        """The first datagram of another run ended the link of the run at `address`."""
         if len(self._former) < _MOST:
             self._former[session] = _FormerLink(address)
             self._due.set(session, now + _FIRST)
 
     def handle_link_up(self, session: int, address: Address) -> None:
-        """The later run is here. One at the same address, which the former has left, must not be told."""
+        """The later run has a link. If it has the former run's address, the former run is gone, and must not
+        be informed there."""
         former = self._former.get(session)
         if former is not None and former.address == address:
             self._forget(session)
 
     def handle_timeout(self, now: int) -> None:
-        """Tells those whose turn it is."""
+        """Sends each LEAVE that is due."""
         for session in self._due.due(now):
             former = self._former[session]
             leave = pb.Leave(session=session, reason=pb.REASON_SESSION_TAKEN_OVER)
@@ -66,7 +67,7 @@ class Takeovers:
                 self._forget(session)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return self._due.next()
 
     def _forget(self, session: int) -> None:
