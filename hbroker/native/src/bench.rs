@@ -1,9 +1,16 @@
-//! A load: messages from publishers to subscribers over any broker, each checked and timed.
+//! A load generator: messages from publishers to subscribers over any broker, each checked and timed.
 //!
-//! What a load is and what came of it knows no socket and no clock: `load` says how many messages a publisher may send now (`pace`)
-//! and what each holds (`payload`), and takes what its subscribers receive (`checker`). `mqtt` and `nats` are two clients' languages. `io` drives
-//! all connections of a load from one thread: for hbroker's own protocol each is the engine and the socket that users'
-//! clients have, only the thread is shared.
+//! ```text
+//! python/bench.rs ──> io/driver   one thread that drives all connections of a load (`Port`s)
+//!                       ├─ io/client   hbroker's own protocol: the engine and socket of any client
+//!                       ├─ io/pool     subscribers as clients of one client pool
+//!                       └─ io/tcp, io/tls ──> mqtt, nats   other protocols (trait in `protocol`)
+//! every port ──> load ──> pace      how many messages a publisher may send now
+//!                     ──> payload   what a message contains
+//!                     ──> checker   what each subscriber received
+//! ```
+//!
+//! Everything but `io` is sans-IO: it knows no socket and no clock.
 
 mod checker;
 pub mod io;

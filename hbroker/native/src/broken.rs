@@ -1,34 +1,35 @@
-//! Defects that a test build can be given, to prove that the soak test finds them.
+//! Defects that a test build can have, which prove that the soak test finds them.
 //!
-//! They exist under the feature `broken` alone, which no release has; there `HBROKER_BROKEN` names the one that a process
-//! has. Without the feature `Defect::is_present` is false when it is compiled, and nothing of it is left.
+//! They exist only with the feature `broken`, which no release has. Then `HBROKER_BROKEN` names the defect of
+//! the process. Without the feature `Defect::is_present` is false at compile time, and nothing of the defects
+//! is in the build.
 
-/// A safeguard taken out.
+/// A safeguard that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// An owner acknowledges a message before its subscribers have (§7.3).
     AcknowledgesEarly,
-    /// Nobody recognises a message that comes again (§7.4).
+    /// A repeated message is not recognised (§7.4).
     ForgetsMessageIds,
-    /// What is lost is not sent again (§3.2).
+    /// Lost datagrams are not retransmitted (§3.2).
     SendsOnce,
-    /// No delivery waits for the one before it (§3.3).
+    /// A delivery does not wait for the one before it (§3.3).
     KeepsNoOrder,
     /// A client does not learn from NOT_RESPONSIBLE (§5.3).
     LearnsNothing,
-    /// A link goes on with whatever incarnation its peer has (§3.6).
+    /// A link continues with any incarnation of its peer (§3.6).
     IgnoresIncarnation,
-    /// A message in parts is whole when its last one has come (§7.5).
+    /// A message in fragments is complete when its last fragment has arrived (§7.5).
     EndsWithLastPart,
-    /// What a subscriber answers after it stalled is not counted (§7.8).
+    /// The acknowledgements of a subscriber after a stall are not counted (§7.8).
     ForgetsLateAnswers,
-    /// What expired while it waited is sent all the same (§7.8).
+    /// Messages that expired in a queue are sent (§7.8).
     SendsTheDead,
-    /// A queue that is full drops its oldest, and acknowledges the rest (§7.8).
+    /// A full queue drops its oldest message, and acknowledges the rest (§7.8).
     DropsWhatWaits,
-    /// A subscriber is waited for as long as it answers anything (§7.3).
+    /// An owner waits for a subscriber as long as it acknowledges anything (§7.3).
     TakesAnyAnswer,
-    /// An owner takes messages under whatever publisher id they come (§7.9).
+    /// An owner accepts messages with any publisher id (§7.9).
     TakesAnyPublisher,
 }
 

@@ -1,7 +1,16 @@
-//! The verbs of the border, once for all who drive engines.
+//! Every method of the native API, once, for all kinds of drivers.
 //!
-//! A core is one engine in virtual time, or one for each worker thread of an [`Endpoint`]. What concerns a link or a session goes to the worker that has it;
-//! tables (jurisdiction, subscriptions) are changed in every worker before the verb returns; retained messages are shared.
+//! ```text
+//! python ──> Core (this file)   methods for links, sessions, tables, retained messages
+//!              ├─ moves         handovers of subtrees: begin_export … install
+//!              └─ load          the metrics of all workers
+//! Core ──> one engine in virtual time, an `Endpoint` (an engine for each thread),
+//!          a pool client, or a client of a load
+//! ```
+//!
+//! A method for a link or a session calls the engine of the worker that has it. A method that changes tables
+//! (jurisdiction, subscriptions) changes them in every worker before it returns. The workers share the
+//! retained messages.
 
 mod load;
 pub mod moves;
@@ -38,28 +47,28 @@ use crate::tables::trie::Subscriber;
 use crate::topic::Region;
 use crate::wire::{self, Body, PacketView};
 
-/// One engine, or several, and what they share.
+/// One or several engines, and the state that they share.
 pub struct Core {
     driver: Driver,
     shared: Shared,
-    /// `None`: nothing is counted by topic.
+    /// `None` if metrics by topic are off.
     taker: Option<Mutex<Taker>>,
-    /// How many barriers were raised.
+    /// How many barriers were sent.
     barriers: AtomicU64,
 }
 
 enum Driver {
-    /// `now` is what the engine was last told.
+    /// The time is that of the last call.
     Virtual(Box<Mutex<(Engine, Micros)>>),
     Threads(Endpoint<Engine>),
-    /// One of many that share a socket.
+    /// One of many clients that share a socket.
     PoolClient(Arc<ClientPoolCore>, PoolClientId),
-    /// One whose messages are a load's.
+    /// A client whose application is a load.
     Load(Arc<LoadEndpoint>),
 }
 
 impl Core {
-    /// One engine, in virtual time.
+    /// A core with one engine, in virtual time.
     pub fn in_virtual_time(config: Config) -> Self {
         let shared = Shared::new(&config, 1);
         let taker = load::taker(&config, 1);
@@ -72,10 +81,10 @@ impl Core {
         }
     }
 
-    /// One engine for each of `workers` threads, on one address.
+    /// A core with one engine for each of `workers` threads, at one address.
     ///
     /// # Errors
-    /// The address cannot be bound, or a thread not be started.
+    /// The address cannot be bound, or a thread cannot be started.
     pub fn on_threads(config: Config, listen: SocketAddr, workers: u8) -> io::Result<Self> {
         let shared = Shared::new(&config, workers);
         let taker = load::taker(&config, workers);
@@ -84,7 +93,7 @@ impl Core {
         Ok(Self { driver: Driver::Threads(endpoint), shared, taker, barriers: AtomicU64::default() })
     }
 
-    /// A member of a hive. Once that is closed nothing that is done here has any effect.
+    /// The core of a pool client. Once that client is closed, the core's methods have no effect.
     pub fn of_pool_client(client_pool: Arc<ClientPoolCore>, load_engine: PoolClientId) -> Self {
         Self {
             shared: client_pool.shared().clone(),
@@ -94,7 +103,7 @@ impl Core {
         }
     }
 
-    /// A client in a load, whose thread others have.
+    /// The core of a client in a load, which the load's thread drives.
     pub fn of_load(config: &Config, endpoint: Arc<LoadEndpoint>) -> Self {
         Self {
             shared: Shared::new(config, 1),
@@ -104,7 +113,7 @@ impl Core {
         }
     }
 
-    /// The threads and sockets; `None` in virtual time, and for a member of a hive.
+    /// The threads and sockets; `None` in virtual time, and for clients of a pool or a load.
     pub fn endpoint(&self) -> Option<&Endpoint<Engine>> {
         match &self.driver {
             Driver::Virtual(_) | Driver::PoolClient(..) | Driver::Load(_) => None,
@@ -112,7 +121,7 @@ impl Core {
         }
     }
 
-    /// Runs the engine of a virtual core at a time.
+    /// Calls the engine of a core in virtual time at a time. The time never goes back.
     pub fn at<R>(&self, now: Option<Micros>, act: impl FnOnce(&mut Engine, Micros) -> R) -> Option<R> {
         let Driver::Virtual(engine) = &self.driver else {
             return None;
@@ -131,43 +140,46 @@ impl Core {
         self.gather(limit, Engine::take_events)
     }
 
-    /// The next messages of a client's application, which takes them over: they are acknowledged.
+    /// The next messages for a client's application. They count as handled by the application, and are
+    /// acknowledged.
     pub fn take_messages(&self, limit: usize) -> Vec<Message> {
         self.gather(limit, Engine::take_messages)
     }
 
-    /// The link to a node, opened if there was none; `None`: there are too many.
+    /// The link to a node. It is opened if there is none; `None`: there are too many.
     pub fn connect(&self, address: SocketAddr, token: Vec<u8>) -> Option<LinkId> {
         self.on(0, |engine, now| engine.connect(now, address, token))
     }
 
-    /// The link of a session that another node handed over (§5.4), opened if there was none; `None`: there are too many.
+    /// The link of a session that another node handed over (§5.4). It is opened if there is none; `None`:
+    /// there are too many.
     pub fn adopt(&self, session: u64, address: SocketAddr) -> Option<LinkId> {
         let worker = self.shared.directory.place_for(session);
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
-    /// Whether the peer of a link opened it, and never answered there.
+    /// Whether the peer opened this link and has never answered on it.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
         self.on(link.worker(), |engine, _| engine.is_one_sided(link))
     }
 
-    /// The publisher id of the wills of the end that opened a link, or whose session it is; 0: there is no such link.
+    /// The publisher id for wills of the client that opened a link, or whose session it is; 0: there is no
+    /// such link.
     pub fn will_publisher(&self, link: LinkId) -> u64 {
         self.on(link.worker(), |engine, _| engine.will_publisher(link))
     }
 
-    /// The session of this link is a child's: its events wait for those of nodes alone.
+    /// The session of this link is a child's: among events, only those of nodes come before its own.
     pub fn prefer(&self, link: LinkId) {
         self.on(link.worker(), |engine, _| engine.prefer(link));
     }
 
-    /// Where the peer of a link is now (§4.4); `None`: there is no such link.
+    /// The peer's current address (§4.4); `None`: there is no such link.
     pub fn peer_of(&self, link: LinkId) -> Option<SocketAddr> {
         self.on(link.worker(), |engine, _| engine.peer_of(link))
     }
 
-    /// Forgets a link, its queue and its subscriptions.
+    /// Closes a link, and drops its queue and its subscriptions.
     pub fn close(&self, link: LinkId) {
         self.on(link.worker(), |engine, now| engine.close(now, link));
     }
@@ -187,17 +199,17 @@ impl Core {
         }
     }
 
-    /// A token that proves `address` to this node (§4.2).
+    /// An address token for `address` (§4.2).
     pub fn token_for(&self, address: SocketAddr) -> Vec<u8> {
         self.on(0, |engine, now| engine.token_for(now, address))
     }
 
-    /// Owns a subtree, until its lease ends.
+    /// This node owns a subtree, until its lease ends.
     pub fn grant(&self, subtree: &str, grant: Grant) {
         self.each(|engine, _| engine.grant(subtree, grant));
     }
 
-    /// Owns a subtree no more.
+    /// This node does not own a subtree any more.
     pub fn revoke(&self, subtree: &str) {
         self.each(|engine, _| engine.revoke(subtree));
     }
@@ -207,25 +219,26 @@ impl Core {
         self.each(|engine, _| engine.cut(cut.clone()));
     }
 
-    /// A subtree is delegated no more.
+    /// A subtree is not delegated any more.
     pub fn uncut(&self, subtree: &str) {
         self.each(|engine, _| engine.uncut(subtree));
     }
 
-    /// Makes a session, or changes it. `bounds`: of its queue; 0: the node's own. False: there are too many, or it is not persistent and has no link.
+    /// Opens a session, or changes it. `bounds`: the limits of its queue; 0 means the node's own. False:
+    /// there are too many sessions, or it is not persistent and has no link.
     pub fn open_session(&self, session: u64, persistent: bool, bounds: Bounds) -> bool {
         let mut home = self.shared.directory.place_for(session);
         loop {
             match self.on(home, |engine, now| engine.open_session(now, session, persistent, bounds)) {
                 Opened::Here => return true,
                 Opened::Refused => return false,
-                // Its link came up on another worker meanwhile.
+                // Its link was opened on another worker meanwhile.
                 Opened::At(worker) => home = worker,
             }
         }
     }
 
-    /// Forgets a session, its queue and its subscriptions. `why`: what its messages are counted as.
+    /// Ends a session, and drops its queue and its subscriptions. `why`: the counter for its messages.
     pub fn end_session(&self, session: u64, why: Drop) {
         if let Some(key) = self.session_key(session) {
             self.on(key.worker(), |engine, now| engine.end_session(now, key, why));
@@ -233,7 +246,8 @@ impl Core {
         }
     }
 
-    /// Whether the subscription is new; false, too, where there is no such session. `subscriber`: how it gets what matches.
+    /// Subscribes a session. Returns whether the subscription is new; false also if there is no such session.
+    /// `subscriber`: how the session receives the messages.
     pub fn subscribe(
         &self,
         session: u64,
@@ -249,14 +263,15 @@ impl Core {
             return false;
         };
         self.others(home, |engine, _| _ = engine.subscribe(filter, group, subscriber));
-        // A session that ended meanwhile had the other workers forget its subscriptions, perhaps before this one was there.
+        // If the session ended meanwhile, the other workers dropped its subscriptions, perhaps before this
+        // one was added.
         if self.workers() > 1 && !self.on(home, |engine, _| engine.has_session(key)) {
             self.others(home, |engine, _| engine.forget_subscriptions(key));
         }
         is_new
     }
 
-    /// Whether there was such a subscription.
+    /// Unsubscribes a session. Returns whether there was such a subscription.
     pub fn unsubscribe(&self, session: u64, filter: &str, group: &str) -> bool {
         let Some(key) = self.session_key(session) else {
             return false;
@@ -265,18 +280,21 @@ impl Core {
         self.on(key.worker(), |engine, now| engine.unsubscribe(now, filter, group, key))
     }
 
-    /// Begins to send a session the retained messages that match. False: it stopped, since too many wait for theirs already.
+    /// Begins to send a session the matching retained messages. False: it does not, because too many sessions
+    /// wait for theirs already.
     pub fn send_retained(&self, session: u64, request: Request<'_>) -> bool {
         self.session_key(session)
             .is_none_or(|key| self.on(key.worker(), |engine, now| engine.send_retained(now, key, request)))
     }
 
-    /// Calls `with` for each session that is still to get retained messages of a subtree, with what is left to be asked for.
+    /// Calls `with` for each session that has not received all retained messages of a subtree yet, with the
+    /// rest of its request.
     pub fn replays(&self, subtree: &str, mut with: impl FnMut(u64, Request<'_>)) {
         self.each(|engine, _| engine.replays(subtree, &mut with));
     }
 
-    /// The retained messages of a region, each part a serialised `Publish`. Those that are kept or cleared meanwhile may be missing or not.
+    /// The retained messages of a region, each a serialised `Publish`. A message that is stored or cleared
+    /// during the call may be missing.
     pub fn retained(&self, region: Region<'_>) -> Vec<Vec<u8>> {
         let (now, wanted) = (self.now(), Wanted::Region(region));
         let mut messages = Vec::new();
@@ -293,7 +311,7 @@ impl Core {
         messages
     }
 
-    /// Takes retained messages over; how many there was no room for.
+    /// Stores retained messages. Returns for how many there was no room.
     pub fn take_retained(&self, messages: &[Vec<u8>]) -> usize {
         let now = self.now();
         let kept = |message: &Vec<u8>| match PacketView::from_raw(&wire::field_of(message)) {
@@ -314,25 +332,27 @@ impl Core {
         self.on(0, Engine::tidy_retained);
     }
 
-    /// How many messages of a region have a publisher that waits for its PUBACK, or are with a connected subscriber that did not answer yet.
+    /// How many messages of a region are not acknowledged to their publisher yet, or are with a connected
+    /// subscriber that has not acknowledged them.
     pub fn drain_subtree(&self, region: Region<'_>) -> usize {
         (0..self.workers()).map(|worker| self.on(worker, |engine, _| engine.unanswered_within(region))).sum()
     }
 
-    /// Has every worker send a barrier to every other, behind all that it has for it, for a subtree that is not served any more: the number to
-    /// ask [`Self::has_passed`] for.
+    /// Sends a barrier from each worker to each other, behind all handoffs between them, for a subtree that
+    /// is not served any more. Returns the number for [`Self::has_passed`].
     pub fn raise_barrier(&self, subtree: &str) -> u64 {
         let number = self.barriers.fetch_add(1, Ordering::Relaxed) + 1;
         self.each(|engine, _| engine.raise_barrier(number, subtree));
         number
     }
 
-    /// Whether what was on its way between the workers when a barrier was raised has come.
+    /// Whether all handoffs between workers from before a barrier have arrived.
     pub fn has_passed(&self, barrier: u64) -> bool {
         (0..self.workers()).all(|worker| self.on(worker, |engine, _| engine.has_passed(barrier)))
     }
 
-    /// Publishes a client's message, a serialised `Publish`, in its name; the reason why not, as its publisher would be told.
+    /// Publishes a client's message, a serialised `Publish`, in the client's name. Returns the reason code
+    /// that the publisher would receive.
     pub fn publish_raw(&self, message: &[u8]) -> i32 {
         self.on(0, |engine, now| engine.publish_raw(now, message))
     }
@@ -342,7 +362,7 @@ impl Core {
         self.on(0, |engine, _| engine.matching(topic))
     }
 
-    /// How the sessions are, those for which most is held first; `most` of them.
+    /// The status of at most `most` sessions, those with the most queued bytes first.
     pub fn sessions(&self, most: usize) -> Vec<Status> {
         let mut sessions = Vec::new();
         self.each(|engine, _| sessions.extend(engine.sessions(most)));
@@ -376,7 +396,7 @@ impl Core {
         sums
     }
 
-    /// Runs the engine of one worker.
+    /// Calls the engine of one worker.
     pub fn on<R>(&self, worker: u8, act: impl FnOnce(&mut Engine, Micros) -> R) -> R {
         match &self.driver {
             Driver::Virtual(engine) => {
@@ -388,7 +408,7 @@ impl Core {
             Driver::Load(endpoint) => {
                 endpoint.with_machine(0, |load_engine, now| act(&mut load_engine.engine, now))
             }
-            // A link id may be made up by the caller; there is always a worker 0.
+            // The caller may have made the link id up. Worker 0 always exists.
             Driver::Threads(endpoint) => {
                 let worker = usize::from(worker);
                 endpoint.with_machine(if worker < endpoint.workers() { worker } else { 0 }, act)
@@ -424,7 +444,7 @@ impl Core {
         }
     }
 
-    /// What the workers have, `limit` at most: none takes the room of those that come after it.
+    /// Takes at most `limit` items from the workers. Each worker gets an equal share of what is left.
     fn gather<T>(&self, limit: usize, take: impl Fn(&mut Engine, Micros, usize) -> Vec<T>) -> Vec<T> {
         let mut gathered = Vec::new();
         for (worker, still) in (0..self.workers()).zip((1..=usize::from(self.workers())).rev()) {
@@ -479,11 +499,11 @@ impl Machine for Engine {
     }
 }
 
-/// Keeps datagrams apart, for a core in virtual time.
+/// Collects datagrams one by one, for a core in virtual time.
 #[derive(Default)]
 pub struct Datagrams {
     buffer: Vec<u8>,
-    /// For where, and what.
+    /// The destinations and the datagrams.
     pub sent: Vec<(SocketAddr, Vec<u8>)>,
 }
 

@@ -1,4 +1,14 @@
-//! Machines with threads and real sockets around them: one worker for each, all at one address.
+//! Runs sans-IO machines on threads with UDP sockets: one worker for each machine, all at one address.
+//!
+//! ```text
+//! core, client_pool ──> Endpoint ──> worker_handle   a worker's machine behind a lock; callers enter here
+//!                                      ^   waker, state   wake-ups, the reader's signal, the order to stop
+//!                                    worker          a thread's loop: receive, handle, send
+//!                                      ├─ moderation   when it holds off before it listens again
+//!                                      ├─ egress       datagrams to send, in batches
+//!                                      └─ socket       UDP system calls; the only `unsafe`
+//! clock (leases end by it), traffic (what a socket sends and counts): used by all
+//! ```
 
 pub mod clock;
 pub mod egress;
@@ -26,7 +36,7 @@ use crate::endpoint::state::EndpointState;
 use crate::endpoint::worker::{Machine, Worker};
 use crate::endpoint::worker_handle::{Guard, WorkerHandle};
 
-/// How long `shutdown` waits for a worker. None blocks for long, so this is for one that hangs.
+/// How long `shutdown` waits for the workers. No worker blocks for long, so this is for one that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs machines until it is shut down or dropped.
@@ -38,12 +48,12 @@ pub struct Endpoint<M: Machine> {
 }
 
 impl<M: Machine> Endpoint<M> {
-    /// Binds one socket for each machine (port 0: any free one, the same for all) and starts the threads.
+    /// Binds one socket for each machine (port 0: any free port, the same for all) and starts the threads.
     pub fn new(machines: Vec<M>, listen: SocketAddr) -> io::Result<Self> {
         Self::with_options(machines, listen, Options::default())
     }
 
-    /// As `new`, with sockets set up otherwise. (`shared` follows from the number of machines.)
+    /// As `new`, with other socket options. (The number of machines decides about `shared`.)
     pub fn with_options(machines: Vec<M>, listen: SocketAddr, options: Options) -> io::Result<Self> {
         let endpoint_state = Arc::new(EndpointState::new()?);
         let sockets = bind_all(machines.len(), listen, options)?;
@@ -63,7 +73,8 @@ impl<M: Machine> Endpoint<M> {
         Ok(endpoint)
     }
 
-    /// As `new` for one machine, whose worker the caller drives, step by step, and drops before the endpoint is.
+    /// As `new`, for one machine whose worker the caller drives in steps. The caller drops the worker before
+    /// the endpoint.
     pub fn without_thread(machine: M, listen: SocketAddr) -> io::Result<(Self, Worker<M>)> {
         let endpoint_state = Arc::new(EndpointState::new()?);
         let socket = Socket::bind(listen, Options::default())?;
@@ -82,37 +93,37 @@ impl<M: Machine> Endpoint<M> {
         self.worker_handles.len()
     }
 
-    /// Calls with a worker's machine, locked, and the time; then sees that what has become due is sent.
+    /// Calls with a worker's machine, under its lock, and the time. Afterwards sends what has become due.
     ///
-    /// Panics where there is no such worker.
+    /// Panics if there is no such worker.
     pub fn with_machine<R>(&self, worker: usize, call: impl FnOnce(&mut M, Micros) -> R) -> R {
         self.worker_handles[worker].enter(call)
     }
 
-    /// Whether what follows from calls with a machine may wait for more of them: one caller's many calls cost the kernel
-    /// little. False: it happens now.
+    /// Whether the effects of calls to a machine may wait for more calls, so that many calls of one caller
+    /// cost few system calls. False: the effects happen now.
     pub fn gather(&self, gathers: bool) {
         self.worker_handles.iter().for_each(|worker_handle| worker_handle.gather(gathers));
     }
 
-    /// A stay at a worker's machine, locked as long as it lasts.
+    /// Access to a worker's machine. It is locked until the guard is dropped.
     ///
-    /// Panics where there is no such worker.
+    /// Panics if there is no such worker.
     pub fn guard(&self, worker: usize) -> Guard<'_, M> {
         self.worker_handles[worker].guard()
     }
 
-    /// What the workers have in common with others that serve the same reader.
+    /// The state that the workers share, also with others that serve the same reader.
     pub fn endpoint_state(&self) -> Arc<EndpointState> {
         Arc::clone(&self.endpoint_state)
     }
 
-    /// As `with_machine`, for reading: wakes nobody.
+    /// As `with_machine`, for reading: wakes no worker.
     pub fn inspect<R>(&self, worker: usize, read: impl FnOnce(&M) -> R) -> R {
         self.worker_handles[worker].inspect(read)
     }
 
-    /// The counters of all sockets together, by name.
+    /// The counters of all sockets, summed, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = Vec::new();
         for worker_handle in &self.worker_handles {
@@ -126,17 +137,17 @@ impl<M: Machine> Endpoint<M> {
         sums
     }
 
-    /// Readable exactly as long as some machine has output (or after a fault). Not to be read from or closed.
+    /// Readable exactly as long as a machine has output (or after a fault). Do not read from it or close it.
     pub fn fileno(&self) -> RawFd {
         self.endpoint_state.output.as_fd().as_raw_fd()
     }
 
-    /// Blocks until some machine has output (or after a fault). False: the time is over.
+    /// Blocks until a machine has output (or after a fault). False: the time is over.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.endpoint_state.output.wait_until(Instant::now() + timeout)
     }
 
-    /// Why a worker ended by itself, if one has: its socket died. The others go on.
+    /// Why a worker ended by itself, if one has: its socket failed. The others continue.
     pub fn fault(&self) -> Option<String> {
         self.endpoint_state.fault()
     }
@@ -147,7 +158,7 @@ impl<M: Machine> Endpoint<M> {
         self.worker_handles.iter().all(|worker_handle| worker_handle.drain(deadline))
     }
 
-    /// Stops the threads and closes the sockets. What may leave at once still does. Idempotent.
+    /// Stops the threads and closes the sockets. Datagrams that can leave at once still do. Idempotent.
     pub fn shutdown(&self) {
         self.endpoint_state.stop.store(true, Ordering::Release);
         self.worker_handles.iter().for_each(|worker_handle| worker_handle.wake());
@@ -167,8 +178,8 @@ impl<M: Machine> Drop for Endpoint<M> {
     }
 }
 
-/// The first socket is bound alone, so that an address that somebody else has is refused even where they would share it,
-/// and is opened to the others only then.
+/// Binds a socket for each worker. The first is bound without `SO_REUSEPORT`, so that binding fails if
+/// another process has the address, even with that option. Then the address is opened to the others.
 fn bind_all(count: usize, listen: SocketAddr, options: Options) -> io::Result<Vec<Socket>> {
     let mut sockets = Vec::with_capacity(count);
     for _ in 0..count {

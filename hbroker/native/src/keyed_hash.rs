@@ -1,8 +1,8 @@
 //! Hashing under a secret key.
 //!
-//! Topics, filters and publisher ids are chosen by strangers. Under a hash function that they can compute,
-//! they could choose them all to fall into one bucket (Crosby and Wallach, 2003); SipHash with a secret
-//! key takes that from them.
+//! Clients choose topics, filters and publisher ids. With a hash function that they can compute, they could
+//! choose them so that all fall into one bucket (Crosby and Wallach, 2003). SipHash with a secret key
+//! prevents this.
 
 use std::hash::BuildHasher;
 
@@ -10,14 +10,14 @@ use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use siphasher::sip::SipHasher13;
 
-/// Makes hashers under one key.
+/// Builds hashers with one key.
 #[derive(Clone, Copy)]
 pub struct KeyedHash {
     keys: (u64, u64),
 }
 
 impl KeyedHash {
-    /// The key is drawn from `seed`, which must be random and stay secret.
+    /// The key is derived from `seed`, which must be random and stay secret.
     pub fn new(seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
         Self { keys: (random.next_u64(), random.next_u64()) }

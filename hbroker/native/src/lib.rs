@@ -1,9 +1,16 @@
-//! The native core of hbroker: every message. (Every decision is Python's, in `hbroker.protocol`.)
+//! The native core of hbroker. It handles every message; Python makes every decision, in `hbroker.protocol`.
 //!
-//! From the border inwards: `python` (alone in naming pyo3) wraps `core`, whose verbs act on one `engine` for each worker. An
-//! engine is sans-IO: datagrams and time come in; datagrams, events and a deadline come out. It reads and writes
-//! datagrams (`wire`), has one `link` for each peer, and looks topics up in `tables`. `endpoint` gives engines threads and sockets.
-//! A `hive` is many clients' engines behind one socket.
+//! ```text
+//! python        the native API for Python; only this module names pyo3
+//!   core        every method of the native API, once
+//!     endpoint  threads and sockets            client_pool  many clients' engines behind one socket
+//!       engine  one sans-IO engine for each worker: datagrams and time in; datagrams, events, a deadline out
+//!         link    the conversation with one peer       tables  what is looked up for a message
+//!           wire  datagrams as bytes (schema: generated tags)
+//!   mqtt        a gateway's connections and sessions (over client_pool)
+//!   bench       a load generator (over endpoint, client_pool)
+//!   load        metrics by topic, of engine and mqtt
+//! ```
 
 #[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
 mod bench;

@@ -1,7 +1,13 @@
-//! The load of one interval: what passed, topic by topic, and how long messages took (docs/telemetry.md).
+//! The metrics of one interval: messages and bytes by topic, and latency (docs/telemetry.md).
 //!
-//! Each worker counts for itself, under the lock that it holds anyway. Who reads takes what was counted and leaves an empty [`Load`]
-//! in its place: both change hands under the lock, and the rest is done without it.
+//! ```text
+//! engine, mqtt ──> Load (one for each worker) ──> topics    messages and bytes by topic
+//!                                             ──> latency   a histogram
+//! core, mqtt::metrics ──> Taker ──> Report
+//! ```
+//!
+//! Each worker counts under the lock that it holds anyway. A reader exchanges the worker's [`Load`] for an
+//! empty one under that lock, and does the rest without it.
 
 pub mod latency;
 pub mod topics;
@@ -12,7 +18,7 @@ use std::collections::BTreeMap;
 use crate::load::latency::Latency;
 use crate::load::topics::{Mark, Topics};
 
-/// What one worker counts.
+/// The metrics of one worker.
 pub struct Load {
     pub topics: Topics,
     pub latency: Latency,
@@ -23,13 +29,14 @@ impl Load {
         Self { topics: Topics::new(), latency: Latency::default() }
     }
 
-    /// Takes the place of `before`: no mark that was good there is good here. One message of `every` is timed. It must be empty.
+    /// Prepares this load to replace `before`: no mark of `before` is valid here, and one message of `every`
+    /// is timed. This load must be empty.
     pub fn succeed(&mut self, before: &Self, every: u32) {
         self.topics.succeed(&before.topics);
         self.latency.restart(every);
     }
 
-    /// Where a topic is counted. `known`: where that is remembered.
+    /// The mark of a topic. `known`: where the caller keeps it.
     pub fn mark_of(&mut self, topic: &str, known: Option<&Cell<Mark>>) -> Mark {
         let kept = known.map(Cell::get).filter(|&mark| self.topics.knows(mark));
         kept.unwrap_or_else(|| {
@@ -39,14 +46,14 @@ impl Load {
         })
     }
 
-    /// Adds what another worker counted.
+    /// Adds the metrics of another worker.
     pub fn absorb(&mut self, other: &Self) {
         self.topics.absorb(&other.topics);
         self.latency.absorb(&other.latency);
     }
 }
 
-/// Takes the load of several workers in turns, and has always an empty one for each to leave in its place.
+/// Exchanges the loads of several workers. It always has an empty load for each.
 pub struct Taker {
     spares: Vec<Load>,
     merged: Load,
@@ -58,41 +65,41 @@ impl Taker {
         Self { spares, merged: Load::new() }
     }
 
-    /// What was taken last.
+    /// The last result of `take`.
     pub fn last(&self) -> &Load {
         &self.merged
     }
 
-    /// Ends the interval of every worker: `exchange` puts a load in the place of worker n's, and leaves that one in its hands.
+    /// Ends the interval of every worker. `exchange` swaps a load with that of worker n.
     pub fn take(&mut self, mut exchange: impl FnMut(usize, &mut Load)) -> &Load {
         for (worker, spare) in self.spares.iter_mut().enumerate() {
             spare.topics.clear();
             exchange(worker, spare);
         }
         self.merged.topics.clear();
-        // It takes over the share that the workers timed, which may be larger than that to come.
+        // It adopts the workers' share of timed messages, which may be larger than that of the next interval.
         self.merged.latency.restart(1);
         self.spares.iter().for_each(|spare| self.merged.absorb(spare));
         &self.merged
     }
 }
 
-/// What passed in an interval, and how things are at its end.
+/// The metrics of an interval, and the gauges at its end.
 #[derive(Default)]
 pub struct Report {
-    /// As the core's, since it began; those that only rise.
+    /// Counters of the core since its start. They only rise.
     pub counters: BTreeMap<String, u64>,
     pub gauges: BTreeMap<&'static str, u64>,
     pub topics: topics::Columns,
-    /// Of all topics.
+    /// Over all topics.
     pub total: topics::Traffic,
     pub latency: Vec<u64>,
-    /// One message in how many was timed.
+    /// One in this many messages was timed.
     pub every: u32,
 }
 
 impl Report {
-    /// Of what passed. Counters and gauges are still to be added.
+    /// The report of a load. The caller adds counters and gauges.
     pub fn of(load: &Load) -> Self {
         Self {
             topics: load.topics.columns(),

@@ -1,13 +1,14 @@
-//! The part of an address that tells hosts apart.
+//! The part of an address that identifies a host.
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 
-/// An IPv4 address, or an IPv6 network of 64 bits: a host chooses the rest as it likes.
+/// An IPv4 address, or an IPv6 network of 64 bits, within which a host may choose any address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix(NonZeroU64);
 
-/// The networks `0:1::/32` to `0:1:ffff:ffff::/64` are nobody's (RFC 4291 §2.4).
+/// Where the bits of IPv4 addresses lie: the networks `0:1::/32` to `0:1:ffff:ffff::/64` are not assigned
+/// (RFC 4291 §2.4).
 const IPV4: u64 = 1 << 32;
 
 impl From<IpAddr> for Prefix {
@@ -21,7 +22,7 @@ impl From<IpAddr> for Prefix {
 }
 
 impl Prefix {
-    /// Not the same for any two.
+    /// Different for any two prefixes.
     pub fn bits(self) -> u64 {
         self.0.get()
     }

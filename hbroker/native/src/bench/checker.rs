@@ -1,36 +1,38 @@
-//! What one subscriber has of one topic of one publisher: which messages came, and which of them late or again.
+//! What one subscriber received of one topic of one publisher: which messages, and which of them out of order
+//! or repeated.
 //!
-//! Everything below `next` has come but for the gaps, so that a load in order costs one comparison a message. The gaps that are
-//! remembered are bounded; of a message from before them nobody can tell whether it came already, and it is taken for late.
+//! All numbers below `next` were received, except those in the gaps. So a load in order costs one comparison
+//! for each message. The number of gaps is bounded. A message from before the remembered gaps may be a first
+//! one or a duplicate; it counts as out of order.
 
 use std::ops::Range;
 
-/// Gaps that are remembered.
+/// The most gaps that are remembered.
 const MOST_GAPS: usize = 4_096;
 
-/// What a message was.
+/// What a received message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The first of its number, behind all before it.
+    /// The first with its number, and no later number was received before.
     InOrder,
-    /// The first of its number, behind one that came after it.
+    /// The first with its number, after a later number.
     Late,
-    /// It was here before.
+    /// A duplicate.
     Again,
 }
 
-/// What came of one topic.
+/// What one subscriber received of one topic.
 #[derive(Debug, Default)]
 pub struct Reception {
     next: u64,
     received: u64,
     gaps: Vec<Range<u64>>,
-    /// Gaps below this were given up.
+    /// Gaps below this number were dropped.
     forgotten: u64,
 }
 
 impl Reception {
-    /// A message with this number came.
+    /// Records a received message.
     pub fn note(&mut self, number: u64) -> Arrival {
         if number >= self.next {
             if number > self.next {
@@ -47,7 +49,7 @@ impl Reception {
         if number < self.forgotten { Arrival::Late } else { Arrival::Again }
     }
 
-    /// How many different messages came.
+    /// How many different messages were received.
     pub fn received(&self) -> u64 {
         self.received
     }
@@ -59,7 +61,7 @@ impl Reception {
         self.gaps.push(gap);
     }
 
-    /// Takes a number out of the gap that it is in; false: it is in none.
+    /// Takes a number out of its gap; false: it is in none.
     fn fill(&mut self, number: u64) -> bool {
         let index = self.gaps.partition_point(|gap| gap.end <= number);
         let Some(gap) = self.gaps.get(index).filter(|gap| gap.start <= number).cloned() else {

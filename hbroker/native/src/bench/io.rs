@@ -1,4 +1,10 @@
-//! One thread that drives all connections of a load, with batches in every system call.
+//! The connections of a load, and the one thread that drives them, with batches in each system call.
+//!
+//! ```text
+//! driver ──> port (trait `Port`) <── client   hbroker's own protocol
+//!                                <── pool     clients of a client pool
+//!                                <── tcp ──> tls, crate::bench::protocol   MQTT and NATS
+//! ```
 
 pub mod client;
 pub mod driver;

@@ -1,11 +1,17 @@
-//! One load: how many messages each publisher may send now, and what its subscribers received.
+//! A load: how many messages each publisher may send now, and what its subscribers received.
 //!
-//! *Closed*: a publisher has a window of messages under way, so the broker is asked for all that it can do and never for more. A
-//! message is under way until its subscribers have it or a later one: what is lost does not narrow the window, as long as
-//! anything comes. Where nothing does, what is under way is written off (a *stall*), so that the load goes on. *Open*: as fast as
-//! the transport takes them. *Paced*: messages are due at equal distances, the publishers in turn, and count from then, however late they leave.
+//! A group of publishers sends in one of these ways:
 //!
-//! A publisher's topics come in turn, so the number of a message says which it is of. Loss and order are those of each topic.
+//! - *Closed*: each publisher has a window of messages in flight, so the broker gets as much as it can take
+//!   and never more. A message is in flight until its subscribers have received it or a later one, so a lost
+//!   message does not narrow the window while others arrive. If nothing arrives any more, the messages in
+//!   flight are written off (a *stall*), so that the load goes on.
+//! - *Open*: each publisher sends as fast as the transport takes messages.
+//! - *Paced*: messages are due at equal distances, and the publishers take turns. The latency of a message
+//!   counts from when it is due, however late it leaves.
+//!
+//! A publisher uses its topics in rotation, so the number of a message determines its topic. Loss and order
+//! are counted for each topic.
 
 use std::iter::Sum;
 use std::ops::Range;
@@ -17,37 +23,39 @@ use super::checker::{Arrival, Reception};
 use super::pace::Pace;
 use super::payload::{Stamp, Template};
 
-/// Nothing came for so long while the windows were full: and for as long as a broker takes that passes on a million copies a second, and
-/// all that is under way before the first of them. (One message may have 64,000.)
+/// When full windows count as stalled: nothing has arrived for `STALL`, plus `COPY` for each copy in flight.
+/// That is the time of a broker that sends a million copies a second, and receives all messages in flight
+/// before it sends the first copy. (One message may have 64,000 copies.)
 const STALL: Nanos = 250_000_000;
 const COPY: Nanos = 1_000;
-/// Looks are no further apart, unless whoever looks was held up himself: what came meanwhile he has still to see.
+/// `look` is called more often than this. If more time has passed, the thread itself was delayed and has not
+/// seen what arrived meanwhile.
 const HELD_UP: Nanos = 100_000_000;
-/// Times are counted in steps of 64 ns and up to ten minutes, to three digits.
+/// The range and precision of the recorded times: from 100 ns to ten minutes, with three digits.
 const TIMES: (Nanos, Nanos, u8) = (100, 600_000_000_000, 3);
 
-/// What a load is.
+/// The definition of a load.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The publishers, numbered through.
+    /// Groups of publishers. The publishers are numbered across the groups.
     pub groups: Vec<Group>,
-    /// Of each subscriber: the publishers from whom it gets messages.
+    /// For each subscriber: the publishers whose messages it receives.
     pub subscribers: Vec<Range<usize>>,
-    /// Of each publisher; 1 at least.
+    /// The number of topics of each publisher; at least 1.
     pub topics: u64,
     pub payload: usize,
     pub qos: u8,
-    /// Its thread asks for news without sleeping: it takes all of a CPU, and no time to be woken.
+    /// The thread polls without sleeping: it uses a whole CPU, and needs no time to wake up.
     pub polls: bool,
 }
 
-/// Publishers that have one pace, and are counted together.
+/// Publishers with the same pace, which are counted together.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     pub publishers: usize,
-    /// Messages that each may have under way; `None`: open loop.
+    /// How many messages each publisher may have in flight; `None`: open loop.
     pub window: Option<u64>,
-    /// Messages a second of all together; `None`: as fast as they may.
+    /// Messages a second of all publishers together; `None`: as fast as they may.
     pub rate: Option<f64>,
 }
 
@@ -56,23 +64,23 @@ impl Plan {
         self.groups.iter().map(|group| group.publishers).sum()
     }
 
-    /// Which of its publisher's topics a message is of, and its number among those of the topic.
+    /// Which of its publisher's topics a message has, and its number in that topic.
     fn topic_and_number(&self, number: u64) -> (usize, u64) {
-        // Most loads have one, and a division costs as much as the check.
+        // Most loads have one topic, and a division would cost as much as the check.
         if self.topics == 1 { (0, number) } else { ((number % self.topics) as usize, number / self.topics) }
     }
 }
 
-/// What came of a group so far. `lost` also has what is still under way.
+/// The counters of a group. `lost` includes messages in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub sent: u64,
-    /// Copies that came for the first time.
+    /// Copies that were received for the first time.
     pub delivered: u64,
     pub lost: u64,
     pub duplicated: u64,
     pub disordered: u64,
-    /// What was no message of this load, or not as it was sent.
+    /// Payloads that are not of this load, or were altered.
     pub damaged: u64,
     pub acknowledged: u64,
     /// Messages that the broker answered with a failure.
@@ -96,12 +104,12 @@ impl<'a> Sum<&'a Self> for Counts {
     }
 }
 
-/// How long messages of a group took.
+/// The times of a group's messages.
 #[derive(Clone)]
 pub struct Times {
-    /// From when they were due, or were sent, to when their subscribers had them.
+    /// From when a message was due, or sent, until a subscriber received it.
     pub latency: Histogram<u64>,
-    /// Of a paced group: from when they were due to when they left.
+    /// Of a paced group: from when a message was due until it was sent.
     pub lateness: Histogram<u64>,
 }
 
@@ -110,11 +118,11 @@ impl Times {
         Self { latency: histogram(), lateness: histogram() }
     }
 
-    /// Those of all groups.
+    /// The times of all groups together.
     pub fn merged<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut merged = Self::new();
         for one in all {
-            // They have one range.
+            // All histograms have the same range.
             let _ = merged.latency.add(&one.latency);
             let _ = merged.lateness.add(&one.lateness);
         }
@@ -127,7 +135,7 @@ struct Stream {
     pace: Pace,
     subscribers: u64,
     sent: u64,
-    /// The copies that its subscribers have, or will never have.
+    /// The copies that its subscribers have received, or will never receive.
     settled: u64,
 }
 
@@ -142,31 +150,31 @@ struct Subscriber {
     received: Vec<Received>,
 }
 
-/// What one subscriber has of one publisher.
+/// What one subscriber received of one publisher.
 struct Received {
-    /// One more than the highest number that came.
+    /// One more than the highest number that was received.
     reached: u64,
     topics: Box<[Reception]>,
 }
 
-/// What is known of a group but for what its subscribers have.
+/// The state of a group, without what its subscribers received.
 struct GroupState {
     counts: Counts,
     times: Times,
-    /// When something last came, or the windows were written off.
+    /// When a message was last received, or the windows were written off.
     moved: Nanos,
-    /// How long it may take until something comes.
+    /// How long the group may receive nothing before it counts as stalled.
     patience: Nanos,
 }
 
-/// One load as it runs.
+/// A running load.
 pub struct Load {
     plan: Plan,
     streams: Vec<Stream>,
     subscribers: Vec<Subscriber>,
     group_states: Vec<GroupState>,
     template: Template,
-    /// When it began; `None`: it has not, or is over.
+    /// When it began; `None`: it has not begun, or is over.
     running: Option<Nanos>,
     looked: Nanos,
 }
@@ -204,19 +212,19 @@ impl Load {
 
     // Change
 
-    /// Publishers may send from now on.
+    /// Starts the load: publishers may send from now on.
     pub fn start(&mut self, now: Nanos) {
         self.running = Some(now);
         self.looked = now;
         self.group_states.iter_mut().for_each(|group_state| group_state.moved = now);
     }
 
-    /// No publisher may send any more. What is under way still counts when it comes.
+    /// Stops the publishers. Messages in flight still count when they are received.
     pub fn stop(&mut self) {
         self.running = None;
     }
 
-    /// Times are counted anew.
+    /// Clears the recorded times.
     pub fn forget_times(&mut self) {
         for GroupState { times, .. } in &mut self.group_states {
             times.latency.reset();
@@ -224,18 +232,18 @@ impl Load {
         }
     }
 
-    /// Which of its topics a publisher's next message is of.
+    /// The index of the topic of a publisher's next message.
     pub fn next_topic(&self, stream: usize) -> usize {
         self.plan.topic_and_number(self.streams[stream].sent).0
     }
 
-    /// The payload of a publisher's next message, which may be sent now.
+    /// The payload of a publisher's next message. The caller has checked that it may be sent now.
     pub fn next_payload(&mut self, stream: usize, now: Nanos) -> &[u8] {
         let due = self.due_at(stream).unwrap_or(now).min(now);
         self.template.stamped(Stamp { due, stream, number: self.streams[stream].sent })
     }
 
-    /// That payload is on its way.
+    /// Records that the payload was sent.
     pub fn note_sent(&mut self, stream: usize, now: Nanos) {
         let due = self.due_at(stream);
         let group_state = &mut self.group_states[self.streams[stream].group];
@@ -246,13 +254,13 @@ impl Load {
         self.streams[stream].sent += 1;
     }
 
-    /// The broker answered so many of a publisher's messages.
+    /// Records answers of the broker to a publisher's messages.
     pub fn note_answers(&mut self, stream: usize, count: u64, is_success: bool) {
         let counts = &mut self.group_states[self.streams[stream].group].counts;
         *(if is_success { &mut counts.acknowledged } else { &mut counts.refused }) += count;
     }
 
-    /// A subscriber received something.
+    /// Records a payload that a subscriber received.
     pub fn note_received(&mut self, subscriber: usize, payload: &[u8], now: Nanos) {
         let Subscriber { first, received } = &mut self.subscribers[subscriber];
         let group_state = &mut self.group_states[self.streams[*first].group];
@@ -286,7 +294,7 @@ impl Load {
         group_state.times.latency.saturating_record(now.saturating_sub(stamp.due));
     }
 
-    /// Writes off what is under way where nothing has come for long. To be called every 50 ms.
+    /// Writes off the messages in flight of groups that have stalled. To be called every 50 ms.
     pub fn look(&mut self, now: Nanos) {
         if self.running.is_none() {
             return;
@@ -319,14 +327,16 @@ impl Load {
         stream.pace.allows(now.saturating_sub(start), stream.sent, stream.under_way())
     }
 
-    /// Whether a publisher, or else a subscriber, is of a group that keeps to a rate beside others that do not.
+    /// Whether the group of a publisher, or else of a subscriber, keeps to a rate in a load in which others
+    /// do not.
     pub fn is_prompt(&self, stream: Option<usize>, subscriber: Option<usize>) -> bool {
         let received = |subscriber: usize| self.subscribers.get(subscriber).map(|one| one.first);
         let stream = stream.or_else(|| received(subscriber?)).and_then(|stream| self.streams.get(stream));
         stream.is_some_and(|one| one.pace.is_paced()) && !self.streams.iter().all(|one| one.pace.is_paced())
     }
 
-    /// When the next message of a paced publisher is due; `None`: none is paced, or their windows are full.
+    /// When the next message of a paced publisher is due; `None`: there is no paced publisher with room in
+    /// its window.
     pub fn next_due(&self) -> Option<Nanos> {
         let start = self.running?;
         let due = |stream: &Stream| {
@@ -336,7 +346,7 @@ impl Load {
         self.streams.iter().filter_map(due).min()
     }
 
-    /// Everything that was counted, now, of each group.
+    /// The counters of each group.
     pub fn counts(&self) -> Vec<Counts> {
         let mut counts: Vec<_> =
             self.group_states.iter().map(|group_state| group_state.counts.clone()).collect();
@@ -353,7 +363,7 @@ impl Load {
         counts
     }
 
-    /// How long messages took, of each group.
+    /// The times of each group.
     pub fn times(&self) -> impl Iterator<Item = &Times> {
         self.group_states.iter().map(|group_state| &group_state.times)
     }

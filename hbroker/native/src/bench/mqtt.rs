@@ -1,12 +1,15 @@
-//! A client's side of MQTT 3.1.1 and 5, as much as a load needs: some topics to publish to, one filter to subscribe to, any `QoS`.
+//! The client side of MQTT 3.1.1 and 5, as far as a load needs it: some topics to publish to, one filter to
+//! subscribe to, any `QoS`.
 //!
-//! The packet of a message is made once and copied; only its packet id and its payload change.
+//! The beginning of a PUBLISH is built once for each topic and copied; only the packet id and the payload
+//! change.
 
 use crate::bench::protocol::{Fault, Listener, StreamProtocol};
 
-/// The largest payload of a load, and room for what stands before it.
+/// The largest packet that is accepted: the largest payload of a load, and room for its headers.
 const MOST_PACKET: usize = 65 << 20;
-/// How many messages of `QoS` 1 and 2 the broker may leave unanswered (MQTT 5 §3.1.2.11.3).
+/// The receive maximum in CONNECT: how many messages of `QoS` 1 and 2 may be unacknowledged (MQTT 5
+/// §3.1.2.11.3).
 const RECEIVE_MAXIMUM: u16 = 65_535;
 
 const CONNACK: u8 = 2;
@@ -18,24 +21,24 @@ const PUBCOMP: u8 = 7;
 const SUBACK: u8 = 9;
 const PINGRESP: u8 = 13;
 
-/// Reason codes from this one on are failures (MQTT 5 §2.4).
+/// The lowest reason code that is a failure (MQTT 5 §2.4).
 const FAILURE: u8 = 0x80;
-/// The packet id of the one SUBSCRIBE, which comes before any message.
+/// The packet id of the only SUBSCRIBE, which is sent before any message.
 const SUBSCRIPTION: u16 = 1;
 
-/// A version of the protocol, by its number in CONNECT.
+/// A version of the protocol, by its level in CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     V311 = 4,
     V5 = 5,
 }
 
-/// One connection: it publishes to topics, or subscribes to a filter, or both.
+/// A connection: it publishes to topics, subscribes to a filter, or both.
 pub struct Mqtt {
     version: Version,
     qos: u8,
     client_id: String,
-    /// Of each topic, PUBLISH up to the packet id, but for the remaining length.
+    /// For each topic: the encoded topic name, as PUBLISH contains it.
     topics: Vec<Vec<u8>>,
     filter: Option<String>,
     is_ready: bool,
@@ -112,7 +115,7 @@ impl Mqtt {
         Ok(())
     }
 
-    /// PUBACK or PUBCOMP: a message is over.
+    /// PUBACK or PUBCOMP: a message is acknowledged finally.
     fn take_end(&mut self, body: &[u8], listener: &mut impl Listener) -> Result<(), Fault> {
         self.ids.free(packet_id(body)?)?;
         listener.answer(is_success(body));
@@ -163,7 +166,7 @@ impl Mqtt {
         Ok(())
     }
 
-    /// The length of a packet's properties, where the version has some.
+    /// An empty property list, if the version has properties.
     fn no_properties(&self) -> impl Iterator<Item = u8> + use<> {
         (self.version == Version::V5).then_some(0).into_iter()
     }
@@ -172,7 +175,7 @@ impl Mqtt {
 impl StreamProtocol for Mqtt {
     fn greet(&mut self, out: &mut Vec<u8>) {
         let mut connect: Vec<u8> = text("MQTT").collect();
-        // Clean, and no keep-alive: a subscriber at QoS 0 has nothing to say.
+        // Clean start, and no keep-alive: a subscriber at QoS 0 sends nothing.
         connect.extend([self.version as u8, 2, 0, 0]);
         if self.version == Version::V5 {
             let [high, low] = RECEIVE_MAXIMUM.to_be_bytes();
@@ -224,7 +227,7 @@ impl StreamProtocol for Mqtt {
     }
 }
 
-/// Which packet ids are in use.
+/// The packet ids in use.
 struct PacketIds {
     used: Box<[u64]>,
     open: u16,
@@ -237,7 +240,7 @@ impl PacketIds {
         Self { used: vec![0; 1 << 10].into(), open: 0, limit: u16::MAX, last: 0 }
     }
 
-    /// The next that is free; `None`: the broker takes no more without an answer.
+    /// The next free packet id; `None`: the broker's receive maximum is reached.
     fn take(&mut self) -> Option<u16> {
         if self.open >= self.limit {
             return None;
@@ -268,7 +271,8 @@ fn bit_of(id: u16) -> (usize, u64) {
     (usize::from(id >> 6), 1 << (id & 63))
 }
 
-/// Of PUBACK and its like: a reason code may be left out (MQTT 5 §3.4.2.1), and is before.
+/// Whether an acknowledgement is a success. Its reason code may be omitted (MQTT 5 §3.4.2.1), and does not
+/// exist before MQTT 5.
 fn is_success(body: &[u8]) -> bool {
     body.get(2).is_none_or(|&code| code < FAILURE)
 }
@@ -277,7 +281,7 @@ fn packet_id(body: &[u8]) -> Result<u16, Fault> {
     body.first_chunk().map(|id| u16::from_be_bytes(*id)).ok_or_else(cut_short)
 }
 
-/// What the broker takes unanswered, among CONNACK's properties (MQTT 5 §3.2.2.3).
+/// The broker's receive maximum in the properties of CONNACK (MQTT 5 §3.2.2.3).
 fn receive_maximum(properties: &[u8]) -> Result<u16, Fault> {
     let (length, width) = number(properties)?.ok_or_else(cut_short)?;
     let mut rest = properties.get(width..width + length).ok_or_else(cut_short)?;
@@ -312,7 +316,7 @@ fn skip_properties(body: &[u8]) -> Result<&[u8], Fault> {
     body.get(width + length..).ok_or_else(cut_short)
 }
 
-/// A variable byte integer and its width; `None`: it is not whole (MQTT 5 §1.5.5).
+/// A variable byte integer and its width; `None`: it is incomplete (MQTT 5 §1.5.5).
 fn number(input: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
     let mut value = 0;
     for (index, &byte) in input.iter().take(4).enumerate() {
@@ -343,7 +347,7 @@ fn put_answer(out: &mut Vec<u8>, head: u8, id: u16) {
     out.extend_from_slice(&[head, 2, high, low]);
 }
 
-/// A string with its length before it.
+/// An encoded string: its length, then its bytes.
 fn text(text: &str) -> impl Iterator<Item = u8> {
     let length = u16::try_from(text.len()).expect("topics and client ids of a load are short");
     length.to_be_bytes().into_iter().chain(text.bytes())

@@ -1,25 +1,25 @@
-//! NATS's text protocol, core messages alone, as its documentation has it ("Client Protocol").
+//! The client side of NATS's text protocol, core messages only, as in its documentation ("Client Protocol").
 
 use std::str;
 
 use crate::bench::protocol::{Fault, Listener, StreamProtocol};
 
-/// No line of a server is longer (its documented limit is 4,096; INFO of a large cluster may be longer).
+/// The longest line of a server (the documented limit is 4,096; INFO of a large cluster may be longer).
 const MOST_LINE: usize = 65_536;
-/// The server's own limit is 64 MiB.
+/// The largest payload, which is the server's own limit.
 const MOST_PAYLOAD: usize = 64 << 20;
 const HELLO: &[u8] = b"CONNECT {\"verbose\":false,\"pedantic\":false,\"tls_required\":false,\"lang\":\"hbroker-bench\",\"version\":\"1\",\"protocol\":1}\r\n";
 
-/// One connection: it publishes to subjects, or has one subscription, or both.
+/// A connection: it publishes to subjects, has one subscription, or both.
 pub struct Nats {
-    /// Of each subject: `PUB <subject> `
+    /// For each subject: `PUB <subject> `
     publish: Vec<Vec<u8>>,
     subscribe: Option<String>,
     is_ready: bool,
 }
 
 impl Nats {
-    /// Subjects have no spaces.
+    /// The subjects must not contain spaces.
     pub fn new(publish: &[String], subscribe: Option<&str>) -> Self {
         Self {
             publish: publish.iter().map(|subject| format!("PUB {subject} ").into_bytes()).collect(),
@@ -35,7 +35,7 @@ impl StreamProtocol for Nats {
         if let Some(subject) = &self.subscribe {
             out.extend_from_slice(format!("SUB {subject} 1\r\n").as_bytes());
         }
-        // Its answer says that all before it was done.
+        // PONG means that the server has handled everything before it.
         out.extend_from_slice(b"PING\r\n");
     }
 
@@ -84,7 +84,7 @@ impl StreamProtocol for Nats {
     }
 }
 
-/// The line that begins at `start`, without its end, and where the next begins; `None`: it is not whole.
+/// The line that begins at `start`, without its end, and the start of the next; `None`: it is incomplete.
 fn line_at(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, Fault> {
     let rest = &input[start..];
     let Some(end) = rest.iter().take(MOST_LINE).position(|&byte| byte == b'\n') else {
@@ -94,7 +94,7 @@ fn line_at(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, Fault> 
     Ok(Some((line, start + end + 1)))
 }
 
-/// Of `<subject> <sid> [reply-to] <#bytes>`.
+/// The last field of `<subject> <sid> [reply-to] <#bytes>`.
 fn payload_length(fields: &[u8]) -> Result<usize, Fault> {
     let last = fields.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
     let length = str::from_utf8(last).ok().and_then(|digits| digits.parse().ok());

@@ -1,15 +1,16 @@
-//! When one publisher may send, in a load that began at 0.
+//! When a publisher may send. Times count from the beginning of the load.
 
 use super::Nanos;
 use super::load::Group;
 
-/// In a closed loop a publisher waits until it may send so many, or a quarter of its window, so that they leave together.
+/// In a closed loop a publisher waits until it may send this many messages, or a quarter of its window, so
+/// that they leave together.
 const FLOCK: u64 = 128;
 
 /// The pace of one publisher.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Messages that may be under way; `None`: any number.
+    /// How many messages may be in flight; `None`: no limit.
     window: Option<u64>,
     schedule: Option<Schedule>,
 }
@@ -22,7 +23,8 @@ struct Schedule {
 }
 
 impl Pace {
-    /// Of the publisher at this position of its group, whose messages are due in turn.
+    /// The pace of the publisher at this position of its group. Its messages are due in rotation with the
+    /// others'.
     pub fn of(group: &Group, position: usize) -> Self {
         let schedule = |rate| Schedule {
             first: position as f64 * 1e9 / rate,
@@ -31,7 +33,7 @@ impl Pace {
         Self { window: group.window, schedule: group.rate.map(schedule) }
     }
 
-    /// How many messages it may send now, of which it sent so many, and has so many under way.
+    /// How many messages it may send now, if it has sent `sent` and has `under_way` in flight.
     pub fn allows(&self, now: Nanos, sent: u64, under_way: u64) -> u64 {
         let room = self.room(under_way);
         match self.schedule {
@@ -41,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// Its messages are due at certain times.
+    /// Whether its messages are due at certain times.
     pub fn is_paced(&self) -> bool {
         self.schedule.is_some()
     }
@@ -51,12 +53,12 @@ impl Pace {
         self.schedule.map(|schedule| (schedule.first + number as f64 * schedule.distance) as Nanos)
     }
 
-    /// It waits for what is under way.
+    /// Whether it must wait for messages in flight.
     pub fn is_full(&self, under_way: u64) -> bool {
         self.window.is_some() && self.room(under_way) < self.flock()
     }
 
-    /// How many more may be under way.
+    /// How many more messages may be in flight.
     pub fn room(&self, under_way: u64) -> u64 {
         self.window.map_or(u64::MAX, |window| window.saturating_sub(under_way))
     }

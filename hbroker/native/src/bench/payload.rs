@@ -1,13 +1,13 @@
-//! What a message of the load holds: when it was due, its publisher's number and its own, then a pattern.
+//! The payload of a load's message: when it was due, the numbers of publisher and message, then a pattern.
 
 use crate::bench::Nanos;
 
-/// The least that a payload has.
+/// The size of the smallest payload.
 pub const HEADER: usize = 16;
-/// Numbers of messages have so many bits; the publisher's number has the rest.
+/// The bits of the message number; the publisher's number has the rest.
 const NUMBER_BITS: u32 = 40;
 
-/// A message's name and its time.
+/// The identity of a message, and when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub due: Nanos,
@@ -15,11 +15,11 @@ pub struct Stamp {
     pub number: u64,
 }
 
-/// The payload of one size, to be stamped.
+/// A payload of the load's size, to be stamped.
 pub struct Template(Vec<u8>);
 
 impl Template {
-    /// Payloads have `bytes`, or as many as a stamp has.
+    /// Payloads have `bytes` bytes, and at least those of a stamp.
     pub fn new(bytes: usize) -> Self {
         let pattern = (0..bytes.max(HEADER)).map(|position| (position % 251) as u8);
         Self(pattern.collect())
@@ -32,7 +32,7 @@ impl Template {
         &self.0
     }
 
-    /// The stamp of a payload that came; `None`: it is not one of these.
+    /// The stamp of a received payload; `None`: it is not of this load, or was altered.
     pub fn read(&self, payload: &[u8]) -> Option<Stamp> {
         let (due, rest) = payload.split_first_chunk()?;
         let (name, pattern) = rest.split_first_chunk()?;

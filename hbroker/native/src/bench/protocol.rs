@@ -1,16 +1,16 @@
-//! A client's side of a protocol over a stream of bytes, sans-IO.
+//! The client side of a protocol over a byte stream, sans-IO.
 
 use std::fmt;
 
-/// What comes out of a connection for the load.
+/// Receives the events of a connection.
 pub trait Listener {
-    /// A message came.
+    /// A message was received.
     fn message(&mut self, payload: &[u8]);
-    /// The broker answered for a message that was published.
+    /// The broker answered a published message.
     fn answer(&mut self, is_success: bool);
 }
 
-/// What a broker said that a client cannot go on after.
+/// What the broker did after which the client cannot continue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault(pub String);
 
@@ -26,22 +26,22 @@ impl Fault {
     }
 }
 
-/// What one connection says and understands.
+/// The client side of a protocol, for one connection.
 pub trait StreamProtocol: Send + 'static {
-    /// What is said first.
+    /// Appends the first packets.
     fn greet(&mut self, out: &mut Vec<u8>);
-    /// The broker has let it in, and has its subscription.
+    /// Whether the broker has accepted the connection and its subscription.
     fn is_ready(&self) -> bool;
-    /// Takes whole packets off the front; returns how many bytes they were. Answers are added to `out`.
+    /// Handles the complete packets at the beginning of `input`, and returns their size in bytes. Answers are
+    /// appended to `out`.
     ///
-    /// # Errors
-    /// What came is no such packet, or is a refusal.
+    /// # Errors The input is not a valid packet, or is a refusal.
     fn understand(
         &mut self,
         input: &[u8],
         out: &mut Vec<u8>,
         listener: &mut impl Listener,
     ) -> Result<usize, Fault>;
-    /// Adds a message to one of the topics that it was made with; false: there is no room for one more without an answer.
+    /// Appends a message to one of the topics; false: no more messages may be unanswered.
     fn publish(&mut self, out: &mut Vec<u8>, topic: usize, payload: &[u8]) -> bool;
 }

@@ -1,4 +1,4 @@
-//! What a core counted since it was last asked, of all workers together (docs/telemetry.md).
+//! The metrics of all workers of a core since the last call (docs/telemetry.md).
 
 use parking_lot::Mutex;
 
@@ -8,14 +8,14 @@ use crate::engine::metrics::counters::{Counters, EngineCounters};
 use crate::engine::metrics::load::Weight;
 use crate::load::{Report, Taker, latency};
 
-/// For a core of so many workers; `None`: it does not count.
+/// The taker of a core with this many workers; `None` if metrics are off.
 pub fn taker(config: &Config, workers: u8) -> Option<Mutex<Taker>> {
     config.counts_load().then(|| Mutex::new(Taker::new(workers.into())))
 }
 
 impl Core {
-    /// Ends the interval of what is counted by topic; `None`: nothing is. What is said of topics and by the counters of messages is of the
-    /// same moment in each worker, so that the sums agree.
+    /// Ends the interval of the metrics by topic; `None` if they are off. In each worker the metrics by topic
+    /// and the counters of messages are of the same moment, so their sums agree.
     pub fn take_load(&self) -> Option<Report> {
         let mut taker = self.taker.as_ref()?.lock();
         let mut counters = Counters::default();
@@ -44,7 +44,7 @@ impl Core {
         Some(report)
     }
 
-    /// What there is. No worker's lock is held for long, however much there is.
+    /// The gauges of all workers. No worker's lock is held for long, however many sessions there are.
     fn weigh(&self) -> Weight {
         let mut weight = Weight::default();
         for worker in 0..self.workers() {

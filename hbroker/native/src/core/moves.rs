@@ -1,8 +1,10 @@
-//! Subtrees on their way from owner to owner (§5.4): what is copied from the workers' queues, what was taken out of them, and what came from
-//! another owner, each under a number.
+//! The state of subtrees that change their owner (§5.4), each under a number: copies of the workers' queues,
+//! queues that were taken out of the workers, and records from another owner.
 //!
-//! At the old owner an *export* is copied, in steps, while the subtree is served, and then finished: from then on its messages are here alone,
-//! *held*, until the new owner has them or they are needed again. At the new owner they are held until it serves.
+//! 1. The source begins an *export*. It copies queues in steps while it still serves the subtree.
+//! 2. The source finishes the export. From then on the subtree's messages are only here, *held*, until the
+//!    target has them or the source needs them again.
+//! 3. The target imports the records. They are held until it serves.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,18 +15,20 @@ use crate::engine::handover::moving::Moving;
 use crate::topic::Region;
 use crate::wire::Transfers;
 
-/// The queues of what was held before: no worker has this number.
+/// The prefix of the numbers of held queues. No worker has this number.
 const HELD_QUEUES: u64 = 0xff << 56;
-/// A round over all sessions that copies fewer bytes ends the copying: the rest is the difference.
+/// A round over all sessions that copies fewer bytes than this ends the copying; the rest is sent as the
+/// difference.
 const LITTLE: usize = 64 << 10;
-/// And so does this much more than twice of what waited when it began.
+/// Copying also ends after twice the bytes that were queued when it began, plus this.
 const SLACK: usize = 16 << 20;
 
-/// All of a core.
+/// All exports and imports of a core.
 pub struct Moves {
-    /// Bytes that may come with one subtree.
+    /// How many bytes one import may hold.
     most: usize,
-    /// Messages that were copied, and those that were sent after their subtree was not served any more.
+    /// How many messages were copied, and how many were sent only after their subtree was not served any
+    /// more.
     copied: u64,
     rest: u64,
     last: u64,
@@ -41,7 +45,7 @@ enum Move {
 struct Copying {
     subtree: Box<str>,
     less: Vec<String>,
-    /// What was held before, and moves along, first; and where the next step goes on with it.
+    /// What was held before and moves along, which is copied first, and the position of the next step in it.
     before: HeldQueues,
     at: (usize, usize),
     worker: u8,
@@ -52,7 +56,8 @@ struct Copying {
 }
 
 impl Core {
-    /// Begins to copy what waits in a region, and behind what is held under this number (0: nothing is); its number.
+    /// Begins to copy the queues of a region, after what is held under `before` (0: nothing). Returns the
+    /// number of the export.
     pub fn begin_export(&self, region: Region<'_>, before: u64) -> u64 {
         let mut moves = self.shared.moves.lock();
         let before = moves.take_held(before);
@@ -77,7 +82,8 @@ impl Core {
         id
     }
 
-    /// Copies some more: serialised TRANSFERs. True: what is left is little, or more comes than can be copied. `less`: of the region, now.
+    /// Copies the next step, as serialised TRANSFERs. True: little is left, or more arrives than can be
+    /// copied. `less`: the region's current cuts.
     pub fn copy_export(&self, id: u64, less: &[String]) -> (Vec<Vec<u8>>, bool) {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Copying(copying)) = moves.all.get_mut(&id) else {
@@ -105,7 +111,8 @@ impl Core {
         (out.into_all(), is_near)
     }
 
-    /// Gives the copying up: nothing moves. The number under which what was held before is held still; 0: nothing was.
+    /// Cancels an export: nothing moves. Returns the number under which earlier records are still held; 0:
+    /// there are none.
     pub fn stop_export(&self, id: u64) -> u64 {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Copying(copying)) = moves.all.remove(&id) else {
@@ -119,8 +126,9 @@ impl Core {
         id
     }
 
-    /// Takes out what moves: what waits for sessions, and what was seen. Open messages are refused. All of it is held from now on. The
-    /// difference to what was copied, as serialised TRANSFERs. A barrier that was raised since the region was cut has to have passed.
+    /// Finishes an export. It takes the region's queues and seen message ids out of the workers, refuses open
+    /// messages, and holds the records from now on. Returns the difference to the copies, as serialised
+    /// TRANSFERs. A barrier that was sent after the region was cut must have passed.
     pub fn finish_export(&self, id: u64, less: &[String]) -> Vec<Vec<u8>> {
         let mut moves = self.shared.moves.lock();
         let Some(Move::Copying(mut copying)) = moves.all.remove(&id) else {
@@ -150,7 +158,7 @@ impl Core {
         out.into_all()
     }
 
-    /// Room for what comes with a subtree; its number.
+    /// Begins an import. Returns its number.
     pub fn begin_import(&self) -> u64 {
         let mut moves = self.shared.moves.lock();
         moves.last += 1;
@@ -159,7 +167,8 @@ impl Core {
         id
     }
 
-    /// Takes what a serialised TRANSFER holds of it; how many messages there was no room for. What makes no sense is dropped and counted.
+    /// Adds the records of a serialised TRANSFER to an import. Returns for how many messages there was no
+    /// room. Invalid records are dropped and counted.
     pub fn take_records(&self, id: u64, transfer: &[u8]) -> usize {
         let mut moves = self.shared.moves.lock();
         let most = moves.most;
@@ -173,16 +182,17 @@ impl Core {
         refused
     }
 
-    /// Gives what is held to the sessions that it is for, which must be open, and knows what was seen; how many messages there was no room for.
+    /// Installs what is held: queues into their sessions, which must be open, and seen message ids. Returns
+    /// for how many messages there was no room.
     pub fn install(&self, id: u64) -> usize {
         let held = self.shared.moves.lock().take_held(id);
         if !held.seen.is_empty() {
-            // A publisher may come to any worker.
+            // A publisher's next message may reach any worker.
             self.each(|engine, now| engine.import_seen(now, &held.seen));
         }
         let mut of_worker: BTreeMap<u8, Vec<Moving>> = BTreeMap::new();
         for moving in held.queues {
-            // One that has no session is counted where it finds none.
+            // If there is no such session, worker 0 counts the messages as dropped.
             let home = self.shared.directory.worker_of(moving.session).unwrap_or(0);
             of_worker.entry(home).or_default().push(moving);
         }
@@ -190,7 +200,7 @@ impl Core {
         of_worker.into_iter().map(install).sum()
     }
 
-    /// Forgets what is held under a number.
+    /// Drops what is held under a number.
     pub fn drop_held(&self, id: u64) {
         let held = self.shared.moves.lock().take_held(id);
         drop(held); // The lock is not held meanwhile: it may be much.
@@ -203,7 +213,7 @@ impl Core {
         with("handover_rest", moves.rest);
     }
 
-    /// Where the region is another one now all copies are void.
+    /// If the region has changed, all copies are invalid.
     fn fit_region(&self, id: u64, copying: &mut Copying, less: &[String]) {
         if copying.less != less {
             copying.less = less.to_vec();
@@ -214,12 +224,13 @@ impl Core {
 }
 
 impl Moves {
-    /// `most`: bytes that may come with one subtree.
+    /// `most`: how many bytes one import may hold.
     pub fn new(most: usize) -> Self {
         Self { most, copied: 0, rest: 0, last: 0, last_queue: 0, all: HashMap::new() }
     }
 
-    /// Takes out what is held under a number. Its queues get new names, for their sessions may have others by now.
+    /// Takes out what is held under a number. Its queues get new numbers, because their sessions may have
+    /// other queues by now.
     fn take_held(&mut self, id: u64) -> HeldQueues {
         match self.all.remove(&id) {
             Some(Move::HeldQueues(mut held)) => {
@@ -239,7 +250,7 @@ impl Moves {
 }
 
 impl Copying {
-    /// Adds some of what was held before; false: all of it was.
+    /// Copies a step of what was held before; false: all of it is copied.
     fn copy_held(&mut self, out: &mut Transfers) -> bool {
         let (queue, place) = self.at;
         let Some(moving) = self.before.queues.get(queue) else {
@@ -252,7 +263,7 @@ impl Copying {
     }
 }
 
-/// Messages that were held before, in one step.
+/// How many messages that were held before are copied in one step.
 const HELD_STEP: usize = 64;
 
 fn add_step(out: &mut Transfers, step: Step) {

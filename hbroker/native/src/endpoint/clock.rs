@@ -1,4 +1,4 @@
-//! The clock of an endpoint, by which leases end (§5.6).
+//! The clock of an endpoint. Leases end by it (§5.6).
 
 use std::time::SystemTime;
 
@@ -6,16 +6,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Micros;
 
-/// The clock that goes on while the machine is suspended. One that stands still meanwhile would let a node serve, once it wakes, what its
-/// parent has taken back since.
+/// A clock that goes on while the machine is suspended. With a clock that stands still, a node that wakes up
+/// would serve subtrees that its parent has taken back meanwhile.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
-/// Elsewhere it is this one that goes on.
+/// On other systems this clock goes on.
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// A monotonic clock, the same for all workers of an endpoint: microseconds since the Unix epoch by the system's clock as it
-/// was at the start, so that nodes agree on the age of tokens (§4.2) and epochs rise across restarts (§5.1).
+/// A monotonic clock, the same for all workers of an endpoint. It counts microseconds since the Unix epoch,
+/// as of the system's clock at the start, so that nodes agree on the age of address tokens (§4.2) and epochs
+/// rise across restarts (§5.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     unix_offset: Micros,
@@ -32,7 +33,8 @@ impl Clock {
         self.unix_offset + since_boot()
     }
 
-    /// What `now` is ahead of the machine's own count, by which Python tells the time: so both have the same end of a lease.
+    /// How much `now` is ahead of the machine's own clock. Python uses that clock, so both agree on the end
+    /// of a lease.
     pub fn unix_offset(&self) -> Micros {
         self.unix_offset
     }

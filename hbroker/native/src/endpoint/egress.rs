@@ -1,7 +1,8 @@
-//! What is to leave, gathered so that the kernel is asked as seldom as can be.
+//! Collects datagrams to send, so that few system calls send them.
 //!
-//! Datagrams lie end to end in one buffer. Those that follow each other to one destination with one length (the last may
-//! be shorter) become one message that the kernel cuts up again (UDP_SEGMENT); many messages leave in one `sendmmsg`.
+//! Datagrams lie end to end in one buffer. Successive datagrams to one destination with one length (the last
+//! may be shorter) become one message, which the kernel splits into datagrams again (UDP_SEGMENT). One
+//! `sendmmsg` sends many messages.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,26 +11,28 @@ use std::ops::Range;
 use crate::endpoint::traffic::{Counters, Outgoing, SendError};
 use crate::sink::DatagramSink;
 
-/// More than this is not gathered before it is sent: it would fall out of the processor's cache.
+/// How many bytes are collected before they are sent. More would not stay in the CPU cache.
 const FULL_BYTES: usize = 256 * 1024;
-/// The kernel's UDP_MAX_SEGMENTS was 64 before Linux 6.10.
+/// The kernel's UDP_MAX_SEGMENTS, which was 64 before Linux 6.10.
 const MAX_SEGMENTS: usize = 64;
 /// The largest UDP payload over IPv4.
 const MAX_MESSAGE: usize = 65_507;
 
-/// The datagrams of one worker that wait to be sent, in order.
+/// The datagrams of one worker that are not sent yet, in order.
 pub struct Egress {
     bytes: Vec<u8>,
     messages: Vec<Outgoing>,
-    /// The messages before this one have left.
+    /// The messages before this one were sent.
     next: usize,
     segmentation: bool,
-    /// A message that the kernel refused as a whole is being sent in pieces: if these go, segmentation is to blame.
+    /// A message that the kernel refused is being sent as single datagrams. If they are accepted,
+    /// segmentation was the cause.
     on_trial: bool,
 }
 
 impl Egress {
-    /// `segmentation`: the socket can cut messages up ([`Socket::segments`]).
+    /// `segmentation`: the socket supports UDP_SEGMENT
+    /// ([`Socket::segments`](crate::endpoint::socket::Socket::segments)).
     pub fn new(segmentation: bool) -> Self {
         Self {
             bytes: Vec::with_capacity(FULL_BYTES + MAX_MESSAGE),
@@ -40,10 +43,12 @@ impl Egress {
         }
     }
 
-    /// Sends what the socket takes; `send` is [`Socket::send`](crate::endpoint::socket::Socket::send). False: it takes no more now,
-    /// the rest waits.
+    /// Sends until the socket takes no more; `send` is
+    /// [`Socket::send`](crate::endpoint::socket::Socket::send). False: the socket takes no more now, and the
+    /// rest waits.
     ///
-    /// A datagram that cannot leave (too large, no route, refused) is dropped and counted. An error is the end of the socket.
+    /// A datagram that cannot be sent (too large, no route, refused) is dropped and counted. An error means
+    /// that the socket has failed.
     pub fn flush(
         &mut self,
         counters: &Counters,
@@ -75,7 +80,7 @@ impl Egress {
         Ok(true)
     }
 
-    /// Nothing waits.
+    /// Whether no datagram waits.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -96,7 +101,7 @@ impl Egress {
         self.messages.splice(self.next..=self.next, pieces);
     }
 
-    /// Makes the datagram part of the last message, if that goes to the same place in segments of its size.
+    /// Appends the datagram to the last message, if that has the same destination and segments of its size.
     fn joins_last(&mut self, destination: &SocketAddr, datagram: &Range<usize>) -> bool {
         let Some(last) = self.messages[self.next..].last_mut() else {
             return false;

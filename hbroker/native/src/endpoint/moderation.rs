@@ -1,35 +1,37 @@
-//! How seldom a worker is woken under load, as network cards moderate their interrupts.
+//! Moderates how often a worker wakes up under load, as network cards moderate their interrupts.
 //!
-//! To wake for every datagram that comes costs more than to handle it, and what leaves after each wake-up leaves in small bundles. So a
-//! worker that has emptied its socket, and had much from it since it last slept, holds off a moment before it listens again: then what came
-//! in meanwhile is handled together. Who sends little at a time is never kept waiting; whoever has work for the worker rings its bell.
+//! A wake-up for every datagram costs more than handling it, and the datagrams that leave after each wake-up
+//! contain few packets. So if a worker has emptied its socket and received much since it last slept, it holds
+//! off for a moment before it listens again. Then it handles everything that arrived meanwhile together. A
+//! peer that sends little at a time never waits for this, and a thread that has work for the worker wakes it.
 
 use std::time::Duration;
 
-/// More than this since the last sleep is much: no single frame of an Ethernet holds it.
+/// More bytes than this since the last sleep are much: no single Ethernet frame contains them.
 const MUCH_BYTES: usize = 2_048;
-/// How long it holds off. (The kernel's timers are as late again.)
+/// How long the worker holds off. (The kernel's timers add about as much again.)
 const HOLD_OFF: Duration = Duration::from_micros(50);
 
-/// What came in since a worker last slept.
+/// Counts the bytes that arrived since the worker last slept.
 #[derive(Debug, Default)]
 pub struct Moderation {
     bytes: usize,
 }
 
 impl Moderation {
-    /// So many bytes have come in.
+    /// Counts received bytes.
     pub fn took(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Much has come in: the worker is not to hold off before it has asked the socket once more.
+    /// Whether much has arrived. Then the worker polls the socket once more before it sleeps.
     pub fn is_much(&self) -> bool {
-        // Elsewhere a sleep lasts for whole milliseconds.
+        // On other systems a sleep lasts for whole milliseconds.
         self.bytes > MUCH_BYTES && cfg!(target_os = "linux")
     }
 
-    /// The worker is about to sleep: how long it is to hold off before it listens again, if it is.
+    /// Called when the worker is about to sleep. Returns how long it holds off before it listens again, if it
+    /// does.
     pub fn hold_off(&mut self) -> Option<Duration> {
         let is_much = self.is_much();
         self.bytes = 0;

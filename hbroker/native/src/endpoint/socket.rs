@@ -1,8 +1,16 @@
-//! UDP, many datagrams in each system call. The only module with `unsafe`.
+//! UDP, with many datagrams in each system call. This is the only module with `unsafe`.
 //!
-//! On Linux: `recvmmsg` with UDP_GRO (the kernel hands a run of equal datagrams over as one message and tells their size),
-//! `sendmmsg` with UDP_SEGMENT (the reverse). Elsewhere, and where the kernel has neither: one datagram at a time.
-//! Nothing is ever fragmented by IP: a datagram that is too large for the path is refused or lost (RFC 8899 §3).
+//! ```text
+//! worker ──> Socket (this file)   bind, receive, send
+//!              ├─ linux       recvmmsg with UDP_GRO, sendmmsg with UDP_SEGMENT
+//!              ├─ portable    one datagram in each call, on other systems
+//!              └─ arrivals    received datagrams, and which are handled next ──> flows (fair queueing)
+//! worker ──> sleeper ──> timer   sleeps until the socket is ready, the worker is woken, or a time has come
+//! ```
+//!
+//! With UDP_GRO the kernel delivers a run of equal datagrams as one message and reports their size;
+//! UDP_SEGMENT is the reverse. If the kernel has neither, each message is one datagram. IP never fragments a
+//! datagram: one that is too large for the path is refused or lost (RFC 8899 §3).
 
 #![allow(unsafe_code)]
 
@@ -35,17 +43,17 @@ use linux::{receive, send};
 use portable::{receive, send};
 pub use sleeper::{Interest, Sleeper, wait, wait_readable};
 
-/// Calls in which a socket is emptied before what came is worked through.
+/// The most system calls in which a socket is emptied before the datagrams are handled.
 const MOST_CALLS: usize = 8;
 
-/// How a socket is set up.
+/// The options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Several sockets share one address; the kernel spreads the peers over them.
+    /// Several sockets share one address, and the kernel spreads the peers over them.
     pub shared: bool,
-    /// Use UDP_GRO and UDP_SEGMENT where the kernel has them.
+    /// Use UDP_GRO and UDP_SEGMENT if the kernel has them.
     pub segmentation: bool,
-    /// What the kernel should buffer in each direction; less where the system's limit is lower.
+    /// The size of the kernel's buffer in each direction; a lower limit of the system applies.
     pub buffer_bytes: usize,
 }
 
@@ -62,9 +70,10 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Binds. Fails as `bind` does; lesser wishes (large buffers, segmentation) are dropped where they cannot be had.
+    /// Binds. Fails as `bind` does. Large buffers and segmentation are optional: if the system refuses them,
+    /// it binds without.
     ///
-    /// A socket bound to an IPv6 address takes IPv6 alone.
+    /// A socket that is bound to an IPv6 address accepts IPv6 only.
     pub fn bind(listen: SocketAddr, options: Options) -> io::Result<Self> {
         let socket = Builder::new(Domain::for_address(listen), Type::DGRAM, Some(Protocol::UDP))?;
         if listen.is_ipv6() {
@@ -80,7 +89,7 @@ impl Socket {
         Ok(Self { inner: socket.into(), segments })
     }
 
-    /// From now on others may bind to the same address, if they ask for it ([`Options::shared`]).
+    /// From now on other sockets may bind to the same address, with [`Options::shared`].
     pub fn share(&self) -> io::Result<()> {
         socket2::SockRef::from(&self.inner).set_reuse_port(true)
     }
@@ -89,19 +98,20 @@ impl Socket {
         self.inner.local_addr()
     }
 
-    /// Messages of many segments can be sent.
+    /// Whether messages of several segments can be sent.
     pub fn segments(&self) -> bool {
         self.segments
     }
 
-    /// Takes in what waits, up to what one call takes. All of it is to be worked through.
+    /// Receives what one system call returns. All of it is to be handled now.
     pub fn receive(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<Intake> {
         arrivals.clear();
         let may_wait = self.call(arrivals, counters)?;
         Ok(Intake { datagrams: arrivals.take_fresh(), may_wait })
     }
 
-    /// Takes in what waits; where that is much, all of it, and those who sent it have turns. Here `arrivals` are of this socket alone.
+    /// Receives what is waiting. If that is much, empties the socket and lets the sources take turns. The
+    /// `arrivals` must belong to this socket alone.
     pub fn receive_fairly(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<Intake> {
         arrivals.clear();
         let mut may_wait = true;
@@ -119,7 +129,7 @@ impl Socket {
         Ok(Intake { may_wait: may_wait || turn.may_wait, ..turn })
     }
 
-    /// Asks the kernel once; returns whether more may wait.
+    /// Makes one system call. Returns whether more may be waiting.
     fn call(&self, arrivals: &mut Arrivals, counters: &Counters) -> io::Result<bool> {
         let width = arrivals.prepare();
         add(&counters.receive_calls, 1);
@@ -140,7 +150,7 @@ impl Socket {
         }
     }
 
-    /// Sends the messages in order, up to a batch; returns how many left. An error is about the first.
+    /// Sends the messages in order, up to a batch. Returns how many were sent. An error concerns the first.
     pub fn send(&self, bytes: &[u8], messages: &[Outgoing], counters: &Counters) -> Result<usize, SendError> {
         let batch = &messages[..messages.len().min(WIDTH)];
         let sent = loop {
@@ -194,7 +204,8 @@ fn set_option(socket: &Builder, level: c_int, name: c_int, value: c_int) -> io::
 
 #[cfg(target_os = "linux")]
 fn forbid_fragmentation(socket: &Builder, listen: SocketAddr) -> io::Result<()> {
-    // PROBE rather than DO: the path MTU is found by our own probes, ICMP (which anyone can forge) has no say in it.
+    // PROBE rather than DO: our own probes find the path MTU. ICMP, which anyone can forge, does not affect
+    // it.
     if listen.is_ipv4() {
         set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
     } else {
@@ -216,7 +227,7 @@ fn forbid_fragmentation(_: &Builder, _: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// As large as asked for with privilege, else as the system allows.
+/// With the privilege, as large as requested; without, as large as the system allows.
 fn enlarge_buffers(socket: &Builder, bytes: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -231,11 +242,11 @@ fn enlarge_buffers(socket: &Builder, bytes: usize) {
     let _ = socket.set_send_buffer_size(bytes);
 }
 
-/// UDP_GRO for receiving; true where UDP_SEGMENT can be sent.
+/// Enables UDP_GRO for receiving. True: UDP_SEGMENT can be sent.
 #[cfg(target_os = "linux")]
 fn enable_segmentation(socket: &Builder) -> bool {
     let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
-    // 0 as the size for all messages means none, so this only asks whether the kernel knows the option.
+    // A size of 0 means no segmentation, so this call only tells whether the kernel knows the option.
     set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
 }
 
@@ -244,7 +255,7 @@ fn enable_segmentation(_: &Builder) -> bool {
     false
 }
 
-/// Asks the kernel to tell what it dropped. Where it cannot, the counter stays 0.
+/// Has the kernel report how many datagrams it dropped. If it cannot, the counter stays 0.
 fn report_overflow(socket: &Builder) {
     #[cfg(target_os = "linux")]
     let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);

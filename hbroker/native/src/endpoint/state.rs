@@ -1,4 +1,5 @@
-//! What the workers of an endpoint have in common: a clock, the reader's signal, the order to stop, and word of their end.
+//! The state that the workers of an endpoint share: the clock, the reader's signal, the order to stop, and
+//! how workers ended.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -9,11 +10,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::endpoint::clock::Clock;
 use crate::endpoint::waker::OutputSignal;
 
-/// What the workers of an endpoint have in common.
+/// The state that the workers of an endpoint share.
 pub struct EndpointState {
     pub clock: Clock,
     pub output: OutputSignal,
-    /// The workers are to end.
+    /// The workers must end.
     pub stop: AtomicBool,
     state: Mutex<RunState>,
     ended: Condvar,
@@ -35,12 +36,12 @@ impl EndpointState {
         })
     }
 
-    /// Why a worker ended that should not have. Output is signalled from then on, so that the reader looks.
+    /// Why a worker ended unexpectedly. From then on output is signalled, so that the reader looks.
     pub fn fault(&self) -> Option<String> {
         self.state.lock().fault.clone()
     }
 
-    /// Waits until every worker has ended. False: the deadline came first.
+    /// Waits until every worker has ended. False: the deadline has passed.
     pub fn wait_ended(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         while state.running > 0 {
@@ -51,7 +52,7 @@ impl EndpointState {
         true
     }
 
-    /// Reports why a worker ended; the first report counts.
+    /// Reports why a worker ended. Only the first report is kept.
     pub fn fail(&self, fault: String) {
         let mut state = self.state.lock();
         if state.fault.is_none() {
@@ -60,7 +61,7 @@ impl EndpointState {
         }
     }
 
-    /// One more worker is about to run; it counts itself out.
+    /// Counts a worker that is about to run.
     pub fn begin_one(&self) {
         self.state.lock().running += 1;
     }

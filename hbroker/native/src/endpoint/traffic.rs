@@ -1,11 +1,11 @@
-//! What a socket sends, why it could not, and what it counted.
+//! Messages to send, the errors of sending them, and the counters of a socket.
 
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a worker's socket did, since it was made.
+/// The counters of a worker's socket since it was created.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub datagrams_in: AtomicU64,
@@ -13,16 +13,16 @@ pub struct Counters {
     pub receive_calls: AtomicU64,
     /// How often the worker held off before it listened again (`moderation`).
     pub hold_offs: AtomicU64,
-    /// Errors on receiving that concern some earlier datagram to somebody else (RFC 1122 §4.1.3.3).
+    /// Receive errors that concern an earlier datagram to another destination (RFC 1122 §4.1.3.3).
     pub receive_errors: AtomicU64,
-    /// What the kernel threw away because the receive buffer was full.
+    /// Datagrams that the kernel dropped because the receive buffer was full.
     pub receive_overflow: AtomicU64,
-    /// What was thrown away here, of those of whom most waited.
+    /// Datagrams that the worker dropped, from the sources with most waiting.
     pub receive_shed: AtomicU64,
     pub datagrams_out: AtomicU64,
     pub bytes_out: AtomicU64,
     pub send_calls: AtomicU64,
-    /// The send buffer was full; nothing is lost by that.
+    /// The send buffer was full. Nothing is lost by that.
     pub send_blocked: AtomicU64,
     pub send_too_large: AtomicU64,
     pub send_refused: AtomicU64,
@@ -51,7 +51,7 @@ impl Counters {
         .map(|(name, value)| (name, value.load(Ordering::Relaxed)))
     }
 
-    /// Counts datagrams that could not leave.
+    /// Counts datagrams that could not be sent.
     pub fn count_dropped(&self, error: &SendError, datagrams: usize) {
         add(
             match error {
@@ -64,7 +64,7 @@ impl Counters {
     }
 }
 
-/// Adds to a counter that is only ever read for display.
+/// Adds to a counter that is read for display only.
 pub fn add(counter: &AtomicU64, amount: usize) {
     counter.fetch_add(amount as u64, Ordering::Relaxed);
 }
@@ -78,7 +78,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// More than one datagram.
+    /// Whether it is more than one datagram.
     pub fn is_segmented(&self) -> bool {
         self.range.len() > self.segment
     }
@@ -88,18 +88,19 @@ impl Outgoing {
     }
 }
 
-/// Why a message did not leave.
+/// Why a message was not sent.
 #[derive(Debug)]
 pub enum SendError {
     /// The send buffer is full: try again when the socket is writable.
     Blocked,
-    /// A datagram of this size cannot leave here unfragmented.
+    /// A datagram of this size cannot be sent without fragmentation.
     TooLarge,
-    /// There is no way to the destination, or an earlier datagram was refused there.
+    /// There is no route to the destination, or an earlier datagram was refused there.
     Unreachable,
-    /// The kernel does not take this message: an odd destination, or segmentation that the device cannot do.
+    /// The kernel refuses this message: an invalid destination, or segmentation that the device does not
+    /// support.
     Refused,
-    /// The socket is no more.
+    /// The socket has failed.
     Dead(io::Error),
 }
 
@@ -115,7 +116,7 @@ impl From<io::Error> for SendError {
     }
 }
 
-/// The error is about a destination or a lack for the moment, not about the socket.
+/// Whether the error concerns a destination or a temporary shortage, and not the socket.
 pub fn is_elsewhere(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,11 +1,13 @@
-//! Waking without losing a wake-up, and without paying for one that nobody needs.
+//! Wake-ups that are never lost, and that cost nothing if nobody sleeps.
 //!
-//! [`Waker`] gets a worker out of `poll`. Its state is that of a parker: awake, sleeping, or notified. Whoever has work
-//! for the worker notifies; only where the worker had announced that it sleeps does that cost a system call. A worker that
-//! is about to sleep finds the notification that came in the meantime and stays up.
+//! [`Waker`] wakes a worker from `poll`. Its state is one of awake, sleeping, and notified, as in a thread
+//! parker. A thread that has work for the worker notifies it, which costs a system call only if the worker
+//! has announced that it sleeps. A worker that is about to sleep finds a notification that arrived meanwhile,
+//! and stays awake.
 //!
-//! [`OutputSignal`] tells the reader (Python) that events or messages wait: a descriptor that is readable exactly as long
-//! as they do, for a selector, and a condition variable for a thread that blocks.
+//! [`OutputSignal`] signals to the reader (Python) that events or messages are waiting: by a descriptor that
+//! is readable exactly as long as they wait, for a selector, and by a condition variable, for a thread that
+//! blocks.
 
 #[cfg(target_os = "linux")]
 use std::fs::File;
@@ -25,7 +27,7 @@ const AWAKE: u8 = 0;
 const SLEEPING: u8 = 1;
 const NOTIFIED: u8 = 2;
 
-/// Gets one worker out of `poll`.
+/// Wakes one worker from `poll`.
 pub struct Waker {
     state: AtomicU8,
     deadline: AtomicU64,
@@ -41,7 +43,7 @@ impl Waker {
         })
     }
 
-    /// Makes the worker look at its engine again: at once where it sleeps, else before it next does.
+    /// Makes the worker look at its machine again: at once if it sleeps, else before it next sleeps.
     pub fn wake(&self) {
         if self.state.swap(NOTIFIED, Ordering::AcqRel) == SLEEPING {
             self.bell.ring();
@@ -52,17 +54,18 @@ impl Waker {
         self.state.load(Ordering::Acquire) == SLEEPING
     }
 
-    /// The worker announces when it will be up by itself. Called with the engine locked, as is `deadline`.
+    /// The worker announces when it will wake by itself. Called under the machine's lock, as is `deadline`.
     pub fn set_deadline(&self, deadline: Option<Micros>) {
         self.deadline.store(deadline.unwrap_or(Micros::MAX), Ordering::Relaxed);
     }
 
-    /// When the worker will be up by itself.
+    /// When the worker will wake by itself.
     pub fn deadline(&self) -> Micros {
         self.deadline.load(Ordering::Relaxed)
     }
 
-    /// The worker announces its sleep. False: it was notified since it last woke, and must not.
+    /// The worker announces that it will sleep. False: it was notified since it last woke, and must not
+    /// sleep.
     pub fn begin_sleep(&self) -> bool {
         let slept = self.state.compare_exchange(AWAKE, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if !slept {
@@ -71,7 +74,7 @@ impl Waker {
         slept
     }
 
-    /// The worker is up again; `rung`: its descriptor was readable.
+    /// The worker is awake again; `rung`: its descriptor was readable.
     pub fn end_sleep(&self, rung: bool) {
         self.state.swap(AWAKE, Ordering::AcqRel);
         if rung {
@@ -79,13 +82,13 @@ impl Waker {
         }
     }
 
-    /// What the worker polls for reading while it sleeps.
+    /// The descriptor that the worker polls while it sleeps.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 }
 
-/// Tells a reader that at least one of several workers has output for it.
+/// Signals to a reader that at least one of several workers has output for it.
 pub struct OutputSignal {
     state: Mutex<Signalled>,
     changed: Condvar,
@@ -95,7 +98,7 @@ pub struct OutputSignal {
 struct Signalled {
     /// How many workers have output.
     lit: usize,
-    /// Somebody asked for the descriptor, so it has to be kept true.
+    /// The descriptor is in use, so its state must be kept up to date.
     watched: bool,
 }
 
@@ -129,7 +132,7 @@ impl OutputSignal {
         }
     }
 
-    /// Blocks until some worker has output. False: the deadline came first.
+    /// Blocks until a worker has output. False: the deadline has passed.
     pub fn wait_until(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         while state.lit == 0 {
@@ -140,7 +143,7 @@ impl OutputSignal {
         true
     }
 
-    /// A descriptor that is readable exactly as long as some worker has output. Not to be read from.
+    /// A descriptor that is readable exactly as long as a worker has output. Do not read from it.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         let mut state = self.state.lock();
         if !state.watched {
@@ -153,7 +156,8 @@ impl OutputSignal {
     }
 }
 
-/// A descriptor that one side makes readable and the other unreadable: eventfd, or a pair of sockets where there is none.
+/// A descriptor that one side makes readable and the other side unreadable: an eventfd, or a socket pair on
+/// other systems.
 struct Doorbell {
     #[cfg(target_os = "linux")]
     event: File,
@@ -175,7 +179,7 @@ impl Doorbell {
     }
 
     fn silence(&self) {
-        // The only error is a counter of zero: silent already.
+        // The only error is a counter of zero: then it is not readable already.
         let _ = (&self.event).read(&mut [0; 8]);
     }
 

@@ -1,9 +1,10 @@
-//! One thread, one socket, one sans-IO machine.
+//! A worker: one thread, one socket, one sans-IO machine.
 //!
-//! The worker takes the machine's lock for one batch at a time, so that a caller's thread gets its turn. After one of many
-//! datagrams it does not sleep before it has asked the socket once more; after few, which takes no time in which many could come, it
-//! lets the sleep itself ask. While it works, everything due to a peer gathers and leaves together. Under load
-//! it holds off before it listens again, so that it is not woken for every datagram ([`Moderation`]).
+//! The worker takes the machine's lock for one batch at a time, so that callers' threads get the lock in
+//! between. After a batch of many datagrams it polls the socket once more before it sleeps. After a batch of
+//! few, which takes so little time that hardly any can have arrived, the sleep itself polls. While the worker
+//! handles a batch, everything that is due to a peer is collected, and leaves together. Under load the worker
+//! holds off before it listens again, so that not every datagram wakes it ([`Moderation`]).
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,79 +22,84 @@ use crate::endpoint::traffic;
 use crate::endpoint::worker_handle::WorkerHandle;
 use crate::sink::DatagramSink;
 
-/// Handoffs that a worker takes in under one hold of the lock.
+/// The most handoffs that a worker handles in one iteration.
 const HANDOFFS_PER_TURN: usize = 512;
 
-/// Datagrams that are worked through before others are likely to have come.
+/// After at most this many datagrams, others are not likely to have arrived.
 const FEW: usize = 2;
 
-/// What a worker drives: bytes and time come in; datagrams, output and a deadline come out.
+/// What a worker drives. Its inputs are datagrams and time, its outputs datagrams, events or messages, and a
+/// deadline.
 pub trait Machine: Send + 'static {
-    /// What one worker's machine has for another's.
+    /// What the machine of one worker passes to that of another.
     type Handoff: Send + 'static;
 
     fn handle_datagram(&mut self, now: Micros, source: SocketAddr, datagram: &[u8]);
     fn handle_timeout(&mut self, now: Micros);
     fn handle_handoff(&mut self, now: Micros, handoff: Self::Handoff);
-    /// All that came in together has been handled, or a caller has acted.
+    /// A batch of input has been handled, or a caller has called the machine.
     fn end_turn(&mut self, _now: Micros) {}
 
-    /// Seals what may leave now. Once the sink is full the rest should wait; the call is then repeated.
+    /// Builds the datagrams that may leave now. It should stop when the sink is full; the call is then
+    /// repeated.
     fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink);
-    /// What was sealed is on its way out. The time is asked for where it matters.
+    /// The datagrams that were built are on their way. The time is a function, because it is not always
+    /// needed.
     fn note_departure(&mut self, _now: impl FnOnce() -> Micros) {}
-    /// The next handoff and the worker it is for.
+    /// The next handoff, and the worker that it is for.
     fn poll_handoff(&mut self) -> Option<(u8, Self::Handoff)>;
-    /// `poll_handoff` has something.
+    /// Whether `poll_handoff` has something.
     fn has_handoff(&self) -> bool;
     /// When `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Micros>;
-    /// Events or messages wait for the reader.
+    /// Whether events or messages wait for the reader.
     fn has_output(&self) -> bool;
-    /// Nothing is queued and nothing unacknowledged.
+    /// Whether nothing is queued, and everything is acknowledged.
     fn is_drained(&self) -> bool;
-    /// What is to be done after each turn, once the machine is free again. It is asked for once.
+    /// What to run after each iteration, without the machine's lock. It is asked for once.
     fn turn_hook(&self) -> Option<Arc<dyn TurnHook>> {
         None
     }
 }
 
-/// What follows from a machine's turns elsewhere.
+/// What an iteration of a machine causes elsewhere.
 pub trait TurnHook: Send + Sync {
-    /// Called without a lock. `is_worker`: by the worker's own thread, which has time for it; a caller's has not.
+    /// Called without a lock. `is_worker`: by the worker's own thread, which has time for it; a caller's
+    /// thread has not.
     fn run(&self, is_worker: bool);
 }
 
-/// The thread's side of a worker.
+/// The side of a worker that its thread uses.
 pub struct Worker<M: Machine> {
     index: usize,
     worker_handle: Arc<WorkerHandle<M>>,
     peers: Vec<Arc<WorkerHandle<M>>>,
     socket: Arc<Socket>,
     inbox: Receiver<M::Handoff>,
-    /// A handoff whose mailbox is full. Until it is delivered the worker takes in no more datagrams.
+    /// A handoff to a worker whose mailbox is full. Until it is delivered this worker receives no more
+    /// datagrams.
     stalled: Option<(u8, M::Handoff)>,
     blocked: bool,
     moderation: Moderation,
 }
 
-/// What a worker's thread drives next.
+/// The result of an iteration.
 struct Turn {
     /// There is more to do at once.
     has_more: bool,
 }
 
-/// How a step of a worker ended that has no thread of its own.
+/// The result of a step of a worker without a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// There is, or may be, more to do at once.
     pub has_more: bool,
-    /// When the next step is due, from now on, whatever comes in.
+    /// The time until the next step is due, even if nothing is received.
     pub due: Option<Duration>,
 }
 
 impl<M: Machine> Worker<M> {
-    /// `index`: its number among its peers, which are told by [`Worker::introduce`].
+    /// `index`: its number in the endpoint. [`Worker::introduce`] sets its peers.
     pub fn new(
         index: usize,
         machine: M,
@@ -120,31 +126,33 @@ impl<M: Machine> Worker<M> {
         Arc::clone(&self.worker_handle)
     }
 
-    /// All workers of the endpoint, itself included, by number.
+    /// Sets all workers of the endpoint, itself included, by number.
     pub fn introduce(&mut self, peers: &[Arc<WorkerHandle<M>>]) {
         self.peers = peers.to_vec();
     }
 
-    /// Works until it is told to stop, or the socket dies.
+    /// Works until it must stop, or the socket fails.
     pub fn run(self) {
         let mut exit = WorkerExit {
             index: self.index,
             worker_handle: self.worker_handle(),
             fault: Some("panicked".to_owned()),
         };
-        // Dropped before the farewell, also by a panic: who hears of a fault finds the socket closed, and its peers with the others.
+        // Dropped before `exit`, also after a panic: when the fault is reported, the socket is closed, and so
+        // are the handles to its peers.
         let mut worker = self;
         exit.fault = worker.work().err().map(|error| error.to_string());
     }
 
-    /// One batch and what follows from it, for a caller who drives many workers. It sleeps when no step leaves more to do, and
-    /// comes back when the socket or the bell is readable, or a step is due. `arrivals`: what its workers share.
+    /// Handles one batch and its effects, for a caller that drives many workers. The caller sleeps when no
+    /// step leaves more to do, and calls again when the socket or the wake-up descriptor is readable, or a
+    /// step is due. `arrivals`: shared by the caller's workers.
     pub fn step(&mut self, arrivals: &mut Arrivals) -> io::Result<Step> {
         let waker = &self.worker_handle.waker;
         waker.end_sleep(!waker.is_sleeping());
         let Intake { may_wait, .. } = self.socket.receive(arrivals, &self.worker_handle.counters)?;
         let Turn { has_more } = self.turn(arrivals)?;
-        // To others it sleeps between steps: who has work for it rings.
+        // For other threads the worker sleeps between steps, so a thread with work for it wakes it.
         let notified = !self.worker_handle.waker.begin_sleep();
         let deadline = self.worker_handle.waker.deadline();
         let due = (deadline != Micros::MAX).then(|| {
@@ -153,7 +161,7 @@ impl<M: Machine> Worker<M> {
         Ok(Step { has_more: may_wait || has_more || notified || self.blocked, due })
     }
 
-    /// What is readable when a step is due: the socket, and the bell.
+    /// The descriptors that are readable when a step is due: those of the socket and of the waker.
     pub fn descriptors(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         (self.socket.as_fd(), self.worker_handle.waker.as_fd())
     }
@@ -183,7 +191,7 @@ impl<M: Machine> Worker<M> {
         self.socket.receive_fairly(arrivals, &self.worker_handle.counters)
     }
 
-    /// Works through what came in, under the lock, and sends what follows from it, mostly without.
+    /// Handles received datagrams under the lock, and sends the results, mostly without the lock.
     fn turn(&mut self, arrivals: &mut Arrivals) -> io::Result<Turn> {
         let worker_handle = Arc::clone(&self.worker_handle);
         let now = worker_handle.endpoint_state.clock.now();
@@ -203,7 +211,7 @@ impl<M: Machine> Worker<M> {
         if send_side.flush(&worker_handle.counters)? {
             locked.machine.poll_transmit(now, &mut send_side.egress);
             locked.machine.note_departure(|| worker_handle.endpoint_state.clock.now());
-            worker_handle.show_output(&mut locked); // What could not be sent is told.
+            worker_handle.show_output(&mut locked); // Messages that could not be sent are reported.
         }
         let more_datagrams = send_side.egress.is_full();
         worker_handle.waker.set_deadline(locked.machine.poll_timeout());
@@ -218,7 +226,7 @@ impl<M: Machine> Worker<M> {
         Ok(Turn { has_more: more_handoffs || (more_datagrams && !self.blocked) })
     }
 
-    /// Takes in handoffs from other workers; true: there may be more.
+    /// Handles handoffs from other workers; true: there may be more.
     fn take_handoffs(&mut self, machine: &mut M, now: Micros) -> bool {
         let mut taken = 0;
         for handoff in self.inbox.try_iter().take(HANDOFFS_PER_TURN) {
@@ -231,11 +239,11 @@ impl<M: Machine> Worker<M> {
         taken == HANDOFFS_PER_TURN
     }
 
-    /// Delivers handoffs to other workers' mailboxes; returns whom to wake.
+    /// Delivers handoffs to other workers' mailboxes. Returns which workers to wake.
     fn post_handoffs(&mut self, machine: &mut M) -> Vec<u8> {
         let mut wake = Vec::new();
         while let Some((to, handoff)) = self.stalled.take().or_else(|| machine.poll_handoff()) {
-            // A machine that names a worker that does not exist loses the handoff, as with one that has ended.
+            // A handoff to a worker that does not exist is lost, as is one to a worker that has ended.
             let Some(peer) = self.peers.get(usize::from(to)) else {
                 continue;
             };
@@ -273,7 +281,7 @@ impl<M: Machine> Worker<M> {
     }
 }
 
-/// Sees to it that a worker's end is known, also where it ends by a panic.
+/// Reports the end of a worker, also by a panic.
 struct WorkerExit<M: Machine> {
     index: usize,
     worker_handle: Arc<WorkerHandle<M>>,

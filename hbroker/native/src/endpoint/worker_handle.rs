@@ -1,12 +1,12 @@
-//! A worker as other threads see it: its machine behind a lock, its way out, its mailbox, its waker.
+//! A worker as other threads see it: its machine behind a lock, its output, its mailbox, its waker.
 //!
-//! Datagrams leave under a second lock, which is taken while the first is still held (hand over hand): so they leave in
-//! the order in which they were sealed, and the machine is free while the kernel works.
+//! A second lock guards the output. It is taken while the first is still held (hand over hand). So datagrams
+//! leave in the order in which they were built, and the machine is free while the kernel sends.
 //!
-//! A caller's thread that finds the worker asleep sends by itself, which spares the time to wake a thread (on loopback
-//! that halves the latency). If it calls again within [`LULL`] it wakes the worker instead: what it queues meanwhile
-//! leaves together. A caller that knows that it will call often says so (`gather`): then what follows from its calls
-//! happens once for many of them, and at the latest when it is done.
+//! If a caller's thread finds the worker asleep, it sends itself, which saves a wake-up (on loopback that
+//! halves the latency). If it calls again within [`LULL`], it wakes the worker instead, and what it queues
+//! meanwhile leaves together. A caller that will call often announces it (`gather`). Then the effects of its
+//! calls happen once for many of them, at the latest when it ends the announcement.
 
 use std::io;
 use std::sync::Arc;
@@ -25,11 +25,12 @@ use crate::endpoint::waker::Waker;
 use crate::endpoint::worker::{Machine, TurnHook};
 use crate::sink::DatagramSink;
 
-/// A caller that sends by itself more often than this leaves it to the worker, which bundles.
+/// If a caller sends more often than this, it leaves sending to the worker, which puts several packets into a
+/// datagram.
 const LULL: Micros = 100;
-/// Calls that are gathered before what follows from them happens: nothing waits for a long turn's end.
+/// How many gathered calls may be without effect, so that nothing waits until the end of a long series.
 const MOST_GATHERED: u32 = 128;
-/// Handoffs that may wait for a worker.
+/// How many handoffs may wait for a worker.
 const MAILBOX: usize = 4_096;
 
 /// The side of a worker that other threads see.
@@ -38,9 +39,9 @@ pub struct WorkerHandle<M: Machine> {
     pub send_side: Mutex<SendSide>,
     pub waker: Waker,
     mailbox: SyncSender<M::Handoff>,
-    /// A sender found the mailbox full and wants to be woken when it is not.
+    /// A sender found the mailbox full, and must be woken when it no longer is.
     pub starved: AtomicBool,
-    /// A turn is over: the machine may have drained.
+    /// Notified after each iteration: the machine may have drained.
     pub turned: Condvar,
     /// A caller gathers its calls.
     gathers: AtomicBool,
@@ -49,24 +50,24 @@ pub struct WorkerHandle<M: Machine> {
     turn_hook: Option<Arc<dyn TurnHook>>,
 }
 
-/// The machine, and what is kept of it under its lock.
+/// The machine, and the state that its lock guards.
 pub struct LockedMachine<M> {
     pub machine: M,
-    /// Its output is signalled.
+    /// Whether its output is signalled.
     lit: bool,
-    /// When a caller last sent by itself.
+    /// When a caller last sent itself.
     sent_at: Micros,
-    /// Calls of which nothing has followed yet.
+    /// How many calls have had no effect yet.
     gathered: u32,
     /// The worker has ended.
     closed: bool,
 }
 
-/// A caller's stay at a machine.
+/// A caller's access to a machine.
 pub struct Guard<'a, M: Machine> {
     pub now: Micros,
     worker_handle: &'a WorkerHandle<M>,
-    /// None: it is over.
+    /// None after it is dropped.
     locked: Option<MutexGuard<'a, LockedMachine<M>>>,
 }
 
@@ -84,7 +85,7 @@ impl<M: Machine> Drop for Guard<'_, M> {
     }
 }
 
-/// What is to leave, and through what.
+/// The output of a worker: the collected datagrams, and the socket.
 pub struct SendSide {
     pub egress: Egress,
     /// None once the worker has ended.
@@ -92,7 +93,7 @@ pub struct SendSide {
 }
 
 impl SendSide {
-    /// Sends what the socket takes; see [`Egress::flush`].
+    /// Sends until the socket takes no more; see [`Egress::flush`].
     pub fn flush(&mut self, counters: &Counters) -> io::Result<bool> {
         match &self.socket {
             Some(socket) => {
@@ -104,7 +105,7 @@ impl SendSide {
 }
 
 impl<M: Machine> WorkerHandle<M> {
-    /// The station, and where its worker finds its mail.
+    /// The handle of a worker, and the receiving side of its mailbox.
     pub fn new(
         machine: M,
         socket: Arc<Socket>,
@@ -127,7 +128,7 @@ impl<M: Machine> WorkerHandle<M> {
         Ok((worker_handle, inbox))
     }
 
-    /// Lets the caller at the machine, then sees to it that what follows from the call happens.
+    /// Calls the machine, then sends what has become due.
     pub fn enter<R>(&self, call: impl FnOnce(&mut M, Micros) -> R) -> R {
         let mut locked = self.locked.lock();
         let now = self.endpoint_state.clock.now();
@@ -140,7 +141,7 @@ impl<M: Machine> WorkerHandle<M> {
         result
     }
 
-    /// Whether what follows from calls may wait for more of them. False: it happens now.
+    /// Whether the effects of calls may wait for more calls. False: they happen now.
     pub fn gather(&self, gathers: bool) {
         self.gathers.store(gathers, Ordering::Relaxed);
         if gathers {
@@ -152,13 +153,13 @@ impl<M: Machine> WorkerHandle<M> {
         }
     }
 
-    /// Lets the caller at the machine for as long as it stays; what follows happens when it leaves.
+    /// Access to the machine until the guard is dropped; then what has become due is sent.
     pub fn guard(&self) -> Guard<'_, M> {
         let locked = self.locked.lock();
         Guard { now: self.endpoint_state.clock.now(), worker_handle: self, locked: Some(locked) }
     }
 
-    /// Lets the caller read.
+    /// Calls the machine for reading.
     pub fn inspect<R>(&self, read: impl FnOnce(&M) -> R) -> R {
         read(&self.locked.lock().machine)
     }
@@ -171,11 +172,12 @@ impl<M: Machine> WorkerHandle<M> {
         self.waker.wake();
     }
 
-    /// Waits until the machine is drained and all of it is sent. False: the deadline, or the worker's end, came first.
+    /// Waits until the machine is drained and all of it is sent. False: the deadline has passed, or the
+    /// worker has ended.
     pub fn drain(&self, deadline: Instant) -> bool {
         let mut locked = self.locked.lock();
         loop {
-            // The second lock is never held by one who waits for the first.
+            // No thread holds the second lock while it waits for the first.
             if locked.machine.is_drained() && self.send_side.lock().egress.is_empty() {
                 return true;
             }
@@ -200,7 +202,7 @@ impl<M: Machine> WorkerHandle<M> {
         };
         locked.machine.poll_transmit(now, &mut send_side.egress);
         locked.machine.note_departure(|| self.endpoint_state.clock.now());
-        self.show_output(&mut locked); // What could not be sent is told.
+        self.show_output(&mut locked); // Messages that could not be sent are reported.
         if !send_side.egress.is_empty() {
             locked.sent_at = now;
         }
@@ -208,7 +210,7 @@ impl<M: Machine> WorkerHandle<M> {
         let sooner = locked.machine.poll_timeout().unwrap_or(Micros::MAX) < self.waker.deadline();
         self.turned.notify_all();
         drop(locked);
-        // An error is left to the worker, which will meet it again.
+        // The worker will meet an error again, and handles it.
         let all_sent = send_side.flush(&self.counters).unwrap_or(false);
         drop(send_side);
         if more || sooner || !all_sent {
@@ -217,14 +219,14 @@ impl<M: Machine> WorkerHandle<M> {
         self.run_turn_hook(false);
     }
 
-    /// Sees to what follows elsewhere from a turn that is over.
+    /// Runs the hook after an iteration.
     pub fn run_turn_hook(&self, is_worker: bool) {
         if let Some(turn_hook) = &self.turn_hook {
             turn_hook.run(is_worker);
         }
     }
 
-    /// Signals to the reader that the machine has output, or has none any more.
+    /// Signals to the reader whether the machine has output.
     pub fn show_output(&self, locked: &mut LockedMachine<M>) {
         let lit = locked.machine.has_output();
         if lit != locked.lit {
@@ -233,13 +235,14 @@ impl<M: Machine> WorkerHandle<M> {
         }
     }
 
-    /// Puts a handoff into the mailbox; gives it back where that is full, and wakes everyone when it no longer is.
+    /// Puts a handoff into the mailbox. If that is full, returns the handoff; the sender will be woken when
+    /// it is not.
     pub fn post(&self, handoff: M::Handoff) -> Result<(), M::Handoff> {
         let Err(TrySendError::Full(handoff)) = self.mailbox.try_send(handoff) else {
             return Ok(());
         };
         self.starved.store(true, Ordering::SeqCst);
-        // Again, because it may have been emptied before the flag was seen.
+        // Once more, because the worker may have emptied the mailbox before it could see the flag.
         match self.mailbox.try_send(handoff) {
             Err(TrySendError::Full(handoff)) => Err(handoff),
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),

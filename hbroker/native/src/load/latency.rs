@@ -1,9 +1,10 @@
-//! How long messages took, as a histogram: from their receipt until a first copy was handed to the socket.
+//! A histogram of latency: from the receipt of a message until its first copy was passed to the socket.
 //!
-//! Bucket i counts from 2^(i/4) to 2^((i+1)/4) microseconds. Not every message is timed where there are many: one of so many, a number that
-//! is set anew with each interval, so that some thousands are timed whatever the load. Where an interval has more messages than the one
-//! before let expect (a burst after a quiet time), the number doubles on the way, and half of what was counted is forgotten.
-//! A message that is timed has a [`Sample`], which all its copies share; the first that leaves ends it.
+//! Bucket i counts from 2^(i/4) to 2^((i+1)/4) microseconds. If there are many messages, only one in `every`
+//! is timed. `every` is set for each interval, so that some thousands of messages are timed whatever the load
+//! is. If an interval has more messages than the last one predicted (a burst after a quiet time), `every`
+//! doubles during the interval, and half of the counts are dropped. A timed message has a [`Sample`], which
+//! all its copies share. The first copy that leaves ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::Micros;
 
 pub const BUCKETS: usize = 96;
-/// Messages timed in an interval, about, and the largest share of which one is.
+/// About how many messages are timed in an interval, and the highest value of `every`.
 const TIMED: u64 = 2_048;
 const MOST_EVERY: u32 = 256;
 
-/// The receipt of a message that is timed.
+/// The time of receipt of a timed message.
 #[derive(Debug)]
 pub struct Sample {
     received: Micros,
@@ -27,7 +28,7 @@ impl Sample {
         Self { received, is_over: AtomicBool::new(false) }
     }
 
-    /// When the message came, for the first copy that leaves; `None` for others.
+    /// The time of receipt, for the first copy that leaves; `None` for the others.
     pub fn end(&self) -> Option<Micros> {
         let is_first = !self.is_over.swap(true, Ordering::Relaxed);
         is_first.then_some(self.received)
@@ -38,7 +39,7 @@ impl Sample {
     }
 }
 
-/// Which messages are timed: one of so many.
+/// Chooses the messages to time: one in `every`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     every: u32,
@@ -46,7 +47,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// 0: none.
+    /// 0: no message is timed.
     pub fn new(every: u32) -> Self {
         Self { every, left: 1 }
     }
@@ -57,16 +58,16 @@ impl Rate {
         }
     }
 
-    /// Whether the next one is.
+    /// Whether the next message is timed.
     pub fn is_due(&mut self) -> bool {
         self.due_among(1).next().is_some()
     }
 
-    /// Which of the next so many are, by their places.
+    /// Which of the next `count` messages are timed, by index.
     pub fn due_among(&mut self, count: u32) -> impl Iterator<Item = u32> + Clone + use<> {
         let (first, every) = (self.left, self.every);
         if every > 0 {
-            // Of those that are due the last leaves a whole round less what follows it.
+            // After the last timed message a whole period begins; the messages behind it are subtracted.
             self.left = if count < first { first - count } else { every - (count - first) % every };
         }
         (first..=count).step_by(every.max(1) as usize).filter(move |_| every > 0).map(|position| position - 1)
@@ -81,7 +82,7 @@ impl Rate {
 #[derive(Clone)]
 pub struct Latency {
     rate: Rate,
-    /// Since it began, or the rate was halved.
+    /// Samples since the interval began, or what is left of them when `every` doubled.
     begun: u64,
     counts: [u64; BUCKETS],
 }
@@ -93,12 +94,12 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// A sample, where the message that came now is to be timed.
+    /// A sample, if the message that was received now is to be timed.
     pub fn begin(&mut self, now: Micros) -> Option<Arc<Sample>> {
         self.begin_among(now, 1).next().map(|(_, sample)| sample)
     }
 
-    /// Samples of those that are to be timed of so many messages that came now, each with its place.
+    /// The samples for `count` messages that were received now, each with its message's index.
     pub fn begin_among(
         &mut self,
         now: Micros,
@@ -112,7 +113,7 @@ impl Latency {
         due.map(move |position| (position, Arc::new(Sample::new(now))))
     }
 
-    /// Times half as many from now on, and keeps half of what was counted. What is under way counts as if it were of those to come.
+    /// Doubles `every`, and keeps half of the counts. Samples that have not ended count as later ones.
     fn thin_out(&mut self) {
         self.rate = Rate::new(2 * self.every());
         self.begun /= 2;
@@ -127,12 +128,12 @@ impl Latency {
         self.counts[bucket_of(elapsed)] += 1;
     }
 
-    /// Empties it; from now on one message of `every` is timed.
+    /// Clears the histogram; from now on one message in `every` is timed.
     pub fn restart(&mut self, every: u32) {
         *self = Self { rate: Rate::new(every), ..Self::default() };
     }
 
-    /// Adds what another one counted. Where one of them timed a smaller share of messages than the other, the sum has that share.
+    /// Adds another histogram. If the two have different values of `every`, the sum has the higher one.
     pub fn absorb(&mut self, other: &Self) {
         let mut other = other.clone();
         while self.every() < other.every() {
@@ -153,13 +154,13 @@ impl Latency {
     }
 }
 
-/// Of about so many messages in an interval one in how many is to be timed.
+/// The value of `every` for an interval with about this many messages.
 pub fn rate_for(messages: u64) -> u32 {
     let share = u32::try_from(messages / TIMED).unwrap_or(MOST_EVERY);
     share.clamp(1, MOST_EVERY).next_power_of_two()
 }
 
-/// The first holds all below a microsecond as well, the last all above.
+/// The bucket of a duration. The first also counts all below a microsecond, the last all above its range.
 fn bucket_of(elapsed: Micros) -> usize {
     let quarters = (elapsed.max(1) as f64).log2() * 4.0;
     (quarters as usize).min(BUCKETS - 1)

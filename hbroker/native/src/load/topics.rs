@@ -1,29 +1,32 @@
 //! Messages and bytes by topic, in one interval.
 //!
-//! A topic gets a slot with its first message in an interval. Whoever meets it again and again keeps a [`Mark`], which says the slot
-//! and the interval that it is good in: then to count is an addition. There is an end to the slots, in number and in what the topics' names
-//! take: what comes for topics beyond it is counted together, as *the rest*. So the sum is exact whatever strangers publish.
+//! The first message of a topic in an interval gives the topic a slot. A caller that counts a topic often
+//! keeps a [`Mark`]: the slot, and the interval in which it is valid. Then counting is an addition. The
+//! number of slots and the bytes of the topic names are bounded. Messages of further topics are counted
+//! together, as *the rest*. So the sum is exact whatever clients publish.
 //!
-//! The table is open addressing with an end to every search: where there is no place within some steps, a topic is of the rest, too. So
-//! topics that were chosen to collide cost no more than others, and gain no more than many topics would, and the hash may be a quick
-//! one. Names lie end to end in one text, and what is handed out are columns: they need no further work.
+//! The table uses open addressing, and every search has a maximum number of steps. If a search finds no free
+//! bucket, the topic belongs to the rest, too. So topics that were chosen to collide cost no more than others
+//! and have no more effect than many topics would, and a fast hash is sufficient. Names are stored end to end
+//! in one text, and the result has the form of columns, which need no further work.
 
 use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-/// Topics that are told apart in one interval, and bytes of their names.
+/// How many topics are counted separately in one interval, and how many bytes their names may have.
 pub const MOST_TOPICS: usize = 10_000;
 pub const MOST_NAME_BYTES: usize = 4 << 20;
-/// Places of the table: so few are taken that a search ends soon.
+/// The buckets of the table. So few are occupied that a search ends soon.
 const BUCKETS: usize = 32_768;
 const MOST_STEPS: usize = 16;
-/// Bytes of a name that are in its row.
+/// How many bytes of a name are stored in its row.
 const HEAD: usize = 32;
-/// The slot of all that is not told apart; in the table: there is nothing.
+/// The slot of the rest. In the table: an empty bucket.
 const REST: u16 = 0;
 
-/// What passed: messages, a large one once for each of its parts, and bytes of their payloads; and messages, a large one once.
+/// The traffic of a topic. `messages_*` counts each fragment of a large message, `bytes_*` the bytes of
+/// payloads, `whole_*` a large message once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub messages_in: u64,
@@ -34,7 +37,7 @@ pub struct Traffic {
     pub whole_out: u64,
 }
 
-/// A topic's slot, and the interval in which it is that; by default of none.
+/// The slot of a topic, and the interval in which it is valid. The default is not valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     interval: u32,
@@ -43,20 +46,21 @@ pub struct Mark {
 
 /// The table of one worker.
 pub struct Topics {
-    /// From 1.
+    /// Counts from 1.
     interval: u32,
     buckets: Box<[u16]>,
-    /// By slot; the first is the rest's, which has no name.
+    /// By slot. The first row is that of the rest and has no name.
     rows: Vec<Row>,
-    /// By slot, up to the last that has any: so where no message is large this is empty, and rows stay as small as they are.
+    /// By slot, up to the last slot with later fragments. Without large messages it is empty, and rows stay
+    /// small.
     later: Vec<Later>,
     names: String,
-    /// The slot that was found last: the next message is often of the same topic.
+    /// The slot that was found last. The next message often has the same topic.
     last: u16,
 }
 
-/// A topic, and what passed: one line of the processor's cache, with all of a name that is not long. A node with thousands of topics has
-/// most of them in no cache, so that this counts for more than all else.
+/// A topic and its traffic: one line of the CPU cache, with the whole name if it is short. In a node with
+/// thousands of topics most rows are in no cache, so a single access matters more than anything else.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Row {
@@ -64,25 +68,25 @@ struct Row {
     messages_out: u32,
     bytes_in: u64,
     bytes_out: u64,
-    /// Where the name is, and how long.
+    /// The position and length of the name.
     start: u32,
     length: u32,
-    /// How it begins.
+    /// The beginning of the name.
     head: [u8; HEAD],
 }
 
-/// Of what a row counts, the parts of large messages that are not the first of theirs.
+/// How many of a row's messages are fragments of large messages after the first.
 #[derive(Clone, Copy, Default)]
 struct Later {
     fragments_in: u32,
     fragments_out: u32,
 }
 
-/// A table as columns, one row for each topic. Numbers are in the order of [`Traffic`]'s fields.
+/// A table as columns, with one row for each topic. `numbers` is in the order of [`Traffic`]'s fields.
 #[derive(Default)]
 pub struct Columns {
     pub names: String,
-    /// Of each name, and the end of the last.
+    /// The offset of each name, and the end of the last.
     pub offsets: Vec<u32>,
     pub numbers: [Vec<u64>; 6],
     pub rest: Traffic,
@@ -110,31 +114,31 @@ impl Topics {
         Mark { interval: self.interval, slot: self.last }
     }
 
-    /// Counts messages that were taken over, with so many bytes together.
+    /// Counts received messages, with `bytes` in all.
     pub fn count_in(&mut self, mark: Mark, messages: u32, bytes: u64) {
         let row = &mut self.rows[usize::from(mark.slot)];
         row.messages_in += messages;
         row.bytes_in += bytes;
     }
 
-    /// Counts copies that left.
+    /// Counts copies that were sent.
     pub fn count_out(&mut self, mark: Mark, messages: u32, bytes: u64) {
         let row = &mut self.rows[usize::from(mark.slot)];
         row.messages_out += messages;
         row.bytes_out += bytes;
     }
 
-    /// Says of a message that was counted as taken over that it is a later part of a large one.
+    /// Records that a message that was counted by `count_in` is a later fragment of a large message.
     pub fn note_later_in(&mut self, mark: Mark) {
         self.later_of(mark.slot).fragments_in += 1;
     }
 
-    /// Says of copies that were counted that they are later parts of a large message.
+    /// Records that copies that were counted by `count_out` are later fragments of a large message.
     pub fn note_later_out(&mut self, mark: Mark, copies: u32) {
         self.later_of(mark.slot).fragments_out += copies;
     }
 
-    /// An empty table becomes that of the interval after this one's.
+    /// Makes an empty table that of the next interval after `before`.
     pub fn succeed(&mut self, before: &Self) {
         debug_assert!(self.rows.len() == 1, "it was cleared");
         self.interval = before.interval.checked_add(1).unwrap_or(1);
@@ -149,7 +153,7 @@ impl Topics {
         self.last = REST;
     }
 
-    /// Adds what another table counted.
+    /// Adds the counts of another table.
     pub fn absorb(&mut self, other: &Self) {
         for (slot, row) in (0..).zip(&other.rows) {
             let own = if slot == REST { REST } else { self.mark(other.name(slot)).slot };
@@ -164,12 +168,12 @@ impl Topics {
 
     // Read
 
-    /// Whether a mark is good here and now.
+    /// Whether a mark is valid in this table.
     pub fn knows(&self, mark: Mark) -> bool {
         mark.interval == self.interval
     }
 
-    /// Over all topics.
+    /// The traffic of all topics.
     pub fn total(&self) -> Traffic {
         let mut total = Traffic::default();
         self.traffic().for_each(|traffic| total.add(&traffic));
@@ -193,7 +197,7 @@ impl Topics {
         }
     }
 
-    /// Of each slot.
+    /// The traffic of each slot.
     fn traffic(&self) -> impl Iterator<Item = Traffic> {
         let later = self.later.iter().copied().chain(std::iter::repeat(Later::default()));
         self.rows.iter().zip(later).map(|(row, later)| row.traffic(later))
@@ -207,7 +211,7 @@ impl Topics {
         &mut self.later[slot]
     }
 
-    /// The slot of a topic, which gets one if it has none and there is room.
+    /// The slot of a topic. A new topic gets one if there is room, and else that of the rest.
     fn slot(&mut self, topic: &str) -> u16 {
         let mut hasher = FxHasher::default();
         hasher.write(topic.as_bytes());
@@ -222,7 +226,7 @@ impl Topics {
         REST
     }
 
-    /// Gives a topic a slot, at a place that is free.
+    /// Gives a topic a slot, in a free bucket.
     fn take(&mut self, bucket: usize, topic: &str) -> u16 {
         if self.rows.len() > MOST_TOPICS || self.names.len() + topic.len() > MOST_NAME_BYTES {
             return REST;
@@ -274,7 +278,7 @@ impl Row {
 }
 
 impl Traffic {
-    /// Where no message is large.
+    /// The traffic without large messages.
     #[cfg(test)]
     pub fn of_small(messages_in: u64, bytes_in: u64, messages_out: u64, bytes_out: u64) -> Self {
         Self {

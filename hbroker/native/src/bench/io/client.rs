@@ -1,7 +1,9 @@
-//! A client of hbroker's own protocol in a load: the engine and the socket of any client, with the load as its application.
+//! A client of hbroker's own protocol in a load. It has the engine and the socket of any client; the load is
+//! its application.
 //!
-//! The application has its turn where the worker's ends, so that what came, what is answered and what is published next are one
-//! turn, and leave together. What is for the control to decide goes on to Python, as with any client; what became of messages stays here.
+//! The application runs at the end of each iteration of the worker. So received messages, their
+//! acknowledgements and the next messages to publish belong to one iteration, and leave together. Events for
+//! the control go to Python, as with any client. Events about published messages stay here.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -27,20 +29,20 @@ use crate::schema::reason;
 use crate::sink::DatagramSink;
 use crate::wire::PublishOut;
 
-/// Decisions that wait for the control; more wait in the engine, whose own bound holds for them.
+/// How many events may wait for the control here. More wait in the engine, within its own limit.
 const MOST_EVENTS: usize = 4_096;
 
-/// The sockets and verbs of such a client.
+/// The socket and the methods of such a client.
 pub type LoadEndpoint = Endpoint<LoadEngine>;
 
-/// An engine whose messages are the load's.
+/// An engine whose application is the load.
 pub struct LoadEngine {
     pub engine: Engine,
     shared: Shared,
     role: LoadRole,
     topics: Box<[String]>,
     events: VecDeque<Event>,
-    /// How its last turn at publishing ended.
+    /// How its last attempt to publish ended.
     published: Turn,
 }
 
@@ -58,7 +60,7 @@ impl LoadEngine {
         }
     }
 
-    /// What the control is to decide.
+    /// Events for the control.
     pub fn take_events(&mut self, limit: usize) -> Vec<Event> {
         let count = self.events.len().min(limit);
         self.events.drain(..count).collect()
@@ -96,7 +98,7 @@ impl LoadEngine {
             let payload = load.next_payload(stream, sent_at);
             let message = message(topic, payload, qos, now);
             let published = self.engine.publish(now, &message, || Bytes::copy_from_slice(payload));
-            // Nothing can be wrong with the message but its size, which the plan's maker has checked.
+            // Only the size of the message can be invalid, and the maker of the plan has checked it.
             if !matches!(published, Ok(Some(_))) {
                 self.published.is_blocked = true;
                 return;
@@ -107,7 +109,7 @@ impl LoadEngine {
     }
 }
 
-/// How long it takes a client to find these topics in its cache of zones, in turn, so many times.
+/// How long a client needs to find these topics in its cache of zones, `rounds` times each.
 pub fn time_look_ups(endpoint: &LoadEndpoint, topics: &[String], rounds: u32) -> Duration {
     endpoint.with_machine(0, |load_engine, now| {
         let begun = Instant::now();
@@ -165,7 +167,7 @@ impl Machine for LoadEngine {
     }
 }
 
-/// A member's socket and worker, as the thread drives them.
+/// The socket and the worker of a load's client, as the thread drives them.
 pub struct ClientPort {
     worker: Worker<LoadEngine>,
     endpoint: Arc<Endpoint<LoadEngine>>,
@@ -173,7 +175,7 @@ pub struct ClientPort {
 }
 
 impl ClientPort {
-    /// Binds a socket; returns what drives the member, and the verbs of its control.
+    /// Binds a socket. Returns the port for the thread, the core for the control, and the endpoint.
     ///
     /// # Errors
     /// The address cannot be bound.

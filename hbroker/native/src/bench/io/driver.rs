@@ -1,9 +1,10 @@
 //! The thread that drives the connections of a load.
 //!
-//! In a round each connection that has something to do has a turn; between rounds the kernel is asked once for news of all. Those
-//! that keep to a rate beside others that do not are *prompt*: after each turn of another they have theirs, so that what is measured of
-//! them is not how long the others' turns take here. The thread sleeps when nobody has anything to do (unless it [polls](Plan::polls)), but not for the last moment before a
-//! paced message is due, so that it leaves on time.
+//! In a round it drives each connection that has something to do once; between rounds it polls the kernel
+//! once for all. A connection that keeps to a rate, in a load in which others do not, is *prompt*: it is
+//! driven after each other connection, so that its measured times do not contain the others' processing here.
+//! The thread sleeps if no connection has anything to do (unless it [polls](Plan::polls)). It stays awake
+//! just before a paced message is due, so that the message leaves on time.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,14 +24,14 @@ use crate::bench::load::{Load, Plan};
 use crate::endpoint::socket::{self, Arrivals};
 
 const WAKER: Token = Token(usize::MAX);
-/// Events that one look at the kernel brings.
+/// The most events of one poll.
 const EVENTS: usize = 1_024;
-/// No sleep is longer: somebody has to see that nothing comes.
+/// The longest sleep: the thread must notice that nothing arrives.
 const LONGEST_SLEEP: Nanos = 50_000_000;
-/// What is due sooner is waited for awake.
+/// If something is due within this time, the thread stays awake.
 const AWAKE: Nanos = 50_000;
 
-/// A load, and the thread that runs it until it is shut down or dropped.
+/// A load, and the thread that runs it until the generator is shut down or dropped.
 pub struct Generator {
     pub shared: Shared,
     ports: Mutex<Sender<Box<dyn Port>>>,
@@ -41,10 +42,10 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Starts the thread, which has no connections yet.
+    /// Starts the thread. It has no connections yet.
     ///
     /// # Errors
-    /// The thread, or what it waits with, cannot be had.
+    /// The system cannot create the thread or its poll.
     pub fn new(plan: Plan) -> io::Result<Self> {
         let polls = plan.polls;
         let shared = Shared::new(Load::new(plan));
@@ -61,20 +62,20 @@ impl Generator {
         Ok(Self { shared, ports: Mutex::new(ports), waker, stop, fault, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Has the thread drive one more connection.
+    /// Adds a connection for the thread to drive.
     pub fn add(&self, port: Box<dyn Port>) {
-        // A thread that has ended has told why.
+        // If the thread has ended, `fault` contains the reason.
         let _ = self.ports.lock().send(port);
         self.wake();
     }
 
-    /// Publishers may send from now on.
+    /// Starts the load: publishers may send from now on.
     pub fn start(&self) {
         self.shared.load.lock().start(self.shared.now());
         self.wake();
     }
 
-    /// Why the load cannot go on, if it cannot.
+    /// Why the load has failed, if it has.
     pub fn fault(&self) -> Option<String> {
         self.fault.lock().clone()
     }
@@ -84,13 +85,13 @@ impl Generator {
         self.stop.store(true, Ordering::Release);
         self.wake();
         if let Some(thread) = self.thread.lock().take() {
-            // It catches nothing: a panic was printed, and the load is over either way.
+            // A panic of the thread was printed, and the load is over either way.
             let _ = thread.join();
         }
     }
 
     fn wake(&self) {
-        // The only error is that of a descriptor that is full of calls already.
+        // The only error is a counter at its limit, and then a wake-up is pending already.
         let _ = self.waker.wake();
     }
 }
@@ -101,16 +102,16 @@ impl Drop for Generator {
     }
 }
 
-/// A connection, and what the thread knows of it.
+/// A connection, and the thread's state of it.
 struct DrivenPort {
     port: Box<dyn Port>,
-    /// It has a turn in the next round.
+    /// It is driven in the next round.
     is_ready: bool,
-    /// The load allows it to send, and the transport does not: nothing changes before something comes in.
+    /// The load allows it to send and the transport does not. That changes only when something is received.
     is_blocked: bool,
-    /// Its entry among the timers.
+    /// Its entry in `timers`.
     due: Option<Nanos>,
-    /// It does not wait for the others' turns.
+    /// It is driven after each connection that is not prompt.
     is_prompt: bool,
 }
 
@@ -169,7 +170,7 @@ impl LoadDriver {
         self.hear(events)
     }
 
-    /// Asks the kernel for news.
+    /// Polls the kernel.
     fn hear(&mut self, events: &mut Events) -> io::Result<()> {
         self.poll.poll(events, Some(Duration::ZERO))?;
         for token in events.iter().map(mio::event::Event::token).filter(|&token| token != WAKER) {
@@ -178,7 +179,7 @@ impl LoadDriver {
         Ok(())
     }
 
-    /// Takes in the connections that were added.
+    /// Takes over the connections that were added.
     fn welcome(&mut self) -> io::Result<()> {
         while let Ok(mut port) = self.arriving.try_recv() {
             let index = self.driven_ports.len();
@@ -203,7 +204,7 @@ impl LoadDriver {
         Ok(())
     }
 
-    /// Gives the publishers a turn that may send; returns when the next may.
+    /// Marks the publishers that may send; returns when the next may.
     fn mark_publishers(&mut self, now: Nanos) -> Option<Nanos> {
         let load = Arc::clone(&self.bench.shared.load);
         let mut load = load.lock();
@@ -222,7 +223,7 @@ impl LoadDriver {
 
     fn turns(&mut self, events: &mut Events) -> io::Result<()> {
         for index in std::mem::take(&mut self.ready) {
-            // A prompt one has had its turn already.
+            // A prompt connection was driven already.
             if self.driven_ports[index].is_ready {
                 self.turn(index)?;
             }
@@ -274,7 +275,7 @@ impl LoadDriver {
         }
     }
 
-    /// Has a connection have a turn in the next round.
+    /// Has a connection driven in the next round.
     fn mark(&mut self, index: usize) {
         let driven = &mut self.driven_ports[index];
         driven.is_blocked = false;

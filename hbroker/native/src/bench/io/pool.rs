@@ -1,8 +1,9 @@
-//! Subscribers of a load that share a socket: the members of a hive, with the load as their application.
+//! Subscribers of a load that share a socket: the clients of a client pool, with the load as their
+//! application.
 //!
-//! Each is a client of its own, with its session, its links, and its copy of every message; what they have in common is the socket, of
-//! which a process may have fewer than there are subscribers. What is for their controls to decide goes on to Python, as
-//! with the members of any hive.
+//! Each is a client of its own, with its session, its links, and its copy of each message. They share the
+//! socket, because a process may have fewer sockets than a load has subscribers. Events for their controls go
+//! to Python, as in any client pool.
 
 use std::io;
 use std::mem;
@@ -23,12 +24,12 @@ use crate::engine::subscriber::batch::InboxItem;
 use crate::engine::subscriber::unacknowledged::MessageId;
 use crate::link_id::PoolClientId;
 
-/// Which of a load's subscribers each member is. Clones are the same.
+/// Which subscriber of the load each pool client is. Clones share one map.
 #[derive(Clone, Default)]
 pub struct SubscriberMap(Arc<Mutex<Vec<Option<usize>>>>);
 
 impl SubscriberMap {
-    /// A member is this subscriber.
+    /// Records that a pool client is this subscriber.
     pub fn enter(&self, pool_client: PoolClientId, subscriber: usize) {
         let mut subscriber_map = self.0.lock();
         if subscriber_map.len() <= pool_client.slot() {
@@ -42,10 +43,10 @@ impl SubscriberMap {
     }
 }
 
-/// What members have taken, and is still to be answered for.
+/// Messages that pool clients have received and that are to be acknowledged.
 type Taken = Arc<Mutex<Vec<(PoolClientId, MessageId)>>>;
 
-/// Takes what members receive to the load.
+/// Passes messages of pool clients to the load.
 struct LoadSink {
     shared: Shared,
     subscriber_map: SubscriberMap,
@@ -66,7 +67,7 @@ impl MessageSink for LoadSink {
     }
 }
 
-/// A hive's socket and worker, as the thread drives them.
+/// The socket and the worker of a client pool, as the thread drives them.
 pub struct PoolPort {
     worker: Worker<ClientPool>,
     core: Arc<ClientPoolCore>,
@@ -74,7 +75,8 @@ pub struct PoolPort {
 }
 
 impl PoolPort {
-    /// Binds a socket; returns what drives the hive, the verbs of its members, and who of them is which subscriber.
+    /// Binds a socket. Returns the port for the thread, the pool's core, and the map from pool clients to
+    /// subscribers.
     ///
     /// # Errors
     /// The address cannot be bound.

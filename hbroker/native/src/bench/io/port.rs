@@ -1,4 +1,4 @@
-//! One connection as the thread drives it.
+//! A connection of a load, as the thread drives it.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,21 +14,21 @@ use crate::bench::load::Load;
 use crate::endpoint::socket::Arrivals;
 use crate::endpoint::worker::{Machine, Worker};
 
-/// Messages that one publisher sends before the next has its turn.
+/// How many messages a publisher sends before the next connection is driven.
 pub const BURST: u64 = 256;
-/// What one turn reads from a connection.
+/// How many bytes are read from a connection at once.
 pub const READ_BYTES: usize = 256 * 1024;
 
-/// What a connection has to do with the load.
+/// The part of a connection in the load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadRole {
-    /// The number of the publisher that it is.
+    /// The number of its publisher, if it publishes.
     pub publishes: Option<usize>,
-    /// The number of the subscriber that it is.
+    /// The number of its subscriber, if it subscribes.
     pub subscribes: Option<usize>,
 }
 
-/// A load that the thread runs and others look at.
+/// A load that the thread runs and other threads read.
 #[derive(Clone)]
 pub struct Shared {
     pub load: Arc<Mutex<Load>>,
@@ -45,48 +45,48 @@ impl Shared {
     }
 }
 
-/// What the connections of one thread have in common.
+/// What the connections of one thread share.
 pub struct Bench {
     pub shared: Shared,
     pub arrivals: Arrivals,
     pub bytes: Vec<u8>,
-    /// What was sealed in those.
+    /// The bytes of these after decryption.
     pub plain: Vec<u8>,
 }
 
 impl Bench {
-    /// When something is due that is so far ahead.
+    /// The time that is `ahead` from now.
     pub fn due_in(&self, ahead: Option<Duration>) -> Option<Nanos> {
         let ahead = u64::try_from(ahead?.as_nanos()).unwrap_or(u64::MAX);
         Some(self.shared.now().saturating_add(ahead))
     }
 }
 
-/// How a turn ended.
+/// The result of driving a connection once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
     /// There may be more to do at once.
     pub has_more: bool,
     /// The load allows more messages than the transport takes now.
     pub is_blocked: bool,
-    /// The next turn is due then, whatever comes in.
+    /// When to drive it next, even if nothing is received.
     pub due: Option<Nanos>,
 }
 
 /// One connection.
 pub trait Port: Send {
-    /// Has the thread woken when there is something for it.
+    /// Registers the connection with the thread's poll.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
-    /// Takes in what came, sends what may be sent.
+    /// Receives what has arrived, and sends what may be sent.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection has ended.
     fn turn(&mut self, bench: &mut Bench) -> io::Result<Turn>;
-    /// What it is to the load.
+    /// Its part in the load.
     fn role(&self) -> LoadRole;
 }
 
-/// Has the thread woken for what comes to this worker, or is asked of it.
+/// Registers the socket of a worker and its wake-up descriptor.
 pub fn register_worker<M: Machine>(worker: &Worker<M>, registry: &Registry, token: Token) -> io::Result<()> {
     let (socket, bell) = worker.descriptors();
     registry.register(&mut SourceFd(&socket.as_raw_fd()), token, Interest::READABLE)?;

@@ -1,7 +1,8 @@
-//! A connection over TCP, or TLS over TCP, in whatever language its broker speaks.
+//! A connection over TCP, or TLS over TCP, for any protocol over a stream.
 //!
-//! It reads into the thread's one buffer, so that a thousand connections cost the cache no more than one; what is left of a
-//! packet stays with the connection. What it has to say is gathered over the turn and leaves in one write.
+//! It reads into one buffer that the thread's connections share, so that a thousand connections use no more
+//! CPU cache than one. A connection keeps only the bytes of an incomplete packet. Its output is collected
+//! while it is driven, and leaves in one write.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use crate::bench::Nanos;
 use crate::bench::load::Load;
 use crate::bench::protocol::{Fault, Listener, StreamProtocol};
 
-/// While more waits to be written nothing is published.
+/// From this many unsent bytes on nothing is published.
 const MOST_UNWRITTEN: usize = 256 * 1024;
 
 /// One connection.
@@ -25,18 +26,18 @@ pub struct Connection<S> {
     tls: Option<Box<Tls>>,
     protocol: S,
     role: LoadRole,
-    /// The beginning of a packet of which more is to come.
+    /// The bytes of an incomplete packet.
     rest: Vec<u8>,
     unwritten: Vec<u8>,
-    /// The same, behind its seal.
+    /// The same, encrypted.
     encrypted: Vec<u8>,
 }
 
 impl<S: StreamProtocol> Connection<S> {
-    /// Connects, over TLS where it is said whom to trust, and returns once the broker has let it in and has its subscription.
+    /// Connects, over TLS if `trust` is set, and returns once the broker has accepted the connection and its
+    /// subscription.
     ///
-    /// # Errors
-    /// Nobody is there, or refuses it, or does not answer in time.
+    /// # Errors The broker is not reachable, refuses, or does not answer in time.
     pub fn open(
         address: SocketAddr,
         trust: Option<&Trust>,
@@ -57,7 +58,7 @@ impl<S: StreamProtocol> Connection<S> {
 
     /// Reads once, up to a buffer; true: there may be more.
     fn read(&mut self, bench: &mut Bench) -> io::Result<bool> {
-        // What is sealed has nothing to stand behind.
+        // Encrypted bytes are not appended to decrypted ones.
         let kept = if self.tls.is_none() { self.rest.len() } else { 0 };
         bench.bytes.resize(kept + READ_BYTES, 0);
         bench.bytes[..kept].copy_from_slice(&self.rest[..kept]);
@@ -68,7 +69,7 @@ impl<S: StreamProtocol> Connection<S> {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(error),
         };
-        // What came is here now, not when the kernel was asked for it.
+        // The time of receipt is taken after the read.
         let now = bench.shared.now();
         let mut load = bench.shared.load.lock();
         let mut received = Received { load: &mut load, role: self.role, now };
@@ -82,11 +83,11 @@ impl<S: StreamProtocol> Connection<S> {
         let taken = self.protocol.understand(input, &mut self.unwritten, &mut received).map_err(broken)?;
         self.rest.clear();
         self.rest.extend_from_slice(&input[taken..]);
-        // A read that filled less than the room took all that there was.
+        // A read that did not fill the buffer took all bytes there were.
         Ok(count == READ_BYTES)
     }
 
-    /// Publishes what the load allows.
+    /// Publishes as much as the load allows.
     fn publish(&mut self, load: &mut Load, now: Nanos) -> Turn {
         let Some(stream) = self.role.publishes else { return Turn::default() };
         let allowed = load.may_send(stream, now);
@@ -102,7 +103,7 @@ impl<S: StreamProtocol> Connection<S> {
         Turn { has_more: allowed > BURST, ..Turn::default() }
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket takes.
     fn write(&mut self) -> io::Result<()> {
         let wire = match &mut self.tls {
             None => &mut self.unwritten,
@@ -133,7 +134,7 @@ impl<S: StreamProtocol> Port for Connection<S> {
         let now = bench.shared.now();
         let published = self.publish(&mut bench.shared.load.lock(), now);
         self.write()?;
-        // What the write made room for goes on at once.
+        // If the write emptied the buffers, publishing continues at once.
         let is_blocked = published.is_blocked && !(self.unwritten.is_empty() && self.encrypted.is_empty());
         Ok(Turn { has_more: more_in || published.has_more, is_blocked, due: None })
     }
@@ -163,7 +164,7 @@ impl Listener for Received<'_> {
     }
 }
 
-/// Before the load: nothing comes that is for it.
+/// Before the load begins: no message arrives yet.
 struct NoSink;
 
 impl Listener for NoSink {
@@ -171,7 +172,7 @@ impl Listener for NoSink {
     fn answer(&mut self, _: bool) {}
 }
 
-/// Speaks until the broker has let it in; returns what was not understood yet.
+/// Exchanges packets until the broker has accepted the connection. Returns the bytes that are not parsed yet.
 fn introduce(
     mut socket: &std::net::TcpStream,
     mut tls: Option<&mut Tls>,

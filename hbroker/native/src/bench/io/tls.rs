@@ -1,4 +1,4 @@
-//! A client's TLS (rustls), sans-IO: records in and out, plain bytes in and out.
+//! The client side of TLS (rustls), sans-IO: its inputs and outputs are TLS records and plain bytes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Whom all connections of a load take for their broker.
+/// The authorities and the host name by which the connections of a load verify their broker.
 #[derive(Clone, Debug)]
 pub struct Trust {
     config: Arc<ClientConfig>,
@@ -16,10 +16,10 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Whoever shows a certificate for this host, a name or an address, that one of these authorities (PEM) has signed.
+    /// Trusts a server with a certificate for this host (a name or an address) that one of these authorities
+    /// (PEM) has signed.
     ///
-    /// # Errors
-    /// That is no host, or those are no certificates. The text is for people.
+    /// # Errors The host is not valid, or the authorities are not certificates. The text is for people.
     pub fn new(authorities: &[u8], host: &str) -> Result<Self, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let mut roots = RootCertStore::empty();
@@ -35,7 +35,7 @@ impl Trust {
             .map_err(|error| error.to_string())?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        // Each connection is a client of its own.
+        // Each connection is a separate client.
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), name })
     }
@@ -45,22 +45,21 @@ impl Trust {
 pub struct Tls(ClientConnection);
 
 impl Tls {
-    /// Its first record is what `encrypt` says first.
+    /// The first output of `encrypt` contains its first record.
     ///
-    /// # Errors
-    /// As rustls has them.
+    /// # Errors As of rustls.
     pub fn new(trust: &Trust) -> io::Result<Self> {
         let made = ClientConnection::new(Arc::clone(&trust.config), trust.name.clone());
         let mut session = made.map_err(io::Error::other)?;
-        // What is written is sealed at once; the bound is the connection's.
+        // Written bytes are encrypted at once, so the connection's limit applies.
         session.set_buffer_limit(None);
         Ok(Self(session))
     }
 
-    /// Adds what records hold to `plain`. What TLS itself has to answer is in what is sealed next.
+    /// Decrypts records, and appends the result to `plain`. The next output of `encrypt` contains the answers
+    /// of TLS itself.
     ///
-    /// # Errors
-    /// The broker broke TLS, is not whom it should be, or ended the conversation.
+    /// # Errors The broker violated TLS, its certificate is not trusted, or it closed.
     pub fn open(&mut self, mut records: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         while !records.is_empty() {
             self.0.read_tls(&mut records)?;
@@ -78,10 +77,9 @@ impl Tls {
         Ok(())
     }
 
-    /// Moves plain bytes into records, as soon as the two have shaken hands.
+    /// Encrypts plain bytes, once the handshake is complete.
     ///
-    /// # Errors
-    /// None: both ends are memory.
+    /// # Errors None: both sides are in memory.
     pub fn encrypt(&mut self, plain: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
         self.0.writer().write_all(plain)?;
         plain.clear();

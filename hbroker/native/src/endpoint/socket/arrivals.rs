@@ -1,7 +1,7 @@
-//! What came in, and what of it is to be worked through next.
+//! The received datagrams, and which of them are handled next.
 //!
-//! What is soon done is worked through in order of arrival. Where more waits, the socket is emptied first, and all have turns
-//! ([`Flows`]), so that a flood delays itself.
+//! If little has arrived it is handled in order of arrival. If more is waiting, the socket is emptied first,
+//! and the sources take turns ([`Flows`]), so that a flood delays only itself.
 
 use std::net::SocketAddr;
 
@@ -9,38 +9,38 @@ use super::flows::Flows;
 #[cfg(target_os = "linux")]
 use super::linux;
 
-/// Messages in one system call, at most.
+/// The most messages in one system call.
 pub const WIDTH: usize = 32;
-/// No UDP message is longer, even one that GRO put together.
+/// The size of the largest UDP message, GRO included.
 pub const SLOT_BYTES: usize = 65_536;
-/// Slots are not a power of two apart, or they would compete for the same lines of the cache.
+/// The distance of slots is not a power of two, because then they would compete for the same cache lines.
 const SLOT_STRIDE: usize = SLOT_BYTES + 33 * 64;
-/// What one turn takes, so that it stays in the cache until it is worked through.
+/// How many bytes are handled at once, so that they stay in the cache until then.
 const BATCH_BYTES: usize = 256 * 1024;
 const MIN_WIDTH: usize = 4;
-/// No more than this is soon done.
+/// At most this many bytes count as little.
 const SOON_DONE: usize = 64 * 1024;
-/// Slots; what waits where these are short is copied, to take no more room than it has bytes.
+/// The most slots. When slots become short, waiting messages are copied into buffers of their size.
 const MOST_SLOTS: usize = 2 * WIDTH;
 
-/// How a receive ended.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Intake {
     pub datagrams: usize,
-    /// More may wait: it took as much as it may, or was stopped.
+    /// More may be waiting: the call returned as much as it could, or was interrupted.
     pub may_wait: bool,
 }
 
-/// What came in. Made once, used again and again.
+/// The received datagrams. Its memory is used again and again.
 pub struct Arrivals {
-    /// Slots that hold nothing; the last is used next.
+    /// Empty slots. The last is used next.
     pub(super) free: Vec<Slot>,
     slots: usize,
-    /// What the last call brought, in order of arrival.
+    /// The messages of the last call, in order of arrival.
     fresh: Vec<Arrived>,
     flows: Flows,
     batch: Vec<Arrived>,
-    /// How many messages the next call may take, so that `BATCH_BYTES` are not exceeded by much.
+    /// How many messages the next call may return, so that they exceed `BATCH_BYTES` by little.
     width: usize,
     #[cfg(target_os = "linux")]
     pub(super) names: Box<[libc::sockaddr_storage]>,
@@ -50,7 +50,7 @@ pub struct Arrivals {
 
 pub type Slot = Box<[u8]>;
 
-/// A message: datagrams from one source, all of one length but for the last, which may be shorter.
+/// A message: datagrams from one source, all of one length except the last, which may be shorter.
 pub struct Arrived {
     pub slot: Slot,
     pub source: SocketAddr,
@@ -80,7 +80,7 @@ impl Arrivals {
         }
     }
 
-    /// The datagrams whose turn it is, in order of arrival of each source, each with its source.
+    /// The datagrams to handle now, with their sources. Those of each source are in order of arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         self.batch.iter().flat_map(|message| {
             let datagrams = message.slot[..message.length].chunks(message.segment);
@@ -88,18 +88,18 @@ impl Arrivals {
         })
     }
 
-    /// How many bytes they have together.
+    /// The bytes of these datagrams.
     pub fn bytes(&self) -> usize {
         self.batch.iter().map(|message| message.length).sum()
     }
 
-    /// Forgets them.
+    /// Drops these datagrams.
     pub fn clear(&mut self) {
         let slots = self.batch.drain(..).rev().map(|message| message.slot);
         self.free.extend(slots.filter(|slot| slot.len() == SLOT_STRIDE));
     }
 
-    /// Makes sure of free slots for the next call; returns how many it may fill.
+    /// Provides free slots for the next call. Returns how many it may fill.
     pub(super) fn prepare(&mut self) -> usize {
         while self.free.len() < self.width && self.slots < MOST_SLOTS {
             self.free.push(vec![0; SLOT_STRIDE].into_boxed_slice());
@@ -108,14 +108,15 @@ impl Arrivals {
         self.width.min(self.free.len())
     }
 
-    /// The last free slot was filled by a message.
+    /// Records that a message has filled the last free slot.
     pub(super) fn push(&mut self, source: SocketAddr, length: usize, segment: usize) {
         if let Some(slot) = self.free.pop() {
             self.fresh.push(Arrived { slot, source, length, segment: segment.max(1) });
         }
     }
 
-    /// A call has ended: chooses how many messages the next may take. Returns the datagrams that it brought, and their bytes.
+    /// A call has ended: chooses how many messages the next may return. Returns the datagrams and bytes of
+    /// this call.
     pub(super) fn adapt(&mut self) -> (usize, usize) {
         let bytes = self.fresh_bytes();
         if let Some(mean) = bytes.checked_div(self.fresh.len()) {
@@ -124,18 +125,18 @@ impl Arrivals {
         (self.fresh.iter().map(Arrived::datagrams).sum(), bytes)
     }
 
-    /// What came is all to be worked through now; returns how many datagrams that are.
+    /// Everything that arrived is to be handled now. Returns how many datagrams that are.
     pub(super) fn take_fresh(&mut self) -> usize {
         self.batch.append(&mut self.fresh);
         self.batch.iter().map(Arrived::datagrams).sum()
     }
 
-    /// Nothing waits but what came just now, and it is soon done.
+    /// Whether nothing was waiting before, and little has arrived.
     pub(super) fn are_soon_done(&self) -> bool {
         self.flows.is_empty() && self.fresh_bytes() <= SOON_DONE
     }
 
-    /// What came waits for its turn. Returns how many datagrams there was no room for.
+    /// Queues what arrived by source. Returns how many datagrams were dropped because there was no room.
     pub(super) fn queue_fresh(&mut self) -> usize {
         let mut fresh = std::mem::take(&mut self.fresh);
         for mut message in fresh.drain(..) {
@@ -152,7 +153,7 @@ impl Arrivals {
         shed
     }
 
-    /// Takes those whose turn it is.
+    /// Takes the datagrams to handle now out of the queues.
     pub(super) fn take_turn(&mut self) -> Intake {
         self.flows.take(&mut self.batch, BATCH_BYTES);
         Intake {

@@ -1,10 +1,14 @@
-//! What waits to be worked through, by who sent it, and whose turn it is.
+//! Queues received messages by source, and chooses which are handled next.
 //!
-//! Fair queueing with a priority for sparse flows (RFC 8290 §4.1, §5.1); a flow is what comes from one address. Who sent little goes
-//! first: a look-up, or a sensor's message, does not stand behind what a neighbour has in flight. That is a turn of its own, so that
-//! what follows from it leaves at once. The others have every second turn at least, and share it alike, however much each sends. What
-//! one address sent stays in its order. Where there is no more room, all are cut to one level, the newest messages first, so that who
-//! sent most loses most.
+//! This is fair queueing with a priority for sparse flows (RFC 8290 §4.1, §5.1). A flow is the messages from
+//! one address.
+//!
+//! - A source that has sent little goes first: a look-up or a sensor's message does not wait behind a
+//!   neighbour's messages. Such messages are a round of their own, so that the answers to them leave at once.
+//! - The other sources get every second round at least, and share it equally, however much each sends.
+//! - The messages of one source stay in order.
+//! - If there is no more room, all flows are cut to one level, the newest messages first. So a source that
+//!   sent most loses most.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -13,36 +17,36 @@ use std::net::SocketAddr;
 use super::arrivals::Arrived;
 use crate::shrink::shrink;
 
-/// What a message weighs beside its bytes: about what it takes to hold it, and to work it through.
+/// What a message weighs in addition to its bytes: about the cost of storing and handling it.
 const OVERHEAD: usize = 768;
-/// Who has no more waiting sent little.
+/// A source with at most this weight waiting has sent little.
 const LITTLE: usize = 4 * 1024;
-/// What one of the others takes when its turn comes: about what the kernel hands over at once.
+/// How much of a flow is handled when it is its turn: about as much as the kernel delivers at once.
 const QUANTUM: usize = 64 * 1024;
-/// What may wait: more than clients of a closed loop have under way.
+/// The most weight that may wait: more than clients in a closed loop have in flight.
 const MOST: usize = 16 * 1024 * 1024;
-/// What is left of it where that was too much, so that there is room for a while.
+/// How much of it remains after a cut, so that there is room for a while.
 const LEFT: usize = MOST / 8 * 7;
 
-/// What waits, weighed.
+/// The waiting messages.
 #[derive(Default)]
 pub struct Flows {
-    /// Those that are in one of the two queues.
+    /// The flows that are in one of the two queues.
     flows: HashMap<SocketAddr, Flow>,
-    /// Had nothing waiting before.
+    /// Flows that had nothing waiting before.
     sparse: VecDeque<SocketAddr>,
     bulk: VecDeque<SocketAddr>,
     weight: usize,
-    /// The last turn was of those alone who sent little, while others waited.
+    /// The last round contained only sources that sent little, while others waited.
     passed_over: bool,
 }
 
 #[derive(Default)]
 struct Flow {
-    /// Empty where all was shed.
+    /// Empty if all its messages were dropped.
     waiting: VecDeque<Arrived>,
     weight: usize,
-    /// What it may still take, or took beyond its turns.
+    /// How much it may still take; below zero, how much it took beyond its share.
     credit: isize,
 }
 
@@ -57,7 +61,7 @@ impl Flows {
         self.flows.is_empty()
     }
 
-    /// A message waits, behind those of its source.
+    /// Queues a message behind those of its source.
     pub fn push(&mut self, message: Arrived) {
         let flow = match self.flows.entry(message.source) {
             Entry::Occupied(flow) => flow.into_mut(),
@@ -71,7 +75,7 @@ impl Flows {
         flow.waiting.push_back(message);
     }
 
-    /// Adds to `batch` those whose turn it is, until they weigh so much.
+    /// Adds the next messages to `batch`, until they weigh `most`.
     pub fn take(&mut self, batch: &mut Vec<Arrived>, most: usize) {
         let mut taken = 0;
         while taken < most
@@ -95,7 +99,7 @@ impl Flows {
         shrink(&mut self.bulk);
     }
 
-    /// Where more waits than may, adds to `shed` what has to go.
+    /// If more waits than `MOST`, moves the messages to drop into `shed`.
     pub fn shed(&mut self, shed: &mut Vec<Arrived>) {
         if self.weight <= MOST {
             return;
@@ -113,7 +117,8 @@ impl Flows {
         }
     }
 
-    /// Takes a flow's turn; returns what that weighs. It is given another where something is left (deficit round robin).
+    /// Takes a flow's share of messages. Returns their weight. If messages are left, the flow is queued again
+    /// (deficit round robin).
     fn take_from(&mut self, source: SocketAddr, batch: &mut Vec<Arrived>) -> usize {
         let Some(flow) = self.flows.get_mut(&source) else {
             return 0;
@@ -138,7 +143,8 @@ impl Flows {
     }
 }
 
-/// The level to which these are to be cut, so that together they are `most`: a fair share, as large as it can be (max-min fairness).
+/// The level to which the weights are cut so that their sum is at most `most`: the largest equal share
+/// (max-min fairness).
 fn level(mut weights: Vec<usize>, most: usize) -> usize {
     weights.sort_unstable();
     let mut left = most;

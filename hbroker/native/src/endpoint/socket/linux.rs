@@ -1,4 +1,4 @@
-//! Many messages in each system call, and many datagrams in each message.
+//! Receives and sends many messages in each system call, with many datagrams in each message.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use super::arrivals::{Arrivals, SLOT_BYTES, WIDTH};
 use super::check;
 use crate::endpoint::traffic::{Counters, Outgoing};
 
-/// Ancillary data of one message, aligned as `cmsghdr` wants it: room for a segment size and a count of drops.
+/// The ancillary data of one message, aligned for `cmsghdr`, with room for a segment size and a drop count.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub struct Control([u8; 64]);
@@ -29,7 +29,7 @@ pub fn no_name() -> libc::sockaddr_storage {
     unsafe { std::mem::zeroed() }
 }
 
-/// Fills up to `width` of the free slots, of which there are so many; returns how many.
+/// Receives into at most `width` of the free slots. Returns how many were filled.
 pub fn receive(
     socket: &UdpSocket,
     arrivals: &mut Arrivals,
@@ -113,7 +113,8 @@ fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::mmsghdr {
     header
 }
 
-/// Writes the segment size into the control buffer of the header, or does away with the buffer.
+/// Writes the segment size into the control buffer of the header. If the message has one datagram, removes
+/// the buffer.
 fn set_segment(header: &mut libc::msghdr, outgoing: &Outgoing) {
     if !outgoing.is_segmented() {
         header.msg_controllen = 0;
@@ -161,7 +162,7 @@ fn socket_address(name: &libc::sockaddr_storage) -> SocketAddr {
         // SAFETY: the family says that the storage, large and aligned enough for any address, holds this one.
         let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
         let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
-        // The flow label may vary from datagram to datagram; it is no part of who the peer is.
+        // The flow label may vary from datagram to datagram, and does not identify the peer.
         SocketAddrV6::new(ip, u16::from_be(name.sin6_port), 0, name.sin6_scope_id).into()
     } else {
         // SAFETY: a UDP socket has peers of these two families only.

@@ -1,4 +1,4 @@
-//! One datagram in each system call.
+//! Receives and sends one datagram in each system call.
 
 use std::io;
 use std::net::UdpSocket;
@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use super::arrivals::{Arrivals, SLOT_BYTES};
 use crate::endpoint::traffic::{Counters, Outgoing};
 
-/// Fills up to `width` of the free slots; returns how many.
+/// Receives into at most `width` of the free slots. Returns how many were filled.
 pub fn receive(socket: &UdpSocket, arrivals: &mut Arrivals, width: usize, _: &Counters) -> io::Result<usize> {
     for taken in 0..width {
         let Some(slot) = arrivals.free.last_mut() else {

@@ -1,4 +1,4 @@
-//! Sleeping until a socket is ready, a bell rings, or a time has come.
+//! Sleeps until a socket is ready, a wake-up descriptor is readable, or a time has come.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -18,8 +18,8 @@ pub struct Interest {
     pub writable: bool,
 }
 
-/// Blocks until the socket is ready as wished, or the bell is readable, or the time is over (None: never).
-/// Returns whether the bell is readable.
+/// Blocks until the socket is ready for `interest`, `bell` is readable, or the time is over (None: no limit).
+/// Returns whether `bell` is readable.
 pub fn wait(
     socket: &Socket,
     interest: Interest,
@@ -31,15 +31,15 @@ pub fn wait(
     Ok(polled[1].revents & libc::POLLIN != 0)
 }
 
-/// Blocks until the descriptor is readable, or the time is over; returns whether it is. (The time is kept to the nanosecond, which
-/// epoll's is not.)
+/// Blocks until the descriptor is readable or the time is over. Returns whether it is readable. (The time has
+/// the resolution of a nanosecond, unlike that of epoll.)
 pub fn wait_readable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
     let mut polled = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
     poll(&mut polled, Some(timeout))?;
     Ok(polled[0].revents & libc::POLLIN != 0)
 }
 
-/// How a worker sleeps: by [`wait`], with the time kept by a timer of its own where the system has one.
+/// How a worker sleeps: as [`wait`], with a timer that it keeps between sleeps, if the system has one.
 pub struct Sleeper {
     #[cfg(target_os = "linux")]
     timer: Timer,
@@ -53,7 +53,8 @@ impl Sleeper {
         })
     }
 
-    /// Blocks as [`wait`] does, until `due` (`Micros::MAX`: for ever) on a clock that shows `now`. It may end sooner, or a little later.
+    /// Blocks as [`wait`] does, until `due` (`Micros::MAX`: for ever) on a clock that shows `now`. It may
+    /// return before, or a little later.
     pub fn sleep(
         &mut self,
         socket: &Socket,
@@ -89,7 +90,7 @@ fn readable(descriptor: BorrowedFd<'_>) -> libc::pollfd {
     libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
-/// Blocks as `ppoll` does; a signal ends it early.
+/// Blocks as `ppoll` does; a signal ends it before its time.
 fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
     match check(poll_call(polled, timeout)) {
         Ok(_) if polled.iter().any(|p| p.revents & libc::POLLNVAL != 0) => {
@@ -114,7 +115,7 @@ fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
 
 #[cfg(not(target_os = "linux"))]
 fn poll_call(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> c_int {
-    // Rounded up: waking before the time would only mean to wait again.
+    // Rounded up: a wake-up before the time would only lead to another wait.
     let millis = timeout.map_or(-1, |t| t.as_micros().div_ceil(1000).try_into().unwrap_or(c_int::MAX));
     // SAFETY: the pointer and the count are those of one slice.
     unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }

@@ -1,9 +1,10 @@
-//! A timer that outlasts the sleeps it ends.
+//! A timer that stays set across several sleeps.
 //!
-//! A call that sleeps for a limited time sets a timer of the kernel's each time, and takes it back when something else wakes it. Where no
-//! other timer of that CPU is due before, each of the two programs the clock, for which a virtual machine is left: some six microseconds,
-//! twice. A worker is woken by far more datagrams than deadlines, though, and most deadlines are put off before they come. So this one
-//! stays as it is set unless the next deadline is sooner; where it rings too early it is set anew.
+//! A system call that sleeps for a limited time sets a timer of the kernel, and cancels it when something
+//! else wakes the caller. If no other timer of that CPU is due before, both operations program the clock,
+//! which makes a virtual machine exit: some six microseconds, twice. But datagrams wake a worker far more
+//! often than deadlines do, and most deadlines move later before they come. So this timer stays set unless
+//! the next deadline is sooner. If it fires before the deadline, it is set again.
 
 use std::fs::File;
 use std::io;
@@ -13,13 +14,13 @@ use std::ptr;
 use super::check;
 use crate::Micros;
 
-/// It is this late at most, so that what wakes its owner anyway mostly comes before.
+/// The most that it fires late. It is late so that something else mostly wakes its owner first.
 const MOST_LATE: Micros = 1_000;
 
-/// A descriptor that is readable once a time has come.
+/// A descriptor that becomes readable at a set time.
 pub struct Timer {
     timer: File,
-    /// The deadline that it was set for; `Micros::MAX`: none.
+    /// The deadline for which it is set; `Micros::MAX`: none.
     set_for: Micros,
 }
 
@@ -32,10 +33,10 @@ impl Timer {
         Ok(Self { timer, set_for: Micros::MAX })
     }
 
-    /// Sees to it that it rings at `due`, or later by a quarter of what is left, or sooner for nothing. `due` is after `now`; `Micros::MAX`:
-    /// never.
+    /// Makes the timer fire at `due`, or up to a quarter of the remaining time later, or also before, which
+    /// costs a wake-up. `due` must be after `now`; `Micros::MAX`: never.
     pub fn keep(&mut self, now: Micros, due: Micros) -> io::Result<()> {
-        // Once the deadline that it was set for is over it has rung, or will for nothing.
+        // If the deadline it is set for has passed, the timer has fired or will fire in vain.
         if due < self.set_for || self.set_for <= now {
             self.set(now, due)?;
             self.set_for = due;
@@ -45,7 +46,7 @@ impl Timer {
 
     fn set(&self, now: Micros, due: Micros) -> io::Result<()> {
         let left = due - now;
-        // All zeroes: never.
+        // All zeroes disarm the timer.
         let after = if due == Micros::MAX { 0 } else { left + (left / 4).min(MOST_LATE) };
         let time = libc::itimerspec {
             it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
