@@ -1,5 +1,5 @@
-//! The handshake: from CONNECT until the client is accepted or refused (MQTT 5 §3.1, MQTT 5 §3.2, MQTT 5
-//! §4.12).
+//! The handshake: from CONNECT until the client is accepted or refused (MQTT 5 §3.1, MQTT 5 §3.2,
+//! MQTT 5 §4.12).
 
 use crate::Micros;
 use crate::mqtt::Turn;
