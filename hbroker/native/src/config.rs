@@ -1,67 +1,70 @@
-//! Who an engine is, and its limits.
+//! The identity of an engine, and its limits.
 
 use crate::Micros;
 use crate::publisher_id::publisher_id;
 use crate::token::TokenKeys;
 
-/// The settings of a core's engines; `_native.pyi` tells what each means.
+/// The settings of a core's engines. `_native.pyi` documents each.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Forwards messages; else it is a client's, and hands them up.
+    /// Distributes messages, as a node; else it is a client's, and delivers them to the application.
     pub node: bool,
     /// The session id of the links that it opens.
     pub session: u64,
     /// Random for each run.
     pub incarnation: u64,
-    /// Keys of address-validation tokens (§4.2).
+    /// Keys of address tokens (§4.2).
     pub token_keys: TokenKeys,
     /// For hash keys; secret.
     pub seed: u64,
-    /// Links that others opened, and sessions without a link: in all, and of one host.
+    /// The most links that others opened, and sessions without a link: in total, and of one host.
     pub max_links: usize,
     pub max_links_of_host: usize,
     pub max_datagram: usize,
     pub link_queue_bytes: usize,
-    /// What may wait for one session (§7.8).
+    /// The bounds of one session's queue (§7.8).
     pub queue_messages: usize,
     pub queue_bytes: usize,
-    /// Bytes that may wait for all sessions together.
+    /// The bytes that the queues of all sessions may use together.
     pub queue_memory: usize,
-    /// Bytes of packets that came before their turn, of all links together (§3.3).
+    /// The bytes of packets that arrived out of order, of all links together (§3.3).
     pub early_bytes: usize,
     pub event_queue: usize,
     pub message_queue_bytes: usize,
     pub retained_bytes: usize,
     /// The largest payload, out and in.
     pub max_message_bytes: usize,
-    /// Bytes of messages of which parts are missing, in all.
+    /// The bytes of all incomplete messages.
     pub reassembly_bytes: usize,
-    /// The session lives on without a link: messages that no listener wants wait for one.
+    /// The session outlives its link: messages that no listener wants wait for one.
     pub persistent: bool,
-    /// Other runs may have the session's id, too, one after the other: its links begin with numbers of its run's own (§3.6).
+    /// Other runs may have the session's id, too, one after the other: its links begin with numbers of their
+    /// own run (§3.6).
     pub named: bool,
-    /// The application says of each message when it has handled it; else it has when it has read it.
+    /// The application reports each message that it has handled. Otherwise a message counts as handled when
+    /// it is read.
     pub hold: bool,
-    /// What this end takes without having acknowledged it.
+    /// The credit that this end grants: what it takes before it acknowledges.
     pub receive_messages: u32,
     pub receive_bytes: u64,
-    /// It publishes for many clients: none of them is to hold up the others (§7.7).
+    /// It publishes for many clients, none of which may hold back the others (§7.7).
     pub for_many: bool,
-    /// Answers to unproven addresses, a second.
+    /// Answers to unproven addresses, per second.
     pub stranger_rate: u32,
     pub keep_alive: Micros,
     pub idle_timeout: Micros,
-    /// Count by topic, and time messages, for who asks each second.
+    /// Count by topic, and time messages, for a reader that asks each second.
     pub telemetry: bool,
 }
 
 impl Config {
-    /// The id of what it publishes (§7.9).
+    /// The publisher id of its messages (§7.9).
     pub fn publisher(&self) -> u64 {
         publisher_id(self.session, self.incarnation)
     }
 
-    /// Whether an engine of these settings counts by topic: a node's does. (What a gateway's clients have is counted where they are.)
+    /// Whether an engine with these settings counts by topic. Only a node's does. (A gateway counts the
+    /// messages of its clients elsewhere.)
     pub fn counts_load(&self) -> bool {
         self.telemetry && self.node
     }

@@ -1,4 +1,5 @@
-//! How many of something there are, in all and of each host, within bounds. Threads share it; it is asked when one of them begins or ends.
+//! Counts of items in total and by host, within bounds. Threads share the counts; they are asked when an item
+//! begins or ends.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -6,14 +7,14 @@ use parking_lot::Mutex;
 use crate::keyed_hash::KeyedHash;
 use crate::prefix::Prefix;
 
-/// The most there may be.
+/// The bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub all: usize,
     pub of_host: usize,
 }
 
-/// Why there may not be another.
+/// Which bound is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     All,
@@ -34,16 +35,16 @@ struct Counts {
 }
 
 impl HostCounts {
-    /// There are none. `seed`: random and secret.
+    /// No items. `seed` is random and secret.
     pub fn new(bounds: Bounds, seed: u64) -> Self {
         let of_host = HashMap::with_hasher(KeyedHash::new(seed));
         Self { counts: Mutex::new(Counts { bounds, all: 0, of_host }) }
     }
 
-    /// One more of this host. `None`: of a host that is not known. `is_bounded`: not where the host has as many as it may have.
+    /// Adds an item of this host; `None`: the host is not known. `is_bounded`: the bound of the host applies.
     ///
     /// # Errors
-    /// There are as many as may be.
+    /// A bound is reached.
     pub fn enter(&self, host: Option<Prefix>, is_bounded: bool) -> Result<(), Full> {
         let mut counts = self.counts.lock();
         if counts.all >= counts.bounds.all {
@@ -54,10 +55,10 @@ impl HostCounts {
         Ok(())
     }
 
-    /// One of these is at another host now. `is_bounded`: as of [`Self::enter`].
+    /// An item has moved to another host. `is_bounded`: as for [`Self::enter`].
     ///
     /// # Errors
-    /// There are as many there as may be: it counts where it did.
+    /// The bound of the new host is reached. The item stays counted for the old one.
     pub fn move_to(&self, from: Option<Prefix>, to: Prefix, is_bounded: bool) -> Result<(), Full> {
         if from == Some(to) {
             return Ok(());
@@ -68,25 +69,25 @@ impl HostCounts {
         Ok(())
     }
 
-    /// One less of this host.
+    /// Removes an item of this host.
     pub fn leave(&self, host: Option<Prefix>) {
         let mut counts = self.counts.lock();
         counts.all -= 1;
         counts.remove(host);
     }
 
-    /// Changes the bounds. What is there stays, also where that is now too many.
+    /// Changes the bounds. Existing items stay, even if there are too many.
     pub fn set_bounds(&self, bounds: Bounds) {
         self.counts.lock().bounds = bounds;
     }
 
-    /// How many there are.
+    /// The number of items.
     #[cfg(test)]
     pub fn all(&self) -> usize {
         self.counts.lock().all
     }
 
-    /// How many there are of a host.
+    /// The number of a host's items.
     #[cfg(test)]
     pub fn of(&self, host: Prefix) -> usize {
         self.counts.lock().of_host.get(&host).copied().unwrap_or(0)

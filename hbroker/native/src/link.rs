@@ -1,13 +1,26 @@
-//! One end of the conversation with one peer (docs/protocol.md §3), after QUIC (RFC 9000, RFC 9002).
+//! One end of the link with one peer (docs/protocol.md §3), after QUIC (RFC 9000, RFC 9002). A link knows
+//! nothing of topics.
 //!
-//! A link is made of parts that know nothing of each other. In: `acks` remembers which datagrams came and when to say
-//! so, `arrivals` puts reliable packets into the order of their chains. Out: `outbox` holds what was never sent,
-//! `deliveries` and `pubacks` what must be repeated until it is acknowledged, and `recovery` decides what is
-//! acknowledged, what is lost and how much may be in flight. `incarnations` knows the peer's runs apart, `keep_alive_timer` when it was
-//! last heard. `rest` keeps a link of which nothing is under way in little memory. `build` makes the datagrams, `verdict` does what `recovery` decided. A link knows nothing of topics.
+//! The folders and files know nothing of each other; [`Link`] calls all of them:
 //!
-//! For each datagram: [`Link::handle_header`], then [`Link::receive`] for each reliable packet, then
-//! [`Link::finish_datagram`]. After a batch of them, or of packets queued: [`Link::poll_transmit`].
+//! ```text
+//!     in     receive        acks: which datagrams were received, when to acknowledge them
+//!                           reorder_buffer: received reliable packets, in the order of their chains
+//!                           delivery: sent reliable packets until they are acknowledged
+//!                           pubacks: PUBACKs until they are acknowledged
+//!     out    send           outbox: packets that were never sent
+//!                           datagram_builder: makes datagrams of what is due
+//!     both   loss_recovery  recovery: what is acknowledged, what is lost, how much may be in flight
+//!                           loss_detection: carries that out
+//!            incarnation    which run of the peer a datagram is of
+//!            keep_alive     PING, and the idle timeout
+//!            mtu            the datagram size of the path
+//!            idle           the small state of a link on which nothing is under way
+//! ```
+//!
+//! For each datagram call [`Link::handle_header`], then [`Link::receive`] for each reliable packet, then
+//! [`Link::finish_datagram`]. After a batch of datagrams, or when packets have been queued, call
+//! [`Link::poll_transmit`].
 
 mod config;
 pub mod idle;
@@ -43,19 +56,21 @@ use crate::link::send::outbox::{Outbox, Stretch};
 use crate::wire::{self, Header, MeantFor};
 pub use config::{Arrival, LinkConfig, LinkStats, Liveness, QueueFull, Role};
 
-/// A peer that leaves so many probes unanswered in the idle timeout is gone: the waits between them double only so far.
+/// A peer that answers none of this number of probes within the idle timeout is gone. The intervals between
+/// probes are doubled only up to this part of it.
 const PROBES_BEFORE_TIMEOUT: Micros = 10;
 /// Room in the queue that only control packets may use.
 const CONTROL_RESERVE: usize = 1 << 20;
-/// What a datagram takes at most beside one body field: one of `max_datagram` less this fits into a bundle.
+/// The most bytes of a datagram outside of a single body field: a field of `max_datagram` less this fits a
+/// bundle.
 pub const DATAGRAM_OVERHEAD: usize = 128;
-/// The largest body field: what remains of a UDP datagram once the largest link header is in it.
+/// The largest body field: what is left of a UDP datagram with the largest link header.
 pub const MOST_BODY: usize = wire::MAX_DATAGRAM - 1_024;
 
 /// A packet that was queued.
 #[derive(Clone, Copy, Debug)]
 pub enum Queued {
-    /// By its number among those.
+    /// By its number among the unreliable packets.
     Unreliable(u64),
     /// By its delivery number.
     Reliable(u64),
@@ -66,18 +81,19 @@ pub enum Queued {
 pub struct Link {
     config: LinkConfig,
     peer: SocketAddr,
-    /// Sent in every datagram until one that held it is acknowledged; then empty.
+    /// Sent in every datagram until one that contains it is acknowledged; then empty.
     token: Vec<u8>,
     /// The first datagram with that token.
     token_since: u64,
     is_established: bool,
-    /// The peer acknowledged something that was sent here.
+    /// The peer has acknowledged a datagram of this end.
     is_answered: bool,
-    /// The peer's end is of a link with an end before this one (`mismatch`).
+    /// The peer's end belongs to a link with an earlier end on this side (`mismatch`).
     is_mismatched: bool,
-    /// Nothing is known of the peer's end but that it answers what this one sends (§3.6).
+    /// This end opened the link and was not answered yet: nothing else is known of the peer's end (§3.6).
     awaits_answer: bool,
-    /// It was opened here, to an address that another node named, and nothing came from there yet that proves it.
+    /// It was opened here, to an address that another node named, and the peer has not proved this address
+    /// yet.
     is_unproved: bool,
     incarnations: Incarnations,
 
@@ -90,16 +106,16 @@ pub struct Link {
     budget: Budget,
     mtu: PathMtu,
 
-    /// Datagrams that are to leave whatever the window says.
+    /// How many datagrams to send whatever the window allows.
     probes: u32,
-    /// When what may not leave yet may.
+    /// When sending may continue.
     resume_at: Option<Micros>,
     keep_alive_timer: KeepAliveTimer,
     body_field: Vec<u8>,
 }
 
 impl Link {
-    /// A link to `peer`. The token proves this end's address to it; it may be empty where none is needed.
+    /// A link to `peer`. The token proves this end's address; it may be empty if the peer needs no proof.
     pub fn new(config: LinkConfig, peer: SocketAddr, token: Vec<u8>, now: Micros) -> Self {
         let mtu = PathMtu::new(config.max_datagram);
         let longest = config.idle_timeout / PROBES_BEFORE_TIMEOUT;
@@ -132,39 +148,42 @@ impl Link {
 
     // In
 
-    /// Whether the peer has to prove with a token that it means this link: it was opened here, for a session that may have another, to
-    /// the run of this node before.
+    /// Whether the peer has to prove with a token that it means this link. The link was opened here for a
+    /// session that may have another link, to an earlier run of this node.
     pub fn awaits_token(&self) -> bool {
         self.config.role == Role::Adopter && self.incarnations.peer().is_none()
     }
 
-    /// Whether nothing but one small datagram may go to the peer's address, which is another node's word alone (§5.4).
+    /// Whether only one small datagram may be sent to the peer's address, because only another node has named
+    /// it (§5.4).
     pub fn is_unproved(&self) -> bool {
         self.is_unproved
     }
 
-    /// A datagram that was taken came from the peer's address, with a token for that.
+    /// A datagram was received from the peer's address, with a token for this address.
     pub fn prove(&mut self) {
         self.is_unproved = false;
     }
 
-    /// The peer's end took something from an end before this one, so it is of a link with that (§3.6): what it acknowledges and answers
-    /// has the numbers of that link. It ends with the first datagram that it gets from here.
+    /// The peer's end has received a datagram of an earlier end on this side, so it belongs to a link with
+    /// that (§3.6). Its acknowledgements have the numbers of that link. It ends with the first datagram that
+    /// it receives from here.
     pub fn mismatch(&mut self) {
         self.is_mismatched = true;
     }
 
-    /// Whether what the peer acknowledges and answers is none of this link's.
+    /// Whether the peer's acknowledgements do not concern this link.
     pub fn is_mismatched(&self) -> bool {
         self.is_mismatched
     }
 
-    /// The peer began it, with a datagram that answers nothing: a node that was handed the session (§5.4).
+    /// The peer began the link, with a datagram that answers nothing: it is a node to which the session was
+    /// handed over (§5.4).
     pub fn begun_by_peer(&mut self) {
         self.awaits_answer = false;
     }
 
-    /// Takes a datagram's header, which names this link's session, and the acknowledgement in it.
+    /// Handles a datagram's header, which has this link's session, and the acknowledgement in it.
     pub fn handle_header(&mut self, now: Micros, header: &Header<'_>, source: SocketAddr) -> Arrival {
         let ack = header.ack.as_ref().filter(|_| !self.is_mismatched);
         if self.awaits_answer && !ack.is_some_and(|ack| self.has_sent(ack)) {
@@ -197,7 +216,8 @@ impl Link {
         }
     }
 
-    /// Takes a reliable packet, `raw` as it came, as [`ReorderBuffer::receive`]. Drain `next_released` before the next.
+    /// Takes a reliable packet, `raw` as received, as [`ReorderBuffer::receive`] does. The caller has to
+    /// empty `next_released` before the next packet.
     pub fn receive(
         &mut self,
         delivery: u64,
@@ -213,28 +233,28 @@ impl Link {
         self.arrivals.buffered_bytes()
     }
 
-    /// Whether this delivery is next, and none behind it is here.
+    /// Whether this delivery is the next, and no later one has been received.
     pub fn is_next(&self, delivery: u64) -> bool {
         self.arrivals.is_next(delivery)
     }
 
-    /// Takes so many packets in that are next: they are handed on.
+    /// `count` packets, the next ones, have been delivered.
     pub fn receive_next(&mut self, count: u64) {
         self.arrivals.receive_next(count);
     }
 
-    /// The packet that `next_released` would give.
+    /// The packet that `next_released` would return.
     pub fn peek_released(&self) -> Option<&[u8]> {
         self.arrivals.peek_released()
     }
 
-    /// The next packet that was held, and whose predecessor was handed on.
+    /// The next buffered packet whose predecessor has been delivered.
     pub fn next_released(&mut self) -> Option<Box<[u8]>> {
         self.arrivals.next_released()
     }
 
-    /// Ends a datagram of `size` bytes that was fresh. If all of it was `kept` it will be acknowledged; if not, its reliable
-    /// packets come again, and those that were kept are then known.
+    /// Ends a fresh datagram of `size` bytes. If all of it was `kept` it will be acknowledged. If not, its
+    /// reliable packets will be retransmitted, and those that were kept are duplicates then.
     pub fn finish_datagram(
         &mut self,
         now: Micros,
@@ -258,18 +278,19 @@ impl Link {
         self.outbox.push_own(&self.body_field);
     }
 
-    /// Success: a PUBACK for the peer's deliveries from `first` to `last` is due.
+    /// A success: a PUBACK for the peer's deliveries from `first` to `last` is due.
     pub fn acknowledge(&mut self, first: u64, last: u64, success: Success) {
         self.pubacks.acknowledge(success, first, last);
     }
 
-    /// Failure: this PUBACK is due, and is repeated until it arrives.
+    /// A failure: this PUBACK is due, and is retransmitted until it is acknowledged.
     pub fn refuse(&mut self, puback_field: Bytes) -> Result<(), QueueFull> {
         let is_taken = puback_field.len() <= MOST_BODY && self.pubacks.refuse(puback_field);
         if is_taken { Ok(()) } else { Err(QueueFull) }
     }
 
-    /// The peer's address is another now (§4.4). What went to the one before, and the acknowledgements, go again.
+    /// The peer's address has changed (§4.4). Packets that were sent to the old address, and the
+    /// acknowledgements, are sent again.
     pub fn move_to(&mut self, peer: SocketAddr) {
         self.peer = peer;
         self.is_unproved = false;
@@ -278,10 +299,10 @@ impl Link {
         self.begin_path();
     }
 
-    /// The peer asks for a proof of this end's address, which is another than before (§4.4): sends the token until it has it.
-    /// False: one is on its way already, or the link is not open.
+    /// The peer asks for a proof of this end's address, which has changed (§4.4): sends the token until it is
+    /// acknowledged. False: it is being sent already, or the link is not established.
     pub fn prove_address(&mut self, token: Vec<u8>) -> bool {
-        // It may move on before the proof of the address before has arrived: the latest counts.
+        // This end may move again before the proof of its previous address arrives: the latest token counts.
         if !self.is_established || self.token == token {
             return false;
         }
@@ -292,7 +313,8 @@ impl Link {
         true
     }
 
-    /// The peer answered RESET before it acknowledged anything: sends all again, with this token (§3.6).
+    /// The peer has answered RESET before it acknowledged anything: sends everything again, with this token
+    /// (§3.6).
     pub fn renew_token(&mut self, token: Vec<u8>) {
         if self.is_established {
             return;
@@ -303,7 +325,7 @@ impl Link {
 
     // Out
 
-    /// Queues a message to be sent once. `body_field` is as `wire::put_packet` takes it.
+    /// Queues a message to be sent once. `body_field` is as for `wire::put_packet`.
     pub fn queue_unreliable(
         &mut self,
         body_field: &[u8],
@@ -314,7 +336,7 @@ impl Link {
         Ok(())
     }
 
-    /// Queues messages to be sent once, all or none: `packets` fields.
+    /// Queues messages to be sent once, all or none. `packets` are `packets` fields.
     pub fn queue_encoded(
         &mut self,
         packets: &[u8],
@@ -325,9 +347,10 @@ impl Link {
         Ok(())
     }
 
-    /// Queues a message to be sent once that is like the one before it (§2.4). `before`: what [`Self::passed`] said had been queued with
-    /// that one. False: that one does not wait any more, or not as the last one, or there is no room; or all that are alike would not leave in
-    /// one datagram, here and, if the path is no narrower, at the next hop.
+    /// Queues a message to be sent once, as a delta of the one before it (§2.4). `before` is the number of
+    /// queued packets that [`Self::passed`] returned after that one. False: that one is not the last in the
+    /// queue any more, or there is no room, or a message and its deltas would not fit one datagram, here and
+    /// (if the path is no narrower) at the next hop.
     pub fn queue_delta(&mut self, payload: &[u8], before: u64) -> bool {
         let most = self.mtu.size().saturating_sub(HEADER_BYTES + self.token.len());
         self.check_unreliable(payload).is_ok() && self.outbox.push_delta(payload, before, most)
@@ -340,23 +363,23 @@ impl Link {
         Ok(())
     }
 
-    /// Whether a message to be sent once finds room, and leaves most of it to others.
+    /// Whether a message to be sent once has room, and leaves most of the room to others.
     pub fn has_room_for_copy(&self, bytes: usize) -> bool {
         let queued = self.queued_bytes();
         queued == 0 || 4 * (queued + bytes) <= self.config.queue_bytes
     }
 
-    /// Whether a message to be delivered finds room.
+    /// Whether a reliable message of this size has room.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.deliveries.is_empty() || self.deliveries.bytes() + bytes <= self.config.queue_bytes
     }
 
-    /// Whether messages to be delivered find room, of so many bytes in all.
+    /// Whether reliable messages of this size in total have room.
     pub fn has_room_for_all(&self, bytes: usize) -> bool {
         bytes <= MOST_BODY && self.deliveries.bytes() + bytes <= self.config.queue_bytes
     }
 
-    /// Queues a packet to be delivered; returns its number.
+    /// Queues a reliable packet. Returns its delivery number.
     pub fn queue_reliable(
         &mut self,
         chain: Chain,
@@ -366,7 +389,8 @@ impl Link {
         self.queue_batch(chain, body_field, 1, meant_for)
     }
 
-    /// Queues so many packets to be delivered, all or none, whose body fields (one for each) lie end to end; returns the first one's number.
+    /// Queues `count` reliable packets, all or none. Their body fields, one for each, are end to end. Returns
+    /// the first one's delivery number.
     pub fn queue_batch(
         &mut self,
         chain: Chain,
@@ -383,17 +407,17 @@ impl Link {
         Ok(self.deliveries.push(chain, body_fields, count, meant_for))
     }
 
-    /// Unreliable packets queued so far, and those that have left.
+    /// The number of unreliable packets queued so far, and of those that were sent.
     pub fn passed(&self) -> (u64, u64) {
         self.outbox.passed()
     }
 
-    /// Which one the message of `QoS` 0 is that was queued last, to ask `has_left` for.
+    /// Identifies the message of `QoS` 0 that was queued last, for `has_left`.
     pub fn last_unreliable(&self) -> Queued {
         Queued::Unreliable(self.outbox.passed().0)
     }
 
-    /// Whether a packet was sealed into a datagram.
+    /// Whether a packet has been put into a datagram.
     pub fn has_left(&self, packet: Queued) -> bool {
         match packet {
             Queued::Unreliable(number) => number <= self.outbox.passed().1,
@@ -401,7 +425,7 @@ impl Link {
         }
     }
 
-    /// Messages of `QoS` 0 that were never sent.
+    /// The number of messages of `QoS` 0 that were never sent.
     pub fn unsent(&self) -> usize {
         self.outbox.messages()
     }
@@ -420,7 +444,7 @@ impl Link {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Does what is due by now; `poll_transmit` then sends what came of it.
+    /// Does what is due by now. `poll_transmit` then sends the result.
     pub fn handle_timeout(&mut self, now: Micros) -> Liveness {
         if self.keep_alive_timer.handle_timeout(now, self.recovery.waiting_since()) {
             return Liveness::TimedOut;
@@ -443,7 +467,7 @@ impl Link {
         self.peer
     }
 
-    /// The peer's incarnation, once something came from it.
+    /// The peer's incarnation, once it has sent something.
     pub fn peer_incarnation(&self) -> Option<u64> {
         self.incarnations.peer()
     }
@@ -458,12 +482,13 @@ impl Link {
         self.recovery.next_number()
     }
 
-    /// Whether the peer is known to know this link.
+    /// Whether the peer is known to have this link.
     pub fn is_established(&self) -> bool {
         self.is_established
     }
 
-    /// Whether the peer opened it and has acknowledged nothing since: it may have given it up long ago, if what opened it came late.
+    /// Whether the peer opened it and has acknowledged nothing since. It may have given the link up long ago,
+    /// if the datagram that opened it was late.
     pub fn is_one_sided(&self) -> bool {
         self.config.role == Role::Acceptor && !self.is_answered
     }
@@ -473,29 +498,29 @@ impl Link {
         self.outbox.is_empty() && self.deliveries.is_empty() && self.pubacks.is_empty()
     }
 
-    /// The smoothed round-trip time; a guess until there was a sample.
+    /// The smoothed round-trip time; an initial value until the first sample.
     pub fn rtt(&self) -> Micros {
         self.recovery.rtt()
     }
 
-    /// Bytes that the link keeps to send, or to send again.
+    /// The bytes that the link keeps to send, or to send again.
     pub fn queued_bytes(&self) -> usize {
         self.outbox.unreliable_bytes() + self.deliveries.bytes()
     }
 
-    /// Bytes of unreliable packets that were never sent.
+    /// The bytes of unreliable packets that were never sent.
     pub fn unsent_bytes(&self) -> usize {
         self.outbox.unreliable_bytes()
     }
 
-    /// What it counted.
+    /// The counters of the link.
     pub fn stats(&self) -> LinkStats {
         LinkStats { lost: self.recovery.lost(), retransmits: self.deliveries.retransmits() }
     }
 
     // Below
 
-    /// Whether all that a peer acknowledges was sent in this link.
+    /// Whether all datagrams that a peer acknowledges were sent on this link.
     fn has_sent(&self, ack: &wire::AckView<'_>) -> bool {
         let sent = self.config.first_number..self.next_number();
         sent.contains(&ack.largest) && ack.ranges().all(|(low, _)| sent.contains(&low))

@@ -1,7 +1,7 @@
-//! The names of what a core keeps in slots: its links, its sessions, and the members of a hive.
+//! The ids of what a core keeps in slots: its links, its sessions, and the clients of a pool.
 
-/// Names what lies in a slot: its worker, the slot there, and a generation, so that no name is used again while anybody may
-/// remember it.
+/// An id of a slot's contents: the worker, the slot there, and a generation, so that no id is used again
+/// while it may still be remembered.
 macro_rules! slot_name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -40,7 +40,7 @@ slot_name! {
 }
 
 slot_name! {
-    /// A member of one hive. The first one's is 0.
+    /// A client of one pool. The id of the first one is 0.
     PoolClientId
 }
 

@@ -1,20 +1,21 @@
 //! Which publisher id a session may use (§7.9).
 //!
-//! Every subscriber sees the publisher ids of what it gets, and an owner counts what it has had of a publisher by its id alone. So an id
-//! must be of use to nobody but the run of the client whose it is. It is a hash of what only that client and the owners know, the session
-//! id, and of the run: an owner computes it from the header of the first datagram of a link, for any session, and remembers nothing.
+//! Every subscriber sees the publisher ids of its messages, and an owner keeps a publisher's duplicate window
+//! by its id alone. So an id must be useful only to the run of the client that it belongs to. It is a hash of
+//! the session id, which only that client and the owners know, and of the run. An owner computes it from the
+//! header of the first datagram of a link, for any session, and stores nothing.
 
 use ring::digest::{Context, SHA256};
 
-/// The lower bits of an incarnation count the links of its run; the others tell the run (§3.6).
+/// The lower bits of an incarnation count the links of its run; the others identify the run (§3.6).
 pub const LINK_BITS: u32 = 32;
 
-/// The id of what a client publishes.
+/// The publisher id of a client's messages.
 pub fn publisher_id(session: u64, incarnation: u64) -> u64 {
     hash(b"hbroker publisher", session, incarnation)
 }
 
-/// The id of the wills that owners publish for it (§6.6).
+/// The publisher id of the wills that owners publish for a client (§6.6).
 pub fn will_publisher_id(session: u64, incarnation: u64) -> u64 {
     hash(b"hbroker will", session, incarnation)
 }

@@ -1,11 +1,13 @@
-//! Who may have how much of a memory that all have together: dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
+//! How a memory is divided among its holders: dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
 //! thresholds", 1998).
 //!
-//! Nobody takes so much that it has more than it leaves free. So one holder alone has half at most, *n* that come together and want all of it
-//! have 1/(n + 1) each, and of *n* that come one after the other each has half of what those before have left. Something stays free
-//! for whoever comes next, and who has most is the first to be refused. What a holder has is never taken from it for others.
+//! A holder may not have more than it leaves free. So a single holder has at most a half. If *n* holders come
+//! together and want all of the memory, each has 1/(n + 1). If they come one after the other, each has half
+//! of what the earlier ones have left. Some memory stays free for the next holder, and the holder with the
+//! most is refused first. Memory is never taken away from one holder for another.
 //!
-//! A holder may have several *places*. They share what it may have in the same way: none has more than all of them leave of that.
+//! A holder may have several shares ([`Share`]). They divide what the holder may have in the same way: no
+//! share has more than all of them leave of it.
 
 use std::hash::Hash;
 
@@ -20,11 +22,12 @@ pub struct Shares<K> {
     held: HashMap<K, usize, KeyedHash>,
 }
 
-/// What one place has, whose holder may become another: it counts for the one that it had when it began to have something.
+/// What one share of a holder has. If the share gets another holder, its bytes count for the holder that it
+/// had when it was last empty.
 #[derive(Debug)]
 pub struct Share<K> {
     bytes: usize,
-    /// `None`: it has nothing.
+    /// `None`: it is empty.
     holder: Option<K>,
 }
 
@@ -48,26 +51,28 @@ impl<K> Share<K> {
 }
 
 impl<K: Copy + Eq + Hash> Shares<K> {
-    /// A memory of `total` bytes, of which nobody has any.
+    /// A memory of `total` bytes, all free.
     pub fn new(total: usize, hasher: KeyedHash) -> Self {
         Self { total, used: 0, held: HashMap::with_hasher(hasher) }
     }
 
-    /// Whether a holder may have so much more than it has.
+    /// Whether a holder may have `more` bytes in addition to what it has.
     pub fn fits(&self, holder: K, more: usize) -> bool {
-        // With it, it has no more than is free then.
+        // Including these bytes it has no more than is free then.
         2 * more + self.held(holder) <= self.total.saturating_sub(self.used)
     }
 
-    /// How much may be in a place of a holder, in which are `own` bytes now. `None`: it is the only one of its holder.
+    /// The most bytes that a holder's share may have, which has `own` bytes now. `None`: it is the holder's
+    /// only share.
     pub fn most_of_share(&self, holder: Option<K>, own: usize) -> usize {
         let elsewhere = holder.map_or(0, |holder| self.held(holder).saturating_sub(own));
         let free = (self.total + own).saturating_sub(self.used);
-        // With it, it has no more than the holder leaves of what that may have: of as much as is free then.
+        // Including these bytes it has no more than the holder leaves of what it may have, which is as much
+        // as is free then.
         free.saturating_sub(elsewhere) / 3
     }
 
-    /// A holder, or none that is told from others, has so much more.
+    /// A holder gets `bytes` more. `None`: a holder that is not distinguished from others.
     pub fn add(&mut self, holder: Option<K>, bytes: usize) {
         self.used += bytes;
         if let Some(holder) = holder.filter(|_| bytes > 0) {
@@ -75,7 +80,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         }
     }
 
-    /// A holder, or none that is told from others, has so much less.
+    /// A holder has `bytes` less. `None`: a holder that is not distinguished from others.
     pub fn remove(&mut self, holder: Option<K>, bytes: usize) {
         self.used -= bytes;
         if let Some(holder) = holder.filter(|_| bytes > 0)
@@ -88,19 +93,21 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         }
     }
 
-    /// Whether a place of this holder may have so much more.
+    /// Whether a share of this holder may have `more` bytes in addition.
     pub fn fits_in(&self, share: &Share<K>, holder: K, more: usize) -> bool {
         self.fits(share.holder.unwrap_or(holder), more)
     }
 
-    /// Whether so much is more than this part of what may be in a place of a holder, in which `counted` bytes are as far as they were counted.
+    /// Whether `own` bytes are more than one part in `parts` of what a holder's share may have; `counted` of
+    /// them are counted already.
     pub fn is_fuller_than(&self, parts: usize, holder: K, counted: usize, own: usize) -> bool {
-        // While most of it is free, nobody has to be looked up: there may be at least a third of what is free beyond what all have.
+        // While most of the memory is free, no holder has to be looked up: a share may have at least a third
+        // of what is free beyond the sum of all.
         3 * parts * own + 2 * self.used > self.total
             && parts * own > self.most_of_share(Some(holder), counted)
     }
 
-    /// In a place of this holder is so much now.
+    /// A share of this holder has `bytes` now.
     pub fn set(&mut self, share: &mut Share<K>, holder: K, bytes: usize) {
         let holder = share.holder.unwrap_or(holder);
         self.remove(share.holder, share.bytes);
@@ -108,17 +115,17 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         *share = Share { bytes, holder: (bytes > 0).then_some(holder) };
     }
 
-    /// A place is no more.
+    /// A share is given up.
     pub fn free(&mut self, share: Share<K>) {
         self.remove(share.holder, share.bytes);
     }
 
-    /// What all have.
+    /// The bytes that all holders have.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// What a holder has.
+    /// The bytes that a holder has.
     pub fn held(&self, holder: K) -> usize {
         self.held.get(&holder).copied().unwrap_or(0)
     }

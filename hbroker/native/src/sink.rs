@@ -1,14 +1,16 @@
-//! Where sealed datagrams go.
+//! Where datagrams go once they are built.
 
 use std::net::SocketAddr;
 
-/// Takes datagrams one by one, end to end in one buffer, so that equal ones to one peer can leave in one system call.
+/// Takes datagrams one by one, end to end in one buffer, so that datagrams of equal size to one peer can be
+/// sent with one system call.
 pub trait DatagramSink {
     /// The buffer to append a datagram to.
     fn buffer(&mut self) -> &mut Vec<u8>;
     /// The bytes of the buffer from `start` on are one datagram, for `destination`.
     fn commit(&mut self, destination: &SocketAddr, start: usize);
-    /// Enough for one go: keep the rest, `poll_transmit` is called again once this has been sent.
+    /// Whether this was enough for one call. The rest is kept: `poll_transmit` is called again once these
+    /// datagrams were sent.
     fn is_full(&self) -> bool {
         false
     }

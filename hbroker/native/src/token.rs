@@ -1,7 +1,7 @@
-//! Address-validation tokens (§4.2): a stateless proof that a peer receives at its address.
+//! Address tokens (§4.2): a stateless proof that a peer receives at its address.
 //!
-//! As the DNS cookies of RFC 9018: a version, a time, and a keyed hash of both and of the address. Every
-//! node with the same key can verify what any of them issued, and none keeps anything for it.
+//! As the DNS cookies of RFC 9018: a version, a time, and a keyed hash of both and of the address. Every node
+//! with the same key can verify a token of any other, and keeps no state for it.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
@@ -18,8 +18,8 @@ const SKEW_S: u32 = 5;
 const VERSION: u8 = 1;
 const STAMP_BYTES: usize = 5;
 
-/// The keys of a node, the newest first: it issues under the newest and takes all of them, so that keys
-/// can be changed.
+/// The keys of a node, the newest first. The node issues tokens under the newest key and accepts all of them,
+/// so that keys can be changed.
 ///
 /// Clones share the keys.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct TokenKeys {
 }
 
 impl TokenKeys {
-    /// Without keys (a client has none) it takes no token, and what it issues nobody takes.
+    /// Without keys (a client has none) it accepts no token, and no node accepts the tokens that it issues.
     pub fn new(keys: Vec<[u8; 16]>) -> Self {
         Self { keys: keys.into() }
     }
@@ -45,7 +45,7 @@ impl TokenKeys {
         token
     }
 
-    /// Whether a node with one of these keys issued this token for this address, lately.
+    /// Whether a node with one of these keys issued this token for this address within the last `LIFETIME_S`.
     pub fn verify(&self, now_s: u32, address: SocketAddr, token: &[u8]) -> bool {
         let Ok(token) = <&[u8; TOKEN_BYTES]>::try_from(token) else {
             return false;
@@ -62,7 +62,7 @@ impl TokenKeys {
 fn keyed_hash(key: &[u8; 16], stamp: &[u8], address: SocketAddr) -> [u8; 16] {
     let mut hasher = SipHasher24::new_with_key(key);
     hasher.write(stamp);
-    // A socket for both families shows an IPv4 peer as a mapped IPv6 address: it is the same peer.
+    // A socket for both families reports an IPv4 peer as a mapped IPv6 address: it is the same peer.
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => hasher.write(&ip.octets()),
         IpAddr::V6(ip) => hasher.write(&ip.octets()),
@@ -71,7 +71,7 @@ fn keyed_hash(key: &[u8; 16], stamp: &[u8], address: SocketAddr) -> [u8; 16] {
     hasher.finish128().as_bytes()
 }
 
-/// Takes the same time wherever the first difference is, so that timing tells nothing about the right hash.
+/// Takes the same time wherever the first difference is, so that timing reveals nothing about the right hash.
 fn equal_in_constant_time(ours: &[u8; 16], theirs: &[u8]) -> bool {
     let difference = ours.iter().zip(theirs).fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(difference) == 0

@@ -1,21 +1,22 @@
 //! Topic names and filters (§7.1; MQTT 5 §4.7).
 //!
-//! A topic is a path of levels, separated by `/`; a level may be empty. A filter is a topic in which `+`
-//! may stand for one level and a last `#` for any number of them, none included. Topics whose first level
-//! begins with `$` are apart: no wildcard at the first level matches them.
+//! A topic is a path of levels, separated by `/`; a level may be empty. A filter is a topic in which `+` may
+//! stand for one level and a last `#` for any number of them, including none. Topics whose first level begins
+//! with `$` are separate: no wildcard at the first level matches them.
 //!
-//! A subtree is a path of whole levels, and the empty string is the whole hierarchy. (The path of one
-//! empty level, above `/a`, is the empty string as well: it cannot be told from the whole hierarchy, so it
+//! A subtree is a path of whole levels, and the empty string is the whole hierarchy. (The path of one empty
+//! level, above `/a`, is the empty string as well: it cannot be distinguished from the whole hierarchy, so it
 //! cannot be delegated.)
 //!
-//! All functions but the first two take valid topics, filters and subtrees, and never allocate.
+//! All functions but the first two take valid topics, filters and subtrees. Except for `filter_within`, none
+//! allocates.
 
 /// The longest topic or filter, in bytes (MQTT 5 §1.5.4).
 pub const MAX_TOPIC: usize = 65_535;
 
 /// Whether this is a topic name that a message can be published to.
 pub fn topic_is_valid(topic: &str) -> bool {
-    // All bytes, whatever the first say: the compiler then looks at many at once.
+    // Looks at all bytes, even after a match: so the compiler can look at many at once.
     let is_barred = |byte| matches!(byte, 0 | b'+' | b'#');
     has_valid_length(topic) && !topic.bytes().fold(false, |found, byte| found | is_barred(byte))
 }
@@ -29,7 +30,7 @@ pub fn filter_is_valid(filter: &str) -> bool {
         && above.is_none_or(|levels| levels.split('/').all(is_name_or_plus))
 }
 
-/// Whether a filter can match more than the one topic that is spelt like it.
+/// Whether a filter can match other topics than the one that is spelt like it.
 pub fn has_wildcards(filter: &str) -> bool {
     filter.contains(['+', '#'])
 }
@@ -71,7 +72,7 @@ pub fn filter_touches(filter: &str, subtree: &str) -> bool {
     true
 }
 
-/// What matches of a subtree, which the filter touches: as a filter.
+/// The part of a filter that matches in a subtree, which the filter touches, as a filter.
 pub fn filter_within(filter: &str, subtree: &str) -> String {
     if subtree.is_empty() {
         return filter.to_owned();
@@ -91,17 +92,17 @@ pub fn is_within(path: &str, subtree: &str) -> bool {
     }
 }
 
-/// A subtree, less others below it.
+/// A subtree, without some subtrees below it.
 #[derive(Clone, Copy, Debug)]
 pub struct Region<'a> {
     /// The subtree.
     pub subtree: &'a str,
-    /// The subtrees below it that are no part of this.
+    /// The subtrees below it that do not belong to the region.
     pub less: &'a [String],
 }
 
 impl Region<'_> {
-    /// Whether a topic is a part of it.
+    /// Whether a topic is in the region.
     pub fn holds(&self, topic: &str) -> bool {
         is_within(topic, self.subtree) && !self.less.iter().any(|other| is_within(topic, other))
     }
@@ -113,7 +114,7 @@ impl<'a> From<&'a str> for Region<'a> {
     }
 }
 
-/// The subtrees that hold a topic, from the topic itself up to the whole hierarchy.
+/// The subtrees that contain a topic, from the topic itself up to the whole hierarchy.
 pub fn prefixes(topic: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(topic), |path| match path.rfind('/') {
         Some(end) => Some(&path[..end]),
@@ -122,13 +123,13 @@ pub fn prefixes(topic: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The same, less the prefixes of more than `depth` levels: a table whose keys have at most that many
-/// needs no others.
+/// The same, without the prefixes of more than `depth` levels: a table whose keys have at most that many
+/// levels needs no others.
 pub fn prefixes_to_depth(topic: &str, depth: usize) -> impl Iterator<Item = &str> {
     prefixes(prefix_to_depth(topic, depth))
 }
 
-/// The longest subtree of at most `depth` levels that holds a topic.
+/// The longest subtree of at most `depth` levels that contains a topic.
 pub fn prefix_to_depth(topic: &str, depth: usize) -> &str {
     let end = match depth {
         0 => 0,

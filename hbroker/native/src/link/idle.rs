@@ -1,11 +1,13 @@
-//! A link at rest: what it must remember while nothing is under way.
+//! An idle link: the state that is kept while nothing is under way.
 //!
-//! An owner has links by the ten thousand, and most of them only say every few seconds that they are still there. A link that is awake
-//! takes 1.4 KB, and its queues nearly as much again. At rest all that is left of it are numbers, times, and what was learned of the path;
-//! of these, [`IdleLink::wake`] makes the same link again. Nothing of it can be told from outside.
+//! An owner has tens of thousands of links, and most of them only send a keep-alive every few seconds. A link
+//! that is awake takes 1.4 KB, and its queues nearly as much again. An idle link is reduced to numbers,
+//! times, and what was learned of the path. From these, [`IdleLink::wake`] makes the same link again. The
+//! peer cannot observe the difference.
 //!
-//! The answer to a PING may be on its way meanwhile. So a link is awake only while a batch of datagrams is worked through, and of
-//! links whose peers all say at once that they are there no more are awake than a batch has datagrams.
+//! A link may be idle while the answer to a PING is on its way. So a link is awake only while a batch of
+//! datagrams is handled. If all peers send a keep-alive at the same time, no more links are awake than a
+//! batch has datagrams.
 
 use std::net::SocketAddr;
 
@@ -26,7 +28,7 @@ use crate::link::send::budget::Budget;
 use crate::link::send::contents::Contents;
 use crate::link::send::outbox::Outbox;
 
-/// What is left of an acceptor's end while it rests.
+/// The state of an acceptor's end while it is idle.
 #[derive(Debug)]
 pub struct IdleLink {
     peer: SocketAddr,
@@ -40,9 +42,9 @@ pub struct IdleLink {
     delivered: u64,
     idle_recovery: IdleRecovery,
     budget: Budget,
-    /// When a datagram was last received, and when either end last said something.
+    /// When a datagram was last received, and when either end last sent something.
     last: (Micros, Micros),
-    /// None: nothing was learned of it.
+    /// `None`: nothing was learned of it.
     path: Option<Box<Path>>,
 }
 
@@ -53,8 +55,8 @@ struct Path {
 }
 
 impl Link {
-    /// What is left of it at rest. None: something is under way, or it would wake by itself to keep the link alive. What it counted is
-    /// not in it.
+    /// The idle state of the link, without its counters. `None`: something is under way, or the link would
+    /// wake by itself for its keep-alive.
     pub fn idle_state(&self) -> Option<IdleLink> {
         let is_over = self.config.role != Role::Initiator
             && self.is_established
@@ -92,7 +94,7 @@ impl Link {
 }
 
 impl IdleLink {
-    /// The link that it was. `config`: what all links of this end have in common.
+    /// The link that it was. `config`: the settings that all links of this end have in common.
     pub fn wake(&mut self, session: u64, config: &LinkConfig) -> Link {
         let (incarnation, role) = (self.incarnation, self.role);
         let config = LinkConfig { session, incarnation, role, past: None, first_number: 1, ..config.clone() };
@@ -151,7 +153,7 @@ impl IdleLink {
         self.role == Role::Acceptor && !self.is_answered
     }
 
-    /// When it is to wake unless its peer says something: to probe, or because it is over.
+    /// When it has to wake if nothing is received: to probe, or because its idle timeout is over.
     pub fn deadline(&self, config: &LinkConfig) -> Micros {
         let longest = config.idle_timeout / PROBES_BEFORE_TIMEOUT;
         let over = self.last.0 + config.idle_timeout;

@@ -1,15 +1,16 @@
 //! Which link of which run of the peer a datagram is of (docs/protocol.md §2.2, §3.6).
 //!
-//! Every header tells an incarnation. Those of one run's links follow each other closely, those of two runs do not: so an
-//! earlier link of the same run is known as past, and any other as the peer started anew.
+//! Every header contains an incarnation. The incarnations of one run's links are close together, those of two
+//! runs are not. So an earlier link of the same run is recognised as past, and any other as a restart of the
+//! peer.
 
 use super::Arrival;
 use crate::broken::Defect;
 
-/// The incarnations of one run's links lie this close together; those of two runs do not.
+/// The incarnations of one run's links are at most this far apart; those of two runs are not.
 const LINKS_OF_A_RUN: u64 = 1 << 32;
 
-/// The peer's incarnation in a link, and in the one before.
+/// The peer's incarnation in a link, and in the previous one.
 #[derive(Debug)]
 pub struct Incarnations {
     peer: Option<u64>,
@@ -17,17 +18,17 @@ pub struct Incarnations {
 }
 
 impl Incarnations {
-    /// `past`: the peer's incarnation in the link with it before this one: what comes under it is late.
+    /// `past`: the peer's incarnation in the previous link with it. A datagram with it is late.
     pub fn new(past: Option<u64>) -> Self {
         Self { peer: None, past }
     }
 
-    /// Of a link whose peer has this incarnation.
+    /// For a link whose peer has this incarnation.
     pub fn of(peer: u64) -> Self {
         Self { peer: Some(peer), past: None }
     }
 
-    /// Takes the incarnation of a datagram. `Past` or `Restarted`: it is not of this link.
+    /// Takes the incarnation of a datagram. `Past` or `Restarted`: the datagram is not of this link.
     pub fn check(&mut self, incarnation: u64) -> Option<Arrival> {
         if Defect::IgnoresIncarnation.is_present() {
             return None;
@@ -39,7 +40,7 @@ impl Incarnations {
         is_another.then_some(Arrival::Restarted)
     }
 
-    /// The peer's incarnation, once something came from it.
+    /// The peer's incarnation, once it has sent something.
     pub fn peer(&self) -> Option<u64> {
         self.peer
     }
@@ -58,7 +59,7 @@ impl Incarnations {
     }
 }
 
-/// Whether `later` is the incarnation of a later link of the run that `earlier` is of.
+/// Whether `later` is a later link of the same run as `earlier`.
 fn is_later_of_run(earlier: u64, later: u64) -> bool {
     (1..LINKS_OF_A_RUN).contains(&later.wrapping_sub(earlier))
 }

@@ -1,9 +1,10 @@
-//! How long a link has been quiet, and what is due then: PING, or its end (docs/protocol.md §3.2, §3.5).
+//! How long a link has been silent, and what is due then: PING, or the end of the link (docs/protocol.md
+//! §3.2, §3.5).
 
 use super::{LinkConfig, Role};
 use crate::Micros;
 
-/// When something last passed over a link.
+/// When something was last sent or received over a link.
 #[derive(Debug)]
 pub struct KeepAliveTimer {
     role: Role,
@@ -27,28 +28,30 @@ impl KeepAliveTimer {
         }
     }
 
-    /// As it was when `idle_state` was asked.
+    /// As it was when `idle_state` was called.
     pub fn from_idle_state(config: &LinkConfig, (last_received, last_active): (Micros, Micros)) -> Self {
         Self { last_received, last_active, ..Self::new(config, last_received) }
     }
 
-    /// When a datagram was last received, and when either end last said something; None: the link has ended.
+    /// When a datagram was last received, and when either end last sent something. `None`: the link has
+    /// ended.
     pub fn idle_state(&self) -> Option<(Micros, Micros)> {
         (!self.is_over).then_some((self.last_received, self.last_active))
     }
 
-    /// A datagram came.
+    /// A datagram was received.
     pub fn on_received(&mut self, now: Micros) {
         self.last_received = now;
         self.last_active = now;
     }
 
-    /// A numbered datagram left, or something that will be one was queued.
+    /// A numbered datagram was sent, or a packet for one was queued.
     pub fn on_active(&mut self, now: Micros) {
         self.last_active = now;
     }
 
-    /// Ends the link if its time is over; whether it has ended. `waiting_since`: as `Recovery` says it.
+    /// Ends the link if its time is over. Returns whether it has ended. `waiting_since`: as `Recovery`
+    /// returns it.
     pub fn handle_timeout(&mut self, now: Micros, waiting_since: Option<Micros>) -> bool {
         let ends = [self.idle_deadline(), self.silence_deadline(waiting_since)];
         self.is_over |= ends.into_iter().flatten().any(|deadline| deadline <= now);
@@ -65,7 +68,7 @@ impl KeepAliveTimer {
         self.is_over
     }
 
-    /// When the next of it is due.
+    /// When the next of these is due.
     pub fn deadline(&self, waiting_since: Option<Micros>) -> Option<Micros> {
         let deadlines = [self.ping_deadline(), self.idle_deadline(), self.silence_deadline(waiting_since)];
         deadlines.into_iter().flatten().min()
@@ -76,12 +79,12 @@ impl KeepAliveTimer {
         (self.role == Role::Initiator).then(|| self.last_active + self.keep_alive)
     }
 
-    /// When a session is over in which the acceptor hears nothing (§3.5).
+    /// When the acceptor ends a session because it receives nothing (§3.5).
     fn idle_deadline(&self) -> Option<Micros> {
         (self.role != Role::Initiator).then(|| self.last_received + self.idle_timeout)
     }
 
-    /// When a link is down because nothing is acknowledged (§3.2).
+    /// When a link ends because nothing is acknowledged (§3.2).
     fn silence_deadline(&self, waiting_since: Option<Micros>) -> Option<Micros> {
         waiting_since.map(|since| since + self.idle_timeout)
     }

@@ -1,52 +1,55 @@
-//! How large a datagram the path carries: packetisation-layer path MTU discovery for datagrams (RFC 8899).
+//! The datagram size of a path: packetisation-layer path MTU discovery for datagrams (RFC 8899).
 //!
-//! Every path is taken to carry 1,200 bytes (RFC 9000 §14). Once a link sends full datagrams, larger ones are tried that hold
-//! nothing that matters, PING and padding: one that is acknowledged fits, one that is lost three times does not, and says nothing
-//! of congestion. What Ethernet carries is tried first, which is right on most paths, then the upper bound, which is right within a host
-//! and on jumbo frames; where neither fits, the interval is halved. A path may come to
-//! carry less, and routers that drop say nothing: so when nothing gets through, or larger datagrams are lost and none arrives
-//! while smaller ones do, the link goes back to 1,200 bytes (a black hole, RFC 8899 §4.3) and searches again later.
+//! Every path is assumed to carry 1,200 bytes (RFC 9000 §14). Once a link sends full datagrams, it probes
+//! larger sizes with datagrams that contain only PING and padding. A probe that is acknowledged fits. A size
+//! whose probe is lost three times does not fit, and this loss is no sign of congestion. The size of Ethernet
+//! is probed first, which is right on most paths. The upper bound is probed next, which is right within a
+//! host and with jumbo frames. If neither fits, the interval is halved. A path may later carry less, and
+//! routers drop without a report. So if no datagram gets through, or larger datagrams are lost and none
+//! arrives while smaller ones do, the link goes back to 1,200 bytes (a black hole, RFC 8899 §4.3) and
+//! searches again later.
 
 use crate::Micros;
 
-/// What every path carries (RFC 9000 §14).
+/// The size that every path carries (RFC 9000 §14).
 pub const BASE: usize = 1_200;
-/// What a message makes at most of a datagram in which it is alone, with a header as large as there can be: what IPv6 carries on every
-/// path (RFC 8200 §5), less its own header and that of UDP.
+/// The most bytes of a datagram that contains a single message, with the largest header: the size that IPv6
+/// carries on every path (RFC 8200 §5), less the headers of IPv6 and UDP.
 pub const LONE: usize = 1_232;
-/// What Ethernet carries over IPv6, and IPv4.
+/// The size that Ethernet carries over IPv6, and IPv4.
 const ETHERNET: usize = 1_452;
 /// RFC 8899 §5.1.2, MAX_PROBES.
 const MOST_TRIES: u32 = 3;
-/// An interval no larger is not searched any further: so many bytes, and above Ethernet's size an eighth of what fits.
+/// An interval is not halved any further if it is at most this number of bytes, or, above Ethernet's size, at
+/// most an eighth of the size that fits.
 const CLOSE_ENOUGH: usize = 16;
 const CLOSE_ENOUGH_DIVISOR: usize = 8;
-/// Losses of larger datagrams, noticed one after another, that make a black hole.
+/// How many consecutive losses of larger datagrams make a black hole.
 const MOST_SUSPICIONS: u32 = 6;
-/// RFC 8899 §5.1.1, PMTU_RAISE_TIMER: then the path may have become better.
+/// RFC 8899 §5.1.1, PMTU_RAISE_TIMER: after this time the path may carry more.
 const RAISE_AFTER: Micros = 600_000_000;
-/// After a black hole the search waits.
+/// How long the search waits after a black hole.
 const CALM_AFTER_BLACK_HOLE: Micros = 60_000_000;
 
 /// What is known of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathMtu {
-    /// The largest that was acknowledged, or the base.
+    /// The largest size that was acknowledged, or the base.
     size: usize,
     most: usize,
-    /// The smallest that is known not to fit.
+    /// The smallest size that is known not to fit.
     refused: usize,
-    /// Losses of the size that is being tried.
+    /// Losses of the size that is being probed.
     tries: u32,
     is_trying: bool,
-    /// Full datagrams arrive: larger ones would be of use.
+    /// Full datagrams arrive, so larger ones would be useful.
     is_wanted: bool,
     paused_until: Micros,
     suspicions: u32,
 }
 
 impl PathMtu {
-    /// Of a path of which nothing is known; nothing larger than `most` is ever tried.
+    /// For a path of which nothing is known. Sizes above `most` are never probed.
     pub fn new(most: usize) -> Self {
         Self {
             size: BASE.min(most),
@@ -76,12 +79,12 @@ impl PathMtu {
         is_due.then(|| self.candidate()).flatten()
     }
 
-    /// A probe leaves.
+    /// A probe was sent.
     pub fn on_probe_sent(&mut self) {
         self.is_trying = true;
     }
 
-    /// A probe of this size arrived. (One that went another path than this says nothing.)
+    /// A probe of this size was acknowledged. (A probe over another path than the present one is ignored.)
     pub fn on_probe_acknowledged(&mut self, now: Micros, size: usize) {
         if !self.is_trying || self.candidate() != Some(size) {
             return;
@@ -109,7 +112,7 @@ impl PathMtu {
         self.end_probe(now);
     }
 
-    /// A datagram of this size, which was no probe, arrived.
+    /// A datagram of this size, which was no probe, was acknowledged.
     pub fn on_acknowledged(&mut self, size: usize) {
         if size > BASE {
             self.suspicions = 0;
@@ -117,7 +120,8 @@ impl PathMtu {
         self.is_wanted |= size + BASE / 8 >= self.size;
     }
 
-    /// Datagrams that were no probes were found lost, the largest of this size. True: the path is a black hole for such ones.
+    /// Datagrams that were no probes were lost, the largest of them of this size. True: the path is a black
+    /// hole for this size.
     pub fn on_lost(&mut self, now: Micros, largest: usize) -> bool {
         if largest <= BASE || self.size <= BASE {
             return false;
@@ -126,7 +130,7 @@ impl PathMtu {
         self.suspicions >= MOST_SUSPICIONS && self.fall_back(now)
     }
 
-    /// Nothing was acknowledged for two probe timeouts. True: that may be because of the size.
+    /// Nothing was acknowledged for two probe timeouts. True: the size may be the reason.
     pub fn on_silence(&mut self, now: Micros) -> bool {
         self.size > BASE && self.fall_back(now)
     }

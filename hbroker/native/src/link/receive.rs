@@ -1,4 +1,13 @@
-//! Receiving: what came, and what is to be acknowledged of it (RFC 9000 §13.2).
+//! What was received, and what has to be acknowledged (RFC 9000 §13.2); reliable packets in both directions.
+//!
+//! ```text
+//!     acks              when to acknowledge received datagrams
+//!       `-- ranges            sets of numbers
+//!     reorder_buffer    received reliable packets, until their predecessors are delivered
+//!     delivery          sent reliable packets, until they are acknowledged
+//!     pubacks           PUBACKs that are due, until they are acknowledged
+//!       `-- ranges
+//! ```
 
 pub mod acks;
 pub mod delivery;

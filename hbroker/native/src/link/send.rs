@@ -1,4 +1,13 @@
-//! Sending: packets are built, paced, and kept until they are acknowledged (RFC 9000 §13, RFC 9002).
+//! Sending: packets are queued, put into datagrams, and paced (RFC 9000 §13, RFC 9002).
+//!
+//! ```text
+//!     datagram_builder    Link::poll_transmit: makes datagrams of what is due
+//!       |-- outbox              packets that were never sent, in the order of queueing
+//!       |-- budget              how much may be retransmitted
+//!       `-- contents            what a datagram in flight carries
+//!     flight              the records of datagrams in flight; of crate::link::loss_recovery
+//!     pacer               when the next datagram may be sent; of crate::link::loss_recovery
+//! ```
 
 pub mod budget;
 pub mod contents;

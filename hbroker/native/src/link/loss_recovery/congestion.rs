@@ -1,23 +1,24 @@
-//! How many bytes may be in flight: CUBIC (RFC 9438), with the slow start of HyStart++ (`hystart`).
+//! The congestion window: CUBIC (RFC 9438), with the slow start of HyStart++ (`hystart`).
 //!
-//! After a loss the window shrinks to 0.7 of what it was, and then follows a cubic function of the time since: quickly back to where
-//! it was, slowly past it, and then faster and faster in search of more room. So growth does not depend on the round-trip time, and
-//! a long fast path is filled in seconds. Where a controller that adds one datagram for each round trip would be quicker (a
-//! short path), the window is as large as that one's. The recovery that owns a controller tells it what was acknowledged
-//! and lost, and asks for the `allowance`.
+//! After a loss the window shrinks to 0.7 of its size. It then follows a cubic function of the time since:
+//! quickly back to its old size, slowly past it, and then faster and faster in search of more room. So its
+//! growth does not depend on the round-trip time, and a long fast path is filled in seconds. On a short path
+//! a controller that adds one datagram for each round trip would be faster; then the window is as large as
+//! that one's. `recovery` reports what was acknowledged and lost, and asks for the `allowance`.
 
 use crate::Micros;
 use crate::link::loss_recovery::hystart::{HyStart, Phase};
 
-/// RFC 9002 §7.2: ten datagrams, and no more than this many bytes where that is more than two.
+/// RFC 9002 §7.2: ten datagrams, but at most this number of bytes if that is more than two datagrams.
 const INITIAL_WINDOW_BYTES: usize = 14_720;
-/// RFC 9438 §4.6, beta_cubic: what is left of the window after a loss.
+/// RFC 9438 §4.6, beta_cubic: the part of the window that is left after a loss.
 const BETA: f64 = 0.7;
 /// RFC 9438 §5.1, C, in datagrams for each second cubed.
 const SCALE: f64 = 0.4;
-/// RFC 9438 §4.3, alpha_cubic: datagrams for each round trip that make the Reno-friendly window, which shrinks to BETA, as fair as Reno's.
+/// RFC 9438 §4.3, alpha_cubic: how many datagrams the Reno-friendly window grows for each round trip. It
+/// shrinks to BETA, so this makes it as fair as Reno's.
 const RENO_GROWTH: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// No window is larger; a sum of two fits any integer.
+/// The largest window; a sum of two fits any integer.
 const MOST_WINDOW: f64 = (1u64 << 31) as f64;
 
 /// The congestion controller of one path. Windows are in bytes.
@@ -27,16 +28,16 @@ pub struct Cubic {
     window: f64,
     slow_start_threshold: f64,
     slow_start: HyStart,
-    /// What was sent before this belongs to a loss already answered.
+    /// A datagram sent before this belongs to a loss that the window has shrunk for already.
     recovery_start: Option<Micros>,
     /// The window at the last loss, or less, to make room for others (RFC 9438 §4.7).
     plateau: f64,
     /// The window at the last loss: cwnd_prior.
     prior: f64,
     epoch: Option<Epoch>,
-    /// Since when the sender has not filled the window: that time does not count (RFC 9438 §5.8).
+    /// Since when the sender has not filled the window: this time does not count (RFC 9438 §5.8).
     unfilled_since: Option<Micros>,
-    /// The sender had more to send than the window let through: only such a window grows (RFC 9002 §7.8).
+    /// The sender had more to send than the window allowed: only then the window grows (RFC 9002 §7.8).
     is_limiting: bool,
 }
 
@@ -46,11 +47,11 @@ struct Epoch {
     start: Micros,
     /// The window around which the cubic function is flat: W_max.
     origin: f64,
-    /// Seconds until the window is there: K.
+    /// Seconds until the window reaches it: K.
     climb: f64,
     /// The window of a controller that adds one datagram for each round trip: W_est.
     reno_window: f64,
-    /// The window at which that one grows as Reno's does: cwnd_prior.
+    /// The window from which that one grows as Reno's does: cwnd_prior.
     catches_up_at: f64,
 }
 
@@ -78,7 +79,7 @@ impl Cubic {
         self.window = self.window.max(self.least());
     }
 
-    /// A datagram sent at `sent_at` was the newest acknowledged, `round_trip` after.
+    /// The largest newly acknowledged datagram was sent at `sent_at`, and its round trip took `round_trip`.
     pub fn on_round_trip(&mut self, now: Micros, sent_at: Micros, round_trip: Micros) {
         if self.is_slow_start()
             && self.is_limiting
@@ -88,7 +89,7 @@ impl Cubic {
         }
     }
 
-    /// Bytes were acknowledged of a datagram sent at `sent_at`; a round trip takes `round_trip`.
+    /// `bytes` of a datagram sent at `sent_at` were acknowledged; a round trip takes `round_trip`.
     pub fn on_acknowledged(&mut self, now: Micros, sent_at: Micros, bytes: usize, round_trip: Micros) {
         if !self.is_limiting {
             self.unfilled_since.get_or_insert(now);
@@ -111,7 +112,7 @@ impl Cubic {
             return;
         }
         self.recovery_start = Some(now);
-        // RFC 9438 §4.7: a window that did not come back to where it was gives way to others.
+        // RFC 9438 §4.7: a window that did not reach its old size again makes room for others.
         let is_squeezed = self.window < self.plateau;
         self.prior = self.window;
         self.plateau = if is_squeezed { self.window * (1.0 + BETA) / 2.0 } else { self.window };
@@ -121,7 +122,8 @@ impl Cubic {
         self.unfilled_since = None;
     }
 
-    /// Nothing came through for several probe timeouts (RFC 9002 §7.6): begin again from the least window.
+    /// No datagram got through for several probe timeouts (RFC 9002 §7.6): begins again with the smallest
+    /// window.
     pub fn on_persistent_congestion(&mut self) {
         self.window = self.least();
         self.recovery_start = None;
@@ -134,18 +136,18 @@ impl Cubic {
         self.is_limiting = is_limiting;
     }
 
-    /// Bytes that may be sent now, with `in_flight` unacknowledged.
+    /// The bytes that may be sent now, with `in_flight` unacknowledged.
     pub fn allowance(&self, in_flight: usize) -> usize {
         self.window().saturating_sub(in_flight)
     }
 
-    /// Whether it stands where it began. (Time in which the window is not filled counts only after that.)
+    /// Whether it is as it was at the start. (Time in which the window is not filled counts only later.)
     pub fn is_new(&self) -> bool {
         let Self { unfilled_since, is_limiting, .. } = *self;
         *self == Self { unfilled_since, is_limiting, ..Self::new(self.max_datagram) }
     }
 
-    /// Bytes that may be in flight.
+    /// The bytes that may be in flight.
     pub fn window(&self) -> usize {
         self.window as usize
     }
@@ -194,7 +196,7 @@ impl Epoch {
         self.origin + SCALE * (elapsed - self.climb).powi(3) * segment
     }
 
-    /// RFC 9438 §4.3: a share of the window was acknowledged.
+    /// RFC 9438 §4.3: `share` of the window was acknowledged.
     fn grow_reno(&mut self, segment: f64, share: f64) {
         let growth = if self.reno_window < self.catches_up_at { RENO_GROWTH } else { 1.0 };
         self.reno_window += growth * segment * share;

@@ -1,8 +1,9 @@
-//! When slow start should end: HyStart++ (RFC 9406).
+//! When slow start ends: HyStart++ (RFC 9406).
 //!
-//! A queue that builds up at the bottleneck lengthens the round trip before it overflows. Once the shortest round trip of one round
-//! is clearly longer than that of the round before, the window grows only a quarter as fast, and after five such rounds slow start
-//! is over. Should the round trip turn out no longer after all, it goes on.
+//! A queue that builds up at the bottleneck lengthens the round trip before the queue overflows. If the
+//! shortest round trip of one round is clearly longer than that of the round before, the window grows only a
+//! quarter as fast, and after five such rounds slow start ends. If the round trip becomes shorter again, slow
+//! start continues.
 
 use crate::Micros;
 
@@ -18,12 +19,12 @@ const GROWTH_DIVISOR: usize = 4;
 /// RFC 9406 §4.3, CSS_ROUNDS.
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
-/// How slow start stands.
+/// The phase of slow start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The window grows by what is acknowledged.
+    /// The window grows by the acknowledged bytes.
     Fast,
-    /// It grows by a quarter of that: a queue may be building up.
+    /// It grows by a quarter of them: a queue may be building up.
     Conservative,
     /// The window is large enough.
     Over,
@@ -33,7 +34,7 @@ pub enum Phase {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HyStart {
     phase: Phase,
-    /// A round ends when something sent since then is acknowledged.
+    /// A round ends when a datagram sent since then is acknowledged.
     round_start: Micros,
     /// The shortest round trip of this round and of the one before; `Micros::MAX`: none yet.
     shortest: Micros,
@@ -45,7 +46,7 @@ pub struct HyStart {
 }
 
 impl HyStart {
-    /// At the beginning.
+    /// At the beginning of slow start.
     pub fn new() -> Self {
         Self {
             phase: Phase::Fast,
@@ -80,7 +81,7 @@ impl HyStart {
         self.phase
     }
 
-    /// The window grows by what is acknowledged, divided by this.
+    /// The window grows by the acknowledged bytes, divided by this.
     pub fn divisor(&self) -> usize {
         if self.phase == Phase::Fast { 1 } else { GROWTH_DIVISOR }
     }

@@ -1,6 +1,7 @@
-//! What becomes of the datagrams that were sent (docs/protocol.md §3.2): the verdicts of `recovery`, carried out.
+//! What follows when datagrams are acknowledged or lost (docs/protocol.md §3.2), as `recovery` decides.
 //!
-//! An acknowledgement settles what a datagram held, a loss has it sent again; both tell `mtu` what the path carries.
+//! An acknowledgement settles the contents of a datagram; a loss makes the link send them again. Both tell
+//! `mtu` about the datagram size of the path.
 
 use crate::Micros;
 use crate::link::Link;
@@ -9,7 +10,7 @@ use crate::wire::AckView;
 
 /// RFC 9002 §6.2.4: a probe timeout sends up to two datagrams.
 const PROBE_DATAGRAMS: u32 = 2;
-/// After so many probe timeouts in a row the size of the datagrams may be to blame.
+/// After this number of consecutive probe timeouts the size of the datagrams may be the reason.
 const SILENCES_OF_A_BLACK_HOLE: u32 = 2;
 
 impl Link {
@@ -55,7 +56,7 @@ impl Link {
         }
     }
 
-    /// Probes, if no acknowledgement came for too long.
+    /// Probes, if no acknowledgement was received for too long.
     pub(in crate::link) fn handle_silence(&mut self, now: Micros) {
         if !self.recovery.is_probe_due(now) {
             return;
@@ -66,7 +67,7 @@ impl Link {
         self.probe();
     }
 
-    /// Asks for an acknowledgement, best with what may have been lost.
+    /// Asks for an acknowledgement, preferably with packets that may have been lost.
     pub(in crate::link) fn probe(&mut self) {
         let Self { recovery, deliveries, pubacks, .. } = self;
         for contents in recovery.oldest(PROBE_DATAGRAMS as usize) {
@@ -75,14 +76,14 @@ impl Link {
         self.probes = PROBE_DATAGRAMS;
     }
 
-    /// What the path carries, and how fast, is unknown (RFC 9000 §9.4).
+    /// The capacity and the datagram size of the path are unknown (RFC 9000 §9.4).
     pub(in crate::link) fn begin_path(&mut self) {
         self.mtu = PathMtu::new(self.config.max_datagram);
         self.recovery.set_max_datagram(self.mtu.size());
         self.recovery.reset_path();
     }
 
-    /// Nothing that is in flight arrives.
+    /// No datagram in flight will arrive.
     pub(in crate::link) fn send_all_again(&mut self) {
         self.budget.restore(self.recovery.window());
         let Self { recovery, deliveries, pubacks, .. } = self;

@@ -1,8 +1,9 @@
-//! How long to wait for any acknowledgement before a probe asks for one (RFC 9002 §6.2): each time twice as long.
+//! How long to wait for any acknowledgement before a probe asks for one (RFC 9002 §6.2): twice as long each
+//! time.
 
 use crate::Micros;
 
-/// The waits of one link.
+/// The probe timeout of one link.
 #[derive(Debug)]
 pub struct Probing {
     /// When a datagram or a probe was last sent.
@@ -18,33 +19,33 @@ impl Probing {
         Self { from: 0, backoff: 0, longest }
     }
 
-    /// A datagram left.
+    /// A datagram was sent.
     pub fn on_sent(&mut self, now: Micros) {
         self.from = now;
     }
 
-    /// A wait was in vain.
+    /// The timeout is over without an acknowledgement.
     pub fn on_timeout(&mut self, now: Micros) {
         self.backoff += 1;
         self.from = now;
     }
 
-    /// Something was acknowledged, or what went before counts no longer.
+    /// A datagram was acknowledged, or earlier timeouts do not count any more.
     pub fn reset(&mut self) {
         self.backoff = 0;
     }
 
-    /// Whether it waits since then, and no wait was in vain.
+    /// Whether it has waited since `from`, and no timeout is over.
     pub fn waits_from(&self, from: Micros) -> bool {
         self.from == from && self.backoff == 0
     }
 
-    /// How often in a row a wait was in vain.
+    /// The number of consecutive timeouts without an acknowledgement.
     pub fn unanswered(&self) -> u32 {
         self.backoff
     }
 
-    /// When this wait is over, if the first is as long as `timeout`.
+    /// When the present timeout is over, if the first one is as long as `timeout`.
     pub fn deadline(&self, timeout: Micros) -> Micros {
         self.from + (timeout << self.backoff.min(20)).min(self.longest)
     }

@@ -1,8 +1,10 @@
-//! What was sent and is not acknowledged: loss detection and probing as in RFC 9002 §6, for one direction of a link.
+//! The datagrams that are sent and not acknowledged: loss detection and probing as in RFC 9002 §6, for one
+//! direction of a link.
 //!
-//! What a datagram holds is the caller's, and is given back with the verdict. A datagram is lost once one sent three later
-//! was acknowledged, or one sent 9/8 of a round trip later. When no acknowledgement comes at all, a probe asks for one; the
-//! waits double.
+//! The contents of a datagram are the caller's, and are given back when it is acknowledged or lost. A
+//! datagram is lost once one sent three later is acknowledged, or once 9/8 of a round trip has passed since
+//! it was sent and a later one is acknowledged. If no acknowledgement is received at all, a probe asks for
+//! one, and the timeout doubles.
 
 use crate::Micros;
 use crate::link::loss_recovery::congestion::Cubic;
@@ -17,10 +19,10 @@ use crate::link::send::pacer::{Pacer, Rate};
 const PACKET_THRESHOLD: u64 = 3;
 /// RFC 9002 §7.6.1, kPersistentCongestionThreshold.
 const PERSISTENT_CONGESTION_THRESHOLD: Micros = 3;
-/// Records kept, so that tiny datagrams cost no more memory than the window's bytes would suggest.
+/// The most records, so that tiny datagrams take no more memory than the window's bytes would suggest.
 const MOST_RECORDS: usize = 65_536;
 
-/// What becomes of the datagrams of one direction of a link.
+/// The state of the datagrams in one direction of a link.
 #[derive(Debug)]
 pub struct Recovery<C> {
     flight: Flight<C>,
@@ -30,7 +32,8 @@ pub struct Recovery<C> {
     probing: Probing,
     waiting_since: Option<Micros>,
     first_sample_at: Option<Micros>,
-    /// The first number that was sent on this path: what went over another says nothing of it (RFC 9000 §9.4).
+    /// The first number that was sent on this path: datagrams over another path are no measure of this one
+    /// (RFC 9000 §9.4).
     path_start: u64,
     rtt: RttEstimator,
     congestion: Cubic,
@@ -39,12 +42,12 @@ pub struct Recovery<C> {
     lost: u64,
 }
 
-/// What must be remembered while nothing is in flight, or one datagram of which nothing matters but that it came.
+/// The state that is kept while nothing is in flight, or only one datagram that carries nothing.
 #[derive(Debug)]
 pub struct IdleRecovery {
     /// The last number that is not in flight.
     settled: u64,
-    /// None: there was no sample on this path.
+    /// `None`: there was no sample on this path.
     rtt: Option<PackedRtt>,
     pacer: Pacer,
     sole_in_flight: Option<SoleInFlight>,
@@ -59,7 +62,8 @@ struct SoleInFlight {
 }
 
 impl IdleRecovery {
-    /// When a probe for what is in flight is due, or the link is over that is silent for so long.
+    /// When a probe for the datagram in flight is due, or when the link ends because it has been silent for
+    /// `idle_timeout`.
     pub fn deadline(&self, longest: Micros, idle_timeout: Micros) -> Option<Micros> {
         let SoleInFlight { at, .. } = self.sole_in_flight?;
         let mut probing = Probing::new(longest);
@@ -76,14 +80,15 @@ impl IdleRecovery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     Now,
-    /// The pacer says when.
+    /// The pacer allows it at this time.
     Later(Micros),
-    /// Once something was acknowledged or lost.
+    /// Once a datagram is acknowledged or lost.
     Full,
 }
 
 impl<C> Recovery<C> {
-    /// `first` is the number of the first datagram. `longest_probe_wait` bounds the doubling of the waits between probes.
+    /// `first` is the number of the first datagram. `longest_probe_wait` bounds the doubling of the probe
+    /// timeout.
     pub fn new(first: u64, max_datagram: usize, longest_probe_wait: Micros) -> Self {
         Self {
             flight: Flight::after(first - 1),
@@ -101,7 +106,8 @@ impl<C> Recovery<C> {
         }
     }
 
-    /// As it was when `idle_state` was asked, on a path whose controller is this. `contents`: of what acknowledged so much and carried nothing.
+    /// As it was when `idle_state` was called, with the controller of its path. `contents` makes the contents
+    /// of a datagram that carried nothing, from the highest number that it acknowledged.
     pub fn from_idle_state(
         idle_recovery: &IdleRecovery,
         congestion: Cubic,
@@ -135,8 +141,8 @@ impl<C> Recovery<C> {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Takes an acknowledgement: the largest number, the inclusive ranges from the highest down, and how long the peer
-    /// held it back. All of them were sent.
+    /// Handles an acknowledgement: the largest number, the inclusive ranges from the highest down, and how
+    /// long the peer delayed it. All of these numbers were sent.
     pub fn on_acknowledgement(
         &mut self,
         now: Micros,
@@ -175,7 +181,7 @@ impl<C> Recovery<C> {
         self.flight.forget_ended();
     }
 
-    /// Gives the number and the record of each datagram that counts as lost by now to `lost`.
+    /// Calls `lost` with the number and the record of each datagram that counts as lost by now.
     pub fn detect_lost(&mut self, now: Micros, mut lost: impl FnMut(u64, Sent<C>)) {
         self.loss_deadline = None;
         let delay = self.rtt.loss_delay();
@@ -216,7 +222,7 @@ impl<C> Recovery<C> {
         }
     }
 
-    /// How often in a row that wait was in vain.
+    /// The number of consecutive probe timeouts without an acknowledgement.
     pub fn unanswered(&self) -> u32 {
         self.probing.unanswered()
     }
@@ -227,7 +233,7 @@ impl<C> Recovery<C> {
         self.congestion.set_max_datagram(max_datagram);
     }
 
-    /// Whether the wait for any acknowledgement is over: then a probe is to be sent, whatever the window says.
+    /// Whether the probe timeout is over: then a probe has to be sent, whatever the window allows.
     pub fn is_probe_due(&mut self, now: Micros) -> bool {
         let is_due =
             self.loss_deadline.is_none() && self.probe_deadline().is_some_and(|deadline| deadline <= now);
@@ -237,7 +243,8 @@ impl<C> Recovery<C> {
         is_due
     }
 
-    /// Gives every datagram to `lost` although none is: the peer said that it knows nothing of them.
+    /// Calls `lost` for every datagram, although none is lost: the peer has answered that it knows none of
+    /// them.
     pub fn abandon(&mut self, mut lost: impl FnMut(u64, C)) {
         for number in self.flight.numbers() {
             if let Some(sent) = self.flight.end(number) {
@@ -249,7 +256,7 @@ impl<C> Recovery<C> {
         self.probing.reset();
     }
 
-    /// The path is a new one: nothing is known of its round trip and its room (RFC 9000 §9.4).
+    /// The path is new: its round-trip time and its capacity are unknown (RFC 9000 §9.4).
     pub fn reset_path(&mut self) {
         self.rtt = RttEstimator::new();
         self.congestion = Cubic::new(self.max_datagram);
@@ -259,15 +266,17 @@ impl<C> Recovery<C> {
         self.probing.reset();
     }
 
-    /// The sender stopped because it may send no more (true), or because it had nothing more to send. One that is held up
-    /// by the pacer counts only while it uses half of the window: it might have had no more than a burst (RFC 9002 §7.8).
+    /// The sender stopped because it may send no more (true), or because it had nothing more to send. If the
+    /// pacer is the reason, that counts only while the sender uses half of the window, because it may have
+    /// had no more than a burst (RFC 9002 §7.8).
     pub fn set_window_limited(&mut self, is_limited: bool) {
         let allowance = self.congestion.allowance(self.in_flight());
         let is_used = self.in_flight() >= allowance || allowance < self.max_datagram;
         self.congestion.set_limiting(is_limited && is_used);
     }
 
-    /// Whether a datagram of `size` bytes may be sent. One that is larger than the window may be sent alone.
+    /// Whether a datagram of `size` bytes may be sent. If none is in flight, a datagram larger than the
+    /// window may be sent.
     pub fn admit(&self, now: Micros, size: usize) -> Admission {
         if self.in_flight() == 0 {
             return Admission::Now;
@@ -280,12 +289,13 @@ impl<C> Recovery<C> {
             .map_or(Admission::Now, Admission::Later)
     }
 
-    /// When `detect_lost` or `is_probe_due` will have something to say.
+    /// When `detect_lost` or `is_probe_due` has to be called next.
     pub fn deadline(&self) -> Option<Micros> {
         self.loss_deadline.or_else(|| self.probe_deadline())
     }
 
-    /// When the last acknowledgement came, or, if that is later, when waiting for one began. None: nothing is outstanding.
+    /// When the last acknowledgement was received or, if that is later, when waiting for one began. `None`:
+    /// nothing is outstanding.
     pub fn waiting_since(&self) -> Option<Micros> {
         self.waiting_since
     }
@@ -295,12 +305,12 @@ impl<C> Recovery<C> {
         self.flight.numbers().end
     }
 
-    /// What the oldest datagrams in flight hold.
+    /// The contents of the oldest datagrams in flight.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = &C> {
         self.flight.oldest(count)
     }
 
-    /// Bytes sent, and neither acknowledged nor lost.
+    /// The bytes that are sent, and neither acknowledged nor lost.
     pub fn in_flight(&self) -> usize {
         self.flight.bytes()
     }
@@ -310,13 +320,13 @@ impl<C> Recovery<C> {
         self.congestion.window()
     }
 
-    /// The smoothed round-trip time; a guess until there was a sample.
+    /// The smoothed round-trip time; an initial value until the first sample.
     pub fn rtt(&self) -> Micros {
         self.rtt.smoothed()
     }
 
-    /// All that there is to remember beside `congestion`; None: more is in flight, or is waited for. `through`: what a datagram acknowledged
-    /// that carried nothing.
+    /// The idle state, apart from `congestion`. `None`: more is in flight, or is waited for. `through`: the
+    /// highest number that a datagram acknowledged, if it carried nothing.
     pub fn idle_state(&self, through: impl FnOnce(&C) -> Option<u64>) -> Option<IdleRecovery> {
         let sole_in_flight = match self.flight.records() {
             0 if self.waiting_since.is_none() && self.probing.unanswered() == 0 => None,
@@ -338,7 +348,7 @@ impl<C> Recovery<C> {
         })
     }
 
-    /// The controller of the path.
+    /// The congestion controller of the path.
     pub fn congestion(&self) -> &Cubic {
         &self.congestion
     }
@@ -361,8 +371,8 @@ impl<C> Recovery<C> {
         let round_trip = now.saturating_sub(sent_at);
         if self.first_sample_at.is_none() {
             self.first_sample_at = Some(now);
-            // What left so far would have taken its time at the rate of a guess: what the path is now known to do in a fraction
-            // of that would wait for it.
+            // The datagrams sent so far were paced at the rate of the initial estimate. On a faster path the
+            // next ones would have to wait for that.
             self.pacer = Pacer::default();
         }
         self.rtt.sample(round_trip, delay);

@@ -2,8 +2,9 @@
 
 use crate::Micros;
 
-/// Until a first sample. RFC 9002 §6.2.2 takes 333 ms for want of a better guess; the first probe then comes after a second. Here the
-/// first probe is to come about when the control protocol would repeat a request (§9), after 305 ms.
+/// The round-trip time before the first sample. RFC 9002 §6.2.2 uses 333 ms for want of a better estimate;
+/// the first probe is then sent after a second. Here the first probe is sent after 305 ms, about when the
+/// control protocol would repeat a request (§9).
 const INITIAL_RTT: Micros = 100_000;
 /// RFC 9002 §6.1.2, kGranularity.
 const GRANULARITY: Micros = 1_000;
@@ -17,7 +18,7 @@ pub struct RttEstimator {
     latest: Option<Micros>,
 }
 
-/// An estimator in 16 bytes, while nobody needs it.
+/// An estimator in 16 bytes, while it is not used.
 #[derive(Debug, Clone, Copy)]
 pub struct PackedRtt([u32; 4]);
 
@@ -33,12 +34,12 @@ impl From<PackedRtt> for RttEstimator {
 }
 
 impl RttEstimator {
-    /// Knows nothing yet.
+    /// Without a sample.
     pub fn new() -> Self {
         Self { smoothed: INITIAL_RTT, variation: INITIAL_RTT / 2, least: INITIAL_RTT, latest: None }
     }
 
-    /// Takes a sample, of which the peer says that it held the acknowledgement back for `ack_delay`.
+    /// Takes a sample. The peer reports that it delayed the acknowledgement by `ack_delay`.
     pub fn sample(&mut self, round_trip: Micros, ack_delay: Micros) {
         if self.latest.replace(round_trip).is_none() {
             self.least = round_trip;
@@ -52,19 +53,20 @@ impl RttEstimator {
         self.smoothed = (7 * self.smoothed + adjusted) / 8;
     }
 
-    /// It in little; None: no sample, or one of more than an hour.
+    /// The packed estimator. `None`: there is no sample, or one of more than an hour.
     pub fn packed(&self) -> Option<PackedRtt> {
         let least = if self.least == Micros::MAX { u32::MAX } else { u32::try_from(self.least).ok()? };
         let pack = |time| u32::try_from(time).ok();
         Some(PackedRtt([pack(self.smoothed)?, pack(self.variation)?, least, pack(self.latest?)?]))
     }
 
-    /// The least round trip was perhaps that of another route: the next sample is the least (RFC 9002 §5.2).
+    /// The shortest round trip may have been that of another route: the next sample replaces it (RFC 9002
+    /// §5.2).
     pub fn forget_least(&mut self) {
         self.least = Micros::MAX;
     }
 
-    /// The smoothed round-trip time; a guess before the first sample.
+    /// The smoothed round-trip time; an initial value before the first sample.
     pub fn smoothed(&self) -> Micros {
         self.smoothed
     }
@@ -74,7 +76,7 @@ impl RttEstimator {
         self.latest.is_some()
     }
 
-    /// How long after a later datagram's acknowledgement an earlier one is lost (RFC 9002 §6.1.2).
+    /// How long after the acknowledgement of a later datagram an earlier one is lost (RFC 9002 §6.1.2).
     pub fn loss_delay(&self) -> Micros {
         let round_trip = self.smoothed.max(self.latest.unwrap_or(0));
         (round_trip + round_trip / 8).max(GRANULARITY)

@@ -1,47 +1,50 @@
 //! When to acknowledge datagrams (docs/protocol.md §3.2, after RFC 9000 §13.2).
 //!
-//! At once on the first datagram, a duplicate or a gap; else with the next datagram to the peer, or at the tenth that
-//! asks for it, or once a first window of bytes came, or after 5 ms. A peer whose window is far from full asks for fewer: an acknowledgement
-//! is a datagram, too, and costs as much as a bundle. Where something was missing of late the peer's window may be
-//! small, and it may stand still until it hears: then every second one is acknowledged (RFC 9000 §13.2.2).
+//! The first datagram, a duplicate and a gap are acknowledged at once. Others are acknowledged with the next
+//! datagram to the peer, at the tenth that asks for it, once a first window of bytes was received, or after 5
+//! ms. A peer whose window is far from full asks for fewer acknowledgements: each is a datagram, too, and
+//! costs as much as a bundle. After a gap the peer's window may be small, and the peer may have to wait for
+//! an acknowledgement. So every second datagram is acknowledged then (RFC 9000 §13.2.2).
 
 use crate::Micros;
 use crate::link::receive::ranges::RangeSet;
 
-/// How long a peer has to wait for an acknowledgement that waits for company.
+/// The longest time for which an acknowledgement waits for other packets to be sent with.
 pub const MAX_ACK_DELAY: Micros = 5_000;
-/// When it leaves by itself, less what a worker's timer may be late (`endpoint/socket/timer.rs`; RFC 9000 §13.2.1).
+/// When it is sent alone: earlier by the lateness of a worker's timer (`endpoint/socket/timer.rs`; RFC 9000
+/// §13.2.1).
 const HOLD_OFF: Micros = MAX_ACK_DELAY - 1_000;
 const USUAL: u32 = 10;
-/// A peer may ask for no fewer acknowledgements than one for so many datagrams, which one byte says.
+/// A peer may ask for at least one acknowledgement for this number of datagrams, which fits one byte.
 const MOST: u32 = 127;
-/// Larger datagrams are fewer in a window: so many bytes count as one.
+/// A window has fewer of larger datagrams, so this number of bytes counts as one.
 const BYTES: usize = 1_200;
 /// RFC 9000 §13.2.2: at least every second one, while the path loses.
 const MOST_UNACKNOWLEDGED_AFTER_GAP: u32 = 2;
-/// Datagrams for which a gap is remembered: a window that CUBIC keeps at one loss in so many is larger than twenty.
+/// For how many datagrams a gap is remembered. If CUBIC keeps a window at one loss in this number of
+/// datagrams, the window is larger than twenty.
 const GAP_REMEMBERED: u32 = 256;
-/// Runs of numbers remembered: what is older counts as received (RFC 9000 §13.2.3).
+/// How many runs of numbers are remembered: older numbers count as received (RFC 9000 §13.2.3).
 const MOST_RANGES: usize = 64;
 
-/// The numbers received from a peer, and when to tell it.
+/// The numbers received from a peer, and when to acknowledge them.
 #[derive(Debug)]
 pub struct Acks {
     received: RangeSet,
-    /// When the highest number came.
+    /// When the highest number was received.
     highest_at: Micros,
     /// Datagrams that ask for an acknowledgement and have had none.
     waiting: u32,
     waiting_bytes: usize,
-    /// Datagrams that the peer lets pass unacknowledged.
+    /// How many datagrams the peer lets pass unacknowledged.
     every: u32,
-    /// So many more are acknowledged sooner, because something was missing.
+    /// This number of datagrams more is acknowledged sooner, because there was a gap.
     wary: u32,
     deadline: Option<Micros>,
     is_due: bool,
 }
 
-/// What must be remembered while nothing is to be acknowledged and nothing is missing.
+/// The state that is kept while nothing has to be acknowledged and nothing is missing.
 #[derive(Debug, Clone, Copy)]
 pub struct IdleAcks {
     floor: u64,
@@ -50,11 +53,13 @@ pub struct IdleAcks {
     wary: u32,
 }
 
-/// How many datagrams the peer may leave unacknowledged, of which `window` bytes may be in flight and `in_flight` are; 0: as many as usual.
-/// `datagram`: the bytes of a full one.
+/// How many datagrams the peer may leave unacknowledged, if `in_flight` bytes of the window `window` are in
+/// flight; 0: the usual number. `datagram` is the size of a full one.
 ///
-/// While a window is not three quarters full as much of it can wait, for its sender does not, and less where another datagram would not fit then. One that is
-/// fuller is acknowledged as usual: who fills a path is to send in even steps, and shares it with others worse if they are longer for larger windows.
+/// While a window is less than three quarters full, acknowledgements may wait for this part of it, because
+/// its sender need not wait; or for less if another datagram would not fit then. A fuller window is
+/// acknowledged as usual. A sender that fills a path should send in even steps; if the steps grew with the
+/// window, it would share the path less fairly.
 pub fn ask(window: usize, in_flight: usize, datagram: usize) -> u32 {
     let most = (window - window / 4).min(window.saturating_sub(datagram));
     let datagrams = u32::try_from(most / BYTES).unwrap_or(MOST).min(MOST);
@@ -62,13 +67,13 @@ pub fn ask(window: usize, in_flight: usize, datagram: usize) -> u32 {
 }
 
 impl Acks {
-    /// As they were when `idle_state` was asked.
+    /// As it was when `idle_state` was called.
     pub fn from_idle_state(idle_acks: IdleAcks) -> Self {
         let IdleAcks { floor, run, highest_at, wary } = idle_acks;
         Self { received: RangeSet::with_range(MOST_RANGES, floor, run), highest_at, wary, ..Self::new() }
     }
 
-    /// Nothing received yet.
+    /// Nothing was received yet.
     pub fn new() -> Self {
         Self {
             received: RangeSet::new(MOST_RANGES),
@@ -82,7 +87,8 @@ impl Acks {
         }
     }
 
-    /// Whether a number was received. If so, its sender does not know: the acknowledgement becomes due.
+    /// Whether a number was received before. If it was, its sender does not know that, so the acknowledgement
+    /// becomes due.
     pub fn is_duplicate(&mut self, number: u64) -> bool {
         let is_known = self.received.contains(number);
         if is_known {
@@ -91,12 +97,12 @@ impl Acks {
         is_known
     }
 
-    /// Whether a number is higher than all received.
+    /// Whether a number is higher than all received ones.
     pub fn is_newest(&self, number: u64) -> bool {
         self.received.highest().is_none_or(|highest| number > highest)
     }
 
-    /// The peer asks for an acknowledgement of so many datagrams; 0: as usual.
+    /// The peer asks for an acknowledgement of this number of datagrams; 0: the usual number.
     pub fn set_every(&mut self, datagrams: u32) {
         self.every = datagrams.clamp(USUAL, MOST);
     }
@@ -127,7 +133,7 @@ impl Acks {
         self.wary = self.wary.saturating_sub(1);
     }
 
-    /// An acknowledgement of all up to the deadline is due from now on.
+    /// If the deadline is over, an acknowledgement is due from now on.
     pub fn handle_timeout(&mut self, now: Micros) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
@@ -140,7 +146,7 @@ impl Acks {
         if self.is_due { None } else { self.deadline }
     }
 
-    /// Whether an acknowledgement must leave now, alone if need be.
+    /// Whether an acknowledgement has to be sent now, alone if necessary.
     pub fn is_due(&self) -> bool {
         self.is_due
     }
@@ -150,23 +156,23 @@ impl Acks {
         self.is_due || self.waiting > 0
     }
 
-    /// All that there is to remember; None: an acknowledgement is to leave, or a number is missing.
+    /// The idle state. `None`: an acknowledgement has to be sent, or a number is missing.
     pub fn idle_state(&self) -> Option<IdleAcks> {
         let (floor, run) = self.received.only_range().filter(|_| !self.is_pending())?;
         Some(IdleAcks { floor, run, highest_at: self.highest_at, wary: self.wary })
     }
 
-    /// The numbers to acknowledge, how long ago the highest came, and the highest.
+    /// The numbers to acknowledge.
     pub fn received(&self) -> &RangeSet {
         &self.received
     }
 
-    /// How long ago the highest number came.
+    /// How long ago the highest number was received.
     pub fn delay(&self, now: Micros) -> Micros {
         now.saturating_sub(self.highest_at)
     }
 
-    /// A datagram with all that is known leaves.
+    /// A datagram with all these numbers was sent.
     pub fn on_sent(&mut self) {
         self.waiting = 0;
         self.waiting_bytes = 0;
@@ -174,12 +180,13 @@ impl Acks {
         self.is_due = false;
     }
 
-    /// An acknowledgement is due now: the peer cannot have had those that went before.
+    /// An acknowledgement is due now, because the peer cannot have received the earlier ones.
     pub fn repeat(&mut self) {
         self.is_due = self.received.highest().is_some();
     }
 
-    /// The peer has the acknowledgement up to this number: runs below need not be repeated (RFC 9000 §13.2.4).
+    /// The peer has the acknowledgement up to this number: lower runs need not be repeated (RFC 9000
+    /// §13.2.4).
     pub fn on_acknowledged(&mut self, through: u64) {
         self.received.forget_below(through);
     }

@@ -1,11 +1,13 @@
 //! The reliable packets that one end of a link sends (docs/protocol.md §3.3).
 //!
-//! They are numbered from 1 without gaps. Each keeps its body until a datagram that carried it is acknowledged, and
-//! each names the packet of its chain before it, unless the whole chain was acknowledged when it was queued: the receiver hands
-//! it on after that one. (That the one before is acknowledged is not enough: it may be held behind one that is missing.) What is lost is sent again as a packet, in whatever datagram leaves next, never as the datagram that it was in.
+//! They are numbered from 1 without gaps. Each keeps its body until a datagram that carried it is
+//! acknowledged. Each names the packet of its chain before it as its predecessor, unless the whole chain was
+//! acknowledged when it was queued: the receiver delivers it after that one. (It is not enough that the
+//! predecessor itself is acknowledged: the receiver may buffer it behind a missing one.) A lost packet is
+//! sent again in the next datagram, never together with the rest of its old datagram.
 //!
-//! Packets of one chain that are queued together share a record. Only a datagram divides it, when it takes some of them and not the others: so
-//! what a datagram carried is always a number of whole records.
+//! Packets of one chain that are queued together share a record (`Batch`). A record is divided only when a
+//! datagram takes some of its packets and not the others. So a datagram always carries whole records.
 
 use std::collections::VecDeque;
 
@@ -16,7 +18,7 @@ use hashbrown::hash_map::Entry;
 use crate::broken::Defect;
 use crate::wire::{self, MeantFor, PacketHead};
 
-/// Deliveries that may be sent and not acknowledged, from the oldest (§9).
+/// The most deliveries that may be sent and not acknowledged, counted from the oldest (§9).
 pub const WINDOW: u64 = 4_096;
 
 /// Which earlier packet a reliable one follows (§3.3).
@@ -25,31 +27,33 @@ pub enum Chain {
     /// All packets but PUBLISH.
     #[default]
     Control,
-    /// The messages of one publisher and topic, by a hash of both. (Two that collide are merely one chain.)
+    /// The messages of one publisher and topic, by a hash of both. (If two collide they are one chain.)
     Topic(u64),
-    /// This delivery, whose outcome is not known yet to a sender who keeps the order of his messages himself; 0: none.
+    /// This delivery, whose outcome is not known yet, for a sender that keeps the order of its messages
+    /// itself; 0: none.
     After(u64),
 }
 
-/// What a packet costs beside its body, where it has a record of its own.
+/// The cost of a packet in addition to its body, if it has a record of its own.
 const RECORD_BYTES: usize = size_of::<Batch>();
 
-/// The deliveries queued or sent, and not acknowledged.
+/// The deliveries that are queued or sent, and not acknowledged.
 #[derive(Debug, Default)]
 pub struct Deliveries {
-    /// How many numbers were acknowledged and forgotten: the first number in `sent`, less one.
+    /// How many numbers were acknowledged and removed: the first number in `sent`, less one.
     settled: u64,
-    /// Those that were sent at least once, by their numbers.
+    /// The records that were sent at least once, by their numbers.
     sent: VecDeque<Batch>,
-    /// Those that were not.
+    /// The records that were never sent.
     fresh: VecDeque<Batch>,
     /// The highest number in `sent`, and in `fresh`.
     newest: (u64, u64),
-    /// To be sent again, in the order in which it was noticed: the first numbers of records. Some may have been acknowledged since.
+    /// What has to be retransmitted, in the order in which the losses were detected: the first numbers of
+    /// records. Some may have been acknowledged since.
     to_retransmit: VecDeque<u64>,
-    /// The end of each chain that has a delivery outstanding, but for `current`.
+    /// The end of each chain with an unacknowledged delivery, except for `current`.
     tails: HashMap<Chain, Tail>,
-    /// The chain that grew twice in succession: it most often goes on.
+    /// The chain that grew twice in succession; most often it grows again.
     current: Chain,
     current_tail: Tail,
     bytes: usize,
@@ -60,7 +64,7 @@ pub struct Deliveries {
 struct Tail {
     /// The chain's last delivery.
     last: u64,
-    /// How many of the chain are not acknowledged.
+    /// How many packets of the chain are not acknowledged.
     outstanding: u32,
 }
 
@@ -72,7 +76,7 @@ struct Batch {
     /// Their body fields, end to end.
     bodies: Bytes,
     chain: Chain,
-    /// That of the first; each of the others follows the one before it.
+    /// The predecessor of the first; each of the others follows the one before it.
     after: u64,
     meant_for: Option<MeantFor>,
     state: State,
@@ -81,7 +85,7 @@ struct Batch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Waiting,
-    /// The newest datagram that carries them.
+    /// In flight in this datagram, the newest that carries them.
     InFlight(u64),
     /// In the queue `to_retransmit`.
     Lost,
@@ -94,7 +98,8 @@ impl Deliveries {
         Self { settled, newest: (settled, settled), ..Self::default() }
     }
 
-    /// Numbers packets, whose body fields lie end to end; the number of the first. Their turns to be sent are the caller's to keep.
+    /// Numbers packets, whose body fields are end to end. Returns the first number. The caller keeps the
+    /// order in which to send them (`outbox`).
     pub fn push(&mut self, chain: Chain, bodies: Bytes, count: u32, meant_for: Option<MeantFor>) -> u64 {
         let first = self.newest.1 + 1;
         let last = self.newest.1 + u64::from(count);
@@ -113,7 +118,7 @@ impl Deliveries {
         first
     }
 
-    /// The size of the next packet to be sent again.
+    /// The size of the next packet to be retransmitted.
     pub fn next_retransmission(&mut self) -> Option<usize> {
         while let Some(&first) = self.to_retransmit.front() {
             let position = self.position_of(first);
@@ -127,7 +132,7 @@ impl Deliveries {
         None
     }
 
-    /// Whether there is a packet that was never sent, and the window has room for it.
+    /// Whether a packet was never sent, and the window has room for it.
     pub fn has_fresh(&self) -> bool {
         !self.fresh.is_empty() && self.room() > 0
     }
@@ -147,8 +152,9 @@ impl Deliveries {
         self.room() <= WINDOW / 2
     }
 
-    /// Puts packets into a datagram that are to be sent again, as long as `admits` says so of the datagram's length and a packet's; the
-    /// numbers of the first and the last. None: there are none, or the first was not admitted. There may be more.
+    /// Puts packets to be retransmitted into a datagram, as long as `admits` allows, which gets the
+    /// datagram's length and the packet's. Returns the first and the last number. `None`: there is no packet,
+    /// or the first was not admitted. More packets may be left.
     pub fn build_retransmissions(
         &mut self,
         out: &mut Vec<u8>,
@@ -175,7 +181,8 @@ impl Deliveries {
         Some((first, last))
     }
 
-    /// Puts packets into a datagram that were never sent, up to `most`, as [`Self::build_retransmissions`] does others.
+    /// Puts up to `most` packets that were never sent into a datagram, as [`Self::build_retransmissions`]
+    /// does.
     pub fn build_new(
         &mut self,
         out: &mut Vec<u8>,
@@ -197,7 +204,7 @@ impl Deliveries {
         Some((first, last))
     }
 
-    /// A datagram that carried those from `first` to `last` was acknowledged.
+    /// A datagram that carried the deliveries from `first` to `last` was acknowledged.
     pub fn on_acknowledged(&mut self, first: u64, last: u64) {
         for position in self.position_of(first).. {
             let Some(batch) = self.sent.get_mut(position).filter(|batch| batch.first <= last) else {
@@ -217,27 +224,27 @@ impl Deliveries {
         }
     }
 
-    /// This datagram, which carried them, was lost. (A newer one may carry them too.)
+    /// The datagram `datagram`, which carried them, was lost. (A newer one may carry them, too.)
     pub fn on_lost(&mut self, first: u64, last: u64, datagram: u64) {
         self.repeat(first, last, |state| state == State::InFlight(datagram));
     }
 
-    /// Sends them again, if they are unacknowledged, although no datagram was found lost.
+    /// Sends them again if they are unacknowledged, although no datagram was lost.
     pub fn probe(&mut self, first: u64, last: u64) {
         self.repeat(first, last, |state| matches!(state, State::InFlight(_)));
     }
 
-    /// Bytes of the packets that are kept, and of their records.
+    /// The bytes of the packets that are kept, and of their records.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How often a packet was sent again.
+    /// How many packets were retransmitted.
     pub fn retransmits(&self) -> u64 {
         self.retransmits
     }
 
-    /// Whether all are acknowledged.
+    /// Whether all deliveries are acknowledged.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.fresh.is_empty()
     }
@@ -254,12 +261,12 @@ impl Deliveries {
         }
     }
 
-    /// The last delivery, where all are acknowledged.
+    /// The last delivery, if all are acknowledged.
     pub fn idle_state(&self) -> Option<u64> {
         self.is_empty().then_some(self.settled)
     }
 
-    /// The end of a chain, which grows.
+    /// The end of a chain that grows.
     fn tail(&mut self, chain: Chain) -> &mut Tail {
         let newest = self.fresh.back().or(self.sent.back());
         let grows_again = newest.is_some_and(|batch| batch.chain == chain);
@@ -279,7 +286,7 @@ impl Deliveries {
         &mut self.current_tail
     }
 
-    /// So many more of a chain are acknowledged.
+    /// `count` more packets of a chain are acknowledged.
     fn shorten(&mut self, chain: Chain, count: u32) {
         if matches!(chain, Chain::After(_)) {
             return;
@@ -297,19 +304,21 @@ impl Deliveries {
         }
     }
 
-    /// How many more the window lets through.
+    /// How many more packets the window allows.
     fn room(&self) -> u64 {
         WINDOW.saturating_sub(self.newest.0 - self.settled)
     }
 
-    /// The place in `sent` of the record that begins with a number, or of the one behind it. Most often it is the first.
+    /// The position in `sent` of the record that begins with this number, or of the next one. Most often it
+    /// is the first.
     fn position_of(&self, first: u64) -> usize {
         if first <= self.settled + 1 { 0 } else { self.sent.partition_point(|batch| batch.first < first) }
     }
 }
 
 impl Batch {
-    /// Puts packets into a datagram, up to `most`, as long as they are admitted; how many, and the bytes of their bodies.
+    /// Puts up to `most` packets into a datagram, as long as they are admitted. Returns their number, and the
+    /// bytes of their bodies.
     fn build(
         &self,
         out: &mut Vec<u8>,
@@ -320,7 +329,8 @@ impl Batch {
         let (mut head, mut taken) = (self.head(0, body), 0);
         for built in 0..self.count.min(most) {
             body = self.body(taken, body);
-            // Most often the bodies have one length, and only the numbers of a packet are others than those of the one before.
+            // Most often the bodies have one length, and a packet differs from the one before it only in its
+            // numbers.
             let is_made = built == 0 || built > 1 && head.count_up(body.len());
             if !is_made {
                 head = self.head(built, body);
@@ -334,7 +344,7 @@ impl Batch {
         (self.count.min(most), taken)
     }
 
-    /// Splits off the first so many, whose bodies have so many bytes.
+    /// Splits off the first `count` packets, whose bodies have `bytes` bytes.
     fn split_off(&mut self, count: u32, bytes: usize) -> Self {
         let bodies = self.bodies.split_to(bytes);
         let divided = Self { count, bodies, ..*self };
@@ -343,7 +353,8 @@ impl Batch {
         divided
     }
 
-    /// The body field that begins at this byte, most often as long as `like`. (A control packet has several fields, and a record of its own.)
+    /// The body field that begins at `start`, most often as long as `like`. (A control packet has several
+    /// fields, and a record of its own.)
     #[inline]
     fn body(&self, start: usize, like: &[u8]) -> &[u8] {
         let rest = &self.bodies[start..];

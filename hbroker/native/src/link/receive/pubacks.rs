@@ -1,8 +1,8 @@
-//! The PUBACKs that one end of a link owes (docs/protocol.md §3.3, §7.3).
+//! The PUBACKs that one end of a link has to send (docs/protocol.md §3.3, §7.3).
 //!
-//! A PUBACK is an unreliable packet that is made again until a datagram that carried it is acknowledged. Successes
-//! are runs of delivery numbers, and however many of one kind are due make one packet. A refusal is about one delivery, and is
-//! repeated as it is.
+//! A PUBACK is an unreliable packet that is made again until a datagram that carried it is acknowledged.
+//! Successes are runs of delivery numbers; all runs of one kind that are due make one packet. A refusal
+//! concerns one delivery, and is repeated unchanged.
 
 use std::collections::VecDeque;
 
@@ -12,24 +12,24 @@ use hashbrown::HashMap;
 use crate::link::receive::ranges::RangeSet;
 use crate::schema::reason;
 
-/// Runs in the PUBACKs of one datagram: at most 640 bytes of them.
+/// The most runs in the PUBACKs of one datagram: at most 640 bytes.
 pub const MOST_RANGES: usize = 32;
-/// Refusals that may wait for their acknowledgement.
+/// The most refusals that may wait for their acknowledgement.
 const MOST_REFUSALS: usize = 4_096;
 
-/// How a delivery came out well.
+/// A successful outcome of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Success {
     /// It was distributed, or the application took it over.
     Done,
-    /// It was distributed, and nobody was subscribed.
+    /// It was distributed, and there were no subscribers.
     Unmatched,
 }
 
 impl Success {
     pub const ALL: [Self; 2] = [Self::Done, Self::Unmatched];
 
-    /// What its PUBACK says.
+    /// The reason in its PUBACK.
     pub fn reason(self) -> i32 {
         match self {
             Self::Done => reason::SUCCESS,
@@ -38,7 +38,7 @@ impl Success {
     }
 }
 
-/// What is due, and what is sent and not acknowledged.
+/// The PUBACKs that are due, and the refusals that are sent and not acknowledged.
 #[derive(Debug)]
 pub struct Pubacks {
     /// By `Success`.
@@ -49,7 +49,7 @@ pub struct Pubacks {
 }
 
 impl Pubacks {
-    /// Owes nothing.
+    /// No PUBACK is due.
     pub fn new() -> Self {
         Self {
             due: Success::ALL.map(|_| RangeSet::new(usize::MAX)),
@@ -75,7 +75,7 @@ impl Pubacks {
         has_room
     }
 
-    /// The refusal is due again, unless it was acknowledged since.
+    /// A refusal is due again, unless it was acknowledged meanwhile.
     pub fn refuse_again(&mut self, refusal: u64) {
         if self.refusals.contains_key(&refusal) && !self.refusals_due.contains(&refusal) {
             self.refusals_due.push_back(refusal);
@@ -87,7 +87,7 @@ impl Pubacks {
         self.refusals.remove(&refusal);
     }
 
-    /// Takes up to `count` runs for one PUBACK, lowest first.
+    /// Takes up to `count` runs for one PUBACK, the lowest first.
     pub fn take_due(&mut self, success: Success, count: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.due[success as usize].take_lowest(count)
     }
@@ -103,7 +103,7 @@ impl Pubacks {
         None
     }
 
-    /// The refusal that `next_refusal` gave was put into a datagram.
+    /// The refusal that `next_refusal` returned was put into a datagram.
     pub fn on_refusal_built(&mut self) {
         self.refusals_due.pop_front();
     }
@@ -113,7 +113,7 @@ impl Pubacks {
         self.due.iter().any(|ranges| !ranges.is_empty())
     }
 
-    /// Whether nothing is due. (What is in flight is not counted.)
+    /// Whether nothing is due and no refusal is unacknowledged. (Successes in flight are not counted.)
     pub fn is_empty(&self) -> bool {
         !self.has_due() && self.refusals.is_empty()
     }

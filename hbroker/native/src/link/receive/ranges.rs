@@ -1,8 +1,9 @@
-//! Sets of numbers that are dense where they matter: datagrams received, deliveries to acknowledge.
+//! Sets of numbers that are mostly consecutive: received datagrams, deliveries to acknowledge.
 //!
-//! Numbers arrive mostly in order, so the set is a short sorted list of inclusive runs and the common insertion
-//! lengthens the last. A set with a limit forgets its lowest runs (RFC 9000 §13.2.3): numbers at or below what it
-//! forgot count as present, so that what is too old to know is taken for a duplicate, never for new.
+//! Numbers arrive mostly in order, so the set is a short sorted list of inclusive runs, and the usual
+//! insertion lengthens the last one. A set with a limit forgets its lowest runs (RFC 9000 §13.2.3): numbers
+//! up to the forgotten ones count as present. So a number that is too old to know counts as a duplicate,
+//! never as new.
 
 /// Sorted, disjoint, non-adjacent inclusive runs of numbers from 1.
 #[derive(Debug, Clone)]
@@ -19,7 +20,7 @@ impl RangeSet {
         Self { ranges: Vec::new(), limit, floor: 0 }
     }
 
-    /// Adds a number. False: it was there, or is too old to tell.
+    /// Adds a number. False: it was present, or is too old to know.
     pub fn insert(&mut self, number: u64) -> bool {
         if let Some(last) = self.ranges.last_mut()
             && last.1.checked_add(1) == Some(number)
@@ -56,7 +57,7 @@ impl RangeSet {
         }
     }
 
-    /// Whether a number was added, or is too old to tell.
+    /// Whether a number was added, or is too old to know.
     pub fn contains(&self, number: u64) -> bool {
         let at = self.ranges.partition_point(|run| run.1 < number);
         number <= self.floor || self.ranges.get(at).is_some_and(|run| run.0 <= number)
@@ -76,7 +77,7 @@ impl RangeSet {
         self.ranges.drain(..count.min(self.ranges.len()))
     }
 
-    /// Up to where numbers were forgotten, and the run that is left, where it is the only one.
+    /// The highest forgotten number, and the run that is left, if it is the only one.
     pub fn only_range(&self) -> Option<(u64, (u64, u64))> {
         match self.ranges.as_slice() {
             &[run] => Some((self.floor, run)),
@@ -84,7 +85,7 @@ impl RangeSet {
         }
     }
 
-    /// The set of one run that forgot the numbers up to `floor`, as `only_range` gave them.
+    /// The set of one run that forgot the numbers up to `floor`, as `only_range` returned them.
     pub fn with_range(limit: usize, floor: u64, run: (u64, u64)) -> Self {
         Self { ranges: vec![run], limit, floor }
     }

@@ -1,53 +1,54 @@
 //! The reliable packets that one end of a link receives (docs/protocol.md §3.3).
 //!
-//! Each is handed on once, and not before the one that it names as its predecessor; what comes too early is held. So
-//! a loss holds back its own chain and no other. Numbers have no gaps, and a peer keeps no more than a window of them
-//! unacknowledged, so the state of all that is not settled fits one queue of slots, indexed by number.
+//! Each is delivered once, and not before its predecessor. A packet that arrives out of order is buffered. So
+//! a loss delays its own chain and no other. Numbers have no gaps, and a peer keeps at most a window of them
+//! unacknowledged. So the state of all packets that are not settled fits one queue of slots, indexed by
+//! number.
 
 use std::collections::VecDeque;
 
 use crate::link::receive::delivery::WINDOW;
 use crate::shrink::shrink;
 
-/// Bytes held for one link, with what keeping them costs.
+/// The most bytes that are buffered for one link, with the cost of keeping them.
 const BUFFERED_BYTES: usize = 4 << 20;
 
-/// What it costs to remember of one number whether it came.
+/// The cost of remembering whether one number was received.
 const SLOT: usize = size_of::<Slot>();
 
-/// What becomes of a reliable packet that arrived.
+/// The result for a received reliable packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receipt {
-    /// It is next: hand it on, then drain `next_released`.
+    /// It is next: deliver it, then empty `next_released`.
     Deliver,
-    /// It was copied, and comes out of `next_released` once the packet that it follows was handed on.
+    /// It was copied, and `next_released` returns it once its predecessor was delivered.
     Buffered,
-    /// It was handed on, or is held.
+    /// It was delivered before, or is buffered.
     Duplicate,
-    /// It may not come now: its datagram must not be acknowledged.
+    /// It may not arrive now: its datagram must not be acknowledged.
     Refused,
-    /// It comes before its turn, and there is no room to remember that. As `Refused`.
+    /// It arrived out of order, and there is no room for it. As `Refused`.
     NoRoom,
 }
 
-/// Puts what arrived into the order of its chains.
+/// Puts received packets into the order of their chains.
 #[derive(Debug, Default)]
 pub struct ReorderBuffer {
-    /// Every number up to here was handed on.
+    /// Every number up to here was delivered.
     settled: u64,
     /// The slots of the numbers above.
     slots: VecDeque<Slot>,
     released: VecDeque<Box<[u8]>>,
-    /// Of the packets that are held or released.
+    /// The bytes of the packets that are buffered or released.
     raw_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
     state: State,
-    /// The head of the list of held packets that name this one as predecessor; 0: none.
+    /// The head of the list of buffered packets that name this one as predecessor; 0: none.
     first_follower: u64,
-    /// The next in the list that this packet is in.
+    /// The next packet in the list that this packet is in.
     next_follower: u64,
 }
 
@@ -60,13 +61,14 @@ enum State {
 }
 
 impl ReorderBuffer {
-    /// Every packet up to this one was handed on, and no other came.
+    /// Every packet up to this one was delivered, and no other was received.
     pub fn after(settled: u64) -> Self {
         Self { settled, ..Self::default() }
     }
 
-    /// Takes in the packet `raw`. Refuses while released packets wait: those come first. `has_room`: whether there is room for so many
-    /// bytes more than are [held](Self::held_bytes). What others wait for needs none.
+    /// Takes in the packet `raw`. Refuses while released packets wait, because those come first. `has_room`
+    /// returns whether there is room for this number of bytes in addition to [`Self::buffered_bytes`]. A
+    /// packet that others wait for needs no room.
     pub fn receive(
         &mut self,
         delivery: u64,
@@ -84,7 +86,7 @@ impl ReorderBuffer {
             self.settled = delivery;
             return Receipt::Deliver;
         }
-        // A predecessor that is not an earlier packet breaks the protocol: it is taken for none.
+        // A predecessor that is not an earlier packet violates the protocol, and is ignored.
         let is_due = after >= delivery || self.is_handed_on(after);
         let need = self.slots_for(delivery) * SLOT + if is_due { 0 } else { raw.len() };
         if need > 0 && (self.buffered_bytes() + need > BUFFERED_BYTES || !has_room(need)) {
@@ -98,36 +100,37 @@ impl ReorderBuffer {
         Receipt::Buffered
     }
 
-    /// Bytes of packets that came before their turn, and what it costs to remember what came and what did not.
+    /// The bytes of packets that arrived out of order, with the cost of remembering which numbers were
+    /// received.
     pub fn buffered_bytes(&self) -> usize {
         self.raw_bytes + self.slots.len() * SLOT
     }
 
-    /// Whether this packet is next, and none behind it is here.
+    /// Whether this packet is the next, and no later one has been received.
     pub fn is_next(&self, delivery: u64) -> bool {
         delivery == self.settled + 1 && self.slots.is_empty() && self.released.is_empty()
     }
 
-    /// Takes in so many packets, the first of which `is_next`: they are handed on. (What each names as its predecessor was handed on, or
-    /// is before it among these, or breaks the protocol.)
+    /// Delivers `count` packets, of which the first `is_next`. (The predecessor of each was delivered, or is
+    /// one of them, or violates the protocol.)
     pub fn receive_next(&mut self, count: u64) {
         debug_assert!(self.is_next(self.settled + 1));
         self.settled += count;
     }
 
-    /// The packet that `next_released` would give.
+    /// The packet that `next_released` would return.
     pub fn peek_released(&self) -> Option<&[u8]> {
         self.released.front().map(|raw| &**raw)
     }
 
-    /// The next packet whose predecessor was handed on.
+    /// The next packet whose predecessor was delivered.
     pub fn next_released(&mut self) -> Option<Box<[u8]>> {
         let raw = self.released.pop_front()?;
         self.raw_bytes -= raw.len();
         Some(raw)
     }
 
-    /// The last packet that was handed on; None: there are others.
+    /// The last packet that was delivered. `None`: others have been received.
     pub fn idle_state(&self) -> Option<u64> {
         (self.slots.is_empty() && self.released.is_empty()).then_some(self.settled)
     }
@@ -148,7 +151,7 @@ impl ReorderBuffer {
         slot.next_follower = next_follower;
     }
 
-    /// Marks a packet as handed on, and releases all that followed it, directly or not.
+    /// Marks a packet as delivered, and releases all that follow it, directly or not.
     fn hand_on(&mut self, delivery: u64) {
         self.slot(delivery).state = State::HandedOn;
         let mut handed_on = vec![delivery];
@@ -170,7 +173,7 @@ impl ReorderBuffer {
         shrink(&mut self.slots);
     }
 
-    /// How many slots more there are once this packet has one.
+    /// How many more slots there are once this packet has one.
     fn slots_for(&self, delivery: u64) -> usize {
         (self.index(delivery) + 1).saturating_sub(self.slots.len())
     }

@@ -1,12 +1,17 @@
-//! How much may be sent again, so that a receiver that cannot keep up is never buried in repetitions.
+//! How much may be retransmitted, so that a receiver that cannot keep up is not flooded with retransmissions.
 //!
-//! A receiver does not acknowledge what it cannot keep (docs/protocol.md §3.3), and to its sender that is a loss: all of it would come
-//! again in each round trip, thousands of times a second on a short path. The window does not prevent it, it only counts what is in
-//! flight. So bytes are repeated on credit: every byte acknowledged earns one, up to a window of them, because no more than a window
-//! can be lost at once. A path that loses half of all datagrams repeats as much as arrives, and is not held up; one that loses
-//! more gets slower; and a receiver that takes nothing costs the first window, and then the allowance of ten datagrams a
-//! second that lets a link find out that it may go on. (Retry budgets of remote calls follow the same rule.) Probes are not
-//! counted: their waits double.
+//! A receiver does not acknowledge what it cannot keep (docs/protocol.md §3.3). Its sender takes that for a
+//! loss, and would retransmit all of it in each round trip, thousands of times a second on a short path. The
+//! window does not prevent it, because the window only counts what is in flight. So retransmissions need
+//! credit:
+//!
+//! - Every acknowledged byte earns one byte, up to a window, because at most a window can be lost at once.
+//! - Time earns ten datagrams a second, so that a link finds out when it may continue.
+//!
+//! A path that loses half of all datagrams retransmits as much as arrives, and is not slowed down. A path
+//! that loses more becomes slower. A receiver that takes nothing costs the first window, and then only what
+//! time earns. (Retry budgets of remote calls follow the same rule.) Probes are not counted: their timeout
+//! doubles.
 
 use crate::Micros;
 
@@ -15,7 +20,8 @@ const BYTE_EARNED_IN: Micros = 80;
 /// Time earns no more than this.
 const MOST_FOR_TIME: i64 = 12_000;
 
-/// The credit for repetitions of one link. It may be overdrawn by one packet, so that the largest can go.
+/// The credit of one link for retransmissions. It may be overdrawn by one packet, so that the largest can be
+/// sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     credit: i64,
@@ -29,7 +35,7 @@ impl Budget {
         Self { credit: bytes(window), earned_until: now }
     }
 
-    /// What is to be sent again was not refused: credit for a window.
+    /// The packets to be sent again were not refused by the receiver: credit for a window.
     pub fn restore(&mut self, window: usize) {
         self.credit = self.credit.max(bytes(window));
     }
@@ -40,7 +46,7 @@ impl Budget {
         self.credit = self.credit.saturating_add(bytes(size)).min(most);
     }
 
-    /// When a packet may be sent again; None: now.
+    /// When a packet may be retransmitted; `None`: now.
     pub fn next_repetition(&mut self, now: Micros) -> Option<Micros> {
         if self.credit > 0 {
             return None;
@@ -50,7 +56,7 @@ impl Budget {
         (missing > 0).then(|| self.earned_until + missing * BYTE_EARNED_IN)
     }
 
-    /// A packet of this size is sent again.
+    /// A packet of this size is retransmitted.
     pub fn spend(&mut self, now: Micros, size: usize) {
         self.earn(now);
         self.credit = self.credit.saturating_sub(bytes(size));
@@ -64,7 +70,7 @@ impl Budget {
     }
 }
 
-/// Sizes are those of packets and windows: far below the limit.
+/// Cannot saturate: sizes are those of packets and windows.
 fn bytes(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }

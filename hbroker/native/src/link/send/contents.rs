@@ -1,11 +1,11 @@
-//! What the link remembers of a datagram in flight: whatever must be done once it is acknowledged or lost.
+//! The contents of a datagram in flight, as far as they matter once it is acknowledged or lost.
 
 use smallvec::SmallVec;
 
 use crate::link::receive::delivery::Deliveries;
 use crate::link::receive::pubacks::{Pubacks, Success};
 
-/// What a datagram held that matters later. (Unreliable packets do not.)
+/// What a datagram carries that matters later. (Unreliable packets do not.)
 #[derive(Debug)]
 pub struct Contents {
     /// The highest number that it acknowledged; 0: none.
@@ -13,19 +13,19 @@ pub struct Contents {
     pub carried: SmallVec<[Carried; 2]>,
 }
 
-/// Packets of one datagram that are repeated until one that carries them is acknowledged.
+/// Packets of a datagram that are repeated until one that carries them is acknowledged.
 #[derive(Debug, Clone, Copy)]
 pub enum Carried {
     /// Reliable packets, by their first and last number.
     Deliveries(u64, u64),
     /// Successes in a PUBACK, by the first and last number of a run.
     Success(Success, u64, u64),
-    /// A PUBACK of one failure.
+    /// A PUBACK for one failure.
     Refusal(u64),
 }
 
 impl Contents {
-    /// It was acknowledged.
+    /// Its datagram was acknowledged.
     pub fn settle(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
         for &carried in &self.carried {
             match carried {
@@ -36,7 +36,7 @@ impl Contents {
         }
     }
 
-    /// The datagram `number`, which held this, was lost.
+    /// The datagram `number`, which carried this, was lost.
     pub fn send_again(&self, number: u64, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
         for &carried in &self.carried {
             match carried {
@@ -47,7 +47,7 @@ impl Contents {
         }
     }
 
-    /// Its datagram may be lost: what it held makes the best probe.
+    /// Its datagram may be lost: its contents are the best probe.
     pub fn probe(&self, deliveries: &mut Deliveries, pubacks: &mut Pubacks) {
         for &carried in &self.carried {
             match carried {

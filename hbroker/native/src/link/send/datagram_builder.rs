@@ -1,7 +1,8 @@
 //! Makes datagrams of what is due (docs/protocol.md §3.4).
 //!
-//! Each datagram is a header, and then packets in this order: PUBACKs, what was lost, what was never sent. It is
-//! written straight into the sink's buffer. A packet that is larger than a bundle may be leaves alone in a datagram.
+//! Each datagram is a header, and then packets in this order: PUBACKs, retransmissions, packets that were
+//! never sent. It is written directly into the sink's buffer. A packet larger than a bundle may be is sent in
+//! a datagram of its own.
 
 use smallvec::SmallVec;
 
@@ -16,13 +17,14 @@ use crate::link::{Link, Role};
 use crate::sink::DatagramSink;
 use crate::wire::{self, AckOut, HeaderOut};
 
-/// Ranges told in one acknowledgement: the newest.
+/// The most ranges in one acknowledgement: the newest.
 const MOST_ACK_RANGES: usize = 32;
-/// What a datagram's header takes at most: all but the ranges after the first, and the token.
+/// The most bytes of a datagram's header, without the ranges after the first, and without the token.
 pub(in crate::link) const HEADER_BYTES: usize = 74;
-/// What a range takes at most: two numbers.
+/// The most bytes of a range: two numbers.
 const RANGE_BYTES: usize = 20;
-/// No datagram of an initiator is smaller: RESET, which is never longer than what it answers (§3.6), can so answer any.
+/// The smallest datagram of an initiator, so that a RESET, which is never longer than what it answers (§3.6),
+/// can answer any.
 const LEAST_DATAGRAM: usize = 64;
 
 /// A datagram that is being filled.
@@ -32,7 +34,7 @@ struct DatagramBuilder<'a> {
     carried: SmallVec<[Carried; 2]>,
 }
 
-/// Where the packets of a datagram begin, and where it must end.
+/// Where the packets of a datagram begin, and where it has to end.
 #[derive(Clone, Copy)]
 struct Limits {
     packets: usize,
@@ -40,8 +42,8 @@ struct Limits {
 }
 
 impl Link {
-    /// Sends as many datagrams as are due, and as the window and the sink let through. True: the sink is full, and
-    /// there may be more.
+    /// Sends the datagrams that are due, as many as the window and the sink allow. True: the sink is full,
+    /// and more may be due.
     pub fn poll_transmit(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
         self.resume_at = None;
         if self.is_unproved {
@@ -66,7 +68,8 @@ impl Link {
         false
     }
 
-    /// §5.4: another node named the peer's address. Until that proves itself all that goes there is one PING, with the token that proves it.
+    /// §5.4: another node named the peer's address. Until the peer has proved it, only one PING is sent
+    /// there, with the token for the proof.
     fn send_address_probe(&mut self, now: Micros, sink: &mut impl DatagramSink) -> bool {
         self.probes = 0;
         let has_knocked = self.recovery.next_number() > self.config.first_number;
@@ -87,7 +90,7 @@ impl Link {
         false
     }
 
-    /// Whether the window and the pacer let a datagram through; if it is the pacer that does not, notes when it will.
+    /// Whether the window and the pacer allow a datagram. If the pacer does not, notes when it will.
     fn is_admitted(&mut self, now: Micros, size: usize) -> bool {
         match self.recovery.admit(now, size) {
             Admission::Now => return true,
@@ -101,7 +104,7 @@ impl Link {
         self.resume_at = Some(self.resume_at.map_or(at, |before| before.min(at)));
     }
 
-    /// The size of the delivery that is to be sent again next, if there is credit for it, or a probe to carry it.
+    /// The size of the next packet to be retransmitted, if there is credit for it, or a probe to carry it.
     fn next_retransmission(&mut self, now: Micros) -> Option<usize> {
         let size = self.deliveries.next_retransmission()?;
         match self.budget.next_repetition(now) {
@@ -113,7 +116,7 @@ impl Link {
         }
     }
 
-    /// The least size of the next datagram; None: nothing is due.
+    /// The smallest size of the next datagram. `None`: nothing is due.
     fn first_due(&mut self, now: Micros) -> Option<usize> {
         self.pass_blocked();
         let first_packet = if self.pubacks.has_due() {
@@ -137,14 +140,15 @@ impl Link {
         Some(HEADER_BYTES + self.token.len() + first_packet)
     }
 
-    /// The order of queueing is kept, but for unreliable packets behind a reliable one that the window holds back (§3.3).
+    /// The order of queueing is kept, except for unreliable packets behind a reliable one that the window
+    /// holds back (§3.3).
     fn pass_blocked(&mut self) {
         if matches!(self.outbox.front(), Some(Turn::Reliable(_))) && !self.deliveries.has_fresh() {
             self.outbox.pass_reliable();
         }
     }
 
-    /// Seals a datagram of which the parts that cannot wait take up to `least` bytes.
+    /// Builds a datagram of which the contents that cannot wait take up to `least` bytes.
     fn build(&mut self, now: Micros, least: usize, sink: &mut impl DatagramSink) {
         let number = self.recovery.next_number();
         let out = sink.buffer();
@@ -172,8 +176,9 @@ impl Link {
         sink.commit(&self.peer, start);
     }
 
-    /// Tries whether the path carries larger datagrams, if the search is that far. A full window does not hold it up, or who always has more to send
-    /// would never know: there is one try for each round trip at most (RFC 8899 §3).
+    /// Probes whether the path carries larger datagrams, if a probe is due. A full window does not delay the
+    /// probe; otherwise a sender that always has more to send would never learn the size. There is at most
+    /// one probe for each round trip (RFC 8899 §3).
     fn try_larger(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         let Some(size) = self.mtu.due(now) else {
             return;
@@ -195,7 +200,7 @@ impl Link {
         sink.commit(&self.peer, start);
     }
 
-    /// A datagram that only acknowledges is not numbered: nothing acknowledges it.
+    /// Sends a datagram that only acknowledges. It has no number, because it is not acknowledged.
     fn build_acknowledgement(&mut self, now: Micros, sink: &mut impl DatagramSink) {
         let out = sink.buffer();
         let start = out.len();
@@ -203,12 +208,13 @@ impl Link {
         sink.commit(&self.peer, start);
     }
 
-    /// Returns the highest number that the header acknowledges; 0: none. `more`: ranges that it has room for, beside one; `None`: what waits to be
-    /// acknowledged waits on.
+    /// Writes the header. Returns the highest number that it acknowledges; 0: none. `more`: how many ranges
+    /// it has room for after the first; `None`: received datagrams need not be acknowledged in it.
     fn put_header(&mut self, now: Micros, number: u64, more: Option<usize>, out: &mut Vec<u8>) -> u64 {
         let mut ranges: SmallVec<[(u64, u64); 8]> = SmallVec::new();
-        // What carries a token may begin a link at the peer, which is to see whether it is of this one; and who opened a link takes nothing
-        // that does not acknowledge something, before anything did (§3.6).
+        // A datagram with a token may begin a link at the peer, which has to see whether it is of this one.
+        // And an end that opened a link ignores any datagram that does not acknowledge something, until the
+        // first that does (§3.6).
         if more.is_some() && self.acks.is_pending() || !self.token.is_empty() || !self.is_answered {
             let most = 1 + more.unwrap_or(0).min(MOST_ACK_RANGES - 1);
             ranges.extend(self.acks.received().descending().take(most));
@@ -229,8 +235,8 @@ impl Link {
         ranges.first().map_or(0, |range| range.1)
     }
 
-    /// How many datagrams the peer may leave unacknowledged; 0: as many as usual. It waits no longer than either window lets this end go on
-    /// (§3.2).
+    /// How many datagrams the peer may leave unacknowledged; 0: the usual number. The peer delays an
+    /// acknowledgement no longer than both windows let this end continue (§3.2).
     fn ack_every(&self) -> u32 {
         if self.deliveries.is_half_full() {
             return 0;
@@ -310,7 +316,7 @@ impl Link {
         }
     }
 
-    /// A probe that has nothing to carry: one PING asks for an acknowledgement as well as two.
+    /// A probe without contents: one PING asks for an acknowledgement as well as two.
     fn put_probe(&mut self, now: Micros, builder: &mut DatagramBuilder<'_>) {
         self.body_field.clear();
         wire::put_ping_field(&mut self.body_field, now);
@@ -320,7 +326,7 @@ impl Link {
 }
 
 impl DatagramBuilder<'_> {
-    /// Whether a packet of so many bytes may join.
+    /// Whether a packet of this size may be added.
     fn fits(&self, size: usize) -> bool {
         self.limits.admit(self.out.len(), size)
     }
@@ -329,7 +335,7 @@ impl DatagramBuilder<'_> {
         self.limits.end.saturating_sub(self.out.len())
     }
 
-    /// Fills the datagram up to this end.
+    /// Pads the datagram up to this end.
     fn pad(&mut self, end: usize) {
         if self.out.len() < end {
             wire::put_padding(self.out, (end - self.out.len()).max(2));
@@ -340,7 +346,7 @@ impl DatagramBuilder<'_> {
         self.out.len() == self.limits.packets
     }
 
-    /// It holds the deliveries from the first to the last.
+    /// It carries the deliveries from the first to the last.
     fn carry_deliveries(&mut self, (first, last): (u64, u64)) {
         match self.carried.last_mut() {
             Some(Carried::Deliveries(_, newest)) if *newest + 1 == first => *newest = last,
@@ -350,7 +356,7 @@ impl DatagramBuilder<'_> {
 }
 
 impl Limits {
-    /// Whether a packet of so many bytes may join a datagram that ends here by now. The first always may.
+    /// Whether a packet of this size may be added to a datagram that ends here now. The first always may.
     fn admit(self, length: usize, size: usize) -> bool {
         length == self.packets || length + size <= self.end
     }

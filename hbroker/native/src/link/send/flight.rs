@@ -1,21 +1,21 @@
-//! The datagrams in flight: a record of each that is numbered, until it is acknowledged or lost.
+//! The datagrams in flight: a record of each numbered one, until it is acknowledged or lost.
 //!
-//! Numbers are consecutive, so the records are one queue indexed by number; what ended out of order leaves a gap until all
-//! before it have ended. What a record says of the datagram's contents is the caller's.
+//! Numbers are consecutive, so the records are one queue, indexed by number. A record that ended out of order
+//! leaves a gap until all before it have ended. The contents in a record are the caller's.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::Micros;
 
-/// The datagrams in flight of one direction of a link.
+/// The datagrams in flight in one direction of a link.
 #[derive(Debug)]
 pub struct Flight<C> {
     /// Numbers up to here are acknowledged or lost: the first record's number, less one.
     settled: u64,
     records: VecDeque<Option<Sent<C>>>,
     outstanding: usize,
-    /// But for those that try a size.
+    /// Without probes of the datagram size.
     bytes: usize,
 }
 
@@ -24,14 +24,15 @@ pub struct Flight<C> {
 pub struct Sent<C> {
     pub at: Micros,
     pub size: usize,
-    /// It tries whether the path carries its size: that it is lost says nothing of congestion (RFC 9000 §14.4).
+    /// It probes whether the path carries its size: its loss is no sign of congestion (RFC 9000 §14.4).
     pub tries_size: bool,
     pub contents: C,
 }
 
 impl<C> Sent<C> {
-    /// The bytes that it takes of the congestion window. What tries a size is sent beside the window (RFC 8899 §3), and takes nothing of it: a large one would
-    /// stop a link whose window is small until it is found lost.
+    /// The bytes that it takes of the congestion window. A probe of the datagram size is sent outside of the
+    /// window (RFC 8899 §3), and takes nothing of it. Otherwise a large probe would stop a link with a small
+    /// window until the probe is found lost.
     pub fn weight(&self) -> usize {
         if self.tries_size { 0 } else { self.size }
     }
@@ -56,7 +57,8 @@ impl<C> Flight<C> {
         self.records.push_back(Some(sent));
     }
 
-    /// Ends a datagram's flight; None: it is not in flight. Call `forget_ended` after the last of a batch.
+    /// Ends a datagram's flight. `None`: it is not in flight. Call `forget_ended` after the last one of a
+    /// batch.
     pub fn end(&mut self, number: u64) -> Option<Sent<C>> {
         let index = self.index(number)?;
         let sent = self.records.get_mut(index)?.take()?;
@@ -65,7 +67,7 @@ impl<C> Flight<C> {
         Some(sent)
     }
 
-    /// The same, for who has seen the record: it is not moved.
+    /// The same, for a caller that has seen the record: it is not moved.
     pub fn discard(&mut self, number: u64) {
         if let Some(record) = self.index(number).and_then(|index| self.records.get_mut(index))
             && let Some(sent) = record
@@ -76,7 +78,7 @@ impl<C> Flight<C> {
         }
     }
 
-    /// Frees the records of those before the oldest that is in flight.
+    /// Removes the records before the oldest datagram in flight.
     pub fn forget_ended(&mut self) {
         while let Some(None) = self.records.front() {
             self.records.pop_front();
@@ -84,12 +86,12 @@ impl<C> Flight<C> {
         }
     }
 
-    /// The record of a datagram that is in flight.
+    /// The record of a datagram in flight.
     pub fn get(&self, number: u64) -> Option<&Sent<C>> {
         self.records.get(self.index(number)?)?.as_ref()
     }
 
-    /// What the oldest datagrams in flight hold.
+    /// The contents of the oldest datagrams in flight.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = &C> {
         self.records.iter().flatten().take(count).map(|sent| &sent.contents)
     }
@@ -99,7 +101,7 @@ impl<C> Flight<C> {
         self.settled + 1..self.settled + 1 + self.records.len() as u64
     }
 
-    /// The only record; None: there are none, or others too.
+    /// The only record. `None`: there is none, or there are more.
     pub fn only(&self) -> Option<&Sent<C>> {
         match self.records.len() {
             1 => self.records.front()?.as_ref(),
@@ -107,17 +109,17 @@ impl<C> Flight<C> {
         }
     }
 
-    /// How many records there are: of those in flight, and of those that ended between them.
+    /// The number of records: of datagrams in flight, and of ended ones between them.
     pub fn records(&self) -> usize {
         self.records.len()
     }
 
-    /// How many are in flight.
+    /// How many datagrams are in flight.
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// Bytes in flight, but for those that try a size.
+    /// The bytes in flight, without probes of the datagram size.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,11 +1,12 @@
-//! What waits to be sent for the first time, in the order in which it was queued.
+//! Packets that wait to be sent for the first time, in the order in which they were queued.
 //!
-//! Unreliable packets lie end to end in one buffer, encoded as they will leave, so that a run of them is sealed into a
-//! datagram with one copy and queueing one allocates nothing. A message that is only said to be like the one before it (§2.4) is said whole
-//! where a datagram begins with it. Of reliable packets only their turn is noted here: they
-//! are numbered in the order of queueing, so the turn alone says which it is (`delivery` keeps their bodies).
+//! Unreliable packets are end to end in one buffer, encoded as they will be sent. So a run of them is put
+//! into a datagram with one copy, and queueing one allocates nothing. A delta (§2.4) is expanded to a whole
+//! message if a datagram begins with it. Of reliable packets only their turns are noted here: they are
+//! numbered in the order of queueing, so the turn identifies the packet (`delivery` keeps their bodies).
 //!
-//! A peer that keeps no reliable packet blocks those (§3.3). Unreliable ones then pass them, or they would wait for ever.
+//! A peer that keeps no reliable packet blocks those (§3.3). Unreliable packets then pass them; otherwise
+//! they would wait for ever.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,48 +16,48 @@ use crate::wire::{self, MeantFor};
 /// A first-in first-out queue of packets.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Encoded `packets` fields; those before `head` have left.
+    /// Encoded `packets` fields; those before `head` were sent.
     bytes: Vec<u8>,
     head: usize,
     turns: VecDeque<Entry>,
-    /// Unreliable packets queued so far, and those that have left.
+    /// The number of unreliable packets queued so far, and of those that were sent.
     queued: u64,
     left: u64,
     /// Which of them, in order, are the link's own and no messages. There are few.
     own: VecDeque<u64>,
-    /// Bytes of the last packet that says all of itself, and of those that are like it.
+    /// The bytes of the last whole packet, and of its deltas.
     with_deltas: usize,
-    /// The packet at the front said whole, where it is like one that has left; else empty.
+    /// The first packet expanded to a whole message, if it is a delta of one that was sent; else empty.
     lead: Vec<u8>,
     /// Memory for the next of those.
     spare: Vec<u8>,
 }
 
-/// Encoded packets that lie end to end, and have one length.
+/// Encoded packets that are end to end, and have one length.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch {
     pub length: usize,
     pub count: u32,
-    /// Each is a message like the one before it (§2.4).
+    /// Each is a delta of the one before it (§2.4).
     pub is_delta: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Entry {
-    /// The encoded length of the next packets in `bytes`, and how many have it.
+    /// The encoded length of the next packets in `bytes`, and their number.
     Unreliable(u32, u32),
-    /// The same of messages that are like the one before them.
+    /// The same for deltas.
     Delta(u32, u32),
     /// A run of reliable packets.
     Reliable(u32),
 }
 
-/// Whose turn it is.
+/// The next packet to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// An unreliable packet of so many encoded bytes.
+    /// An unreliable packet of this encoded size.
     Unreliable(usize),
-    /// So many reliable packets that were never sent, the next ones.
+    /// This number of reliable packets that were never sent, the next ones.
     Reliable(u32),
 }
 
@@ -69,15 +70,16 @@ impl Outbox {
         self.push_turns(Stretch::one(self.bytes.len() - before));
     }
 
-    /// Queues unreliable packets that are encoded as they will leave: `packets` fields.
+    /// Queues unreliable packets that are encoded as they will be sent: `packets` fields.
     pub fn push_encoded(&mut self, packets: &[u8], stretches: impl Iterator<Item = Stretch>) {
         self.reclaim();
         self.bytes.extend_from_slice(packets);
         stretches.for_each(|stretch| self.push_turns(stretch));
     }
 
-    /// Queues a message that is like the unreliable packet before it, of which `before` says how many had been queued with it. False: that one
-    /// does not wait any more, or not as the last one; or more than `most` bytes would be like one.
+    /// Queues a delta of the unreliable packet before it; `before` is the number of packets queued when that
+    /// one was. False: that one is not the last in the queue any more, or the whole packet and its deltas
+    /// would exceed `most` bytes.
     pub fn push_delta(&mut self, payload: &[u8], before: u64, most: usize) -> bool {
         let is_unreliable = matches!(self.turns.back(), Some(Entry::Unreliable(..) | Entry::Delta(..)));
         if !is_unreliable || before != self.queued || self.with_deltas + wire::delta_len(payload.len()) > most
@@ -97,7 +99,7 @@ impl Outbox {
         self.own.push_back(self.queued);
     }
 
-    /// Queues the turns of so many reliable packets, the next ones.
+    /// Queues the turns of the next `more` reliable packets.
     pub fn push_reliable(&mut self, more: u32) {
         match self.turns.back_mut() {
             Some(Entry::Reliable(count)) => *count += more,
@@ -105,7 +107,7 @@ impl Outbox {
         }
     }
 
-    /// Whose turn it is.
+    /// The next turn.
     pub fn front(&self) -> Option<Turn> {
         self.turns.front().map(|entry| match *entry {
             Entry::Unreliable(length, _) => Turn::Unreliable(length as usize),
@@ -114,7 +116,7 @@ impl Outbox {
         })
     }
 
-    /// Ends the turns of so many reliable packets at the front.
+    /// Ends the turns of `built` reliable packets at the head of the queue.
     pub fn pop_reliable(&mut self, built: u32) {
         match self.turns.front_mut() {
             Some(Entry::Reliable(count)) if *count > built => *count -= built,
@@ -123,7 +125,8 @@ impl Outbox {
         }
     }
 
-    /// Lets the unreliable packets up to the next reliable one pass those at the front. False: there are none.
+    /// Lets the unreliable packets up to the next reliable one pass those at the head of the queue. False:
+    /// there are none.
     pub fn pass_reliable(&mut self) -> bool {
         let Some(&Entry::Reliable(blocked)) = self.turns.front() else {
             return false;
@@ -141,7 +144,7 @@ impl Outbox {
         true
     }
 
-    /// Moves to `out` the unreliable packets at the front that fit into `room` bytes.
+    /// Moves the first unreliable packets that fit `room` bytes to `out`.
     pub fn build_unreliable(&mut self, out: &mut Vec<u8>, room: usize) {
         let mut left = room;
         if let Some(Entry::Delta(length, count)) = self.turns.front_mut() {
@@ -158,7 +161,7 @@ impl Outbox {
             }
         }
         let mut end = self.head;
-        // The last one that was said whole, and how many are like it.
+        // The last whole packet, and the number of its deltas.
         let (mut whole, mut like) = (None, 0);
         while let Some(entry) = self.turns.front_mut() {
             let (length, count, is_delta) = match entry {
@@ -192,8 +195,8 @@ impl Outbox {
         }
     }
 
-    /// Says the packet at the front whole, if it is like one that has left. `whole`: where the last one that was said whole lies, if it is not the
-    /// one at hand; `like`: how many have left that are like it.
+    /// Expands the first packet, if it is a delta of one that was sent. `whole`: where the last whole packet
+    /// is, if it is not `lead`; `like`: how many of its deltas were sent.
     fn prepare_lead(&mut self, whole: Option<Range<usize>>, like: u64) {
         self.spare.clear();
         if let Some(&Entry::Delta(length, _)) = self.turns.front() {
@@ -205,7 +208,7 @@ impl Outbox {
         std::mem::swap(&mut self.lead, &mut self.spare);
     }
 
-    /// Encoded bytes of the unreliable packets that wait.
+    /// The encoded bytes of the unreliable packets that wait.
     pub fn unreliable_bytes(&self) -> usize {
         self.bytes.len() - self.head
     }
@@ -215,7 +218,7 @@ impl Outbox {
         (self.queued - self.left) as usize - self.own.len()
     }
 
-    /// Unreliable packets queued so far, and those that have left.
+    /// The number of unreliable packets queued so far, and of those that were sent.
     pub fn passed(&self) -> (u64, u64) {
         (self.queued, self.left)
     }
@@ -225,7 +228,7 @@ impl Outbox {
         self.turns.is_empty()
     }
 
-    /// Packets of one length that follow one another are noted together: those of a run nearly always have one.
+    /// Consecutive packets of one length are noted together: those of a batch nearly always have one.
     fn push_turns(&mut self, Stretch { length, count: more, is_delta }: Stretch) {
         self.with_deltas = if is_delta { self.with_deltas } else { 0 } + length * more as usize;
         let length = u32::try_from(length).expect("a packet is shorter than a datagram");
@@ -248,7 +251,7 @@ impl Outbox {
 }
 
 impl Stretch {
-    /// One packet that says all of itself.
+    /// One whole packet.
     pub fn one(length: usize) -> Self {
         Self { length, count: 1, is_delta: false }
     }

@@ -1,24 +1,25 @@
-//! When the next datagram may leave, so that a window is spread over its round trip (RFC 9002 §7.7).
+//! When the next datagram may be sent, so that a window is spread over its round trip (RFC 9002 §7.7).
 //!
-//! The rate is 1.25 windows for each round trip: a little more than comes back acknowledged, so that the window, not the
-//! pacer, is the limit in the long run. It is kept as a generic cell rate algorithm: every datagram moves a theoretical time
-//! on by what it takes at that rate, and may leave while that time is no more than a burst ahead. After a pause the burst is
-//! there at once, so whoever sends less than the window never waits. A burst is ten datagrams, or what the rate makes of one
-//! millisecond where that is more: timers are no finer, and a path so short has its round trip within one.
+//! The rate is 1.25 windows for each round trip: a little more than is acknowledged, so that the window, not
+//! the pacer, is the limit in the long run. The pacer is a generic cell rate algorithm. Every datagram
+//! advances a theoretical time by what it takes at that rate, and may be sent while that time is at most a
+//! burst ahead. After a pause a burst may be sent at once, so a sender that sends less than the window never
+//! waits. A burst is ten datagrams, or as many as the rate allows in one millisecond if that is more: timers
+//! are no finer, and a path so short has its round trip within one.
 
 use crate::Micros;
 
 /// RFC 9002 §7.7: N, as a fraction.
 const RATE: (u64, u64) = (5, 4);
-/// Datagrams that may leave at once.
+/// Datagrams that may be sent at once.
 const BURST: u64 = 10;
 const NANOS: u64 = 1_000;
-/// RFC 9002 §6.1.2, kGranularity, in nanoseconds: what leaves within it counts as one burst.
+/// RFC 9002 §6.1.2, kGranularity, in nanoseconds: what is sent within it counts as one burst.
 const GRANULARITY: u64 = 1_000 * NANOS;
-/// No timer is set for less: half of what may leave at once gathers instead.
+/// The shortest time that a timer is set for. Half of what may be sent at once collects meanwhile.
 const LEAST_WAIT: Micros = 500;
 
-/// How fast a path is taken to be.
+/// The assumed speed of a path.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     /// Bytes in flight.
@@ -28,7 +29,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Nanoseconds that so many bytes take.
+    /// The nanoseconds that this number of bytes takes.
     fn time_of(self, bytes: usize) -> u64 {
         let (numerator, denominator) = RATE;
         let window = self.window.max(1) as u64;
@@ -40,12 +41,12 @@ impl Rate {
 /// The pacer of one path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pacer {
-    /// When all that was sent would have left at the rate, in nanoseconds.
+    /// When everything that was sent would have been sent at the rate, in nanoseconds.
     through_at: u64,
 }
 
 impl Pacer {
-    /// When a datagram may leave; None: now.
+    /// When a datagram may be sent; `None`: now.
     pub fn next_departure(&self, now: Micros, rate: Rate, max_datagram: usize) -> Option<Micros> {
         let ahead = self.through_at.saturating_sub(now * NANOS);
         if ahead <= GRANULARITY {
@@ -55,7 +56,7 @@ impl Pacer {
         (ahead > burst).then(|| now + (ahead - burst).div_ceil(NANOS).max(LEAST_WAIT))
     }
 
-    /// A datagram leaves.
+    /// A datagram was sent.
     pub fn on_sent(&mut self, now: Micros, rate: Rate, size: usize) {
         self.through_at = self.through_at.max(now * NANOS).saturating_add(rate.time_of(size));
     }
