@@ -144,7 +144,7 @@ mod tests {
         Shares::new(TOTAL, KeyedHash::new(1))
     }
 
-    /// Has these take as much as they may, by turns.
+    /// Lets these holders take as much as they may, in turns.
     fn fill(shares: &mut Shares<u32>, holders: std::ops::Range<u32>) {
         let mut takes = true;
         while takes {
@@ -196,7 +196,7 @@ mod tests {
                     let free = TOTAL - shares.used();
                     let fits = shares.fits(holder as u32, bytes);
                     assert_eq!(fits, plain[holder] + 2 * bytes <= free, "seed {seed}");
-                    // Where one is refused, whoever has less, or takes less, may still be served.
+                    // If a holder is refused, one that has less, or takes less, may still get some.
                     if fits {
                         shares.add(key, bytes);
                         plain[holder] += bytes;
@@ -276,7 +276,8 @@ mod tests {
                 };
                 let others = used_by(&|other| other != *holder);
                 let own_others = used_by(&|other| other == *holder) - *counted;
-                // As much as is free without it, less what the holder has elsewhere: a third of that is as much as is left beside it.
+                // What is free without this share, less what the holder has elsewhere: a third of that is as
+                // much as is left beside it.
                 let most = TOTAL.saturating_sub(others + 2 * own_others) / 3;
                 for parts in [1, 2, 4] {
                     for own in [0, most / parts, most / parts + 1, *counted, random.random_range(0..TOTAL)] {

@@ -166,7 +166,7 @@ impl PathMtu {
 mod tests {
     use super::*;
 
-    /// Probes a path that carries so much until no more is due; returns what was tried.
+    /// Probes a path that carries `carried` bytes until no more is due; returns the sizes of the probes.
     fn search(mtu: &mut PathMtu, now: Micros, carried: usize) -> Vec<usize> {
         let mut tried = Vec::new();
         mtu.on_acknowledged(mtu.size());

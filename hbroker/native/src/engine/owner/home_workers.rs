@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(directory.home_of(7, |publisher| publisher == 70), Some(1));
         assert_eq!((directory.home_of(7, |_| false), directory.place_for(7)), (None, 1), "another run");
         assert_eq!((directory.worker_of(7), directory.place_for(8)), (None, 0));
-        // Another run is at home where it comes, and its leaving counts then.
+        // The home of another run is the worker that it reaches, and its own leaving counts then.
         assert_eq!(directory.claim(7, 2), 2);
         assert_eq!(directory.home_of(7, |_| true), Some(2));
         directory.leave(7, 2, 71);
@@ -156,7 +156,7 @@ mod tests {
         let directory = HomeWorkers::new(1);
         let most = MOST_LEFT as u64;
         (0..most).for_each(|session| directory.leave(session, 1, session));
-        // One that comes and goes is one all the same, and left last.
+        // A publisher that comes and goes again is counted once, as the last that left.
         (0..3).for_each(|_| directory.leave(0, 1, 0));
         assert_eq!((directory.place_for(0), directory.place_for(1)), (1, 1));
         directory.leave(most, 1, most);

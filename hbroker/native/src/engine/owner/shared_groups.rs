@@ -116,7 +116,7 @@ mod tests {
         }
         assert!(shared_groups.holders.contains_key(&begun(0)));
         assert_eq!((shared_groups.holders.len(), shared_groups.order.len()), (1, 1));
-        // A message whose parts come again after its last one begins anew, and ends again.
+        // A message whose fragments are received again after its last one begins anew, and ends again.
         shared_groups.hold(begun(1), MEMBER, false);
         shared_groups.hold(begun(1), MEMBER, true);
         shared_groups.hold(begun(0), MEMBER, true);

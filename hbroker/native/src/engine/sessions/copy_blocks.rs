@@ -82,7 +82,7 @@ pub fn copy_together<'m>(messages: impl Iterator<Item = &'m [u8]> + Clone, most:
 mod tests {
     use super::*;
 
-    /// Of each two copies that follow one another, whether they share a block.
+    /// For each two consecutive copies, whether they share a block.
     fn shared(copies: &[Bytes]) -> Vec<bool> {
         copies.windows(2).map(|pair| pair[0].as_ptr_range().end == pair[1].as_ptr()).collect()
     }

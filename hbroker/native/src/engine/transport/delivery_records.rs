@@ -311,7 +311,7 @@ mod tests {
         settled
     }
 
-    /// The deliveries at these places of an entry, and what they stand for: its first.
+    /// The deliveries at these positions of an entry whose value is its first delivery.
     fn deliveries(first: u64, positions: Positions) -> impl Iterator<Item = (u64, u64)> {
         let positions = positions.runs().flat_map(|(position, count)| position..position + count);
         positions.map(move |position| (first + u64::from(position), first))

@@ -217,7 +217,7 @@ mod tests {
         controller
     }
 
-    /// In congestion avoidance since a loss at time 0, with a window of so many datagrams before it.
+    /// In congestion avoidance since a loss at time 0, with a window of this number of datagrams before it.
     fn after_loss(datagrams: u32) -> Cubic {
         let mut controller = limited();
         controller.window = f64::from(datagrams) * SEGMENT;
@@ -247,7 +247,8 @@ mod tests {
         assert_eq!(controller.window(), 24_000);
     }
 
-    /// RFC 9438 §4.2: W(t) = C (t - K)^3 + W_max with K = cbrt(W_max (1 - beta) / C). The window follows it within a round trip.
+    /// RFC 9438 §4.2: W(t) = C (t - K)^3 + W_max with K = cbrt(W_max (1 - beta) / C). The window follows it
+    /// within a round trip.
     #[test]
     fn the_window_follows_the_formula() {
         let most = 1_000.0_f64;

@@ -499,7 +499,7 @@ mod tests {
         assert_eq!(together.fresh[0].after, 0, "the whole chain was acknowledged");
     }
 
-    /// Sends what is to be sent again, so many in a datagram at most.
+    /// Retransmits what is due, at most `most` packets in a datagram.
     fn send_again(deliveries: &mut Deliveries, most: i32, datagram: u64) -> Vec<(u64, u64)> {
         let mut built = Vec::new();
         loop {

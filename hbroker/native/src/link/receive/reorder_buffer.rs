@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     impl ReorderBuffer {
-        /// Takes in a packet where there is room for all.
+        /// Takes in a packet, with room for all.
         fn take(&mut self, delivery: u64, after: u64, raw: &[u8]) -> Receipt {
             self.receive(delivery, after, raw, |_| true)
         }

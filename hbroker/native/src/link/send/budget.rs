@@ -81,7 +81,7 @@ mod tests {
 
     const SECOND: Micros = 1_000_000;
 
-    /// Repeats packets of 1,000 bytes whenever allowed; returns how many until then.
+    /// Retransmits packets of 1,000 bytes whenever allowed; returns their number by the end.
     fn repeated(budget: &mut Budget, from: Micros, until: Micros) -> u64 {
         let (mut now, mut count) = (from, 0);
         while now < until {

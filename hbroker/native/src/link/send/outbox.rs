@@ -336,11 +336,11 @@ mod tests {
         assert_eq!((out, outbox.is_empty()), (encoded, true));
     }
 
-    /// What a publisher has on one topic: it is queued message by message, or comes in runs and is queued as it came.
+    /// A publisher's messages on one topic, queued one by one, or in batches as they were received.
     struct Source {
         topic: &'static str,
         sequence: u64,
-        /// As `push_delta` asks for it.
+        /// The argument `before` of `push_delta`.
         queued: u64,
     }
 

@@ -68,7 +68,7 @@ mod tests {
 
     const SIZE: usize = 1_200;
 
-    /// Sends whenever allowed; returns the times at which datagrams left.
+    /// Sends whenever allowed; returns the times at which datagrams were sent.
     fn departures(rate: Rate, count: usize) -> Vec<Micros> {
         let (mut pacer, mut now, mut times) = (Pacer::default(), 1_000_000, Vec::new());
         while times.len() < count {
