@@ -23,7 +23,7 @@ pub struct Shares<K> {
 }
 
 /// What one share of a holder has. If the share gets another holder, its bytes count for the holder that it
-/// had when it was last empty.
+/// had when it got the first of them.
 #[derive(Debug)]
 pub struct Share<K> {
     bytes: usize,

@@ -1,4 +1,4 @@
-//! From a topic to its subscribers: the tables decide, and a cache remembers (§7.2).
+//! From a topic to its subscribers: the tables decide, and a cache (`routes/cache.rs`) remembers (§7.2).
 //!
 //! The tables are changed only through the methods here. Each change invalidates the whole cache, with one
 //! exception: a filter without wildcards invalidates only its own topic. The end of a lease changes no table,

@@ -22,7 +22,7 @@ pub struct Throttle {
     /// The workers that take nothing more over.
     full: Workers,
     is_applied: bool,
-    /// The publishers' links that were there while all are held back.
+    /// The publishers' links to be sent their usual credit when the throttle is off again.
     met: Vec<LinkId>,
     /// The links that had no room for their CREDIT.
     untold: Vec<LinkId>,

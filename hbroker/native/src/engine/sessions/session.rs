@@ -6,6 +6,8 @@
 //! the session stays, the messages in flight go back to the head of the queue. If their subtree moves, they
 //! move with it.
 //!
+//! During a handover `session/copying.rs` copies the messages, and takes them out.
+//!
 //! A message holds its publisher's PUBACK back by its ticket. A session that is offline or stalled holds no
 //! ticket (§7.3).
 

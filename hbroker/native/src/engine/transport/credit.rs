@@ -19,7 +19,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// What a crowded session takes from a publisher for many clients, which gets no credit 0 (§7.7).
+    /// What a crowded session takes from a publisher for many clients, which is never sent credit 0 (§7.7).
     pub fn of_many() -> Self {
         Self { messages: MESSAGES / 4, bytes: BYTES as u32 / 4 }
     }

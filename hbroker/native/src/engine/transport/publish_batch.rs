@@ -339,7 +339,7 @@ impl BatchMetrics {
     }
 }
 
-/// Whether anybody may publish there, and every session gets all.
+/// Whether any client may publish on this topic, and every session gets all messages.
 pub(in crate::engine) fn is_open(route: &Route<'_>) -> bool {
     !route.reserved && route.groups.iter().next().is_none()
 }

@@ -76,7 +76,8 @@ impl RttEstimator {
         self.latest.is_some()
     }
 
-    /// How long after the acknowledgement of a later datagram an earlier one is lost (RFC 9002 §6.1.2).
+    /// How long after it was sent a datagram counts as lost, once a later one is acknowledged (RFC 9002
+    /// §6.1.2).
     pub fn loss_delay(&self) -> Micros {
         let round_trip = self.smoothed.max(self.latest.unwrap_or(0));
         (round_trip + round_trip / 8).max(GRANULARITY)
