@@ -5,9 +5,9 @@
 //! session is stalled, is offline or has ended. A publisher is held back by its link, once for each crowded
 //! session that it publishes to. It may send again when none of them holds it.
 //!
-//! A publisher that publishes for many clients (`for_many`: the shared client of a gateway) is never
-//! sent credit 0, because that would stop all of its clients. Instead the home of its link refuses messages for the sessions
-//! that hold it, and takes all others. So a link is in one of three states:
+//! A publisher that publishes for many clients (`for_many`: the shared client of a gateway) is never sent
+//! credit 0, because that would stop all of its clients. Instead the home of its link refuses messages for
+//! the sessions that hold it, and takes all others. So a link is in one of three states:
 //!
 //! | a session holds the link | its peer publishes for many | messages over it at `QoS` 1 and 2 |
 //! |---|---|---|
