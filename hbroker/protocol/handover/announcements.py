@@ -1,7 +1,7 @@
-"""What subscribers are told when a subtree changes hands (§5.4), by turns.
+"""Informs subscribers that a subtree has moved (§5.4), a few in each round.
 
-A node may hold tens of thousands of subscriptions to one subtree. What is to be done for each of them takes
-its turn with everything else: the first once the change is whole, the others after pauses, in order.
+A node may have tens of thousands of subscriptions to one subtree. The first round follows when the change is
+complete, and each other round after a pause, in order. So the node's other work goes on in between.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["Announcements", "Gone", "Move"]
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A subtree went to another owner: where it is. `with_sessions`: as a handover gives it, with what waited
-    for sessions."""
+    """A subtree went to another owner, which `cut` names. `with_sessions`: by a handover, with the queues of
+    the sessions."""
 
     cut: Cut
     with_sessions: bool
 
 
 Move: TypeAlias = Gone | str
-"""Where a subtree went, or the subtree that came here."""
+"""A subtree that went away, or the subtree that came here."""
 
 PER_ITERATION: Final = 128
 PAUSE: Final = 2_000
-"""Between two turns, in microseconds."""
+"""Microseconds between two rounds."""
 
 
 class Announcements:
-    """`announce(subscription, move)` for each."""
+    """Calls `announce(subscription, move)` for each."""
 
     def __init__(self, announce: Callable[[Subscription, Move], None]) -> None:
         self._announce = announce
@@ -43,20 +43,21 @@ class Announcements:
         self._due: int | None = None
 
     def add(self, subscriptions: Iterable[Subscription], move: Move) -> None:
-        """To be announced after all that was added before: at the earliest when what moves has moved."""
+        """Adds announcements behind all earlier ones. The first is made in a later call, when the change is
+        complete."""
         was_idle = not self._waiting
         self._waiting.extend((subscription, move) for subscription in subscriptions)
         if was_idle and self._waiting:
             self._due = 0
 
     def handle_timeout(self, now: int) -> None:
-        """The next turn, where it is due."""
+        """Runs the next round, if it is due."""
         if self._due is not None and now >= self._due:
             self._turn()
             self._due = now + PAUSE if self._waiting else None
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: nothing waits."""
         return self._due
 
     def _turn(self) -> None:

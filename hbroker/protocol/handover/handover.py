@@ -1,23 +1,24 @@
-"""A subtree's state on its way from its old owner to its new one (§5.4), both ends.
+"""The handover of a subtree with all its state (§5.4), at the source and at the target.
 
-        old owner (Giving)                     new owner (Taking)
+        source (HandoverSource)                target (HandoverTarget)
             RECORDS ... RECORDS last  ------>
-        (it serves meanwhile: what waits for
+        (it serves meanwhile; what waits for
         sessions is copied, until little is
         left)
                                       <------  READY
-        stops serving, and waits for what it
-        took to be distributed
+        stops serving, and waits until the
+        messages that it accepted are
+        distributed
             RECORDS (the difference), COMMIT ->
                                                serves
                                       <------  DONE
 
-Between COMMIT's two ends nobody serves the subtree, so no message is ever accepted by two owners, and none
-by an owner that lacks a subscription made before. The order rests on the link: in a session packets arrive
-once and in order.
+From the stop until COMMIT arrives nobody serves the subtree. So no message is accepted by two owners, or by
+an owner that lacks an earlier subscription. The order rests on the link: in a session, packets arrive once
+and in order.
 
-There may be much to give, so it leaves by the turn: a few packets, and the next after a pause, or a longer
-one where the link has no room. Nothing is dropped on the way, and the rest of the control goes on meanwhile.
+A subtree may have much state. It is sent in rounds: a few packets, then a pause, or a longer pause if the
+link has no room. Nothing is discarded on the way, and the rest of the control goes on in between.
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ __all__ = [
 
 PACKETS_PER_ITERATION: Final = 64
 PAUSE: Final = 2_000
-"""Between two turns of a handover, in microseconds."""
+"""Microseconds between two rounds of a handover."""
 NO_ROOM_PAUSE: Final = 10_000
-"""Until the next try where the link has no room."""
+"""Microseconds until the next try, if the link has no room."""
 DRAIN_WAIT: Final = timers.SECOND // 10
-"""How long what was taken may be on its way to its subscribers once nothing more is taken."""
+"""Microseconds that accepted messages may take to be distributed, once the source has stopped serving."""
 RETURNING_WAIT: Final = timers.SECOND
-"""How long a child below, which is just handing back, may hold up the commit."""
+"""Microseconds that a child below, which is handing back its subtree, may delay COMMIT."""
 DISK_WAIT: Final = timers.SECOND
-"""How long nobody serves the subtree while the old owner cannot write that it is delegated."""
+"""Microseconds for which nobody serves the subtree because the source cannot write that it is delegated."""
 
 
 class SourceState(Enum):
     AWAIT_READY = auto()
     DRAINING = auto()
-    """It serves no more, and waits for what it took to be distributed."""
+    """The source has stopped serving, and waits until the messages that it accepted are distributed."""
     AWAIT_DONE = auto()
     COMPLETE = auto()
 
@@ -78,7 +79,7 @@ class SourceState(Enum):
 class SourceEvent(Enum):
     READY = auto()
     DRAINED = auto()
-    """All is distributed, or has had its time."""
+    """All messages are distributed, or their time is over."""
     DONE = auto()
 
 
@@ -115,7 +116,7 @@ TAKING: Final = {
 
 
 class TransferSender:
-    """Records on their way over a link, some each turn."""
+    """Sends records over a link, in rounds."""
 
     def __init__(self, core: NodeCore, subtree: str, epoch: int, link: int) -> None:
         self._core = core
@@ -126,15 +127,15 @@ class TransferSender:
         self._unsent: bytes | None = None
         self._due: int | None = None
         self.moved_at = 0
-        """When a packet was last sent."""
+        """When a packet was last sent, in microseconds."""
 
     def add(self, transfer_packets: Iterable[pb.Transfer]) -> None:
-        """To be sent after all that was added before, from the next turn on."""
+        """Adds packets behind all earlier ones, to be sent from the next round on."""
         self._batches.append(iter(transfer_packets))
         self._due = 0 if self._due is None else self._due
 
     def handle_timeout(self, now: int) -> None:
-        """Sends a turn's share."""
+        """Sends the packets of one round."""
         if self._due is None or now < self._due:
             return
         self._due = now + PAUSE
@@ -149,7 +150,7 @@ class TransferSender:
             self._unsent, self.moved_at = None, now
 
     def poll_timeout(self) -> int | None:
-        """When the next turn is due; None: all that was added is sent."""
+        """When the next round is due, in microseconds; None: everything is sent."""
         return self._due
 
     def _next(self) -> bytes | None:
@@ -163,20 +164,20 @@ class TransferSender:
 
 
 class ReturningChildren(Protocol):
-    """The children that hand a subtree back just now, below the one that is given."""
+    """The children below the subtree that are handing back just now."""
 
     def __bool__(self) -> bool: ...
     def overtake(self) -> None:
-        """They were too slow: they go along, as they are."""
+        """Ends the handovers of these children, which were too slow. Their subtrees go along as cuts."""
 
 
 class HandoverSource:
-    """The old owner's end.
+    """The source's end.
 
-    `is_heirs`: the new owner has the subtree back, and nobody has served it meanwhile. `exported`:
-    where the core holds what waited below the subtree when an earlier handover of it failed after its COMMIT
-    (0: nothing); it is this one's from now on. `is_noted()`: whether the
-    next run of this node will know to whom the right to serve went.
+    - `is_heirs`: the target gets its own subtree back, and nobody has served it in between.
+    - `exported`: where the core holds what waited in the subtree when an earlier handover of it failed after
+      COMMIT (0: nothing). It belongs to this handover from now on.
+    - `is_noted()`: whether the next run of this node will know that the subtree is delegated.
     """
 
     def __init__(
@@ -206,12 +207,12 @@ class HandoverSource:
         self._sent_retained: dict[bytes, None] = {}
         self._stopped_at = 0
         self._drain_at: int | None = None
-        """When to see again whether all is distributed."""
+        """When to check again whether all messages are distributed."""
         self._barrier: int | None = None
-        """Raised when the subtree was no longer served."""
+        """Was raised when the subtree was no longer served."""
 
     def begin(self, now: int) -> None:
-        """Sends what there is now."""
+        """Sends the snapshot and the copies (step 1)."""
         quick = self._subtree_state.quick(self._subtree, is_heirs=self._is_heirs)
         retained = self._core.retained(self._subtree, self._less)
         self._sent_quick = {key: _bytes_of(record) for key, record in quick.items()}
@@ -226,16 +227,16 @@ class HandoverSource:
     def follow(self, subscription: Subscription, ended: bool) -> None:
         """A subscription was made or ended meanwhile.
 
-        After COMMIT the client and the new owner settle it alone.
+        After COMMIT this is between its client and the target.
         """
         if not self.has_committed and filter_touches(subscription.filter, self._subtree):
             record = ended_of(subscription) if ended else record_of(subscription)
             self._sender.add([pb.Transfer(subscriptions=[record])])
 
     def handle(self, now: int, transfer: pb.Transfer) -> SourceState | None:
-        """The new owner's answer; None where it is not due.
+        """Handles READY or DONE of the target. Returns the new state; None: the packet was not expected.
 
-        DRAINING asks the caller to stop serving, before it calls anything else here.
+        If the state is DRAINING, the caller must stop serving the subtree before it calls anything else here.
         """
         event = _SOURCE_EVENTS.get(transfer.phase)
         if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
@@ -246,7 +247,7 @@ class HandoverSource:
         return self._machine.handle(event)
 
     def handle_timeout(self, now: int) -> None:
-        """Goes on: sends a turn's share, and commits once everything is distributed."""
+        """Sends the packets of a round, and commits once all messages are distributed."""
         self._sender.handle_timeout(now)
         if self._drain_at is None or now < self._drain_at:
             return
@@ -258,34 +259,36 @@ class HandoverSource:
             self._drain_at = now + PAUSE
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(self._sender.poll_timeout(), self._drain_at)
 
     def abandon(self) -> int:
-        """Ends: where the core holds what waited for subscribers, if it is nowhere else; 0: it is not held.
+        """Ends the handover. Returns where the core holds what waited for subscribers, if nobody else has it;
+        0: it is in its sessions.
 
-        After COMMIT it is, until the new owner says that it serves.
+        After COMMIT the core holds it until the target answers DONE.
         """
         return self._export if self.has_committed else self._core.stop_export(self._export)
 
     @property
     def has_stopped(self) -> bool:
-        """Whether this node is to serve the subtree no more."""
+        """Whether this node must not serve the subtree any more."""
         return self._machine.state is not SourceState.AWAIT_READY
 
     @property
     def has_committed(self) -> bool:
-        """Whether the right to serve has gone: the new owner's word brings it back, or its lease's end."""
+        """Whether COMMIT was sent. Only an answer of the target, or the end of its lease, brings the subtree
+        back."""
         return self._machine.state in (SourceState.AWAIT_DONE, SourceState.COMPLETE)
 
     def is_held_up(self, now: int) -> bool:
-        """Whether nobody serves the subtree, only because this node's disk takes nothing."""
+        """Whether nobody serves the subtree only because this node's disk fails."""
         is_waiting = self._drain_at is not None and now >= self._stopped_at + DISK_WAIT
         return is_waiting and not self._is_noted()
 
     @property
     def moved_at(self) -> int:
-        """When it last got on: sent a packet, or had an answer."""
+        """When the handover last made progress: sent a packet, or got an answer. In microseconds."""
         return self._sender.moved_at
 
     @property
@@ -293,28 +296,28 @@ class HandoverSource:
         return self._subtree_state.held_below(self._subtree)
 
     def _copies(self) -> Iterator[pb.Transfer]:
-        """What waits for subscribers, until little is left of it: the rest goes with COMMIT."""
+        """The messages that wait for sessions, until few are left; the rest goes with COMMIT."""
         is_near = False
         while not is_near:
             transfers, is_near = self._core.copy_export(self._export, self._less)
             yield from map(pb.Transfer.FromString, transfers)
 
     def _difference(self) -> Iterator[pb.Transfer]:
-        """What changed of that since it was copied; from now on the core holds all of it."""
+        """The changes of these messages since they were copied. From now on the core holds all of them."""
         return map(pb.Transfer.FromString, self._core.finish_export(self._export, self._less))
 
     def _is_drained(self, now: int) -> bool:
         if self._barrier is None:
             self._barrier = self._core.raise_barrier(self._subtree)
         if not self._core.has_passed(self._barrier):
-            return False  # §5.4: what is on its way between workers may be acknowledged.
+            return False  # §5.4: messages on their way between workers may be acknowledged already.
         waited = now - self._stopped_at
         if not self._is_noted() or (self._returning_children and waited < RETURNING_WAIT):
             return False
         return waited >= DRAIN_WAIT or not self._core.drain_subtree(self._subtree, self._less)
 
     def _commit(self, now: int) -> None:
-        """Sends the changes since, what waits for subscribers, and the right to serve."""
+        """Sends the difference to the snapshot and the copies, and COMMIT (step 3)."""
         self._returning_children.overtake()
         quick = self._subtree_state.quick(self._subtree, is_heirs=self._is_heirs)
         changed: list[Record] = [r for key, r in quick.items() if self._sent_quick.get(key) != _bytes_of(r)]
@@ -333,8 +336,8 @@ class HandoverSource:
 
 
 class HandoverTarget:
-    """The new owner's end. Records wait here until COMMIT, but for what is at rest until then anyway: the
-    subscriptions, and the retained messages. What waits for subscribers the core holds, in no session."""
+    """The target's end. Records wait here until COMMIT, except subscriptions and retained messages, which
+    have no effect before that. The core holds the copied messages outside of any session."""
 
     def __init__(
         self, core: NodeCore, subtree_state: SubtreeState, subtree: str, epoch: int, link: int
@@ -348,7 +351,8 @@ class HandoverTarget:
         self.received = ReceivedState()
 
     def handle(self, transfer: pb.Transfer) -> TargetState | None:
-        """The old owner's packet; None where it is not due. COMPLETE: take over what came, then `done`."""
+        """Handles a packet of the source. Returns the new state; None: the packet was not expected. If the
+        state is COMPLETE, the caller takes the received state over, and then calls `done`."""
         event = _target_event(transfer)
         if event is None or transfer.epoch != self._epoch or not self._machine.accepts(event):
             return None
@@ -364,11 +368,11 @@ class HandoverTarget:
         return self._machine.handle(event)
 
     def done(self) -> None:
-        """Tells the old owner that the subtree is served again."""
+        """Answers DONE: the subtree is served again."""
         self._answer(pb.TRANSFER_PHASE_DONE)
 
     def abandon(self) -> None:
-        """Forgets what came: the handover failed before COMMIT, and the old owner serves on."""
+        """Discards the received state: the handover failed before COMMIT, and the source serves on."""
         self._subtree_state.withdraw(self.received)
         for held in self.received.held:
             self._core.drop_held(held)
@@ -399,7 +403,7 @@ def _bytes_of(record: Record) -> bytes:
 
 
 def _cleared(before: Iterable[bytes], now: Iterable[bytes]) -> list[bytes]:
-    """What takes back the retained messages of topics that have none any more."""
+    """The records that clear the retained messages of topics that have none any more."""
     still, earlier = set(now), set(before)
     topics = _topics(earlier - still) - _topics(still - earlier)
     return [pb.Publish(topic=topic, retain=True).SerializeToString() for topic in sorted(topics)]

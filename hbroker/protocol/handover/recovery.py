@@ -1,19 +1,19 @@
-"""An owner whose subscribers are on their way back (§5.8).
+"""Recovery: an owner waits until its subscribers are back (§5.8).
 
-By a handover an owner is given the subscriptions of what it comes to own. Others are given none: one that
-was killed and starts again, one that lost its lease and has it anew, and a parent that takes back what a
-silent child held. Publishers repeat to it
-at once what was not acknowledged; subscribers need until they notice. If it served meanwhile it would
-acknowledge to nobody's good. So it refuses, until they are back, what must reach them: QoS 1 and 2.
+A handover gives a new owner the subscriptions of its subtree. Three owners get none: a node that was killed
+and starts again, a node whose lease ended and that is granted the subtree anew, and a parent that takes back
+the subtree of a silent child. Publishers send again at once what was not acknowledged, while subscribers need
+time to notice. If the owner served meanwhile, it would acknowledge messages that reach nobody. So it refuses
+messages of QoS 1 and 2 until the subscribers are back.
 
-In the first two cases it knows for whom to wait: for those who were connected, after a restart by the memory
-of its earlier run. A restarted owner makes their sessions again, as away, for as long as a silent one lives
-(`OwnerSubscriptions.restore`); so it needs to refuse for no longer than a connected subscriber may leave
-messages unanswered (§7.3): from then on they are queued. For whoever was away before it does not wait. After
-it took back it does not know who is missing, and refuses for as long as they need.
+In the first two cases the owner knows for whom to wait: for the sessions that were connected. After a restart
+it knows them from its files. It then makes these sessions again, offline, for an idle timeout
+(`OwnerSubscriptions.restore`). So it refuses messages only for as long as a connected subscriber may leave
+them unacknowledged (§7.3); from then on they are queued. It does not wait for sessions that were offline.
+After a subtree was taken back, the owner does not know who is missing, and waits for the whole return time.
 
-Subscribers do not come sooner because the subtree moves on meanwhile: whoever is handed it, or a part of it,
-or what is around it, gathers there for the rest of the time.
+Subscribers do not come sooner if the subtree moves meanwhile. So the target that gets the subtree, a part of
+it, or a larger subtree around it is in recovery there for the rest of the time.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from hbroker.subtree import is_within
 __all__ = ["Recovery"]
 
 FINDING: Final = round(timers.RETRY_MOST * (1 + timers.RETRY_JITTER))
-"""How long a subscriber that found the subtree on the move takes to ask again: so long, at least, its new
-owner gathers."""
+"""Microseconds in which a subscriber that found the subtree on the move asks again. The new owner is in
+recovery for at least this time."""
 PATIENCE: Final = 2 * timers.SECOND
-"""How long a restarted owner waits for those who were connected, as for any subscriber that does not answer
-(§7.3)."""
+"""Microseconds that a restarted owner waits for the sessions that were connected, as for any subscriber that
+does not acknowledge (§7.3)."""
 SETTLING: Final = timers.SECOND // 2
-"""How long it waits at least from when it serves: who came before that is to ask again."""
+"""Microseconds that it waits at least after it begins to serve: a subscriber that came before that asks
+again."""
 
 
 class Recovery:
-    """For whom a node waits, and where.
+    """For whom a node waits, and in which subtrees.
 
-    `recalled`: the subscriptions of those who were connected to its earlier run. `note` is told, with True,
-    which of them nobody has come back for.
-    `clock` tells the time. `forgets`: there were others that are not known, so it waits for as long as a
-    silent session lives, and calls `know`.
+    `recalled`: the subscriptions of the sessions that were connected to the earlier run. `note` is called
+    with True for each of them that was not made again. `clock` returns the time. `forgets`: there were others
+    that are unknown, so the node waits for a whole idle timeout, and then calls `know`.
     """
 
     def __init__(
@@ -69,55 +69,57 @@ class Recovery:
         self._forgets = forgets
         self._know = know
         self._returned: dict[str, int] = {}
-        """Where those missed are waited for, and until when."""
+        """Subtrees in which known subscribers are missing, and until when the node waits."""
         self._patient_until = 0
-        """Until when a restarted owner refuses what they must have."""
+        """Until when a restarted owner refuses messages that missing subscribers must get."""
         self._ends: dict[str, int] = {}
-        """Until when, where nobody knows who is missed."""
+        """Subtrees in which it is unknown who is missing, and until when the node waits."""
         self._timers: TimerQueue[tuple[str, str]] = TimerQueue()
         self._sessions_end: int | None = None
 
     # Change
 
     def start(self, now: int) -> None:
-        """Those who do not come back within the life of a session will not."""
+        """Begins the recovery of a restarted node. A subscriber that does not come back within an idle
+        timeout is gone."""
         if self._missed or self._forgets:
             self._sessions_end = now + timers.IDLE_TIMEOUT
             self._patient_until = now + (timers.IDLE_TIMEOUT if self._forgets else PATIENCE)
 
     def handle_loss(self, now: int, subscriptions: Iterable[Subscription]) -> None:
-        """The node's lease has ended, and with it these subscriptions, of those who are connected: it may
-        come to serve them again."""
+        """The node's lease ended, and with it these subscriptions of connected sessions. The node may serve
+        them again."""
         self._missed.update(((s.session, s.key), s) for s in subscriptions)
         if self._missed:
             self._sessions_end = self._patient_until = now + timers.IDLE_TIMEOUT
 
     def handle_return(self, now: int, subtree: str) -> None:
-        """The node is about to serve a subtree: again, if somebody is missed there."""
+        """The node is about to serve a subtree. If subscribers of it are missing, the subtree is in
+        recovery."""
         if self._is_missed_in(subtree):
             until = self._returned[subtree] = max(self._patient_until, now + SETTLING)
             self._timers.set((_MISSED, subtree), until)
             self._jurisdiction.gather(subtree)
 
     def handle_take_back(self, now: int, subtree: str, epoch: int) -> None:
-        """A child's lease, under this epoch, has ended without a handover."""
+        """A child's lease, under this epoch, ended without a handover."""
         if not is_within(subtree, STATUS_ROOT):
             self._wait(now, subtree, timers.RETURN, epoch + 1)
 
     def take_over(self, now: int, subtree: str, records: Iterable[pb.GatheringRecord]) -> None:
-        """The node is about to serve a subtree of which its owner until now was gathering these parts."""
+        """The node is about to serve a subtree. These parts of it were in recovery at its owner until now."""
         for record in records:
             if is_within(record.subtree, subtree):
                 self._wait(now, record.subtree, min(record.remaining_us, timers.RETURN), record.epoch)
 
     def handle_subscribed(self, subscription: Subscription) -> None:
-        """Somebody has subscribed."""
+        """A subscription was made."""
         back = self._missed.pop((subscription.session, subscription.key), None)
         if back is not None and not self._missed and not self._forgets:
             self._end_return()
 
     def handle_timeout(self, now: int) -> None:
-        """Waits no longer than it must."""
+        """Ends each recovery whose time is over."""
         for kind, subtree in self._timers.due(now):
             (self._returned if kind is _MISSED else self._ends).pop(subtree)
             self._review(subtree)
@@ -135,11 +137,11 @@ class Recovery:
     # Read
 
     def poll_timeout(self) -> int | None:
-        """When to call `handle_timeout` next."""
+        """When `handle_timeout` is due next, in microseconds; None: never."""
         return min((t for t in (self._timers.next(), self._sessions_end) if t is not None), default=None)
 
     def records(self, subtree: str) -> Iterator[pb.GatheringRecord]:
-        """What of a subtree is gathering, for a new owner of it."""
+        """The records of the parts of a subtree that are in recovery, for its new owner."""
         now, remaining = self._clock(), dict[str, int]()
         for part, until in self._ends.items():
             if common := _common(part, subtree):
@@ -174,11 +176,11 @@ class Recovery:
 
 _MISSED: Final = "missed"
 _UNKNOWN: Final = "unknown"
-"""Who is waited for somewhere."""
+"""The two kinds of recovery: known subscribers are missing, or it is unknown who is."""
 
 
 def _common(part: str, subtree: str) -> str | None:
-    """What lies in both; None: nothing does."""
+    """The subtree that lies in both; None: they share nothing."""
     if is_within(part, subtree):
         return part
     return subtree if is_within(subtree, part) else None

@@ -1,9 +1,9 @@
-"""All that a node has of a subtree, whoever in it keeps it: given to a new owner, taken in from an old one.
+"""The state of a subtree at a node, whichever part of the node keeps it: collected at the source, taken in at
+the target.
 
-The subtree's cuts go along (§5.4): what was delegated below it stays with whom it was delegated to, and only
-the parent changes. Those that the new owner itself holds are named too: what it has delegated below them is
-its own affair. So is what this node delegated out of a smaller subtree that it has from another, and
-whatever else it has there: its messages and wills.
+The cuts of the subtree go along (§5.4): their owners stay, and only their parent changes. The target's own
+cuts are named, too; what the target has delegated below them is its own affair. Not a part of this state: a
+smaller subtree that another node granted to this node, with its cuts, messages and wills.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["SubtreeState", "ended"]
 
 
 class SubtreeState:
-    """What of a node moves with a subtree.
+    """The state that moves with a subtree.
 
-    `own`: its name, address and incarnation. `inherit(now, delegations)` takes the cuts of a subtree for this
-    node's own.
+    `own`: this node's name, address and incarnation. `inherit(now, delegations)` makes the cuts of a subtree
+    this node's own.
     """
 
     def __init__(
@@ -52,13 +52,15 @@ class SubtreeState:
     # Give
 
     def slow(self, subtree: str) -> Iterator[Record]:
-        """What may be much, and is followed as it changes: the subscriptions that touch the subtree."""
+        """The subscriptions that touch the subtree: there may be many, and changes of them are sent as they
+        happen."""
         return map(self._record, list(self._owner_subscriptions.subscribers.touching(subtree)))
 
     def quick(self, subtree: str, *, is_heirs: bool = False) -> dict[tuple[str, str | int], Record]:
-        """The rest, by what tells it from all else: compared with what was sent, it shows what changed.
+        """All other records, each by its key. A later result, compared with an earlier one, shows what has
+        changed.
 
-        `is_heirs`: the new owner has it back, and nobody has served it meanwhile.
+        `is_heirs`: as in `HandoverSource`.
         """
         found: dict[tuple[str, str | int], Record] = {}
         cuts = [
@@ -76,20 +78,20 @@ class SubtreeState:
         return found
 
     def replays(self, subtree: str) -> Iterator[pb.ReplayRecord]:
-        """What sessions are still to be sent of what is retained in the subtree."""
+        """The retained messages of the subtree that are still to be sent to sessions (§7.6)."""
         for session, filter, qos, listener, first in self._core.replays(subtree):
             yield pb.ReplayRecord(
                 session=session, filter=filter, qos=pb.Qos.Name(qos), listener=listener, first=first
             )
 
     def held_below(self, subtree: str) -> list[str]:
-        """What is no part of a subtree that moves: smaller ones, which this node has from others."""
+        """The smaller subtrees that other nodes granted: they are no part of a subtree that moves."""
         return self._jurisdiction.held_below(subtree)
 
     # Take
 
     def prepare(self, transfer: pb.Transfer, received: ReceivedState) -> None:
-        """Makes subscriptions as they come, so that little is left to be done while nobody serves them.
+        """Makes subscriptions as they arrive, so that little is left to do while nobody serves them.
 
         They match nothing until this node serves the subtree.
         """
@@ -101,12 +103,12 @@ class SubtreeState:
                 self._owner_subscriptions.prepare(subscription)
 
     def withdraw(self, received: ReceivedState) -> None:
-        """The handover failed."""
+        """Removes what `prepare` made, because the handover failed."""
         for subscription in received.subscriptions.values():
             self._owner_subscriptions.withdraw(subscription.session, subscription.key)
 
     def take_over(self, now: int, subtree: str, received: ReceivedState) -> None:
-        """Just before this node serves the subtree."""
+        """Takes the received state in, just before this node serves the subtree."""
         self._inherit(now, received.delegations(subtree))
         self._recovery.take_over(now, subtree, received.gathering.values())
         self._owner_subscriptions.resume(now, subtree, received)
@@ -122,31 +124,32 @@ class SubtreeState:
             )
 
     def end_lease(self, subtree: str, until: int | None, given: Sequence[str]) -> None:
-        """The lease of a subtree has ended, by then at the latest: what waits for persistent sessions, and
-        wills, stay (§5.6). `given`: as `sweep`."""
+        """The lease of a subtree ended, at `until` at the latest. The queues of persistent sessions, and
+        wills, stay (§5.6). `given`: as in `sweep`."""
         self._owner_subscriptions.end_lease(subtree, until, given)
         for keeper in self._keepers:
             keeper.sweep(given)
 
     def sweep(self, given: Sequence[str]) -> None:
-        """A grant is gone without a handover: what concerns nothing that is left is dropped. `given`: the
-        subtrees that are being handed over just now: what touches them goes along."""
+        """A grant ended without a handover: discards what concerns nothing that is left. `given`: the
+        subtrees that are being handed over; what touches them stays and goes along."""
         self._owner_subscriptions.sweep(given)
         for keeper in self._keepers:
             keeper.sweep(given)
 
     def moved(self, subtree: str) -> None:
-        """The new owner serves the subtree."""
+        """The target serves the subtree."""
         for keeper in self._keepers:
             keeper.moved(subtree)
 
     def _as_cut(self, grant: Grant) -> Delegation:
-        """What this node goes on to hold below what it gives, and nobody else will name."""
+        """A grant that this node keeps, as a cut below the subtree that it hands over: no other node will
+        name it."""
         policy = LeasePolicy.SERVE if grant.until is None else LeasePolicy.FENCE
         return Delegation(grant.subtree, *self._own, grant.epoch, policy, None, 0)
 
     def _record(self, subscription: Subscription) -> pb.SubscriptionRecord:
-        """With where its client is now (§4.4): the new owner opens a link there."""
+        """A subscription with its client's present address (§4.4), because the target opens a link there."""
         session = self._owner_subscriptions.sessions.get(subscription.session)
         link = None if session is None else session.link
         address = None if link is None else self._core.peer_of(link)
@@ -154,7 +157,7 @@ class SubtreeState:
 
 
 def ended(key: tuple[str, str | int]) -> Record | None:
-    """Takes a record back that was sent under this key; None: it does no harm."""
+    """A record that ends the thing with this key; None: its earlier record does no harm."""
     kind, name = key
     match kind, name:
         case "cut", str():

@@ -1,9 +1,9 @@
-"""What moves with a subtree, as the packets that carry it and as the new owner collects it (§5.4).
+"""The records that move with a subtree, as packets and as the target collects them (§5.4).
 
-A record names one thing that there is: a subscription, a session, a retained message, a cut, a will, a part
-that is gathering, what is left of a replay. A later record of the same thing replaces the one before; one
-without its substance (an address, a payload) takes it back. The core alone knows what messages wait, and
-which were seen.
+A record is about one thing: a subscription, a session, a retained message, a cut, a will, a part in recovery,
+the rest of a replay. A later record of the same thing replaces the one before. A record without its substance
+(an address, a payload, the time left) ends the thing. Only the native core knows the messages that wait, and
+the message ids that were seen.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from hbroker.subtree import depth, is_within, prefixes
 __all__ = ["CHUNK", "Keeper", "ReceivedState", "Record", "cut_record", "transfer_packets"]
 
 CHUNK: Final = 900
-"""Bytes of records in one packet, so that it fits a datagram of 1,200.
+"""Bytes of records in one packet, so that it fits a datagram of 1,200 bytes.
 
-A single larger record travels alone.
+If a single record is larger, it goes alone.
 """
 MOST_RECORDS: Final = 10_000_000
-"""Of each kind, in one handover: more would end a new owner for want of memory. What is over is counted."""
+"""The most records of each kind in one handover, because more would exhaust the target's memory. Further ones
+are discarded and counted."""
 
 Record: TypeAlias = (
     bytes
@@ -39,7 +40,7 @@ Record: TypeAlias = (
     | pb.GatheringRecord
     | pb.ReplayRecord
 )
-"""One thing that moves; bytes: a retained message, as a serialised `Publish`."""
+"""One thing that moves. Bytes: a retained message, as a serialised `Publish`."""
 
 KeyT = TypeVar("KeyT")
 RecordT = TypeVar("RecordT")
@@ -56,25 +57,25 @@ _FIELD_OF: Final[dict[type, str]] = {
 
 
 class Keeper(Protocol):
-    """Whoever keeps state of a node that moves with a subtree: its sessions, its wills."""
+    """A part of a node whose state moves with a subtree: its sessions, its wills."""
 
     def records(self, subtree: str) -> Iterable[pb.SessionRecord | pb.WillRecord]:
-        """All that there is now and concerns a topic at or below the subtree."""
+        """The present records that concern topics at or below the subtree."""
 
     def take_over(self, now: int, received: ReceivedState) -> None:
-        """Takes in its part, just before this node serves the subtree, and before its subscriptions."""
+        """Takes its records in, just before this node serves the subtree, and before the subscriptions."""
 
     def sweep(self, given: Sequence[str] = ()) -> None:
-        """A subtree is gone without a handover: as `moved`, and nobody has what was kept. `given`: the
-        subtrees that are being handed over just now, with what is kept of them."""
+        """A grant ended without a handover, so no other node has this state. `given`: the subtrees that are
+        being handed over, with their state."""
 
     def moved(self, subtree: str) -> None:
-        """The subtree has another owner now: forgets what concerns nothing that this node still owns."""
+        """The subtree has another owner now: discards what concerns nothing that this node still owns."""
 
 
 @dataclass(slots=True)
 class ReceivedState:
-    """What a new owner was handed so far."""
+    """The records that a target has received so far."""
 
     subscriptions: dict[tuple[int, str, str], Subscription] = field(default_factory=dict)
     """By session, group and filter."""
@@ -82,7 +83,7 @@ class ReceivedState:
     wills: dict[int, pb.WillRecord] = field(default_factory=dict)
     """By session."""
     ended_wills: set[int] = field(default_factory=set)
-    """The sessions whose wills were published, or ended well, since their owner was lost."""
+    """The sessions whose wills were published or withdrawn since their owner was lost."""
     cuts: dict[str, pb.CutRecord] = field(default_factory=dict)
     """By subtree."""
     gathering: dict[str, pb.GatheringRecord] = field(default_factory=dict)
@@ -90,13 +91,14 @@ class ReceivedState:
     replays: dict[tuple[int, str, int], pb.ReplayRecord] = field(default_factory=dict)
     """By session, filter and listener."""
     held: list[int] = field(default_factory=list)
-    """Where the core holds what waits for sessions, and what was seen: in the order in which it waits."""
+    """Where the core holds the messages that wait for sessions, and the message ids that were seen, in the
+    order in which they take effect."""
     most: int = MOST_RECORDS
     refused: int = 0
-    """Records that there was no room for."""
+    """How many records found no room."""
 
     def take(self, transfer: pb.Transfer) -> None:
-        """Adds what a packet holds, but for what the core keeps: messages, and which were seen."""
+        """Adds the records of a packet, except those that the core takes: messages, and message ids."""
         for subscription in transfer.subscriptions:
             self._take_subscription(subscription)
         for session in transfer.sessions:
@@ -113,11 +115,11 @@ class ReceivedState:
             self._replace(self.replays, key, replay, filter_is_valid(replay.filter))
 
     def subscription_of(self, record: pb.SubscriptionRecord) -> Subscription | None:
-        """The subscription that a record is about; None: it ended, or makes no sense."""
+        """The subscription of a record; None: it has ended, or is not valid."""
         return self.subscriptions.get((record.session, record.group, record.filter))
 
     def is_away(self, session: int) -> bool:
-        """Whether a session has no link, as far as is known."""
+        """Whether a session is offline, according to its record."""
         known = self.sessions.get(session)
         return known is not None and known.HasField("away_us")
 
@@ -127,9 +129,9 @@ class ReceivedState:
         return [d for d in found if d is not None and d.subtree != subtree and is_within(d.subtree, subtree)]
 
     def stands(self, delegation: Delegation) -> bool:
-        """Whether a delegation that the new owner, of this name and address, had made before is held still
-        (§5.4): it is named, or lies below what is: the old owner knows nothing of what is further down, be it
-        the new owner's own or cut out of what another owner gave it."""
+        """Whether an earlier delegation of the target still exists (§5.4, old cuts): RECORDS name it under
+        the same epoch, or it lies below a subtree that they name. The source does not know what lies further
+        down, which the target has delegated itself, or cut out of what another owner gave it."""
         for prefix in prefixes(delegation.subtree, depth(delegation.subtree)):
             record = self.cuts.get(prefix)
             named = None if record is None else _delegation_from(record)
@@ -155,7 +157,7 @@ class ReceivedState:
 
 
 def transfer_packets(records: Iterable[Record]) -> Iterator[pb.Transfer]:
-    """The records in packets that each fit a datagram, made one at a time."""
+    """Yields packets with these records, each of which fits a datagram."""
     transfer, size = pb.Transfer(), 0
     for record in records:
         length = len(record) if isinstance(record, bytes) else record.ByteSize()
@@ -169,7 +171,7 @@ def transfer_packets(records: Iterable[Record]) -> Iterator[pb.Transfer]:
 
 
 def cut_record(delegation: Delegation) -> pb.CutRecord:
-    """A delegation as it moves to its new parent."""
+    """The record of a delegation for its new parent."""
     serve = delegation.policy is LeasePolicy.SERVE
     return pb.CutRecord(
         cut=cut_of(delegation.as_cut()),

@@ -1,11 +1,13 @@
-"""A client's will, and the owner that keeps it (§6.6): looks the owner up, registers, and registers again.
+"""A client's will (§6.6): finds the owner of its topic, registers the will, and registers it again after a
+loss.
 
-The owner of the will's topic publishes it when the client's session with it breaks off, so the client keeps
-a link there. A will that moves with its subtree stays the same message: two nodes that both hold it for a
-moment publish it once, under one message id. One that is registered again after its owner was lost is a
-message of its own: the former may have been published meanwhile.
+The owner publishes the will when the client's session with it breaks off, so the client keeps a link there.
+If the will moves with its subtree, it keeps its message id. So if two nodes have it for a moment and both
+publish it, subscribers recognise one message. If the will is registered again after its owner was lost, it
+gets a new message id, because the former one may have been published.
 
-Where a sibling has heard who owns the topic, the will goes there first, and is looked up if that is not so.
+If another client behind the same address has heard which node owns the topic (`owner_cache`), the client
+registers the will there first, and resolves the topic if that node is not the owner.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from hbroker.protocol.timers import SECOND, retry_after
 __all__ = ["TRANSITIONS", "WILL_ROOM", "ClientWill", "Event", "State", "Will", "will_message"]
 
 WILL_ROOM: Final = PACKET_ROOM - 48
-"""Bytes of a will's message at most: it leaves in one datagram, with what belongs to it (§3.4)."""
+"""The largest message of a will, in bytes: WILL leaves in one datagram (§3.4)."""
 
 _ACK_PATIENCE: Final = 5 * SECOND
 _LOOKUP_PATIENCE: Final = 10 * SECOND
@@ -40,8 +42,8 @@ _LOOKUP_PATIENCE: Final = 10 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What an owner publishes when the client's session breaks off. `message`: all but its id and its time.
-    `delay_s`: how long it waits for the client to come back."""
+    """The message that an owner publishes when the client's session breaks off. `message`: without id and
+    time. `delay_s`: seconds that the owner waits for the client to come back."""
 
     message: pb.Publish
     delay_s: int = 0
@@ -55,7 +57,7 @@ def will_message(
     retain: bool,
     **properties: Unpack[MqttProperties],
 ) -> pb.Publish:
-    """A will as its owner is to publish it, less its id."""
+    """The message of a will, without its id."""
     expiry_s, payload_format = properties.get("expiry_s"), properties.get("payload_format")
     message = pb.Publish(
         topic=topic,
@@ -80,15 +82,15 @@ class State(Enum):
     """What a will waits for."""
 
     RESOLVING = auto()
-    """Its topic's owner."""
+    """For the owner of its topic."""
     AWAIT_ACK = auto()
-    """The owner's word that it keeps it."""
+    """For the owner's WILLACK."""
     KEPT = auto()
-    """Nothing: the owner keeps it."""
+    """For nothing: the owner has it."""
     BACKING_OFF = auto()
-    """The end of a pause, to look the owner up again."""
+    """For the end of a pause, to find the owner again."""
     REFUSED = auto()
-    """Nothing: nobody keeps it."""
+    """For nothing: no node accepts it."""
 
 
 class Event(Enum):
@@ -97,17 +99,17 @@ class Event(Enum):
     RESOLVE = auto()
     """The owner was found."""
     KEEP = auto()
-    """The owner keeps it."""
+    """The owner has accepted it."""
     MOVE = auto()
-    """Another node is its topic's owner, or will be."""
+    """Another node owns its topic, or will own it."""
     DEFER = auto()
-    """No owner was found, or it asks to come back later, or it is silent."""
+    """No owner was found, or the owner is silent or asks the client to come back later."""
     LINK_DOWN = auto()
-    """The session with the owner is gone."""
+    """The link to the owner ended."""
     RESUME = auto()
     """The pause is over."""
     REFUSE = auto()
-    """The answer is no, and stays no."""
+    """A node refused it for good."""
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -126,8 +128,11 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 
 class ClientWill:
-    """One client's will. `resolver`: called when it is needed. `ticket`: its own among the resolver's.
-    `tell`: called with what became of `start`."""
+    """One client's will.
+
+    `resolver`: returns the resolver, which is made when it is first needed. `ticket`: the will's ticket at
+    the resolver. `tell`: called with the outcome of `start`.
+    """
 
     __slots__ = (
         "_attempts",
@@ -182,8 +187,8 @@ class ClientWill:
     # In: the application
 
     def start(self, now: int, will: Will, patience: int) -> None:
-        """Registers it, in the place of the one before. `WillSet` or `WillRefused` follows, and from then on
-        it is kept registered."""
+        """Registers a will in place of the one before. `WillSet` or `WillRefused` follows within `patience`
+        (microseconds). From then on the will is registered again whenever that is necessary."""
         self._will = will
         self._machine = Machine(TRANSITIONS, State.RESOLVING)
         self._link = self._due_at = None
@@ -197,18 +202,18 @@ class ClientWill:
             self._found(now, will, (hint.node, hint.address), HINT_PATIENCE)
 
     def set_session_options(self, session_options: SessionOptions) -> None:
-        """Other terms of the session, for registrations from now on."""
+        """Sets the options of the session for later registrations."""
         self._session_options = session_options
 
     def stop(self) -> None:
-        """Registers it no more. (What ends it at its owner is LEAVE.)"""
+        """Registers the will no more. LEAVE ends it at its owner."""
         self._will = None
         self._due_at = self._deadline = None
 
     # In: the network
 
     def handle_resolved(self, now: int, resolution: Resolution) -> None:
-        """The owner of its topic is found."""
+        """The owner of its topic was found."""
         if self._will is not None and self._machine.accepts(Event.RESOLVE):
             self._found(now, self._will, (resolution.owner, resolution.address), _ACK_PATIENCE)
 
@@ -218,7 +223,7 @@ class ClientWill:
         self._refused(now, failed.reason or Reason.REASON_OWNER_UNREACHABLE)
 
     def handle_ack(self, now: int, link: int, ack: pb.WillAck) -> None:
-        """The owner's answer, or (request 0) its word that the will has gone to another."""
+        """Handles WILLACK: the owner's answer or, with request 0, the notice that the will has moved."""
         if link != self._link or ack.request not in (0, self._request):
             return
         if ack.reason in (Reason.REASON_HANDOVER, Reason.REASON_NOT_RESPONSIBLE):
@@ -233,8 +238,8 @@ class ClientWill:
             self._refused(now, ack.reason)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
-        """§6.6: the owner may publish the will now: the next registration is another message. `is_refused`:
-        it opened no session, because it has too many."""
+        """§6.6: the owner may publish the will now, so the next registration has a new message id.
+        `is_refused`: the owner refused the session, because it has too many."""
         if link == self._link and self._machine.accepts(Event.LINK_DOWN):
             if is_refused:
                 self._reason = Reason.REASON_QUOTA_EXCEEDED
@@ -243,7 +248,7 @@ class ClientWill:
             self._pause(now, Event.LINK_DOWN)
 
     def handle_timeout(self, now: int) -> None:
-        """Looks the owner up again; tells the application that it took too long."""
+        """Finds the owner again if that is due, and reports a registration that took too long."""
         if self._deadline is not None and self._deadline <= now:
             reason = self._reason or Reason.REASON_OWNER_UNREACHABLE
             self._end(reason, answered=reason == Reason.REASON_QUOTA_EXCEEDED)
@@ -260,12 +265,12 @@ class ClientWill:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return min((at for at in (self._due_at, self._deadline) if at is not None), default=None)
 
     @property
     def state(self) -> State | None:
-        """What the will waits for; None: there is none."""
+        """What the will waits for; None: there is no will."""
         return None if self._will is None else self._machine.state
 
     def _resolve(self, now: int) -> None:
@@ -301,7 +306,7 @@ class ClientWill:
             self._tell(WillSet("" if self._owner is None else self._owner[0]))
 
     def _mistrust(self) -> None:
-        """The owner is not what it was taken for, or silent."""
+        """Removes the owner from the cache, because it is silent or does not own the topic."""
         if self._owner is not None:
             self._knowledge.owner_cache.forget(self._owner[1])
 
@@ -322,7 +327,7 @@ class ClientWill:
             self._end(reason, answered=True)
 
     def _end(self, reason: int, *, answered: bool) -> None:
-        """Nobody waits for it any more; unless it was refused for good it is still tried."""
+        """Reports the outcome. Unless the will was refused for good, the client goes on trying."""
         if self._deadline is None or self._will is None:
             return
         self._deadline = None

@@ -1,11 +1,15 @@
-"""The sessions of a node's clients: connected, away, ended (§6.4).
+"""The sessions of a node's clients: connected, offline, ended (§6.4).
 
-A session is known by its id, whatever link and address it has now. One that is not persistent ends with its
-link. A persistent one then is away: its subscriptions stay, its messages wait in the core, and it ends when
-it has been without a link for its expiry. One that is not persistent lingers, as if it were persistent, for
-an idle timeout after its link ended because its client begins another (§3.6), or this node was restarted
-(§5.8): until then its client may make its subscriptions again. The core keeps queues and links itself; here
-is what a decision needs: who is away since when, and for how long.
+A session is known by its id, whatever link and address it has now. A session that is not persistent ends with
+its link. A persistent session is offline without a link: its subscriptions stay, its messages are queued in
+the native core, and it ends when it has been offline for its expiry.
+
+In two cases a session that is not persistent lingers: it stays, as if it were persistent, for an idle
+timeout, so that its client can make its subscriptions again. Either its link ended because its client begins
+another (§3.6), or this node was restarted (§5.8).
+
+The core has the queues and links. This module has what a decision needs: which sessions are offline, since
+when, and for how long.
 """
 
 from __future__ import annotations
@@ -33,12 +37,12 @@ __all__ = ["TRANSITIONS", "Event", "Session", "Sessions", "State"]
 
 
 class State(Enum):
-    """Where a session's client is."""
+    """The state of a session."""
 
     CONNECTED = auto()
     """It has a link."""
     AWAY = auto()
-    """It has none, and may come back."""
+    """It is offline: it has no link, and its client may come back."""
     ENDED = auto()
 
 
@@ -46,13 +50,13 @@ class Event(Enum):
     """What happens to a session."""
 
     LINK_UP = auto()
-    """It has a link: its first, or a later one."""
+    """It has a link, the first or a later one."""
     LINK_DOWN = auto()
-    """Its link is gone, and it is persistent."""
+    """Its link ended, and it is persistent or lingers."""
     EXPIRE = auto()
-    """It has been away for as long as it may."""
+    """It has been offline for its expiry."""
     END = auto()
-    """Its client ends it, or its link is gone and it is not persistent."""
+    """Its client ends it, or its link ended and it is not persistent."""
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -67,10 +71,15 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One client's session here. `link`: None while it is away. `expiry_s`: 0 where it is not persistent.
-    `queue_messages`, `queue_bytes`: as asked for; 0: the node's own. `away_since`: in microseconds.
-    `lingers`: its client has subscribed to nothing since the link, or this node's run, that it had before.
-    `begun_at`: when its client began it anew (`clean_start`); None: it has not."""
+    """One client's session.
+
+    - `link`: None: it is offline.
+    - `expiry_s`: 0: it is not persistent.
+    - `queue_messages`, `queue_bytes`: as its client asked; 0: the node's own bounds.
+    - `away_since`: when it went offline, in microseconds.
+    - `lingers`: its client has not subscribed since its last link ended, or since this node was restarted.
+    - `begun_at`: when its client began it anew (`clean_start`); None: it has not.
+    """
 
     id: int
     client: str = ""
@@ -84,7 +93,7 @@ class Session:
     begun_at: int | None = None
 
     def handle(self, event: Event) -> None:
-        """Something happens to it. Raises ImpossibleTransition."""
+        """Handles an event. Raises ImpossibleTransition."""
         self.state = step(TRANSITIONS, self.state, event)
 
     @property
@@ -94,14 +103,16 @@ class Session:
 
     @property
     def is_away(self) -> bool:
-        """Whether its client may come back."""
+        """Whether it is offline."""
         return self.state is State.AWAY
 
 
 class Sessions:
-    """All sessions of one node, and what moves of them with a subtree (§5.4). `clock` tells the time.
-    `note_away` is told which have no link, and (with False) of which that is not true any more: after a
-    restart nobody waits for those."""
+    """All sessions of one node, and the records that move with a subtree (§5.4).
+
+    `clock` returns the time. `note_away` is called with each session that goes offline, and with False when
+    that is over: after a restart the node waits for no session that was offline.
+    """
 
     def __init__(
         self,
@@ -120,12 +131,13 @@ class Sessions:
         self._clock = clock
         self._note_away = note_away
         self._lost: set[str] = set()
-        """Subtrees whose owners were lost, and that have no other owner since: one of these may come back."""
+        """Subtrees whose owner was lost, and that no other node has owned since. The former owner may come
+        back."""
 
     # Change
 
     def connect(self, link: int, session: int) -> Session:
-        """A session has this link from now on; one that it had before is its no more."""
+        """A session has this link from now on, in place of an earlier one."""
         known = self._by_id.get(session)
         if known is None:
             known = self._by_id[session] = Session(session)
@@ -140,8 +152,8 @@ class Sessions:
         return known
 
     def disconnect(self, now: int, link: int, *, goes_on: bool = False) -> Session | None:
-        """A link is gone; returns the session whose it was, which is away now or ended. `goes_on`: its client
-        begins another link."""
+        """A link ended. Returns its session, which is now offline or ended; None: the link had none.
+        `goes_on`: its client begins another link."""
         session = self._by_link.pop(link, None)
         if session is None:
             return None
@@ -158,8 +170,8 @@ class Sessions:
         return session
 
     def restore(self, now: int, session: int) -> bool:
-        """A session that an earlier run of this node had a link to: its client has an idle timeout to come
-        back. False: there is no room for it."""
+        """After a restart: makes a session of the earlier run again, offline. Its client has an idle timeout
+        to come back. False: there is no room for it."""
         if session in self._by_id:
             return True
         restored = Session(session)
@@ -170,13 +182,14 @@ class Sessions:
         return False
 
     def end_lingering(self, session: int) -> None:
-        """Its client has not subscribed again; its link, if it has one, begins a session anew."""
+        """Ends a session whose client has not subscribed again. If it has a link, a session begins anew
+        there."""
         known = self._by_id.get(session)
         if known is not None and known.lingers and not self._subscribers.has_any(session):
             self.end(known)
 
     def renew(self, session: Session, request: pb.Subscribe) -> bool:
-        """§6.4: what its client wants of it. False: the node has no room for it."""
+        """§6.4: takes the options of a SUBSCRIBE. False: the node has no room for the session."""
         session.client = request.client
         session.lingers = False
         session.expiry_s = min(request.session_expiry_s, self._limits.session_expiry)
@@ -185,7 +198,7 @@ class Sessions:
         return self.open(session)
 
     def open(self, session: Session) -> bool:
-        """Has the core keep it. False: it has no room for it."""
+        """Makes the session in the native core. False: there is no room for it."""
         return self._core.open_session(
             session.id,
             persistent=session.is_persistent,
@@ -194,11 +207,11 @@ class Sessions:
         )
 
     def note_loss(self, subtree: str) -> None:
-        """The owner of a subtree was lost. Should it come back it has sessions of before (§5.6)."""
+        """The owner of a subtree was lost. If it comes back, it has sessions of before (§5.6)."""
         self._lost.add(subtree)
 
     def end(self, session: Session) -> None:
-        """Its client ends it. Its link, if it has one, is that of a session without a past from here on."""
+        """Ends a session because its client asks for it. If it has a link, a new session begins there."""
         self._core.end_session(session.id)
         link = session.link
         self._forget(session, Event.END)
@@ -206,7 +219,7 @@ class Sessions:
             self.connect(link, session.id)
 
     def expired(self, now: int) -> Iterator[Session]:
-        """One after the other that has been away for too long; it is ended."""
+        """Ends and yields each session that has been offline for its expiry."""
         for id in self._expiries.due(now):
             session = self._by_id[id]
             self._core.end_session(id, "session_expired")
@@ -216,47 +229,47 @@ class Sessions:
     # Read
 
     def poll_timeout(self) -> int | None:
-        """When the next one has been away for too long."""
+        """When the next session expires, in microseconds; None: none does."""
         return self._expiries.next()
 
     def of_link(self, link: int) -> Session | None:
-        """The session whose link it is."""
+        """The session that has this link, or None."""
         return self._by_link.get(link)
 
     def get(self, session: int) -> Session | None:
-        """The session of this id."""
+        """The session with this id, or None."""
         return self._by_id.get(session)
 
     @property
     def longest(self) -> int:
-        """For how long a session may be kept at most, in microseconds."""
+        """The longest session expiry, in microseconds."""
         return self._limits.session_expiry * SECOND
 
     @property
     def connected(self) -> int:
-        """How many have a link."""
+        """The number of sessions with a link."""
         return len(self._by_link)
 
     @property
     def away(self) -> int:
-        """How many have none, and may have one again."""
+        """The number of sessions that are offline."""
         return len(self._by_id) - len(self._by_link)
 
     # Handover
 
     def records(self, subtree: str) -> list[pb.SessionRecord]:
-        """The sessions with subscriptions that touch a subtree."""
+        """The records of the sessions with subscriptions that touch a subtree."""
         touching = dict.fromkeys(subscription.session for subscription in self._subscribers.touching(subtree))
         is_lost = self.is_lost(subtree)
         return [self._record(self._by_id[id], is_lost=is_lost) for id in touching if id in self._by_id]
 
     def is_lost(self, subtree: str) -> bool:
-        """Whether the owner of a subtree, or of a part of it, was lost, and it has not moved on since."""
+        """Whether the owner of a subtree, or of a part of it, was lost, and it has not moved since."""
         return any(is_within(lost, subtree) or is_within(subtree, lost) for lost in self._lost)
 
     def take_over(self, now: int, received: ReceivedState) -> None:
-        """Opens the sessions that were handed over: those away as they are, the others with a link to where
-        their clients were."""
+        """Opens the sessions of a handover: those that were offline stay offline; for the others it opens
+        links to their clients' addresses."""
         addresses = {s.session: s.address for s in received.subscriptions.values()}
         for record in received.sessions.values():
             session = self._by_id.get(record.session)
@@ -274,7 +287,7 @@ class Sessions:
                     session.begun_at = now - record.begun_us
 
     def adopt(self, session: int, address: Address) -> Session:
-        """Opens a link to a session that was handed over, where it has none here."""
+        """Opens a link to the client of a session that was handed over, if there is none."""
         known = self._by_id.get(session)
         if known is not None and known.link is not None and self._may_be_stale(known):
             self._core.close(known.link)
@@ -288,15 +301,15 @@ class Sessions:
         self._lost = {lost for lost in self._lost if not is_within(lost, subtree)}
 
     def end_empty(self, session: int) -> None:
-        """A subscription has gone along with a handed over subtree: so has a persistent session that has no
-        other (§6.4)."""
+        """After a handover: ends a persistent session that has no subscription left here (§6.4)."""
         known = self._by_id.get(session)
         if known is not None and known.is_persistent and not self._subscribers.has_any(session):
             self.end(known)
 
     def sweep(self, given: Sequence[str] = ()) -> None:
-        """A grant is gone without a handover, and what is on its way to sessions is nowhere else: one that is
-        persistent, and of which nothing is left here, ends with its link (§6.4)."""
+        """A grant ended without a handover. A persistent session without subscriptions here ends: at once if
+        it is offline, else with its link, because messages that are on their way to it are nowhere else
+        (§6.4)."""
         persistent = (session for session in self._by_id.values() if session.is_persistent)
         for session in [s for s in persistent if not self._subscribers.has_any(s.id)]:
             if session.link is None:
@@ -306,8 +319,9 @@ class Sessions:
                 self.open(session)
 
     def _may_be_stale(self, session: Session) -> bool:
-        """A node that slept reads late what opened a link that the client has given up since. Over such a one
-        nothing may be inherited: when the client turns to this node again the session would end with it."""
+        """A node that was suspended may read late the datagram that opened a link, which the client has given
+        up since. Nothing may be handed over on such a link, because the session would end with it when the
+        client opens another (§5.4)."""
         is_bare = not session.is_persistent and not self._subscribers.has_any(session.id)
         return is_bare and session.link is not None and self._core.is_one_sided(session.link)
 
@@ -358,5 +372,5 @@ class Sessions:
 
 
 def _is_wanted(session: Session | None) -> bool:
-    """Whether an owner that knows of a link to its client is to open one, too."""
+    """Whether an owner that has a link to this session's client must open one here, too."""
     return session is None or session.lingers

@@ -1,13 +1,13 @@
-"""The wills that a node keeps for clients, each until its session breaks off, or ends well (§6.6).
+"""The wills that a node keeps for clients, each until its session breaks off or ends (§6.6).
 
-The owner of a will's topic keeps it, one for each session. It is published when the session has lost its
-link for another reason than LEAVE, and has not had one again for as long as the will may wait. It goes out
-under the message id that the client gave it: where two nodes publish it, after a handover whose end one of
-them did not hear of, subscribers know it for one message.
+The owner of a will's topic keeps the will, one for each session. It publishes the will when the session has
+lost its link for another reason than LEAVE, and has had no link for the will's delay. The message has the id
+that the client gave it. So if two nodes publish it, after a handover whose end one of them did not learn of,
+subscribers recognise one message.
 
-One whose topic this node does not serve, because its lease has ended, is kept *aside*: whoever serves the
-topic has none of it. When this node serves it again, and the will is due, it is published, unless the new
-owner says what became of it, or that its client has come back.
+If this node's lease of the will's topic has ended, it keeps the will *aside*, because the new owner does not
+have it. When this node serves the topic again and the will is due, it publishes the will, unless the owner in
+between says that the will has ended or been replaced, or that the client has come back.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ if TYPE_CHECKING:
 __all__ = ["TRANSITIONS", "Event", "State", "Wills"]
 
 NO_ROOM_PAUSE: Final = SECOND
-"""Until the next try, where the node's queues have no room for a will that is due."""
+"""Microseconds until the next try, if the node's queues have no room for a will that is due."""
 _MOST_QOS: Final = 2
 
 
 class State(Enum):
-    """What becomes of a will."""
+    """The state of a will."""
 
     KEPT = auto()
     """Its session has a link."""
     DUE = auto()
-    """Its session has none: it is published when its delay is over."""
+    """Its session has no link: it is published when its delay is over."""
     PUBLISHED = auto()
     DROPPED = auto()
-    """It was withdrawn, or went along with its subtree."""
+    """It was withdrawn, or moved with its subtree."""
 
 
 class Event(Enum):
     """What happens to a will."""
 
     BREAK_OFF = auto()
-    """The session has lost its link, without LEAVE."""
+    """The session lost its link without LEAVE."""
     COME_BACK = auto()
     """The session has a link again."""
     PUBLISH = auto()
     """The delay is over, or LEAVE asks for it."""
     DROP = auto()
-    """LEAVE, or the client, withdraws it; or another node keeps it now."""
+    """LEAVE or the client withdraws it, or another node keeps it now."""
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -82,8 +82,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(slots=True, eq=False)
 class _Will:
-    """`delay`: from the break to the publication, in microseconds. `due`: when, where its session is away.
-    `is_aside`: its client was told to register it with another owner."""
+    """`delay`: from the break to the publication, in microseconds. `due`: when to publish it, if its session
+    has no link. `is_aside`: its client was told to register it with another owner."""
 
     session: int
     message: pb.Publish
@@ -94,8 +94,8 @@ class _Will:
 
 
 class Wills:
-    """All wills of one node. `most`: how many it takes. `clock` tells the present time, and `unix_offset_us`
-    what to add to it for microseconds since the Unix epoch."""
+    """All wills of one node. `most`: the most wills. `clock` returns the present time; plus `unix_offset_us`
+    it is microseconds since the Unix epoch."""
 
     def __init__(
         self,
@@ -117,13 +117,13 @@ class Wills:
         self._by_session: dict[int, _Will] = {}
         self._timers: TimerQueue[int] = TimerQueue()
         self._ended: dict[int, str] = {}
-        """The topics of those that were published, or ended well, by session, where the owner before was
-        lost: should that one come back, it is to know."""
+        """Where the owner before was lost: the topics of the wills that were published or withdrawn, by
+        session. If that owner comes back, it must know."""
 
     # In
 
     def handle_will(self, now: int, link: int, request: pb.Will) -> None:
-        """Takes a client's will, or withdraws the one that there was, and answers."""
+        """Handles WILL: registers a will or withdraws it, and answers WILLACK."""
         session = self._sessions.of_link(link)
         if session is None:
             self._diagnostics.drop("unexpected_packet")
@@ -136,15 +136,16 @@ class Wills:
         self._core.send(link, pack(ack))
 
     def handle_link_up(self, session: int) -> None:
-        """The session has a link, or another one."""
+        """The session has a link, the first or another one."""
         will = self._by_session.get(session)
         if will is not None:
             will.machine.handle(Event.COME_BACK)
             self._timers.cancel(session)
 
     def handle_link_down(self, now: int, session: int, reason: str) -> None:
-        """A link of the session is gone. A run of the client that another one follows has broken off, though
-        the session goes on (MQTT 5 §3.1.4): its will waits only where it may."""
+        """A link of the session ended. If another run of the client has taken the session over, the former
+        run has broken off, although the session goes on (MQTT 5 §3.1.4). Its will then waits only if it has a
+        delay."""
         will = self._by_session.get(session)
         if will is None or reason == "restarted":
             return
@@ -155,7 +156,7 @@ class Wills:
             self._break_off(will, now + will.delay)
 
     def handle_leave(self, now: int, session: int, reason: int) -> None:
-        """§6.4: a session ends well, and its will with it, unless LEAVE asks for its publication."""
+        """§6.4: LEAVE withdraws the session's will, or has it published."""
         will = self._by_session.get(session)
         if will is not None and reason == Reason.REASON_DISCONNECT_WITH_WILL:
             self._publish(now, will)
@@ -163,13 +164,14 @@ class Wills:
             self._withdraw(session)
 
     def handle_timeout(self, now: int) -> None:
-        """Publishes what is due."""
+        """Publishes the wills that are due."""
         for session in self._timers.due(now):
             self._publish(now, self._by_session[session])
 
     def sweep(self, given: Sequence[str] = ()) -> None:
-        """A grant is gone without a handover: whoever owns their topics now has none of these wills, so those
-        clients that are here are told to look for it. `given`: subtrees that are being handed over."""
+        """A grant ended without a handover, so the new owner of its topics has none of these wills. Clients
+        with a link here are told to register their wills there. `given`: subtrees that are being handed
+        over."""
         for will in self._by_session.values():
             is_given = any(is_within(will.message.topic, subtree) for subtree in given)
             if not is_given and not will.is_aside and not self._is_ours(will):
@@ -179,7 +181,7 @@ class Wills:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When the next one is due."""
+        """When the next will is due, in microseconds; None: none is."""
         return self._timers.next()
 
     def __len__(self) -> int:
@@ -188,7 +190,8 @@ class Wills:
     # Handover
 
     def records(self, subtree: str) -> list[pb.WillRecord]:
-        """The wills whose topics lie in a subtree, and in no smaller one that this node has from another."""
+        """The records of the wills whose topics lie in a subtree, and in no smaller subtree that another node
+        granted."""
         held = self._jurisdiction.held_below(subtree)
         ended = [pb.WillRecord(session=s) for s, topic in self._ended.items() if is_within(topic, subtree)]
         kept = [
@@ -199,8 +202,8 @@ class Wills:
         return [*ended, *kept]
 
     def take_over(self, now: int, received: ReceivedState) -> None:
-        """Keeps the wills that were handed over. Their clients were told, and come; one that does not has
-        gone in the meantime."""
+        """Takes in the wills of a handover. Their clients were told, and come to this node. If a client does
+        not, it has gone in the meantime."""
         self._take_up(now, received)
         for record in received.wills.values():
             message = _message_from(record.publish)
@@ -213,7 +216,7 @@ class Wills:
                 self._break_off(will, now + IDLE_TIMEOUT + will.delay)
 
     def moved(self, subtree: str) -> None:
-        """A subtree has another owner now: its wills' clients are told to register there."""
+        """A subtree has another owner now. The clients of its wills are told to register there."""
         self._ended = {s: topic for s, topic in self._ended.items() if not is_within(topic, subtree)}
         for will in self._below(subtree):
             owner = self._jurisdiction.lookup(will.message.topic)
@@ -233,7 +236,7 @@ class Wills:
             ack.reason = Reason.REASON_PROTOCOL_ERROR
             return
         if message.publisher != self._core.will_publisher(link):
-            # §7.9: under it another's numbers would be used up.
+            # §7.9: under this id it would use up the numbers of another publisher.
             self._diagnostics.drop("foreign_publisher")
             ack.reason = Reason.REASON_NOT_AUTHORIZED
             return
@@ -261,8 +264,9 @@ class Wills:
         return will
 
     def _take_up(self, now: int, received: ReceivedState) -> None:
-        """This node is about to serve the topics of some that it kept aside. What the owner until now says of
-        a session's will counts. Whoever came back to that one comes here, too, or has gone since."""
+        """This node is about to serve the topics of wills that it kept aside. What the owner until now says
+        about a session's will counts. A client that came back to that owner comes here, too, or has gone
+        since."""
         for will in [will for will in self._by_session.values() if will.is_aside and self._is_ours(will)]:
             session = will.session
             is_back = session in received.sessions and not received.is_away(session)
@@ -283,8 +287,8 @@ class Wills:
         return isinstance(self._jurisdiction.lookup(will.message.topic), Grant)
 
     def _put_off(self, now: int, will: _Will) -> int | None:
-        """When to try again to publish a will; None: this node serves its topic, and whoever is subscribed
-        is there. One that this node lost the topic of waits for as long as a session may."""
+        """When to try again to publish a will; None: now, because this node serves its topic and is not
+        recovering. If this node has lost the topic, the will waits for at most the longest session expiry."""
         topic = will.message.topic
         owner = self._jurisdiction.lookup(topic)
         due = will.due if will.machine.state is State.DUE else now
@@ -303,7 +307,7 @@ class Wills:
         will.message.published_at_us = max(0, now + self._unix_offset_us)
         reason = self._core.publish_raw(will.message.SerializeToString())
         if reason == Reason.REASON_QUOTA_EXCEEDED:
-            # §7.7: its publisher is gone, so this node holds it back.
+            # §7.7: the publisher is gone, so this node holds its message back.
             self._break_off(will, now + NO_ROOM_PAUSE)
             return
         self._note_end(will)
@@ -355,7 +359,7 @@ class Wills:
 
 
 def _message_from(publish: bytes) -> pb.Publish | None:
-    """A will's message; None for what is none."""
+    """The message of a will; None: it is not valid."""
     try:
         message = pb.Publish.FromString(publish)
     except DecodeError:
