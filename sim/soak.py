@@ -1,10 +1,10 @@
 """Runs of the simulated network over seeds, on all cores: `python -m hbroker.sim.soak --seeds 1-2000`.
 
-Each seed is a network, its traffic and its faults (`network.drawing`), run under `network.trial`. A seed that
-breaks an invariant prints how to run it again and what happened last; the program then ends with status 1.
-With `--lines` each seed is a line that publishers share (`network.line`).
+A seed determines a network, its traffic and its faults (`network.drawing`); `network.trial` runs them. If a
+seed breaks an invariant, the program prints how to run it again and what happened last, and ends with status
+1. With `--lines` each seed is a line that publishers share (`network.line`).
 
-Standard error tells how far it is: a bar on a terminal, elsewhere a line now and then.
+Progress goes to standard error: a bar on a terminal, otherwise a line every 30 seconds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["main", "report", "report_line", "run"]
 FAILED = 1
 INTERRUPTED = 130
 EVERY_S = 30.0
-"""A line tells how far it is after so long, where there is no terminal."""
+"""Seconds between two lines of progress, if standard error is not a terminal."""
 
 
 class _Told(Protocol):
-    """What every run tells."""
+    """The result of a run: of a trial or of a line."""
 
     @property
     def seed(self) -> int: ...
@@ -46,12 +46,12 @@ _Run = TypeVar("_Run", bound=_Told)
 
 
 def run(seed: int) -> TrialResult:
-    """One seed's run."""
+    """Runs one seed."""
     return Trial(draw(seed)).run()
 
 
 def report(verdict: TrialResult) -> str:
-    """A failed run, for people: how to run it again, its plan, its last events."""
+    """The report of a failed run: how to run it again, its plan, its last events."""
     lines = [f"seed {verdict.seed} failed; again: python -m hbroker.sim.soak --seed {verdict.seed}"]
     lines += ["", "the plan:", *(f"  {line}" for line in draw(verdict.seed).schedule())]
     lines += ["", "what happened last:", *(f"  {line}" for line in verdict.tail), ""]
@@ -59,14 +59,14 @@ def report(verdict: TrialResult) -> str:
 
 
 def report_line(verdict: LineResult) -> str:
-    """Lines that were not filled, or not shared, for people."""
+    """The report of a line that was not filled, or not shared fairly."""
     seed = verdict.seed
     lines = [f"seed {seed} failed; again: python -m hbroker.sim.soak --lines {seed}-{seed}"]
     return "\n".join([*lines, *(f"  {shares}" for shares in verdict.shares), ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the seeds asked for; the exit status."""
+    """Runs the seeds that the arguments name. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hbroker.sim.soak", description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument(
@@ -108,7 +108,8 @@ def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callab
 
 
 def _verdicts(seeds: range, jobs: int, run: Callable[[int], _Run]) -> Iterator[_Run]:
-    """As they come. Ctrl-C is the parent's alone: it ends the others."""
+    """The results in the order in which they are complete. Only the parent handles Ctrl-C, and ends the
+    others."""
     run_seed = functools.partial(_run_seed, run)
     if jobs == 1:
         yield from map(run_seed, seeds)
@@ -118,7 +119,8 @@ def _verdicts(seeds: range, jobs: int, run: Callable[[int], _Run]) -> Iterator[_
 
 
 def _run_seed(run: Callable[[int], _Run], seed: int) -> _Run:
-    """Runs one seed. An exception, which is a defect of the simulator or ends a node, names the seed."""
+    """Runs one seed. An exception (a defect of the simulator, or one that ends a node) gets a note with the
+    seed."""
     try:
         return run(seed)
     except Exception as error:
@@ -127,8 +129,8 @@ def _run_seed(run: Callable[[int], _Run], seed: int) -> _Run:
 
 
 class _Progress:
-    """Tells how far it is. Where a seed is taken for a number of seeds, or another way round, its first line
-    shows that."""
+    """Shows progress. The first line names the seeds, so that a number of seeds is not mistaken for a
+    seed."""
 
     def __init__(self, seeds: range) -> None:
         self._of = len(seeds)
@@ -138,7 +140,7 @@ class _Progress:
             print(f"{runs}: {_named(seeds)}", file=sys.stderr, flush=True)
 
     def show(self, done: int, failed: int) -> None:
-        """So many are done, and so many of them failed."""
+        """Shows the number of complete runs and of failed ones."""
         if sys.stderr.isatty():
             bar = ("#" * (40 * done // self._of)).ljust(40, ".")
             print(f"\r[{bar}] {done}/{self._of}, {failed} failed", end="", file=sys.stderr, flush=True)
@@ -156,7 +158,7 @@ def _clear() -> str:
 
 
 def _seeds(text: str) -> range:
-    """`N`: the seeds from 1 to N; `A-B`: from A to B."""
+    """`N`: the seeds from 1 to N; `A-B`: those from A to B."""
     first, dash, last = text.partition("-")
     return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
 

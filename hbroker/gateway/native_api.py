@@ -3,11 +3,11 @@
 `hbroker._native.Gateway` has these verbs, and so has the fake of the tests. Connections, sessions, pool
 clients and listeners are opaque numbers. Three rules hold between the two sides:
 
-* Until `accept`, nothing is sent to a connection, and the core reads from it only up to a bound. * A session
-is in one place: here as a `SessionState` (in a record), or in the core, between `open_session` and
-`export_session`. * A listener is one MQTT subscription. A message for it that arrives before its SUBACK waits
-in the session until `suback`, so that no message overtakes the SUBACK. Listener ids are unique over all pool
-clients.
+* Until `accept`, nothing is sent to a connection, and the core reads from it only up to a bound.
+* A session is in one place: here as a `SessionState` (in a record), or in the core, between `open_session`
+  and `export_session`.
+* A listener is one MQTT subscription. A message for it that arrives before its SUBACK waits in the session
+  until `suback`, so that no message overtakes the SUBACK. Listener ids are unique over all pool clients.
 
 Verbs for one connection or one session take effect in the order of the calls.
 """

@@ -1,4 +1,4 @@
-"""The relay as a program, for `Lab` alone.
+"""The relay as a program, which only `Lab` starts.
 
 Its arguments: a seed, the descriptor of the connection for orders, and each host as `address=descriptor`.
 """
@@ -13,11 +13,11 @@ from ..network.relay import Relay
 from .forwarding import Forwarder
 
 _AHEAD = -10
-"""A network does not wait until those whom it serves have had their share of the processor."""
+"""Niceness: a real network does not wait for the processor behind the hosts that it serves."""
 
 
 def main(arguments: list[str]) -> None:
-    """Returns when the connection that orders come over has ended."""
+    """Returns when the connection for orders has ended."""
     os.nice(_AHEAD)
     seed, orders, *hosts = arguments
     pairs = (host.split("=") for host in hosts)

@@ -1,8 +1,8 @@
-"""The relay's process: packets out of one host's interface, through the faults, into another's.
+"""The relay's process: takes packets out of one host's interface, and writes them into another's.
 
-It has a thread, a clock and the descriptors of every host's TUN device, and does what `Relay` says. Whoever
-started it tells it over a connection what to do, one `Order` after another, each answered once it is in
-force. It ends when that connection does.
+It has one thread, a clock, and the descriptor of every host's TUN device, and does what `Relay` decides. The
+lab sends it one `Order` after another over a connection. It answers each when the order is in force, and ends
+when the connection ends.
 """
 
 from __future__ import annotations
@@ -25,34 +25,37 @@ __all__ = ["Counts", "Forwarder", "Order", "Record", "SetRoutes", "recorded"]
 
 _LARGEST_PACKET: Final = 65_535
 _READS: Final = 64
-"""Packets taken from one host before another's turn comes."""
+"""Packets that are read from one host before the next host."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetRoutes:
-    """Packets that come from now on go so."""
+    """Sets the routes of later packets."""
 
     routes: Routes
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Every packet that a host sends from now on is written to a file as it comes to the relay, before the
-    faults; in the format of libpcap, of raw IP packets. None: no longer."""
+    """Records to a file every packet that hosts send from now on, as it arrives at the relay, before the
+    faults.
+
+    The format is libpcap's, with raw IP packets. None: recording ends.
+    """
 
     file: Path | None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Asks for no more than the counts that answer every order: `Relay.counts`."""
+    """Asks for `Relay.counts`, which is the answer to every order."""
 
 
 Order: TypeAlias = SetRoutes | Record | Counts
 
 
 class Forwarder:
-    """A relay, its hosts' TUN devices by address, and the connection that its orders come over."""
+    """A relay, the TUN devices of its hosts by address, and the connection for orders."""
 
     def __init__(
         self, relay: Relay, tuns: Mapping[str, int], orders: Connection[Counter[str], Order]
@@ -63,7 +66,7 @@ class Forwarder:
         self._recording: Recording | None = None
 
     def run(self) -> None:
-        """Returns when the connection has ended."""
+        """Forwards packets until the connection for orders has ended."""
         readable = [*self._tuns.values(), self._orders.fileno()]
         while True:
             due = self._relay.poll_timeout()
@@ -108,7 +111,7 @@ class Forwarder:
 
 
 class Recording:
-    """A file of packets. (pcap-savefile(5); times on this machine's monotonic clock.)"""
+    """A file of packets: pcap-savefile(5), with times of this machine's monotonic clock."""
 
     _MAGIC: Final = 0xA1B2_C3D4
     _RAW_IP: Final = 101
@@ -118,12 +121,12 @@ class Recording:
         self._file.write(struct.pack("=IHHiIII", self._MAGIC, 2, 4, 0, 0, _LARGEST_PACKET, self._RAW_IP))
 
     def write(self, now: int, packet: bytes) -> None:
-        """Adds a packet that came at `now`."""
+        """Appends a packet that arrived at `now`, in microseconds."""
         self._file.write(_RECORD.pack(*divmod(now, 1_000_000), len(packet), len(packet)))
         self._file.write(packet)
 
     def close(self) -> None:
-        """All that was written can be read."""
+        """Closes the file."""
         self._file.close()
 
 
@@ -132,7 +135,7 @@ _FILE_HEADER_BYTES: Final = 24
 
 
 def recorded(file: Path) -> Iterator[tuple[int, bytes]]:
-    """What a `Recording` holds: when each packet came, in microseconds, and the packet."""
+    """The packets of a `Recording`, each with its time in microseconds."""
     data = file.read_bytes()
     at = _FILE_HEADER_BYTES
     while at < len(data):

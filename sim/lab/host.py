@@ -1,10 +1,9 @@
-"""A host of one's own: a network namespace with one interface, which this process holds the other end of.
+"""A simulated host: a network namespace with one interface, whose other end this process has.
 
-A namespace belongs to threads, not to processes (namespaces(7)). So a thread that lives for a moment
-unshares its own, sets up the interface there, and leaves two descriptors behind: the namespace's, by which
-programs are started in it, and that of the TUN device, which gives and takes whole IP packets. The namespace
-has no name; it ends, with all that is in it, when the last descriptor and the last process are gone, however
-that happens.
+A namespace belongs to threads, not to processes (namespaces(7)). So a short-lived thread unshares its own,
+sets up the interface there, and leaves two descriptors: that of the namespace, by which programs start in it,
+and that of the TUN device, which carries whole IP packets. The namespace has no name. It ends with everything
+in it when its last descriptor and its last process are gone, however they end.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ __all__ = ["Host", "why_impossible"]
 
 NETMASK: Final = "255.255.0.0"
 QUEUE_PACKETS: Final = 8_192
-"""What may wait for the relay; more is lost, as at any interface."""
+"""Packets that may wait for the relay. Further ones are lost, as at any interface."""
 
 AHEAD: Final = -5
-"""Niceness of what runs on a host: it has a processor of its own, and does not wait for others' work here."""
+"""Niceness of the programs on a host. A host has a processor of its own, and does not wait for other work."""
 
 _TUN: Final = Path("/dev/net/tun")
 _CLONE_NEWNET: Final = 0x4000_0000
@@ -49,17 +48,18 @@ _INTERFACE: Final = b"lan0"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host at an IPv4 address. Made by `Host.make`; to be closed."""
+    """A host at an IPv4 address. Made by `Host.make`; call `close`."""
 
     address: str
     namespace: int
-    """Its network namespace, as a descriptor."""
+    """The descriptor of its network namespace."""
     tun: int
-    """What it sends is read here, and what is written here it receives: one IP packet in each call."""
+    """The descriptor of its TUN device. One IP packet a call: reading takes what the host sends, writing
+    gives it what it receives."""
 
     @classmethod
     def make(cls, address: str, mtu: int = 1_500) -> Host:
-        """A host that reaches all of 10.x.0.0/16 that `address` lies in. Raises OSError."""
+        """Makes a host that reaches the whole 10.x.0.0/16 network of `address`. Raises OSError."""
         made: list[Host] = []
         failed: list[OSError] = []
 
@@ -81,13 +81,13 @@ class Host:
         return ["nsenter", f"--net=/proc/self/fd/{self.namespace}", "nice", "-n", str(AHEAD), *command]
 
     def close(self) -> None:
-        """Lets the host go. Processes that still run there keep it."""
+        """Closes both descriptors. Processes that still run on the host keep it."""
         os.close(self.tun)
         os.close(self.namespace)
 
 
 def why_impossible() -> str | None:
-    """Why this process can make no hosts; None: it can."""
+    """Why this process cannot make hosts; None: it can."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
     if shutil.which("nsenter") is None:
@@ -100,7 +100,7 @@ def why_impossible() -> str | None:
 
 
 def _unshare(address: str, mtu: int) -> Host:
-    """Gives the calling thread a network namespace of its own, with an interface. The thread should end."""
+    """Gives the calling thread its own network namespace with an interface. The thread should then end."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNET)")
@@ -127,7 +127,7 @@ def _unshare(address: str, mtu: int) -> Host:
     return Host(address, namespace, tun)
 
 
-# struct ifreq (netdevice(7)): a name, and a union of which one member counts.
+# struct ifreq (netdevice(7)): a name, and a union of which one member is used.
 
 
 def _flags(interface: bytes, flags: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Hosts, the relay between them, and the programs on them."""
+"""Simulated hosts, the relay between them, and the programs on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _END_S: Final = 10.0
 
 
 class Lab:
-    """Hosts by name. The block ends with every program killed that still runs, and every host gone."""
+    """Hosts by name. A context manager: at its end every program that still runs is killed, and every host
+    closed."""
 
     def __init__(self, names: Iterable[str], *, seed: int = 0, mtu: int = 1_500) -> None:
         self._addresses = {name: f"10.77.{1 + i // 250}.{1 + i % 250}" for i, name in enumerate(names)}
@@ -64,14 +65,14 @@ class Lab:
     # Programs
 
     def start(self, host: str, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """Starts a program on a host; `options` are those of `subprocess.Popen`."""
+        """Starts a program on a host. `options` are those of `subprocess.Popen`."""
         place = self._hosts[host]
         program = subprocess.Popen(place.command(command), pass_fds=(place.namespace,), **options)
         self._programs.append(program)
         return program
 
     def read(self, host: str, file: str) -> list[str]:
-        """The lines of a file as a program on the host sees it, such as one below /proc/net."""
+        """The lines of a file as a program on the host reads it, such as one below /proc/net."""
         place = self._hosts[host]
         command = place.command(["cat", file])
         done = subprocess.run(
@@ -86,12 +87,12 @@ class Lab:
     # The network between the hosts
 
     def set_faults(self, faults: Faults) -> None:
-        """What every path does from now on, in each direction."""
+        """Sets the faults of every path, in each direction."""
         self._faults = faults
         self._set_routes()
 
     def cut(self, some: Iterable[str], others: Iterable[str]) -> None:
-        """Nothing passes between the two groups of hosts any more, in either direction."""
+        """Cuts the paths between the two groups of hosts, in both directions."""
         for one, other in itertools.product(some, others):
             ends = self.address(one), self.address(other)
             self._cut |= {ends, (ends[1], ends[0])}
@@ -104,7 +105,7 @@ class Lab:
 
     @contextmanager
     def recording(self, file: Path) -> Iterator[None]:
-        """Within the block what hosts send is written to a file: see `Record`."""
+        """Records to a file what hosts send within the block; see `Record`."""
         self._order(Record(file))
         try:
             yield
@@ -112,10 +113,10 @@ class Lab:
             self._order(Record(None))
 
     def counts(self) -> Counter[str]:
-        """What the relay did so far: `Relay.counts`."""
+        """What the relay has done so far: `Relay.counts`."""
         return self._order(Counts())
 
-    # Within
+    # Helpers
 
     def _set_routes(self) -> None:
         self._order(SetRoutes(Routes(self._faults, dict.fromkeys(self._cut))))

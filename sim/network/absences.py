@@ -1,8 +1,8 @@
 """Which sessions outlive their links (§6.4), and for how long they may be without one.
 
-An owner counts a session's absence from when it noticed that the link is gone; who takes its subtree over
-goes on counting. What is watched here is cautious: a session counts as ended a little too early where it is
-to be there, and a little too late where it is to be gone, by as much as clocks may differ.
+An owner counts a session's absence from the moment when it noticed that the link is gone. The next owner of
+the subtree continues that count. The check is cautious, by as much as clocks may differ: a session counts as
+ended a little too early where it must be present, and a little too late where it must be gone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from .world import Address
 __all__ = ["Absences"]
 
 DRIFT: Final = 0.07
-"""By how much clocks of one network may differ, at most."""
+"""The most by which the rates of two clocks of one network may differ."""
 EARLY: Final = timers.SECOND
 NOTICED: Final = timers.IDLE_TIMEOUT + timers.KEEP_ALIVE
-"""After so long an owner knows that a client is gone."""
+"""After this time an owner knows that a client is gone."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """`expiry`: in microseconds. `gone_at`: when its last run ended. `keys`: all it ever asked for."""
+    """`expiry`: in microseconds. `gone_at`: when its last run ended. `keys`: every subscription it asked
+    for."""
 
     expiry: int
     gone_at: int | None = None
@@ -36,7 +37,7 @@ class _Session:
     down: dict[Address, int] = field(default_factory=dict)
     """The nodes that have lost their link to it, and when."""
     since: dict[str, int] = field(default_factory=dict)
-    """For each topic, since when it has been without a link at who serves that, or did."""
+    """By topic, since when it has had no link at the topic's owner, or former owner."""
 
 
 class Absences:
@@ -49,12 +50,12 @@ class Absences:
     # Change
 
     def begin(self, session: int, expiry: int) -> None:
-        """A run of a client began, whose session lives so long without a link; 0: not at all."""
+        """A run of a client began. `expiry`: for how long its session lives without a link; 0: not at all."""
         if expiry:
             self._sessions.setdefault(session, _Session(expiry)).gone_at = None
 
     def end(self, session: int, now: int) -> None:
-        """A run of a client is over."""
+        """A run of a client has ended."""
         if session in self._sessions:
             self._sessions[session].gone_at = now
 
@@ -83,8 +84,10 @@ class Absences:
     # Read
 
     def over(self, now: int) -> Iterator[tuple[int, str]]:
-        """The sessions that may have ended, and the topics for which they may. To be asked often: who has
-        taken a topic over goes on counting from when it lost its own link, if that is earlier."""
+        """The sessions that may have ended, each with a topic for which it may.
+
+        Call it often: a new owner of a topic counts from the loss of its own link, if that is earlier.
+        """
         for session, known in self._sessions.items():
             for topic, owner in self._ownership.owners.items():
                 if (down := known.down.get(owner.address)) is not None:
@@ -93,20 +96,23 @@ class Absences:
                     yield session, topic
 
     def is_over(self, session: int, topic: str, now: int) -> bool:
-        """Whether a session may have ended at who serves a topic."""
+        """Whether a session may have ended at the owner of a topic."""
         known = self._sessions.get(session)
         since = None if known is None else known.since.get(topic)
         return known is not None and since is not None and now - since >= known.expiry * (1 - DRIFT) - EARLY
 
     def is_over_at(self, session: int, node: Address, now: int) -> bool:
-        """Whether a session may have ended at a node that serves none of its topics any more."""
+        """Whether a session may have ended at a node that does not serve any of its topics any more."""
         known = self._sessions.get(session)
         down = None if known is None else known.down.get(node)
         return known is not None and down is not None and now - down >= known.expiry * (1 - DRIFT) - EARLY
 
     def remains(self, now: int) -> Iterator[tuple[int, Key]]:
-        """(session, subscription) of what may be left at owners: one to which the client had no link heard of
-        no end, and keeps the subscription for as long as the session."""
+        """(session, subscription) of what owners may still hold.
+
+        An owner that had no link to the client does not learn of the session's end, and keeps the
+        subscription for the session's expiry.
+        """
         for session, known in self._sessions.items():
             longest = (known.expiry + NOTICED) * (1 + DRIFT)
             if known.gone_at is None or now - known.gone_at < longest:

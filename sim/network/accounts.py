@@ -1,11 +1,12 @@
-"""What owners take for sessions, made exact.
+"""What owners accept for sessions, as exact rules.
 
-- *Adds up*: what an owner took for a session is delivered, expired, dropped for a reason, or still there.
-- *Taken once*: all owners together, less what they gave to other owners, took no message twice for a session,
-  wherever its topic went meanwhile; but once more for each time that the topic came to another owner before
-  the publisher had its answer: it sends the message to that one again (§7.4). That holds of a run in which
-  nothing fails, and of sessions that are kept, for which nothing else is counted: shared copies, wills, and
-  what is retained.
+- *Adds up*: each message that an owner accepted for a session is delivered, expired, dropped for a reason, or
+  still queued.
+- *Accepted once*: all owners together, less what they handed over to other owners, accept no message twice
+  for a session, wherever its topic moved. There is one exception: once more for each time that the topic
+  moved to another owner before the publisher had its PUBACK, because the publisher sends the message to the
+  new owner again (§7.4). The rule holds for a run without faults, and for persistent sessions for which
+  nothing else is counted: no shared copies, wills, or retained messages.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from .invariants import Invariant, Violation
 __all__ = ["MessageTotals"]
 
 LEAST_PART: Final = 1_000
-"""Bytes in each part of a large message but its last, at least (§3.4, §7.5)."""
+"""Least number of bytes in each fragment of a large message except the last (§3.4, §7.5)."""
 
 
 class MessageTotals:
-    """Of all sessions."""
+    """The totals of all sessions."""
 
     def __init__(self) -> None:
         self._counted: dict[tuple[int, int], tuple[int, int]] = {}
-        """What each run of a node took for each session, and gave away of it."""
+        """What each run of a node accepted for each session, and how much of it it handed over."""
         self._ended: Counter[int] = Counter()
-        """What was taken for each session, and not given away, where it has ended."""
+        """What was accepted and not handed over for each session that has ended."""
         self._wanted: dict[int, set[str]] = {}
-        """The topics that each session's subscriptions match, in whichever run of its client."""
+        """The topics that each session's subscriptions match, in any run of its client."""
         self._sharing: set[int] = set()
         """The sessions that were members of groups."""
         self._is_disturbed = False
@@ -49,21 +50,21 @@ class MessageTotals:
             self._sharing.add(session)
 
     def disturb(self) -> None:
-        """Something goes wrong: a publisher may ask an owner that has lost what it took."""
+        """A fault occurs: a publisher may ask an owner that has lost what it accepted."""
         self._is_disturbed = True
 
     def count(self, node: NodeHost, status: SessionStatus) -> None:
-        """How a session is at a node, after an act of that."""
+        """Notes the status of a session after an act of its node."""
         key = node.incarnation, status.session
         taken, given = self._counted.get(key, (0, 0))
-        if status.accepted < taken:  # It is another session, that of a client which began anew.
+        if status.accepted < taken:  # It is another session, of a client that began anew.
             self._ended[status.session] += taken - given
         self._counted[key] = status.accepted, status.dropped.get("moved", 0)
 
-    # Look
+    # Checks
 
     def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
-        """Whether what a node took for a session adds up."""
+        """Checks whether what a node accepted for a session adds up."""
         ends = status.delivered + status.expired + sum(status.dropped.values()) + status.queued
         if status.accepted != ends:
             text = f"{node.settings.name} took {status.accepted} messages for a session, of {ends}"
@@ -77,8 +78,10 @@ class MessageTotals:
         moves: Mapping[str, Iterable[int]],
         now: int,
     ) -> Iterator[Violation]:
-        """Whether all owners took each message once. `other_topics`: those of wills. `moves`: when each
-        topic came to another owner."""
+        """Checks whether all owners together accepted each message once.
+
+        `other_topics`: those of wills. `moves`: by topic, the times at which it moved to another owner.
+        """
         if self._is_disturbed:
             return
         most: Counter[str] = Counter()

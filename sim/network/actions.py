@@ -1,6 +1,6 @@
-"""What may happen to a network: the actions of which a plan is made, each at its time.
+"""The actions of which a plan consists. Each has a time.
 
-Times count from when the first nodes serve, in microseconds. Hosts are named.
+Times are microseconds since the first nodes serve. Hosts are given by name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 
 class Overflow(IntEnum):
-    """What a full queue does, as on the wire."""
+    """What a full queue does, with the values of the protocol."""
 
     DROP_OLDEST = pb.OVERFLOW_DROP_OLDEST
     DROP_NEWEST = pb.OVERFLOW_DROP_NEWEST
@@ -82,7 +82,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """A node is ordered to leave (`hbroker leave`), and stays away once it has."""
+    """A node is ordered to leave (`hbroker leave`), and then stays away."""
 
     at: int
     node: str
@@ -90,7 +90,7 @@ class Dismiss:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Whoever holds a subtree is ordered to hand it back, and a node to claim it (`hbroker move`)."""
+    """The holder of a subtree is ordered to hand it back, and a node to claim it (`hbroker move`)."""
 
     at: int
     subtree: str
@@ -129,7 +129,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """A stopped process goes on."""
+    """A stopped process continues, as by SIGCONT."""
 
     at: int
     host: str
@@ -137,7 +137,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """A machine is suspended: its process runs no more, and its network interface receives nothing."""
+    """A machine is suspended: its process does not run, and its network interface receives nothing."""
 
     at: int
     host: str
@@ -145,7 +145,7 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """A suspended machine wakes."""
+    """A suspended machine resumes."""
 
     at: int
     host: str
@@ -153,7 +153,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A process ends as by SIGKILL."""
+    """A process ends, as by SIGKILL."""
 
     at: int
     host: str
@@ -161,7 +161,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class LosePower:
-    """A node's machine loses power: its process ends, and what was not synced to its disk is lost."""
+    """A node's machine loses power: its process ends, and what was not synced to disk is lost."""
 
     at: int
     node: str
@@ -169,8 +169,11 @@ class LosePower:
 
 @dataclass(frozen=True, slots=True)
 class Falter:
-    """A node's process ends and will begin anew with its files, where nothing else goes wrong: so whoever is
-    connected to it now is to have what is published meanwhile. `with_machine`: as by `LosePower`."""
+    """A node's process ends and will restart with its files, while nothing else fails.
+
+    So each client that is connected to it must receive what is published in the meantime. `with_machine`: as
+    by `LosePower`.
+    """
 
     at: int
     node: str
@@ -179,7 +182,7 @@ class Falter:
 
 @dataclass(frozen=True, slots=True)
 class FillDisk:
-    """A node's disk takes only so many bytes more."""
+    """A node's disk has room for only `room` more bytes."""
 
     at: int
     node: str
@@ -188,7 +191,7 @@ class FillDisk:
 
 @dataclass(frozen=True, slots=True)
 class Exhaust:
-    """As `FillDisk`, where nothing else goes wrong until a `Falter` of the node."""
+    """As `FillDisk`, while nothing else fails until a `Falter` of the node."""
 
     at: int
     node: str
@@ -205,7 +208,7 @@ class FailDisk:
 
 @dataclass(frozen=True, slots=True)
 class MendDisk:
-    """There is room again on a node's disk, and nothing fails."""
+    """A node's disk has room again, and no write fails."""
 
     at: int
     node: str
@@ -213,10 +216,13 @@ class MendDisk:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A process that ended begins anew. `remembers`: a node reads its files of delegations and
-    subscriptions. That of its claims it reads in any case: else two nodes might claim one subtree. A client
-    takes its session up, where that is kept, and subscribes to the same; or else begins it clean.
-    `clock_step_s`: by how much its machine's wall clock was set meanwhile."""
+    """A process that ended starts again.
+
+    `remembers`: a node reads its files of delegations and subscriptions. It reads the file of its claims in
+    any case, because otherwise two nodes might claim one subtree. A client resumes its session if that is
+    persistent, and makes the same subscriptions; without `remembers` it starts clean. `clock_step_s`: by how
+    much its machine's wall clock was set in the meantime.
+    """
 
     at: int
     host: str
@@ -226,8 +232,8 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Succeed:
-    """A node's process ends for good, and as soon as its parent has taken back what it held, another node is
-    ordered to claim that."""
+    """A node's process ends for good. When its parent has taken its subtrees back, another node is ordered to
+    claim them."""
 
     at: int
     host: str
@@ -236,7 +242,7 @@ class Succeed:
 
 @dataclass(frozen=True, slots=True)
 class Depart:
-    """A client closes. A session that is kept goes on without it, unless it is to end."""
+    """A client closes. A persistent session goes on without it, unless `ends_session`."""
 
     at: int
     client: str
@@ -245,7 +251,7 @@ class Depart:
 
 @dataclass(frozen=True, slots=True)
 class SetWill:
-    """A client makes its will, which waits so many seconds for it to come back."""
+    """A client sets its will. `delay`: seconds for which the will waits for the client to come back."""
 
     at: int
     client: str
@@ -256,8 +262,8 @@ class SetWill:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What a subscriber has its owners hold back for its session (§7.8): so many messages and bytes, beyond
-    which they do as `overflow` says. 0: as many as the node allows."""
+    """The bounds of a session's queue at its owners (§7.8), and the policy beyond them. A bound of 0: as many
+    as the node allows."""
 
     messages: int = 0
     bytes: int = 0
@@ -269,12 +275,12 @@ class Queue:
 
 
 USUAL: Final = Queue()
-"""As nodes have it, where a subscriber asks for nothing else."""
+"""The queue of a subscriber that asks for nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A client subscribes, in a shared group where one is named."""
+    """A client subscribes, in a shared group if `group` is set."""
 
     at: int
     client: str
@@ -295,7 +301,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Roam:
-    """A client goes on under another address."""
+    """A client continues under another address."""
 
     at: int
     client: str
@@ -303,8 +309,10 @@ class Roam:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A client publishes a message of so many bytes. `retain` without any bytes: it clears the topic.
-    `expiry`: after so many seconds it is worth nothing; None: it keeps its worth."""
+    """A client publishes a message of `size` bytes.
+
+    `retain` with size 0: it clears the topic. `expiry`: seconds; None: the message does not expire.
+    """
 
     at: int
     client: str
@@ -317,7 +325,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Somebody on the path says again what nodes said to each other."""
+    """An attacker on the path replays packets of nodes."""
 
     at: int
     kind: Attack
@@ -325,7 +333,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Impersonate:
-    """Another process publishes so many messages under a client's publisher id, in a session of its own."""
+    """Another process publishes `count` messages under a client's publisher id, in its own session."""
 
     at: int
     client: str
@@ -344,7 +352,7 @@ Action: TypeAlias = NodeAction | PathAction | DiskAction | ProcessAction | Clien
 
 FAILURES: Final = (Part, Stop, Suspend, Crash, LosePower, FillDisk, FailDisk, Roam)
 DISTURBANCES: Final = (*FAILURES, Depart)
-"""After these a subscriber may need longer to come back than it is waited for."""
+"""After one of these a subscriber may need longer to come back than an owner waits for it."""
 
 
 def describe(action: Action) -> str:

@@ -1,4 +1,4 @@
-"""What applications did and got, as the watchers of a run write it down."""
+"""What client processes asked for and received, as the checks of a run record it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .world import START
 __all__ = ["Application", "Interest", "MessageId", "Sent"]
 
 WHOLE: Final = 1_000
-"""A payload of so many bytes goes in one datagram, over any path."""
+"""A payload of at most this size fits into one datagram, over any path."""
 AHEAD: Final = 0.05
-"""By how much a node's clock may be too fast."""
+"""The most by which a node's clock may be too fast."""
 PART_WAIT: Final = 30_000_000
-"""How long a subscriber waits for a message's next part (§9)."""
+"""How long a subscriber waits for a message's next fragment (§9)."""
 
 MessageId: TypeAlias = tuple[int, int]
-"""(publisher's run, sequence number)."""
+"""(publisher's run, sequence number)"""
 
 
 @dataclass(slots=True)
 class Sent:
-    """A message, as its publisher published it. `id`: of the publisher's run, and of the message in it."""
+    """A published message. `id`: of the publisher's run, and of the message in it."""
 
     publisher: str
     id: MessageId
@@ -34,9 +34,9 @@ class Sent:
     payload: bytes
     at: int
     acknowledged: int | None = None
-    """When its publisher learned that it is distributed."""
+    """When its publisher received the PUBACK that it is distributed."""
     dies_at: int | None = None
-    """When it is worth nothing any more; None: never."""
+    """When it expires; None: never."""
 
     @property
     def may_be_in_parts(self) -> bool:
@@ -44,7 +44,7 @@ class Sent:
         return len(self.payload) > WHOLE
 
     def is_open_at(self, then: int) -> bool:
-        """Whether it had been published by then, and its publisher had no PUBACK."""
+        """Whether it had been published at this time, and its publisher had no PUBACK."""
         return self.at <= then and (self.acknowledged is None or self.acknowledged >= then)
 
     def may_be_dead(self, now: int) -> bool:
@@ -58,8 +58,11 @@ class Sent:
 
 @dataclass(slots=True, eq=False)
 class Interest:
-    """A subscription. `since`: for each topic for which it is whole, from when. One of a session that is kept
-    is the same in the client's next run."""
+    """A subscription.
+
+    `since`: by topic, the time since which it is whole for that topic (see `deliveries`). In a persistent
+    session it is the same object in the client's next run.
+    """
 
     filter: str
     qos: int
@@ -69,22 +72,23 @@ class Interest:
     queue: Queue = USUAL
     since: dict[str, int] = field(default_factory=dict)
     connected: dict[str, int] = field(default_factory=dict)
-    """The same, but for breaks in which no link was lost."""
+    """As `since`, but a break without the loss of a link does not end it."""
     kept: dict[str, int] = field(default_factory=dict)
-    """The same, but for leases that ended while their owners lived: what waits for a session stays (§5.6)."""
+    """As `since`, but the end of a lease whose owner lives does not end it: what waits for a session stays
+    (§5.6)."""
     made_at: int | None = None
-    """When all owners had it for the first time, or had it again after one had told that it did not."""
+    """When all owners had it for the first time, or again after an owner reported that it did not."""
     is_awaited: bool = True
-    """Whether this run was not told yet what became of it."""
+    """Whether this run has no result of it yet."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What its session has one subscription for."""
+        """A session has one subscription for each key."""
         return self.group, self.filter
 
     @property
     def title(self) -> str:
-        """As applications write it."""
+        """The filter as applications write it."""
         return f"$share/{self.group}/{self.filter}" if self.group else self.filter
 
     @property
@@ -92,13 +96,13 @@ class Interest:
         return self.made_at is not None
 
     def hold(self, topic: str, now: int) -> None:
-        """It is whole for a topic from now on, if it was not before."""
+        """The subscription is whole for a topic from now on, if it was not before."""
         self.since.setdefault(topic, now)
         self.connected.setdefault(topic, now)
         self.kept.setdefault(topic, now)
 
     def end(self, topic: str) -> None:
-        """The session ended at who serves a topic, or its link is lost and it ends with that."""
+        """The session ended at the owner of a topic, or its link is lost and the session ends with that."""
         self.since.pop(topic, None)
         self.connected.pop(topic, None)
         self.kept.pop(topic, None)
@@ -106,7 +110,7 @@ class Interest:
 
 @dataclass(slots=True, eq=False)
 class Application:
-    """What one client process asked for and got. `expiry`: how long its session lives without a link."""
+    """What one client process asked for and received. `expiry`: how long its session lives without a link."""
 
     name: str
     host: ClientHost
@@ -114,44 +118,47 @@ class Application:
     expiry: int = 0
     interests: dict[int, Interest] = field(default_factory=dict)
     past: list[Interest] = field(default_factory=list)
-    """What its session, where that is kept, asked for before: in an earlier run, or until it ended it. (An
-    owner may have sent some of that before it reads that this run begins clean, §6.4.) Also what an
-    application that reads slowly asked for: it may still have to read what came for that."""
+    """Former subscriptions of its session.
+
+    They are of an earlier run, or of this one before it ended them. An owner may have sent some of their
+    messages before it reads that this run starts clean (§6.4). Also those of an application that reads
+    slowly: it may still have to read messages of them.
+    """
     ended_at: int | None = None
     """When the process ended; None: it runs."""
     former: Application | None = None
-    """The run before, where this one took its session up."""
+    """The run before, if this one resumed its session."""
     read: int = 0
     results: int = 0
     had: dict[MessageId, set[int]] = field(default_factory=dict)
-    """The QoS at which it had each message."""
+    """By message, the QoS values at which it was received."""
     last: dict[tuple[int, str], Sent] = field(default_factory=dict)
-    """The latest message of each publisher's run and topic."""
+    """By publisher's run and topic, the latest message."""
     retained: set[MessageId] = field(default_factory=set)
-    """What it had as retained messages."""
+    """The messages that were received as retained messages."""
     received_by: set[tuple[int, MessageId]] = field(default_factory=set)
-    """Which of its subscriptions had which of them."""
+    """(subscription, message) of each retained message that was received."""
     given_up: set[MessageId] = field(default_factory=set)
-    """What it lacks because its parts stopped coming."""
+    """Messages that it lacks because their next fragment did not come in time."""
     broken: dict[str, int] = field(default_factory=dict)
-    """When it last lost its link to who served, or had served, each topic."""
+    """By topic, when it last lost its link to the owner, or to a former owner."""
 
     @property
     def is_gone(self) -> bool:
         return self.ended_at is not None
 
     def succeed(self, former: Application) -> None:
-        """Has the session of an earlier run, but begins clean."""
+        """Has the session of an earlier run, but starts clean."""
         self.past = [*former.past, *former.interests.values()]
 
     def follow(self, former: Application) -> None:
-        """Takes the session of an earlier run up."""
+        """Resumes the session of an earlier run."""
         self.succeed(former)
         self.former = former
         self.broken = dict(former.broken)
 
     def interest(self, wanted: Interest) -> Interest:
-        """The subscription that it asks for: where the run before had it, that one."""
+        """The subscription that the client asks for; if the run before had it, that one."""
         known = self.former.interests if self.former else {}
         for number, interest in known.items():
             if (interest.key, interest.qos) == (wanted.key, wanted.qos):
@@ -160,32 +167,41 @@ class Application:
         return wanted
 
     def withdraw(self, subscription: int) -> Interest | None:
-        """It wants a subscription no more, or could not have it."""
+        """The client does not want a subscription any more, or could not have it."""
         interest = self.interests.pop(subscription, None)
         if interest is not None and (self.expiry or self.host.pace is not None):
             self.past.append(interest)
         return interest
 
     def has_had(self, message: MessageId) -> bool:
-        """Whether this run, or one before in the same session, had a message."""
+        """Whether this run, or an earlier one of the same session, received a message."""
         is_former = self.former is not None and self.former.has_had(message)
         return message in self.had or is_former
 
     def may_lack(self, sent: Sent) -> bool:
-        """Whether it need not have a message: because it had it, or the run before may have had parts of it,
-        which died with that, or it gave the message up, because the next part was too long in coming."""
+        """Whether it need not receive a message.
+
+        That is so if it has received it, if the run before may have received fragments of it that were lost
+        with that run, or if it gave the message up because the next fragment came too late.
+        """
         is_cut_short = sent.may_be_in_parts and (self._may_follow(sent) or self._gave_up(sent))
         return self.has_had(sent.id) or is_cut_short
 
     def _may_follow(self, sent: Sent) -> bool:
-        """Whether an earlier run of its session was there for a message: parts that it answered do not come
-        again. One that was published while none was there comes whole."""
+        """Whether an earlier run of its session was present when a message was published.
+
+        Fragments that such a run acknowledged do not come again. A message that was published while no run
+        was present comes whole.
+        """
         ended_at = None if self.former is None else self.former.ended_at
         return ended_at is not None and sent.at <= ended_at
 
     def _gave_up(self, sent: Sent) -> bool:
-        """§7.5: parts of it were acknowledged, and count for the publisher that comes back with the rest.
-        It counts each message that it gives up, so it may lack no more than those."""
+        """Whether the client gave a message up (§7.5).
+
+        Fragments of it were acknowledged, and count for the publisher, which sends the rest later. The client
+        counts each message that it gives up, so it may lack no more than that number.
+        """
         if sent.acknowledged is None or sent.acknowledged - sent.at <= PART_WAIT:
             return False
         self.given_up.add(sent.id)

@@ -1,13 +1,13 @@
-"""Somebody on the path between nodes: reads all that passes there, and says it again later, or makes it up.
+"""An attacker on the path between nodes: records all packets there, and later replays or forges some.
 
-What is tried, each from another address than that of whom it came from:
+The attacks use another address than the recorded sender's, except the first:
 
-- *again*: datagrams byte for byte, under the source that they had;
-- *elsewhere*: the same, under the attacker's own;
-- *own*: the packets in them, in order, over a link of the attacker's own;
-- *forged*: for a lease seen on its way, JOIN, LEAVE, and TRANSFER up to COMMIT, over such a link.
+- *again*: datagrams byte for byte, under their original source address;
+- *elsewhere*: the same, under the attacker's address;
+- *own*: the packets in them, in order, over the attacker's own link;
+- *forged*: for a recorded lease, JOIN, LEAVE, and TRANSFER up to COMMIT, over such a link.
 
-Whatever is tried, nobody may hold anything by it: see `look`.
+No attack may let the attacker hold anything: see `look`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Attack(Enum):
 
 
 class _Silence:
-    """Decides nothing."""
+    """A control that decides nothing."""
 
     def handle_event(self, now: int, event: Event) -> None:
         pass
@@ -52,7 +52,7 @@ class _Silence:
 
 
 class Attacker:
-    """What was recorded, and what is done with it."""
+    """The recorded datagrams, and the attacks."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
@@ -61,7 +61,7 @@ class Attacker:
         self._hosts: list[Host] = []
 
     def watch(self, datagram: Datagram) -> None:
-        """A datagram leaves a host."""
+        """Records a datagram between nodes when it leaves a host."""
         ends = (self._world.hosts.get(a) for a in (datagram.source, datagram.destination))
         if all(isinstance(end, NodeHost) for end in ends):
             kinds = {packet.WhichOneof("body") for packet in datagram.decode().packets}
@@ -69,7 +69,7 @@ class Attacker:
                 self._recorded.append(datagram)
 
     def attack(self, kind: Attack) -> Host | None:
-        """Attacks a node; the host that does, where it takes one."""
+        """Attacks a node. Returns the attacker's host, if the attack needs one."""
         if not self._recorded:
             return None
         match kind:
@@ -97,7 +97,7 @@ class Attacker:
                 yield f"{node.settings.name} has a stranger renew {subtree!r}"
 
     def end(self) -> None:
-        """Goes away."""
+        """Removes the attacker's hosts and its recordings."""
         for host in self._hosts:
             if self._world.hosts.get(host.address) is host:
                 self._world.remove(host)
@@ -117,7 +117,7 @@ class Attacker:
                         yield packet.SerializeToString()
 
     def _leases(self) -> Iterator[tuple[Address, pb.Join]]:
-        """Renewals that were seen, whether they are proved or not."""
+        """The recorded renewals, whether they are authenticated or not."""
         for datagram in self._recorded:
             for packet in datagram.decode().packets:
                 inner = packet.authenticated.packet
@@ -126,7 +126,7 @@ class Attacker:
                     yield datagram.destination, join
 
     def _speak(self, target: Address, packets: Iterator[bytes]) -> Host:
-        """With a link and a session of its own; a new token comes by RESET (§3.6)."""
+        """Sends packets over an own link with an own session; a new token comes with RESET (§3.6)."""
         said = list(packets)
         host = Host(self._world, self._world.new_address(), node=True, token_key=self._random.randbytes(16))
         host.control = _Silence()
@@ -140,7 +140,7 @@ class Attacker:
 
 
 def _forged(join: pb.Join) -> Iterator[bytes]:
-    """A child's whole way back to its parent."""
+    """All packets by which a child hands its subtree back to its parent."""
     renewal = pb.Join()
     renewal.CopyFrom(join)
     yield pack(renewal)

@@ -1,25 +1,25 @@
-"""What must hold of messages, made exact.
+"""What must hold of messages, as exact rules.
 
 A subscription is *whole* for a topic from when `subscribe` has returned (or, after a break, from when the
-topic's owner holds it again) until a *break*: the owner dies or loses its lease, or the session ends: where
-either side loses the link between them, or the subscriber dies, and where it is persistent only when it has
-been without a link for its expiry. Then:
+topic's owner holds it again) until a *break*. A break is: the owner dies or loses its lease, or the session
+ends. A session ends when either side loses the link between them, or the subscriber dies; a persistent
+session ends only when it has been without a link for its expiry. Then:
 
-- *Complete*: whoever comes to serve a topic holds every subscription that is whole for it.
-- *Nothing lost*: at the moment when a publisher learns that its message of QoS 1 or 2 is distributed, the
-  application of each subscriber has it whose subscription, of QoS 1 or 2, was whole from the message's
-  publication on. A subscriber that was away or stalled then (§7.3) has it by the end: `owed`.
-- *Nothing doubled*: an application gets no message twice that was published at QoS 0, and none that comes
+- *Complete*: a node that begins to serve a topic holds every subscription that is whole for it.
+- *Nothing lost*: when a publisher learns that its message of QoS 1 or 2 is distributed, each subscriber's
+  application has it if its subscription, of QoS 1 or 2, was whole since the message was published. A
+  subscriber that was offline or stalled then (§7.3) has it by the end: `owed`.
+- *Nothing doubled*: an application receives no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
-- *Order*: an application gets a publisher's messages to a topic, at QoS 1 and 2, in the order of
-  publication, not counting those that it has had before, in this run or an earlier one of its session, nor
-  those published before its subscription was made, or made again after the loss of a link: should such a one
-  come again, it is new to the subscriber; so is one that its queue gave up at an owner from which the topic
-  moved before the message was acknowledged (docs/guarantees.md).
+- *Order*: an application receives a publisher's messages to a topic, at QoS 1 and 2, in the order of
+  publication. Not counted are messages that it has received before, in this run or an earlier one of its
+  session, and those published before its subscription was made, or made again after the loss of a link: if
+  such a one comes again, it is new to the subscriber. Not counted either is a message that its queue
+  discarded at an owner from which the topic moved before the message was acknowledged (docs/guarantees.md).
 - *Intact*: a message has the bytes that were published. *Genuine*: none is an impostor's (`impostors`).
-- *Adds up*, and whether owners took each message once: `message_totals`.
-- *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Queues*, and what may be lacking where
-  these are full or messages expire: `losses`. *Expires*: `expiries`.
+- *Adds up*, and whether owners accepted each message once: `accounts`.
+- *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Expires*: `expiries`. *Queues*, and what
+  may be missing if queues are full or messages expire: `losses`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DISTRIBUTED = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class Deliveries:
-    """Every message published, and where it came."""
+    """All published messages, and which applications received them."""
 
     def __init__(self, ownership: Ownership, topics: tuple[str, ...], now: Callable[[], int]) -> None:
         self._ownership = ownership
@@ -69,7 +69,7 @@ class Deliveries:
         self._sent: dict[MessageId, Sent] = {}
         self._open: dict[MessageId, Sent] = {}
         self._stalled: dict[int, int] = {}
-        """When each session was last seen stalled, or away."""
+        """By session, when it was last seen stalled or offline."""
         self._losses = Losses()
         self.message_totals = MessageTotals()
         self._retention = Retention(topics, self._losses)
@@ -87,7 +87,7 @@ class Deliveries:
     # Change
 
     def start(self, name: str, host: ClientHost) -> list[Interest]:
-        """A client process began. Returns what an earlier run subscribed to in its session."""
+        """A client process began. Returns what an earlier run of its session subscribed to."""
         session_options = host.control.session_options
         application = Application(name, host, self._now(), session_options.expiry_s * SECOND)
         former = self._applications.get(host.session)
@@ -103,7 +103,7 @@ class Deliveries:
         return [] if former is None else list(former.interests.values())
 
     def end(self, host: ClientHost, *, ends_session: bool, is_crash: bool) -> None:
-        """A client process died, or closed, and then may have ended its session."""
+        """A client process died, or closed and perhaps ended its session."""
         application = self._applications[host.session]
         if is_crash:
             self.wills.die(host.session)
@@ -131,7 +131,7 @@ class Deliveries:
             self._sharing.join(host.session, interest)
 
     def unsubscribe(self, host: ClientHost, filter: str) -> list[int]:
-        """A client ends its subscriptions to a filter, which are returned."""
+        """A client ends its subscriptions to a filter. Returns their numbers."""
         application = self._applications[host.session]
         ended = [number for number, interest in application.interests.items() if interest.filter == filter]
         for number in ended:
@@ -139,8 +139,11 @@ class Deliveries:
         return ended
 
     def hear(self, host: ClientHost, suback: pb.SubAck) -> None:
-        """An owner tells a client what it holds. If it did not have it any more (§6.4), what a later run is
-        told counts from here on. A run that waits for `Subscribed` is told by that."""
+        """A client receives a SUBACK.
+
+        If the owner did not have the subscription any more (§6.4), the results of later runs count from now
+        on. A run that waits for `Subscribed` is told by that.
+        """
         application = self._applications.get(host.session)
         if application is None or application.host is not host or not suback.active or suback.resumed:
             return
@@ -154,16 +157,16 @@ class Deliveries:
         self._sharing.hear_of_leaving(group, filter)
 
     def publish(self, sent: Sent) -> None:
-        """A client published."""
+        """A client published a message."""
         self._sent[sent.id] = sent
         self._retention.publish(sent)
         if sent.qos:
             self._open[sent.id] = sent
 
     def lose_link(self, session: int, node: Address, reason: str, *, by_node: bool) -> None:
-        """The link between a client and a node is down, by the one or the other.
+        """The link between a client and a node is down, at the one or the other.
 
-        An earlier owner may have messages on their way.
+        A former owner may still have messages in flight.
         """
         application = self._applications.get(session)
         self._sharing.change(session)
@@ -175,7 +178,7 @@ class Deliveries:
         if application is None:
             return
         if by_node and not application.expiry:
-            self._sharing.end(session)  # There it ends with its link.
+            self._sharing.end(session)  # At the node the session ends with its link.
         for topic in self._topics:
             if node in self._ownership.past[topic]:
                 application.broken[topic] = self._now()
@@ -184,7 +187,7 @@ class Deliveries:
                         interest.end(topic)
 
     def overflow(self, session: int, node: NodeHost) -> Iterator[Violation]:
-        """A node ended a session, because its queue was full."""
+        """A node ended a session because its queue was full."""
         yield from self._losses.end(node, session, self._now())
         self._note_stall(session)
         if application := self._applications.get(session):
@@ -195,7 +198,8 @@ class Deliveries:
                         interest.end(topic)
 
     def lapse(self, owner: NodeHost | None, subtree: str) -> None:
-        """The lease of a subtree has ended: its owner's, or, None, that of whoever served each topic last."""
+        """The lease of a subtree has ended: that of `owner`, or (None) that of the last owner of each
+        topic."""
         below = [topic for topic in self._topics if is_within(topic, subtree)]
         for topic in below:
             last = owner or self._ownership.owners.get(topic)
@@ -205,15 +209,17 @@ class Deliveries:
         self._interrupt(below)
 
     def bequeath(self, owner: NodeHost, known_before: int | None = None) -> None:
-        """An owner is about to die, and whoever serves next what it had is to find its subscribers: those of
-        before `known_before`, where its disk has been full since then."""
+        """An owner is about to die, and the next owner of its topics must find its subscribers.
+
+        `known_before`: its disk has been full since then, so this holds for subscribers of before that time.
+        """
         topics = [topic for topic, last in self._ownership.owners.items() if last is owner]
         if known_before is not None:
             topics = [topic for topic in topics if self._ownership.changed[topic] < known_before]
         self.successions.begin(topics, self._present, known_before)
 
     def break_owner(self, owner: NodeHost) -> None:
-        """An owner died. What was on its way to it died too."""
+        """An owner died, and with it the messages in flight to it."""
         self.expiries.lose_node(owner.address, self._now())
         self._break([topic for topic, last in self._ownership.owners.items() if last is owner])
         lapsed = self._ended_leases.lose(owner)
@@ -239,10 +245,10 @@ class Deliveries:
             for topic in topics:
                 interest.since.pop(topic, None)
 
-    # Look
+    # Checks
 
     def check_sessions(self, node: NodeHost) -> Iterator[Violation]:
-        """After each act of a node: who is stalled, or away, or has lost something."""
+        """After each act of a node: which sessions are stalled, offline, or have lost messages."""
         for status in node.engine.sessions(MOST_SESSIONS):
             self.message_totals.count(node, status)
             yield from self._losses.look(node, status, self._now())
@@ -254,8 +260,8 @@ class Deliveries:
                 self.expiries.gain_link(status.session, node.address, self._now())
 
     def check_totals(self, nodes: Iterable[NodeHost]) -> Iterator[Violation]:
-        """Every half second: whether what sessions took adds up, which of them may have ended, and which
-        topics nobody serves."""
+        """Every half second: whether the sessions' counters add up, which sessions may have ended, and which
+        topics have no owner."""
         held = set()
         for node in nodes:
             for status in node.engine.sessions(MOST_SESSIONS):
@@ -302,7 +308,7 @@ class Deliveries:
                 del interest.since[topic]
 
     def check_client(self, host: ClientHost) -> Iterator[Violation]:
-        """What a client got and learned."""
+        """What a client received and learned."""
         if isinstance(host, ImpostorHost):
             yield from host.look()
         application = self._applications.get(host.session)
@@ -331,7 +337,7 @@ class Deliveries:
 
     @property
     def open(self) -> int:
-        """Messages of QoS 1 and 2 whose living publishers have not learned what became of them."""
+        """The number of messages of QoS 1 and 2 without a result, of publishers that run."""
         alive = {application.host.publisher for application in self._present}
         return sum(publisher in alive for publisher, _ in self._open)
 
@@ -357,7 +363,7 @@ class Deliveries:
                         yield f"{topic} is served without {application.name}'s {interest.title}"
 
     def missing(self, sent: Sent) -> list[str]:
-        """Who is subscribed to a message's topic at QoS 1 or 2 and has not got it."""
+        """Subscribers of a message's topic at QoS 1 or 2 that have not received it."""
         lacking = [application for application in self._present if sent.id not in application.had]
         wanting = [
             application.name
@@ -367,7 +373,7 @@ class Deliveries:
         return [*wanting, *self._sharing.lacking(sent, self._wanted)]
 
     def unwanted(self, node: NodeHost) -> Iterator[str]:
-        """Subscriptions that a node holds for nobody."""
+        """Subscriptions that a node holds for no client."""
         wanted = {
             (session, interest.key)
             for session, application in self._applications.items()
@@ -378,7 +384,7 @@ class Deliveries:
             yield f"{node.settings.name} holds {filter} for nobody"
 
     def check_at_end(self) -> Iterator[Violation]:
-        """What came, or did not, as long as it was promised."""
+        """Checks at the end of a run: whether everything came that was promised."""
         for application in self._present:
             yield from self._retention.look(application, self._now())
         yield from self._pending.check_at_end(self._applications, self._now())
@@ -393,7 +399,7 @@ class Deliveries:
         )
 
     def _end_lapsed_sessions(self) -> None:
-        """What waits at an owner of before ends with its session there."""
+        """What waits at a former owner ends with its session there."""
         for topic in self._topics:
             for holder in self._ended_leases.holders(topic):
                 for session, application in self._applications.items():
@@ -425,7 +431,7 @@ class Deliveries:
             self._sharing.leave(application.host.session, interest)
 
     def _made(self, application: Application, interest: Interest, *, is_resumed: bool) -> Iterator[Violation]:
-        """`subscribe` has returned. An owner that died after it confirmed is a break like any other."""
+        """`subscribe` has returned. If an owner died after it confirmed, that is a break like any other."""
         interest.is_awaited = False
         if interest.made_at is None or not is_resumed:
             interest.made_at = self._now()
@@ -484,14 +490,17 @@ class Deliveries:
         before.add(message.qos)
 
     def _may_be_refused(self, sent: Sent) -> bool:
-        """Whether an owner refuses a message as dead that its publisher sends again, because it was open when
-        its topic moved."""
+        """Whether an owner refuses a message as expired when its publisher sends it again, because it had no
+        PUBACK when its topic moved."""
         has_moved = self._ownership.changed.get(sent.topic, 0) >= sent.at
         return sent.acknowledged is None and has_moved and sent.may_be_dead(self._now())
 
     def _was_given_up(self, session: int, sent: Sent) -> bool:
-        """Whether a session's queue may have given up a message that its publisher sends again, because
-        another subscriber had not answered for it when its topic moved, or the publisher lost its link."""
+        """Whether a session's queue may have discarded a message that its publisher sends again.
+
+        The publisher does so if another subscriber had not acknowledged the message when its topic moved, or
+        if the publisher lost its link.
+        """
         runs = (each for each in self._applications.values() if each.name == sent.publisher)
         broken_at = max((run.broken.get(sent.topic, 0) for run in runs), default=0)
         moved_at = self._ownership.changed.get(sent.topic, 0)
@@ -505,31 +514,33 @@ class Deliveries:
             application.last[key] = sent
             return
         if application.former is not None and application.former.has_had(sent.id):
-            return  # Its publisher sends it again, because it never heard of the PUBACK.
+            return  # Its publisher sends it again, because the PUBACK did not reach it.
         if self._may_be_refused(sent):
-            return  # It was on its way from the owner before.
+            return  # It was in flight from the former owner.
         if self._was_given_up(application.host.session, sent):
             return  # The session had no room for it when it came first.
         if self._ownership.was_forgotten(sent.topic, sent.at):
-            return  # Of two owners one had it wait, and the other took the later one.
+            return  # Of two owners, one queued it, and the other accepted the later message.
         interests = application.interests.values()
         if any(interest.group for interest in interests) and self._sharing.has_changed(
             application.host.session, sent
         ):
-            return  # It was another member's first.
+            return  # Another member received it first.
         if any(interest.connected.get(sent.topic, sent.at) < sent.at for interest in interests):
             text = f"{application.name} gets {sent} after message {last.id[1]}"
             yield Violation(self._now(), Invariant.ORDER, text)
 
 
 def _wants(interest: Interest, sent: Sent) -> bool:
-    """Whether a subscription is one to a message's topic at QoS 1 or 2, and not shared."""
+    """Whether a subscription is for a message's topic, at QoS 1 or 2, and not shared."""
     return interest.is_made and interest.qos > 0 and not interest.group and sent.topic in interest.topics
 
 
 def _lingers(node: NodeHost, session: int) -> bool:
-    """Whether a node has made a session again after a restart, and ends it if its client does not come: it
-    does not know for how long the session was to be kept."""
+    """Whether a node has restored a session after a restart, and does not know its expiry.
+
+    It ends such a session if the client does not come back.
+    """
     known = node.control.sessions.get(session)
     return known is not None and known.lingers
 

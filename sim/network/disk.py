@@ -1,8 +1,8 @@
-"""A disk that fails: what was not synced is lost at a crash, and at times it is full, or answers with errors.
+"""A disk with faults: a crash loses what was not synced, and at times the disk is full or returns errors.
 
-A file has what its process reads, and what is on the disk. A folder has the names that are on the disk. After
-`crash` a process finds what was synced, and of what was written since any part from the beginning, at times
-with the room behind it that the file was given and nothing was written to.
+A file has the data that its process reads, and the data that are on the disk. A folder has the names that are
+on the disk. After `crash` a process finds what was synced. Of what was written since then it finds any
+prefix, at times followed by the space that was allocated to the file and not written.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ class PowerLost(Exception):
 
 
 class SimulatedDisk:
-    """See `hbroker.storage.disk.Disk`. `random`: what a crash leaves of what was not synced, and of a write
-    that comes to a full disk."""
+    """Implements `hbroker.storage.disk.Disk`.
+
+    `random`: decides what a crash leaves of the data that were not synced.
+    """
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -29,13 +31,13 @@ class SimulatedDisk:
         self._lasting: dict[Path, _Content] = {}
         """The names that are on the disk."""
         self.room: int | None = None
-        """How many bytes it takes yet; None: any number."""
+        """The bytes for which it has room; None: no limit."""
         self.error: int | None = None
-        """What every write and sync fails with."""
+        """The errno with which every write and sync fails; None: none fails."""
         self.loses_power = False
-        """Whether the next sync comes too late."""
+        """Whether the power fails before the next sync."""
         self.syncs = 0
-        """How often a file was synced."""
+        """The number of syncs of files."""
 
     # Faults
 
@@ -43,7 +45,7 @@ class SimulatedDisk:
         """The host loses power, and starts again."""
         names = dict(self._lasting)
         for path in sorted(self._names.keys() | self._lasting.keys()):
-            # A name that was not synced may have come to the disk all the same.
+            # A name that was not synced may be on the disk all the same.
             if self._names.get(path) is not self._lasting.get(path) and self._random.random() < 0.5:
                 _set(names, path, self._names.get(path))
         for content in {id(content): content for content in names.values()}.values():
@@ -55,7 +57,7 @@ class SimulatedDisk:
         self._names[path] = self._lasting[path] = _Content(data)
 
     def paths(self) -> list[Path]:
-        """The files that there are."""
+        """The files that exist."""
         return sorted(self._names)
 
     # Disk
@@ -98,12 +100,12 @@ class SimulatedDisk:
                 _set(self._lasting, path, self._names.get(path))
 
     def fail(self) -> None:
-        """Raises OSError while the disk answers with errors."""
+        """Raises OSError while the disk returns errors."""
         if self.error is not None:
             raise OSError(self.error, os.strerror(self.error))
 
     def take(self, wanted: int) -> int:
-        """How many of so many bytes there is room for. Raises OSError: none."""
+        """The number of bytes, of `wanted`, for which there is room. Raises OSError if there is none."""
         self.fail()
         if self.room is None:
             return wanted
@@ -121,14 +123,14 @@ class SimulatedDisk:
 
 
 class _Content:
-    """One file, whatever its names are. `synced`: what of it is on the disk."""
+    """One file, with any number of names. `synced`: its data on the disk."""
 
     def __init__(self, data: bytes) -> None:
         self.data = bytearray(data)
         self.synced = bytes(data)
 
     def crash(self, random: Random) -> None:
-        """What was written since the last sync is there up to any byte of it."""
+        """Keeps what was synced, and of later data any prefix."""
         written = bytes(self.data)
         if written.startswith(self.synced):
             more = written[len(self.synced) :]
@@ -163,7 +165,7 @@ class _File:
         self._content.synced = bytes(self._content.data)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is nothing to release."""
 
 
 def _set(names: dict[Path, _Content], path: Path, content: _Content | None) -> None:

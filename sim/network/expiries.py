@@ -1,14 +1,14 @@
-"""What has expired is not sent on (§7.8), made exact.
+"""The rule that an expired message is not sent (§7.8), exactly.
 
-A message is dead from its expiry on, by the clock of the node that has it. Watched is the first datagram with
-which a node sends a message to a session, be it for the first time or as one that was retained. If the
-message is dead then, it must have been given to the session's link before, and waited there:
+A message expires by the clock of the node that has it. The check looks at the first datagram with which a
+node sends a message to a session, as a new message or as a retained one. If the message has expired by then,
+it must have been queued on the session's link before, and waited there:
 
-- to the link that the session has now, if it had that already when the message died. That may be slow, with
-  much before the message; but not where the client grants little credit (§7.7): no more waits there;
-- to an earlier one, or at another node, if the session had such a link between the message's publication and
-  its death: what was in flight there is sent again, whenever its client comes back. By that node's clock the
-  message may have died later, by as much as clocks that run at other rates have gone apart.
+- on the session's present link, if the session had that link when the message expired. The link may be slow,
+  with much before the message; but not if the client grants little credit (§7.7): then no more waits there;
+- on an earlier link, or at another node, if the session had such a link between the message's publication and
+  its expiry. What was in flight there is sent again whenever its client comes back. By that node's clock the
+  message may have expired later, by as much as two clocks of different rates have moved apart.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .world import START, Address
 __all__ = ["Expiries"]
 
 LONGEST_WAIT: Final = timers.IDLE_TIMEOUT
-"""How long a message waits at most on a link that little credit keeps short: until it is down."""
+"""The longest time that a message waits on a link with little credit: until the link is down."""
 
 
 class Expiries:
-    """Every message that expires, on its way to sessions."""
+    """Every message with an expiry, on its way to sessions."""
 
     def __init__(self) -> None:
         self._links: dict[int, dict[Address, int]] = {}
-        """The nodes that have a link to each session, and since when."""
+        """By session, the nodes that have a link to it, and since when."""
         self._past: dict[int, list[tuple[int, int]]] = {}
-        """When each session had links that are gone."""
+        """By session, the times of its former links."""
         self._sent: set[tuple[int, int, int, bool]] = set()
-        """(session, publisher, sequence, as a retained one) of what was sent."""
+        """(session, publisher, sequence, as a retained message) of what was sent."""
         self._short: set[int] = set()
         """The sessions whose clients grant little credit."""
 
@@ -53,7 +53,7 @@ class Expiries:
         self._links.setdefault(session, {}).setdefault(node, now)
 
     def lose_link(self, session: int, node: Address, now: int) -> None:
-        """A node has none any more."""
+        """A node has lost its link to a session."""
         since = self._links.get(session, {}).pop(node, None)
         if since is not None:
             self._past.setdefault(session, []).append((since, now))
@@ -63,10 +63,10 @@ class Expiries:
         for session in self._links:
             self.lose_link(session, node, now)
 
-    # Look
+    # Checks
 
     def look(self, node: NodeHost, datagram: pb.Datagram, now: int) -> Iterator[Violation]:
-        """A datagram leaves a node."""
+        """Checks a datagram that leaves a node."""
         for packet in datagram.packets:
             publish = packet.publish
             if not packet.HasField("publish") or not publish.HasField("expiry_s"):
@@ -87,7 +87,7 @@ class Expiries:
     def _was_launched(
         self, node: NodeHost, session: int, published: int, died: int, *, is_prompt: bool
     ) -> bool:
-        """Whether a message may have been given to a link before it died."""
+        """Whether a message may have been queued on a link before it expired."""
         links = self._links.get(session, {})
         since = links.get(node.address)
         if since is not None and since <= died and is_prompt:

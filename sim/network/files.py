@@ -1,9 +1,9 @@
 """The files of one simulated node, over all its runs.
 
-They are the product's own files, on a disk that may be full, fail, or lose power. What a run notes is written
-and synced a while later, and each second it notes that it lives, as by the threads that do so in a process
-(`hbroker.runtime.node.writer_threads`). A run that is killed loses what it had not written; with the power
-goes what was written and not synced.
+They are the real files of a node (`hbroker.runtime.node.state_files`), on a disk that may be full, fail, or
+lose power. What a run notes is written and synced a while later, and once a second the run notes that it is
+alive, as the threads of a real process do (`hbroker.runtime.node.writer_threads`). A run that is killed loses
+what it had not written. A loss of power also loses what was not synced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FOLDER: Final = Path("/")
 
 
 class NodeFiles:
-    """`sync_us`: how long after a note it is on the disk, about; 0: at once."""
+    """The files of one node. `sync_us`: about how long it takes until a note is on the disk; 0: no time."""
 
     def __init__(self, world: World, settings: NodeSettings, sync_us: int = 0) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class NodeFiles:
         self._boots = 0
 
     def open(self) -> NodeStateFiles:
-        """For another run."""
+        """Opens the files for another run."""
         return NodeStateFiles(
             self._path,
             self._settings.subtrees,
@@ -56,7 +56,7 @@ class NodeFiles:
         )
 
     def forget(self) -> None:
-        """All files are removed but that of the claims."""
+        """Removes all files except that of the claims."""
         self.mend()
         for path in self.disk.paths():
             if path.suffix != ".claims":
@@ -64,41 +64,43 @@ class NodeFiles:
         self.disk.sync_folder(FOLDER)
 
     def lose_power(self) -> None:
-        """The machine begins anew with what was on the disk."""
+        """The machine starts again with what was on the disk."""
         self.disk.crash()
         self._boots += 1
 
     def mend(self) -> None:
-        """There is room again, and nothing fails."""
+        """The disk has room again, and no write fails."""
         self.disk.room = self.disk.error = None
 
 
 class Notes:
-    """What one run notes (`hbroker.protocol.storage.Storage`). `synced` is called when more is on the disk,
-    or the disk begins to fail."""
+    """What one run notes (implements `hbroker.protocol.storage.Storage`).
+
+    `synced` is called when more is on the disk, or when the disk begins to fail.
+    """
 
     def __init__(self, files: NodeFiles, synced: Callable[[], None]) -> None:
         self._files = files
         self._memory = files.open()
         self._synced = synced
         self._flush_at: int | None = None
-        """When what was noted is on the disk, in the world's time; None: nothing waits."""
+        """When the notes will be on the disk, in the world's time; None: no note waits."""
         self._overdue_at: int | None = None
-        """From when on the sync under way counts as one that failed."""
+        """When the present sync counts as failed."""
         self._alive_at: int | None = None
-        """When to note that this run lives."""
+        """When to note that this run is alive."""
 
     # Change
 
     def recall(self) -> Recalled:
-        """What the run before knew."""
+        """What the run before noted."""
         recalled = self._memory.recall()
         self._memory.changed = self._changed
         self._alive_at = self._files.world.now + ALIVE
         return recalled
 
     def handle_timeout(self) -> None:
-        """Notes that the run lives, and writes and syncs what is due."""
+        """Notes that the run is alive, and writes and syncs what is due."""
         now = self._files.world.now
         if self._alive_at is not None and now >= self._alive_at:
             self._alive_at = now + ALIVE
@@ -109,7 +111,7 @@ class Notes:
             self._synced()
 
     def die(self) -> None:
-        """The run ends: before it has written what it noted, or before it has synced that, or just after."""
+        """Ends the run: before it has written its notes, before it has synced them, or just after."""
         disk, how = self._files.disk, self._files.random.randrange(3)
         disk.loses_power = how == 1
         with suppress(PowerLost):
@@ -127,7 +129,7 @@ class Notes:
 
     @property
     def memory(self) -> NodeStateFiles:
-        """Where the run notes."""
+        """The files of this run."""
         return self._memory
 
     @property
@@ -144,7 +146,7 @@ class Notes:
         return self._memory.fault is not None or is_overdue
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due, in the world's time."""
+        """The time at which `handle_timeout` is due, in the world's time; None: never."""
         is_running = self._overdue_at is not None and self._files.world.now < self._overdue_at
         return earliest(self._flush_at, self._alive_at, self._overdue_at if is_running else None)
 

@@ -1,7 +1,6 @@
-"""The processes of one run, by name, and who is cut off from whom.
+"""The processes of one run by name, and which of them are cut off from each other.
 
-A name stays with a node or client over its restarts; a node also keeps its address, its clock, and its
-files.
+A node or client keeps its name over its restarts. A node also keeps its address, its clock, and its files.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _AnyHost = TypeVar("_AnyHost", bound=Host)
 
 
 class Processes:
-    """Every process that was started, and the paths between those that live."""
+    """Every process that was started, and the paths between those that run."""
 
     def __init__(
         self,
@@ -48,9 +47,9 @@ class Processes:
         self._settings: dict[str, NodeSettings] = {}
         self._names: dict[Address, str] = {}
         self.hosts: dict[str, Host] = {}
-        """The latest process of each name, dead or alive."""
+        """By name, the latest process, running or not."""
         self.left: set[str] = set()
-        """Nodes that handed their subtrees back, or are about to."""
+        """Nodes that have handed their subtrees back, or are about to."""
         self.paths: Faults = CLEAR
         self.apart: list[frozenset[str]] = []
         """Groups of hosts, each cut off from all others."""
@@ -80,7 +79,7 @@ class Processes:
         return self._enter(name, host)
 
     def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
-        """Starts a client. Where its session is kept it takes that up, unless it begins clean."""
+        """Starts a client. It resumes its session if that is persistent, unless `begins_clean`."""
         session_options = SessionOptions(name)
         if expiry := self._expiries.get(name):
             session_options = SessionOptions(name, session_id(name), expiry, clean_start=begins_clean)
@@ -92,14 +91,15 @@ class Processes:
         return self._enter(name, host)
 
     def start_impostor(self, victim: ClientHost) -> ImpostorHost:
-        """Starts a process that publishes under the id of a client's run, until all is healed."""
+        """Starts a process that publishes under the id of a client's run. It runs until `heal`."""
         impostor = ImpostorHost(self._world, self._settings[ROOT].listen, victim.publisher)
         self._names[impostor.address] = f"impostor of {self.name(victim.address)}"
         self._impostors.append(impostor)
         return impostor
 
     def restart_node(self, name: str, *, remembers: bool, clock_step_us: int = 0) -> NodeHost:
-        """Starts a node that died again, under a wall clock that was set by so much meanwhile."""
+        """Starts a node again that died. `clock_step_us`: by how much its wall clock was set in the
+        meantime."""
         before = self.hosts[name]
         assert isinstance(before, NodeHost)
         return self._enter(name, before.restart(remembers=remembers, clock_step_us=clock_step_us))
@@ -113,14 +113,13 @@ class Processes:
             self._world.remove(host)
 
     def roam(self, client: ClientHost) -> None:
-        """A client goes on under another address."""
+        """Gives a client another address."""
         name = self.name(client.address)
         client.roam()
         self._names[client.address] = name
 
     def heal(self) -> None:
-        """From now on all paths are clear, all disks work, every process that is alive runs and reads, and no
-        impostor does."""
+        """Clears all paths, mends all disks, lets every process run and read, and ends the impostors."""
         self.paths, self.apart = CLEAR, []
         for impostor in self._impostors:
             impostor.kill()
@@ -139,39 +138,39 @@ class Processes:
     # Read
 
     def is_alive(self, name: str) -> bool:
-        """Whether a process has this name; it may be stopped."""
+        """Whether a process of this name exists. It may be stopped."""
         host = self.hosts.get(name)
         return host is not None and self._world.hosts.get(host.address) is host
 
     def node(self, name: str) -> NodeHost | None:
-        """A node that runs."""
+        """The node of this name, if it runs and is not stopped."""
         host = self._running(name)
         return host if isinstance(host, NodeHost) else None
 
     def client(self, name: str) -> ClientHost | None:
-        """A client that runs."""
+        """The client of this name, if it runs and is not stopped."""
         host = self._running(name)
         return host if isinstance(host, ClientHost) else None
 
     @property
     def nodes(self) -> Iterator[NodeHost]:
-        """The nodes that run, and are to go on."""
+        """The nodes that run, and are not to leave."""
         running = (self.node(name) for name in self.hosts if name not in self.left)
         return (node for node in running if node is not None)
 
     def holder(self, subtree: str) -> NodeHost | None:
-        """The living node that holds exactly this subtree."""
+        """The node that holds exactly this subtree; None: no node does."""
         for name, host in self.hosts.items():
             if isinstance(host, NodeHost) and self.is_alive(name) and host.holds(subtree):
                 return host
         return None
 
     def name(self, address: Address) -> str:
-        """Who has, or had, an address."""
+        """The name of the host that has, or had, an address."""
         return self._names.get(address, f"{address[0]}:{address[1]}")
 
     def path(self, datagram: Datagram) -> Faults | None:
-        """What happens to a datagram; None: its ends are cut off from one another."""
+        """The faults of a datagram's path; None: its ends are cut off from each other."""
         ends = {self.name(datagram.source), self.name(datagram.destination)}
         is_cut = any(len(ends & apart) == 1 for apart in self.apart)
         return None if is_cut else self.paths

@@ -1,7 +1,7 @@
 """A host: one engine, its control, and its address.
 
-Control and engine talk as under `hbroker.runtime`: events of the engine go to the control, which calls the
-engine's verbs.
+Control and engine interact as under `hbroker.runtime`: the control handles the engine's events, and calls its
+verbs.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = ["ClientHost", "Host", "NodeHost"]
 
 MILLION: Final = 1_000_000
 CREDIT: Final = 4_096
-"""Messages that a client takes from an owner without an answer, where it says nothing else (§9)."""
+"""Default credit of a client in messages (§9)."""
 QUEUE: Final = 10_000
-"""Messages that wait for a session, where nobody says anything else (§9)."""
+"""Default bound on the messages that wait for a session (§9)."""
 SOCKET_BUFFER: Final = 256
-"""Datagrams that wait in the socket of a process that is stopped; the kernel drops what comes on top."""
+"""Datagrams that wait in the socket of a stopped process. The kernel drops further ones."""
 
 
 class _Control(Protocol):
@@ -75,7 +75,7 @@ class Host:
         self.address = address
         self.drift_ppm = drift_ppm
         self.unix_offset_us = unix_offset_us
-        """By how much its wall clock was ahead of the others' when it started."""
+        """The offset of its wall clock from the others', when it started."""
         self.incarnation = random.getrandbits(64)
         own_session = random.getrandbits(63) + 1
         self.session = session or own_session
@@ -84,9 +84,9 @@ class Host:
         self.suspended_at: int | None = None
         """When its machine was suspended, in the world's time; None: the machine runs."""
         self.suspended_us = 0
-        """For how long its machine was suspended in all."""
+        """How long its machine has been suspended in all."""
         self.has_decided = True
-        """Whether the control had anything to do since the world last looked."""
+        """Whether the control has acted since the world last looked."""
         self._control_due: int | None = None
         self._socket: deque[tuple[Address, bytes]] = deque()
         config = Config(
@@ -106,30 +106,33 @@ class Host:
         self.engine.handle_timeout(self.core_clock())
 
     def clock(self) -> int:
-        """What this host's monotonic clock shows (§5.6). Clocks run at about the same rate, and no more. They
-        go on while the machine is suspended."""
+        """The host's monotonic clock (§5.6). Rates of clocks differ a little. A clock runs on while the
+        machine is suspended."""
         return self.world.now + self.world.age * self.drift_ppm // MILLION
 
     def core_clock(self) -> int:
-        """The same for its core: as the wall clock shows that was read when it started (§9)."""
+        """The clock of its core: the monotonic clock plus the wall clock's offset at its start (§9)."""
         return self.clock() + self.unix_offset_us
 
     def lasting(self, span: int) -> int:
-        """How long it takes, in the world's time, until this host's clock has gone on by so much."""
+        """The time of the world in which this host's clock advances by `span`."""
         return -(span * MILLION // -(MILLION + self.drift_ppm))
 
     def stop(self) -> None:
-        """As by SIGSTOP: nothing runs, and what arrives waits in the socket, as long as there is room."""
+        """As by SIGSTOP: the process does not run, and datagrams wait in its socket as long as there is
+        room."""
         self.is_stopped = True
 
     def suspend(self) -> None:
-        """Its machine is suspended: nothing runs, and what is sent to it is lost."""
+        """Suspends its machine: the process does not run, and datagrams to it are lost."""
         self.stop()
         self.suspended_at = self.world.now
 
     def go_on(self) -> None:
-        """As by SIGCONT, or as its machine wakes. The engine's thread is the first to run: it reads its
-        socket before Python wakes."""
+        """As by SIGCONT, or when its machine resumes.
+
+        The engine's thread runs first: it reads its socket before Python runs.
+        """
         self.is_stopped = False
         if self.suspended_at is not None:
             self.suspended_us += self.world.now - self.suspended_at
@@ -140,14 +143,14 @@ class Host:
         self.world.settle(self)
 
     def handle_datagram(self, source: Address, data: bytes) -> None:
-        """Takes a datagram in, or leaves it in the socket."""
+        """Handles a datagram, or leaves it in the socket of a stopped process."""
         if not self.is_stopped:
             self.engine.handle_datagram(self.core_clock(), source, data)
         elif self.suspended_at is None and len(self._socket) < SOCKET_BUFFER:
             self._socket.append((source, data))
 
     def handle_timeout(self) -> None:
-        """Does what is due."""
+        """Does everything that is due now."""
         if self.is_stopped:
             return
         now = self.clock()
@@ -157,12 +160,13 @@ class Host:
             self.control.handle_timeout(now)
 
     def catch_up(self) -> None:
-        """Tells the engine the time, before its application acts: it knows no other than it was last told."""
+        """Updates the engine's time before its application acts: the engine only knows the time it was last
+        given."""
         self.has_decided = True
         self.engine.handle_timeout(self.core_clock())
 
     def settle(self) -> None:
-        """Takes the engine's events to the control until there are no more."""
+        """Gives the engine's events to the control until there are none."""
         while events := self.engine.poll_events():
             self.has_decided = True
             for event in events:
@@ -170,11 +174,11 @@ class Host:
                 self.control.handle_event(self.clock(), event)
 
     def poll_transmit(self) -> list[tuple[Address, bytes]]:
-        """The datagrams that leave it now: whither, and their bytes."""
+        """The datagrams that it sends now: destination and bytes."""
         return self.engine.poll_transmit()
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due, in the world's time."""
+        """The time at which `handle_timeout` is due, in the world's time; None: never."""
         if self.has_decided:
             self._control_due = self.control.poll_timeout()
         deadline, control_due = self.engine.poll_timeout(), self._control_due
@@ -188,11 +192,11 @@ class Host:
 
 
 class NodeHost(Host):
-    """A node. Nodes of one world have one token key each, as processes have that share none.
+    """A node. Each node of a world has a token key of its own, like processes that share none.
 
-    `files`: those of its earlier runs; None: it is new, and its disk syncs at once. `drift_ppm`: by how much
-    its clock is too fast. `unix_offset_us`: by how much its wall clock was ahead of the others' when it
-    started. `queue_messages`: how many may wait for a session; 0: as many as usual.
+    `files`: of its earlier runs; None: it is new, and its disk syncs without delay. `drift_ppm`: by how much
+    its clock is too fast. `unix_offset_us`: the offset of its wall clock from the others', when it started.
+    `queue_messages`: the bound of a session's queue; 0: the default.
     """
 
     def __init__(
@@ -224,7 +228,7 @@ class NodeHost(Host):
         self.delegations = {delegation.subtree: replace(delegation) for delegation in recalled.delegations}
         """What it delegated, by subtree, as it noted it."""
         self.subscriptions = {(s.session, s.key): s for s in recalled.subscriptions}
-        """Who has subscribed, as it noted it."""
+        """Its subscriptions, as it noted them."""
         self._requested_subtrees = recalled.requested_subtrees
         self.control: Node = Node(
             settings,
@@ -261,15 +265,17 @@ class NodeHost(Host):
         return earliest(super().poll_timeout(), self._notes.poll_timeout())
 
     def kill(self, *, with_machine: bool = False) -> None:
-        """Ends as a process does that is killed. `with_machine`: because that loses power."""
+        """Ends as a process that is killed. `with_machine`: because its machine loses power."""
         self.world.remove(self)
         self._notes.die()
         if with_machine:
             self.files.lose_power()
 
     def restart(self, *, remembers: bool = False, clock_step_us: int = 0) -> NodeHost:
-        """Begins anew, at the same address; `remembers`: it reads all its files, and not that of its
-        claims alone. `clock_step_us`: by how much its wall clock was set meanwhile."""
+        """Starts again at the same address. `remembers`: it reads all its files, not only that of its claims.
+
+        `clock_step_us`: by how much its wall clock was set in the meantime.
+        """
         if not remembers:
             self.files.forget()
         return NodeHost(
@@ -283,7 +289,7 @@ class NodeHost(Host):
 
     @property
     def requested_subtrees(self) -> Sequence[str]:
-        """What it is to own: what its settings say, or what it noted since."""
+        """The subtrees that it claims: those of its settings, or those that it noted since."""
         return (self.settings.subtree,) if self._requested_subtrees is None else self._requested_subtrees
 
     def holds(self, subtree: str) -> bool:
@@ -292,7 +298,7 @@ class NodeHost(Host):
         return grant is not None and grant.serving
 
     def owns(self, topic: str) -> bool:
-        """Whether it would take a message to this topic now."""
+        """Whether it would accept a message to this topic now."""
         return self.engine.owns(self.core_clock(), topic)
 
     def leave(self) -> None:
@@ -336,12 +342,11 @@ class NodeHost(Host):
 
 
 class ClientHost(Host):
-    """A client: its application publishes and subscribes by the methods here.
+    """A client. Its application uses the methods `publish`, `subscribe` and so on.
 
-    `session_options`: those of its session, with a `session` where another run is to have the same.
-    `credit`: how many messages it takes from an owner without an answer; None: as many as clients do.
-    `for_many`: it publishes for many (§7.7). `pace`: how it reads, if
-    that is slowly. `address`: None for a new one.
+    `session_options`: with a `session` if another run is to have the same one. `credit`: in messages; None:
+    the default. `for_many`: it publishes for many (§7.7). `pace`: how it reads, if it reads slowly.
+    `address`: None: a new one.
     """
 
     def __init__(
@@ -372,7 +377,7 @@ class ClientHost(Host):
         )
         self.grants_little = credit is not None or pace is not None
         self.pace = pace
-        """How it reads; None: whatever has come."""
+        """How it reads; None: everything that has arrived."""
         self._reads_at = 0
         self._may_have_more = False
         self.results: list[Result] = []
@@ -410,14 +415,14 @@ class ClientHost(Host):
                 self._reads_at = self.world.now + self.pace.every_us
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> int | None:
-        """Publishes; the sequence number of the message, or None where there is no room."""
+        """Publishes a message. Returns its sequence number; None: there is no room."""
         self.catch_up()
         sequence = self.engine.publish(topic, payload, qos, retain)
         self.world.settle(self)
         return sequence
 
     def subscribe(self, filter: str, qos: int = 0, group: str = "", *, retain_handling: int = 0) -> int:
-        """Subscribes; the id under which its outcome is told."""
+        """Subscribes. Returns the id of its result."""
         self.catch_up()
         options = Options(qos=qos, retain_handling=retain_handling)
         subscription = self.control.subscribe(self.clock(), filter, options, group=group)
@@ -431,31 +436,31 @@ class ClientHost(Host):
         self.world.settle(self)
 
     def resolve(self, topic: str, *, trace: bool = False) -> int:
-        """Asks who owns a topic; the ticket under which the answer is told."""
+        """Asks for the owner of a topic. Returns the ticket of the result."""
         self.catch_up()
         ticket = self.control.resolve(self.clock(), topic, trace=trace)
         self.world.settle(self)
         return ticket
 
     def set_will(self, will: Will) -> None:
-        """Registers its will; its outcome is told."""
+        """Registers its will. The outcome is a result."""
         self.catch_up()
         self.control.set_will(self.clock(), will)
         self.world.settle(self)
 
     def roam(self) -> None:
-        """Goes on under another address. What is on its way to the old one is lost."""
+        """Continues under another address. Datagrams to the old one are lost."""
         del self.world.hosts[self.address]
         self.address = self.world.new_address()
         self.world.hosts[self.address] = self
 
     def leave(self, *, end_session: bool = False) -> None:
-        """Says goodbye to every owner, as a client does that closes."""
+        """Leaves every owner, as a client that closes."""
         self.catch_up()
         self.control.leave(end_session=end_session)
         self.world.settle(self)
 
     def kill(self) -> None:
-        """Ends as a process does that is killed. Idempotent."""
+        """Ends as a process that is killed. Idempotent."""
         if self.world.hosts.get(self.address) is self:
             self.world.remove(self)

@@ -1,7 +1,7 @@
-"""Clients that publish under the id of another, which any subscriber of its messages knows.
+"""Clients that publish under another client's publisher id, which any subscriber of its messages knows.
 
-§7.9: owners take nothing of theirs, so nobody gets it, and the numbers that they use up are nobody's. What
-the rightful publisher is promised holds all the same: `deliveries`.
+Owners accept none of their messages (§7.9). So no subscriber receives them, and the sequence numbers that
+they use are not taken. All promises to the true publisher hold: `deliveries`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["PAYLOAD", "ImpostorHost"]
 
 PAYLOAD: Final = b"impostor"
-"""What an impostor's messages begin with, and no other's."""
+"""The begin of every impostor's payload, and of no other."""
 _TAKEN = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class ImpostorHost(ClientHost):
-    """`victim`: the publisher id that stands in all that it sends in place of its own."""
+    """`victim`: the publisher id that replaces its own in all that it sends."""
 
     def __init__(self, world: World, root: Address, victim: int) -> None:
         self._victim = victim.to_bytes(8, "little")
@@ -34,17 +34,18 @@ class ImpostorHost(ClientHost):
         super().__init__(world, root, "impostor")
 
     def poll_transmit(self) -> list[tuple[Address, bytes]]:
-        """Ids have eight bytes each on the wire, wherever they stand."""
+        """Replaces the id in each datagram. An id has eight bytes on the wire, at any place."""
         own = self.publisher.to_bytes(8, "little")
         return [(to, data.replace(own, self._victim)) for to, data in super().poll_transmit()]
 
     def publish_many(self, topic: str, qos: int, count: int, *, retain: bool) -> None:
-        """Uses up so many of its victim's numbers, the lowest ones, where it is believed."""
+        """Publishes `count` messages. If they were accepted, the victim's lowest sequence numbers would be
+        used up."""
         for number in range(count):
             self.publish(topic, PAYLOAD + f" {number}".encode(), qos, retain)
 
     def look(self) -> Iterator[Violation]:
-        """What an owner took of it."""
+        """What an owner accepted of it."""
         results, self._looked = self.results[self._looked :], len(self.results)
         for result in results:
             if isinstance(result, Published) and result.reason in _TAKEN:

@@ -1,20 +1,20 @@
-"""What must hold of a network, whatever happens to it: watched at every step of a run, and at its end.
+"""What must hold of a network in every case: checked at every step of a run, and at its end.
 
 The invariants are those of docs/guarantees.md, made exact:
 
-- *One owner*: at no time do two live processes take a message to one topic (`Engine.owns`, asked after each
-  act of a node; a stopped process counts by what it would do if it woke now).
-- *Epochs rise*: a subtree is served under an epoch lower than one seen before by nobody, and under the same
-  one by the same process alone.
-- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`. *Adds up*: `message_totals`.
-- *Proved*: no node has a link to an attacker for that of a child (`attacker`).
+- *One owner*: at no time do two live processes accept a message to one topic (`Engine.owns`, asked after each
+  act of a node; a stopped process counts as if it continued now).
+- *Epochs rise*: no node serves a subtree under a lower epoch than one seen before; under the same epoch only
+  the same process serves it.
+- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`. *Adds up*: `accounts`.
+- *Proved*: no node takes a link to an attacker for that of a child (`attacker`).
 - *Resumed*: `owed`.
 - *Genuine*: `impostors`. *Shared*: `sharing`. *Wills*: `wills`.
 - *Retained*: `retention`. *Keeps*, *paced*: `paces`. *Queues*: `losses`. *Expires*: `expiries`.
-- *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below what the hosts that there
-  are account for.
+- *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below the number that the
+  existing hosts explain.
 
-A violation is a fact with a time. `EXEMPT` lists what is not promised yet; nothing else is forgiven.
+A violation is a fact with a time. `EXEMPT` lists what is not promised yet; there is no other exception.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .world import Address, World
 __all__ = ["EXEMPT", "Bounds", "Invariant", "Ownership", "Violation"]
 
 FORGOTTEN: Final = timers.LEASE + 2 * timers.LEASE_DRIFT
-"""How long what a parent has forgotten may have two owners."""
+"""How long a delegation that its parent has forgotten may have two owners."""
 MOST_IN_FLIGHT: Final = 4_096
 """Unacknowledged deliveries of one direction of a link (§9)."""
 
@@ -92,25 +92,25 @@ class Ownership:
         self._world = world
         self._topics = topics
         self.owners: dict[str, NodeHost] = {}
-        """Who served each topic last."""
+        """By topic, the last owner."""
         self.changed: dict[str, int] = {}
-        """When each topic last came to another owner, or lost its own."""
+        """By topic, when it last moved to another owner, or lost its own."""
         self.past: dict[str, set[Address]] = {topic: set() for topic in topics}
-        """Everyone who ever served each topic."""
+        """By topic, all owners it ever had."""
         self.changes = 0
         self.moves: dict[str, list[int]] = {topic: [] for topic in topics}
-        """When each topic came to another owner."""
+        """By topic, when it moved to another owner."""
         self._epochs: dict[str, tuple[int, int]] = {}
         self._seen: dict[int, dict[str, int]] = {}
         self._most_ahead_us = 0
-        """By how much the wall clock of a node was ahead, at most."""
+        """The largest offset of a node's wall clock."""
         self._forgotten: dict[str, int] = {}
-        """Until when each topic is excused."""
+        """By topic, until when it is excused."""
         self._lasting: set[str] = set()
-        """The topics that are excused until all is healed."""
+        """The topics that are excused until `heal`."""
 
     def forget(self, parent: NodeHost) -> None:
-        """A parent began anew without its memory: see `EXEMPT`."""
+        """A parent restarted without its file of delegations: see `EXEMPT`."""
         for delegation in parent.delegations.values():
             below = [topic for topic in self._topics if is_within(topic, delegation.subtree)]
             self._forgotten |= dict.fromkeys(below, self._world.now + FORGOTTEN)
@@ -118,12 +118,13 @@ class Ownership:
                 self._lasting.update(below)
 
     def set_clock(self, parent: NodeHost, offset_us: int) -> None:
-        """The next run of a parent that is dead begins under a wall clock that is ahead by so much. Where
-        another was further ahead, it may grant a subtree under a lower epoch than the last (§5.1).
+        """The next run of a parent that died has a wall clock with this offset.
 
-        Not so where anybody remembers that one: who noted the delegation, or holds the subtree. Whoever else
-        had it has handed it back, or its lease has ended, so an epoch has nobody left to keep out: what he
-        says late comes over a link to a run of its parent that is gone.
+        If another run's offset was larger, the next run may grant a subtree under a lower epoch than the last
+        (§5.1). It may not if a process remembers that epoch: a parent that noted the delegation, or the
+        holder of the subtree. Any other former holder has handed the subtree back, or its lease has ended, so
+        the epoch has to fence nobody off: its late packets come over a link to a run of its parent that has
+        ended.
         """
         if offset_us >= self._most_ahead_us:
             self._most_ahead_us = offset_us
@@ -137,26 +138,26 @@ class Ownership:
                 del self._epochs[subtree]
 
     def heal(self) -> None:
-        """From now on everyone is heard."""
+        """From now on every node reaches every other."""
         self._forgotten |= dict.fromkeys(self._lasting, self._world.now + FORGOTTEN)
         self._lasting.clear()
 
     @property
     def forgotten(self) -> list[str]:
-        """Topics that a parent may serve because it delegated them in an earlier life: see `EXEMPT`."""
+        """Topics that a parent may serve because an earlier run of it delegated them: see `EXEMPT`."""
         return [topic for topic in self._forgotten if self.was_forgotten(topic, self._world.now)]
 
     def was_forgotten(self, topic: str, since: int) -> bool:
-        """Whether a parent that began anew still excuses what was published at that time: see `EXEMPT`."""
+        """Whether a parent's restart still excuses what was published at this time: see `EXEMPT`."""
         return topic in self._lasting or self._forgotten.get(topic, 0) > since
 
     def serves(self, topic: str) -> NodeHost | None:
-        """Who takes a message to this topic now."""
+        """The node that accepts a message to this topic now; None: there is none."""
         owner = self.owners.get(topic)
         return owner if owner is not None and self._owns(owner, topic) else None
 
     def look(self, host: NodeHost) -> Iterator[Violation]:
-        """What a node's act may have broken."""
+        """What a node's act may have violated."""
         now = self._world.now
         for topic in self._topics:
             if not self._owns(host, topic):
@@ -202,7 +203,7 @@ class Ownership:
 
 
 class Bounds:
-    """Gauges against what there is in the world."""
+    """Gauges, compared with the number of hosts and subscriptions."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -218,7 +219,7 @@ class Bounds:
         self._filters += 1
 
     def look(self) -> Iterator[Violation]:
-        """All hosts, now."""
+        """Checks all hosts now."""
         links = 2 * len(self._started)
         most = {"links": links, "inflight": MOST_IN_FLIGHT * links, "subscriptions": self._filters}
         for host in list(self._world.hosts.values()):
@@ -229,7 +230,7 @@ class Bounds:
                     yield Violation(self._world.now, Invariant.BOUNDED, text)
 
     def check_at_end(self) -> Iterator[Violation]:
-        """Nothing is left of what is over."""
+        """Checks that nothing is left of what has ended."""
         alive = len(self._world.hosts)
         for host in self._world.hosts.values():
             gauges = host.engine.counters()

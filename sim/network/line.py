@@ -1,8 +1,7 @@
 """Publishers that share one narrow line to an owner: does a link fill it, and do links share it fairly?
 
-The line has a bandwidth, a delay, and a queue of one bandwidth-delay product that drops what finds it full.
-Every publisher has always something to send, from a time on that the seed draws. What counts is what the
-subscriber gets.
+The line has a bandwidth, a delay, and a queue of one bandwidth-delay product with tail drop. Every publisher
+always has something to send, from a time that the seed determines. What the subscriber receives is measured.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ __all__ = ["LEAST_FILLED", "MOST_SHARE", "Line", "LineResult", "Shares", "judge"
 BANDWIDTH_BPS: Final = 20_000_000
 ONE_WAY_US: Final = 20_000
 JITTER_US: Final = 400
-"""Less than a datagram takes on the line, so that none passes another. Without it senders fall into step, and
-one of them meets the full queue again and again (Floyd and Jacobson, "Traffic phase effects in
-packet-switched gateways", 1991)."""
+"""Less than a datagram takes on the line, so that no datagram overtakes another. Without it senders
+synchronise, and one of them meets the full queue again and again (Floyd and Jacobson, "Traffic phase effects
+in packet-switched gateways", 1991)."""
 QUEUE_BYTES: Final = BANDWIDTH_BPS // 8 * 2 * ONE_WAY_US // 1_000_000
 """One bandwidth-delay product."""
 LEAST_FILLED: Final = 0.85
-"""Of the bandwidth, by payloads alone."""
+"""The least share of the bandwidth that payloads must take."""
 MOST_SHARE: Final = 0.6
-"""Of what two senders get."""
+"""The largest share of one of two senders."""
 
 SECOND: Final = 1_000_000
 APART: Final = SECOND
 """Publishers begin within this time."""
 SETTLED: Final = {1: 2 * SECOND, 2: 8 * SECOND}
-"""By then so many publishers have found their shares: with each loss, which are seconds apart, CUBIC closes
-about a third of the distance."""
+"""By number of publishers, the time after which they have found their shares: with each loss, which are
+seconds apart, CUBIC closes about a third of the distance."""
 MEASURED: Final = {1: 4 * SECOND, 2: 10 * SECOND}
 BACKLOG: Final = 400_000
 SIZES: Final = {0: 1_000, 1: 50_000, 2: 50_000}
-"""Of a message, by its QoS: one that is not repeated fits a datagram."""
+"""The size of a message, by its QoS: one of QoS 0, which is not retransmitted, fits into a datagram."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What share of the line's bandwidth the payloads of each publisher took."""
+    """The share of the line's bandwidth that each publisher's payloads took."""
 
     seed: int
     qos: int
@@ -54,7 +53,7 @@ class Shares:
     messages: int
 
     def is_filled(self) -> bool:
-        """Whether the line was used well."""
+        """Whether the line was filled."""
         return LEAST_FILLED <= sum(self.parts) < 1.0
 
     def is_fair(self) -> bool:
@@ -100,7 +99,7 @@ class Line:
             self.world.run(20_000)
 
     def shares(self, microseconds: int) -> Shares:
-        """What each publisher gets through in so much time."""
+        """Measures the shares of the publishers over this time."""
         self.subscriber.messages.clear()
         self.run(microseconds)
         received = Counter[str]()
@@ -125,29 +124,29 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LineResult:
-    """What one seed's lines showed."""
+    """The result of one seed's lines."""
 
     seed: int
     shares: tuple[Shares, ...]
 
     @property
     def messages(self) -> int:
-        """How many arrived."""
+        """The number of received messages."""
         return sum(one.messages for one in self.shares)
 
     @property
     def violation(self) -> str | None:
-        """The first line that was not filled, or not shared; None: all were."""
+        """The first line that was not filled or not shared fairly; None: there is none."""
         return next((str(one) for one in self.shares if not (one.is_filled() and one.is_fair())), None)
 
 
 def measure(seed: int, publishers: int, qos: int) -> Shares:
-    """The shares of one publisher or two, once they have found them."""
+    """The shares of one publisher or two, when they have found them."""
     line = Line(seed, publishers, qos)
     line.run(SETTLED[publishers])
     return line.shares(MEASURED[publishers])
 
 
 def judge(seed: int) -> LineResult:
-    """One publisher and two, at QoS 0 and 1."""
+    """Measures one publisher and two, at QoS 0 and 1."""
     return LineResult(seed, tuple(measure(seed, publishers, qos) for publishers in (1, 2) for qos in (0, 1)))

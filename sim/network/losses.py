@@ -1,15 +1,15 @@
-"""What owners may drop of what waits for a session (§7.8), made exact.
+"""What owners may drop of a session's queue (§7.8), as exact rules.
 
-An owner counts for each session what its queue had no room for, and what expired there. Both are read after
-each of its acts, so every loss has a time.
+An owner counts for each session the messages for which its queue had no room, and those that expired there.
+The check reads both after each of the owner's acts, so every loss has a time.
 
-- *Bounded*: what waits for a session that is away is no more than its client asked for; but not where its
-  owner was restarted, and has not heard from its client since (docs/guarantees.md).
-- *As asked*: a session ends by its queue only if a subscription of it asked for that, and has no gaps if all
-  of them did: what is counted for it then is of QoS 0, which does not wait in its queue but goes onto the
-  link or is dropped.
-- *Accounted for*: a client that lacks what was acknowledged lacks no more than was dropped for its session
-  since that was published: of what does not expire no more than its queue had no room for.
+- *Bounded*: the queue of an offline session is no longer than its client asked for. The exception is an owner
+  that was restarted, and has not heard from its client since (docs/guarantees.md).
+- *As asked*: a session ends because of its queue only if one of its subscriptions asked for that. If all of
+  them did, the session has no gaps: what is then counted for it is of QoS 0, which is not queued but is sent
+  at once or dropped.
+- *Accounted for*: a client that lacks acknowledged messages lacks no more than were dropped for its session
+  since they were published; of messages without an expiry, no more than its queue had no room for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Losses"]
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """How many messages a session lost at a time: to its queue's bounds, and to their expiry."""
+    """How many messages a session lost at one time: to its queue's bounds, and to their expiry."""
 
     at: int
     overflowed: int
@@ -37,13 +37,13 @@ class _Loss:
 
 
 class Losses:
-    """Of all sessions."""
+    """The losses of all sessions."""
 
     def __init__(self) -> None:
         self._queues: dict[int, Queue] = {}
         self._policies: dict[int, set[Overflow]] = {}
         self._counted: dict[tuple[int, int], tuple[int, int]] = {}
-        """What each run of a node told last of each session."""
+        """By run of a node and session, the last counters."""
         self._losses: dict[int, list[_Loss]] = {}
 
     # Change
@@ -53,16 +53,16 @@ class Losses:
         self._queues[session] = queue
         self._policies.setdefault(session, set()).add(queue.overflow)
 
-    # Look
+    # Checks
 
     def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
-        """How a session is at a node, after an act of that."""
+        """Notes and checks the status of a session after an act of its node."""
         key = node.incarnation, status.session
         counted = status.dropped.get("queue_full", 0), status.expired
         before = self._counted.get(key, (0, 0))
         self._counted[key] = counted
         if counted[0] < before[0] or counted[1] < before[1]:
-            before = 0, 0  # It is another session, that of a client which began anew.
+            before = 0, 0  # It is another session, of a client that began anew.
         if counted != before:
             overflowed = 0 if self._has_no_gaps(status.session) else counted[0] - before[0]
             loss = _Loss(now, overflowed, counted[1] - before[1])
@@ -74,23 +74,26 @@ class Losses:
             yield Violation(now, Invariant.QUEUES, f"{text}, for a session that asked for {queue}")
 
     def has_lost(self, session: int, since: int) -> bool:
-        """Whether a session has lost something since."""
+        """Whether a session has lost a message since this time."""
         losses = self._losses.get(session)
         return losses is not None and losses[-1].at >= since
 
     def has_overflowed(self, session: int, since: int) -> bool:
-        """Whether a session's queue has had no room for something since."""
+        """Whether a session's queue has had no room for a message since this time."""
         return any(loss.overflowed for loss in self._losses.get(session, ()) if loss.at >= since)
 
     def end(self, node: NodeHost, session: int, now: int) -> Iterator[Violation]:
-        """A node ended a session, because its queue was full."""
+        """A node ended a session because its queue was full."""
         if Overflow.END_SESSION not in self._policies.get(session, set()):
             text = f"{node.settings.name} ends a session that asked for gaps"
             yield Violation(now, Invariant.QUEUES, text)
 
     def unexplained(self, sessions: Iterable[int], lacking: Iterable[Sent]) -> Sent | None:
         """A message that these sessions lack together, and that none of them can have lost; None: there is
-        none. Of those published from any time on no more are lacking than were lost since."""
+        none.
+
+        Of the messages published since any time, no more may be missing than were lost since.
+        """
         losses = [loss for session in sessions for loss in self._losses.get(session, ())]
         latest_first = sorted({sent.id: sent for sent in lacking}.values(), key=lambda s: s.at, reverse=True)
         immortal = 0
@@ -107,7 +110,7 @@ class Losses:
 
 
 def _is_untold(node: NodeHost, session: int) -> bool:
-    """Whether a node has made a session again after a restart, and does not know its bounds yet."""
+    """Whether a node has restored a session after a restart, and does not know its bounds yet."""
     known = node.control.sessions.get(session)
     return known is not None and known.lingers and not (known.queue_messages or known.queue_bytes)
 

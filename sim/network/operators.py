@@ -1,7 +1,7 @@
-"""Those who operate a network: they give orders to nodes, one after the other (§5.7).
+"""Operators of a network: they give orders to nodes, one after another (§5.7).
 
-As `hbroker leave` and `hbroker move` do it: the next order is given when the one before is carried out. An
-order that is refused, or not carried out in time, ends the errand.
+As with `hbroker leave` and `hbroker move`, the next order follows when the one before is done. An order that
+is refused, or not done in time, ends the sequence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .world import World
 __all__ = ["Operator", "Step", "dismissal", "move"]
 
 PATIENCE: Final = 30 * timers.SECOND
-"""How long an order may take before it is given up, as by default on the command line."""
+"""How long an order may take, as by default on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,19 @@ class Step:
 
 
 def dismissal(node: NodeHost) -> list[Step]:
-    """As `hbroker leave`."""
+    """The orders of `hbroker leave`."""
     return [Step(node, pb.ORDER_KIND_LEAVE)]
 
 
 def move(subtree: str, holder: NodeHost | None, target: NodeHost) -> list[Step]:
-    """As `hbroker move`; without a holder the subtree is cut out of its owner's."""
+    """The orders of `hbroker move`. Without a holder the subtree is cut out of its owner's subtree."""
     given = [] if holder is None else [Step(holder, pb.ORDER_KIND_HAND_BACK, subtree)]
     return [*given, Step(target, pb.ORDER_KIND_CLAIM, subtree)]
 
 
 class Operator(Host):
-    """Who gives orders to nodes. `has_ended`: the last is carried out, or one was refused or given up."""
+    """A host that gives orders to nodes. `has_ended`: the last one is done, or one was refused or timed
+    out."""
 
     def __init__(self, world: World, steps: Iterable[Step]) -> None:
         super().__init__(world, world.new_address(), node=False, token_key=b"")
@@ -56,7 +57,7 @@ class Operator(Host):
 
     @property
     def answer(self) -> pb.OrderAck | None:
-        """What was said last to the order given last."""
+        """The latest answer to the latest order."""
         return self.control.answer
 
     @property

@@ -1,14 +1,14 @@
-"""What was acknowledged before it came: it waits at an owner, and has to come by the end.
+"""Messages that were acknowledged before their subscriber received them: they must come by the end.
 
-- A message that was acknowledged while a session was *away* (without a link) or stalled (§7.3) comes to its
-  client, in this run or a later one, as long as the session is kept, and its owner lives, until then; also
-  where the owner's lease ends meanwhile, if that owner serves the topic again (`ended_leases`).
-- *Resumed*: a client that was told that every owner had its subscription from before (`Subscribed.resumed`,
-  §6.4) gets what was acknowledged since that was made: for the first time, or again where an owner had said
-  that it did not have it any more.
+- A message that was acknowledged while a session was offline or stalled (§7.3) comes to its client, in this
+  run or a later one, if the session has not ended and its owner lives until then. That also holds if the
+  owner's lease ends in the meantime and the owner serves the topic again (`lapses`).
+- *Resumed*: a client was told that every owner still had its subscription (`Subscribed.resumed`, §6.4). Then
+  it receives what was acknowledged since the subscription was made, for the first time, or again after an
+  owner reported that it did not have it any more.
 
-Of both, what was dropped for the session, because its queue was full or the message expired, need not come:
-`losses`.
+In both cases a message need not come if it was dropped for the session because its queue was full, or because
+the message expired: `losses`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ __all__ = ["PendingDeliveries"]
 
 
 class PendingDeliveries:
-    """What is to come."""
+    """Messages that must still come."""
 
     def __init__(self, losses: Losses, ended_leases: EndedLeases) -> None:
         self._losses = losses
         self._ended_leases = ended_leases
         self._waiting: list[tuple[int, Interest, Sent]] = []
         self._missed: dict[Interest, list[Sent]] = {}
-        """What was acknowledged while subscriptions of sessions that are kept were not whole."""
+        """Messages that were acknowledged while subscriptions of persistent sessions were not whole."""
         self._resumed: list[tuple[int, Interest, Sent]] = []
 
     # Change
 
     def wait(self, session: int, interest: Interest, sent: Sent) -> None:
-        """It was acknowledged, and waits for a session."""
+        """A message was acknowledged, and waits for a session."""
         self._waiting.append((session, interest, sent))
 
     def miss(self, interest: Interest, sent: Sent) -> None:
-        """It was acknowledged, and no owner may have it for this subscription."""
+        """A message was acknowledged, and perhaps no owner has it for this subscription."""
         self._missed.setdefault(interest, []).append(sent)
 
     def resume(self, session: int, interest: Interest, *, is_resumed: bool) -> None:
@@ -50,10 +50,10 @@ class PendingDeliveries:
         if is_resumed:
             self._resumed += [(session, interest, sent) for sent in missed]
 
-    # Look
+    # Checks
 
     def check_at_end(self, applications: Mapping[int, Application], now: int) -> Iterator[Violation]:
-        """Whether it came to those that are there."""
+        """Checks whether the messages came to the clients that are present."""
         kept = [w for w in self._waiting if self._is_kept(*w[1:])]
         for interest, name, sent in self._lost(kept, applications):
             text = f"{sent} was acknowledged, and never came to {name}'s {interest.title}"
@@ -69,7 +69,8 @@ class PendingDeliveries:
     def _lost(
         self, due: Iterable[tuple[int, Interest, Sent]], applications: Mapping[int, Application]
     ) -> Iterator[tuple[Interest, str, Sent]]:
-        """Of each session a message that is due and lacking, and that it cannot have lost (`losses`)."""
+        """Of each session a message that is due and missing, and that the session cannot have lost
+        (`losses`)."""
         lacking: dict[int, list[tuple[Interest, str, Sent]]] = {}
         for session, interest, sent in due:
             if name := _lacks(applications.get(session), interest, sent):
@@ -80,7 +81,7 @@ class PendingDeliveries:
 
 
 def _lacks(application: Application | None, interest: Interest, sent: Sent) -> str:
-    """The name of a client that is there, wants a message, and has not got it."""
+    """The name of the client, if it runs, wants the message, and has not received it; otherwise empty."""
     if application is None or application.is_gone or application.may_lack(sent):
         return ""
     return application.name if interest in application.interests.values() else ""

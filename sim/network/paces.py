@@ -1,11 +1,11 @@
-"""Who is waited for (§7.3), and what becomes of what is for those who are (§7.8), made exact.
+"""Which sessions an owner waits for (§7.3), and what becomes of their messages (§7.8), as exact rules.
 
-Both follow from what an owner tells of a session after each of its acts.
+Both rules are checked against a session's counters after each act of its owner.
 
 - *Keeps*: for a session that counted as connected, and whose client asked for no bounds and no other policy,
-  nothing is dropped for want of room.
-- *Paced*: no session counts as connected for longer than it may while fewer messages were answered than were
-  its oldest, sixteen at most, when they were last counted. (Which of them were, a look at engines tells:
+  no message is dropped for want of room.
+- *Paced*: a session does not count as connected for longer than it may if fewer messages were acknowledged
+  than were its oldest, sixteen at most, when they were last counted. (Which messages these were is checked by
   `engine/tests/flow.rs` of the core.)
 """
 
@@ -24,15 +24,15 @@ from .invariants import Invariant, Violation
 __all__ = ["Paces"]
 
 OLDEST: Final = 16
-"""Messages that a session has to get on with … (§9)"""
+"""A session must acknowledge this number of its oldest messages within 2.5 s (§9)."""
 LONGEST: Final = 3_000_000
-"""… in 2.5 s at most, by a clock that may be too slow."""
+"""In microseconds: these 2.5 s, by a clock that may be too slow."""
 
 
 @dataclass(slots=True)
 class _Oldest:
-    """A session's oldest messages: since when they are, how many are delivered when all of them are, and how
-    many had gone another way."""
+    """A session's oldest messages: since when they are the oldest, the count of deliveries when all of them
+    are delivered, and the count of those that were dropped or expired."""
 
     since: int
     due: int
@@ -40,13 +40,13 @@ class _Oldest:
 
 
 class Paces:
-    """Of all sessions at all nodes."""
+    """The sessions at all nodes."""
 
     def __init__(self) -> None:
         self._queues: dict[int, set[Queue]] = {}
         self._full: dict[tuple[int, int], tuple[int, bool]] = {}
-        """What each run of a node had dropped of each session for want of room, and whether that counted as
-        connected then."""
+        """By run of a node and session: the messages dropped for want of room, and whether the session
+        counted as connected then."""
         self._oldest: dict[tuple[int, int], _Oldest] = {}
         self._slow: set[int] = set()
 
@@ -59,7 +59,7 @@ class Paces:
         self._slow.add(session)
 
     def look(self, node: NodeHost, status: SessionStatus, now: int) -> Iterator[Violation]:
-        """How a session is at a node, after an act of that."""
+        """Checks the status of a session after an act of its node."""
         key = node.incarnation, status.session
         is_ready = status.connected and not status.stalled
         dropped = status.dropped.get("queue_full", 0)

@@ -1,4 +1,4 @@
-"""What a path does to datagrams: it loses, delays, reorders and doubles them, and carries only so much."""
+"""The faults of a path: it loses, delays, reorders and duplicates datagrams, and has a bandwidth."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 __all__ = ["CLEAR", "ETHERNET", "LARGEST", "Bottleneck", "Faults"]
 
 ETHERNET: Final = 1_472
-"""Bytes of the largest UDP datagram that Ethernet carries over IPv4."""
+"""The largest UDP payload that Ethernet carries over IPv4, in bytes."""
 LARGEST: Final = 65_507
-"""Bytes of the largest UDP datagram over IPv4."""
+"""The largest UDP payload over IPv4, in bytes."""
 
 
 class Bottleneck:
-    """A line of limited bandwidth and the queue before it. What finds the queue full is dropped (tail drop).
+    """A line of limited bandwidth, and the queue before it, with tail drop.
 
     It serves one direction. All paths whose faults name the same bottleneck share it.
     """
@@ -27,7 +27,8 @@ class Bottleneck:
         self._free_at = 0.0
 
     def departure(self, now: int, size: int) -> int | None:
-        """When a datagram that comes now is through, in microseconds; None: it is dropped."""
+        """The time in microseconds at which a datagram that arrives now has left the line; None: it is
+        dropped."""
         begins = max(self._free_at, float(now))
         waiting = (begins - now) * self.bandwidth_bps / 8e6
         if waiting + size > self.queue_bytes:
@@ -39,12 +40,12 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The faults of one direction of a path. Shares lie between 0 and 1, times are microseconds.
+    """The faults of one direction of a path. Shares are between 0 and 1, times are in microseconds.
 
-    A datagram takes `delay_us` and up to `jitter_us` more, once it is through the `bottleneck`. One that is
-    reordered takes `late_us` on top, so that later ones pass it; one that is doubled arrives a second time,
-    at a time of its own. One of more than `mtu` bytes, without the headers below it, vanishes. One that
-    suffers `corruption` arrives with a bit turned over; UDP's checksum finds it, and nobody reads it.
+    A datagram takes `delay_us` and up to `jitter_us` more, after the `bottleneck`. A reordered one takes
+    `late_us` more, so that later ones overtake it. A duplicated one arrives a second time, at another time.
+    One of more than `mtu` bytes, without the headers below it, is lost. `corruption` flips a bit; UDP's
+    checksum finds that, and the datagram is discarded.
     """
 
     loss: float = 0.0
@@ -58,7 +59,8 @@ class Faults:
     bottleneck: Bottleneck | None = None
 
     def arrivals(self, random: Random, now: int, size: int) -> list[int]:
-        """When each copy of a datagram of so many bytes, sent now, arrives; empty: it is lost."""
+        """The arrival times of each copy of a datagram of `size` bytes that is sent now; empty: it is
+        lost."""
         if random.random() < self.loss or size > self.mtu:
             return []
         copies = 2 if random.random() < self.duplication else 1

@@ -1,9 +1,9 @@
-"""What happens to a network in one run: whole before it begins, so that it can be read (`drawing`).
+"""The plan of one run. It is complete before the run begins, so that it can be read (`drawing` makes it).
 
-A plan is a hierarchy, the faults of all paths, and one list of actions in time: nodes that join late or
-leave, subtrees that are moved, clients that subscribe, publish and move about, partitions that heal,
-processes that are stopped and go on, crash and begin anew. Nothing in it depends on how the network behaves,
-so an action may find that it no longer applies; it is then passed over.
+A plan has a hierarchy, the faults of all paths, and one list of actions in time: nodes that join late or
+leave, subtrees that move, clients that subscribe, publish and roam, partitions that heal, processes that stop
+and continue, crash and restart. Nothing in it depends on the network's behaviour. So an action may not apply
+any more when it is due; then it is skipped.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ ROOT: Final = "root"
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node, the subtree that it claims, by how much its clock is too fast, and how long after it noted
-    something that is on its disk, about."""
+    """A node.
+
+    `subtree`: that it claims. `drift_ppm`: by how much its clock is too fast. `sync_us`: about how long it
+    takes until a note is on its disk.
+    """
 
     name: str
     subtree: str
@@ -37,7 +40,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a slow subscriber reads: so many messages at once, and no more for so many microseconds."""
+    """How a slow subscriber reads: `messages` at once, every `every_us` microseconds."""
 
     messages: int
     every_us: int
@@ -45,15 +48,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run. Times count from when the first nodes serve, in microseconds.
+    """One run. Times are microseconds since the first nodes serve.
 
-    `expiries`: of the sessions that are kept, how long each lives without a link, in seconds, by its client.
-    `credits`: how many messages a client takes from an owner without an answer, where that is not the usual.
-    `for_many`: the clients that publish for many, as a gateway does.
-    `first`: the nodes that are there from the beginning, by their order. `bandwidth_bps`: of the one line
-    that all datagrams share; None: it has no limit. `join_key`: the network's; empty: it has none.
-    `paces`: of the clients that read slowly. `queue_messages`: how many messages may wait for a session that
-    asks for nothing else; 0: as many as usual.
+    `expiries`: of persistent sessions, by client, in seconds. `credits`: by client, its credit in messages,
+    if it is not the default. `for_many`: the clients that publish for many, as a gateway does. `first`: the
+    nodes that exist from the beginning, in order. `bandwidth_bps`: of the one line that all datagrams share;
+    None: no limit. `join_key`: of the network; empty: none. `paces`: of the clients that read slowly.
+    `queue_messages`: the default bound of a session's queue; 0: the usual one.
     """
 
     seed: int
@@ -73,11 +74,11 @@ class Plan:
 
     @property
     def end(self) -> int:
-        """When the last action has been taken."""
+        """The time of the last action."""
         return max((action.at for action in self.actions), default=0)
 
     def schedule(self) -> Iterator[str]:
-        """The plan less its messages, a line for each fact."""
+        """The plan without its messages, a line for each fact."""
         yield f"paths: {self.paths}, {self.bandwidth_bps or 'any number of'} bit/s"
         yield f"{'a' if self.join_key else 'no'} join key"
         for node in self.nodes:

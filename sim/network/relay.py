@@ -1,9 +1,9 @@
 """The faults of the simulated network, for packets of real hosts.
 
-A relay stands between hosts as a router does: whole IPv4 packets come in, and go out to the host that they
-are addressed to, as `paths` says: late, twice, out of order, damaged, or not at all. It changes no address
-and no port, so whoever sends and whoever receives notices nothing of it but the faults. It has neither clock
-nor socket; `hbroker.sim.lab` lends it both.
+A relay stands between hosts like a router. Whole IPv4 packets come in, and go out to the host of their
+destination address, with the faults of `paths`: late, twice, out of order, damaged, or not at all. It changes
+no address and no port, so the hosts notice only the faults. It has no clock and no socket; `hbroker.sim.lab`
+provides both.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ UDP_HEADER: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """What becomes of packets. `faults` holds for every path but those in `exceptions`; None there: the path
-    is cut."""
+    """The faults of all paths.
+
+    `faults`: of every path that is not in `exceptions`; None in `exceptions`: the path is cut.
+    """
 
     faults: Faults = CLEAR
     exceptions: Mapping[Path, Faults | None] = field(default_factory=dict)
@@ -39,14 +41,14 @@ class Routes:
 
 
 class Relay:
-    """Packets on their way between hosts. Times are microseconds and never go back."""
+    """Packets on their way between hosts. Times are microseconds and never decrease."""
 
     def __init__(self, seed: int, routes: Routes | None = None) -> None:
         self.routes = routes or Routes()
-        """They may be replaced at any time; what is on its way stays so."""
+        """May be replaced at any time. Packets that are on their way are not affected."""
         self.counts: Counter[str] = Counter()
-        """Packets that came `in`; that were `cut` off, `lost`, or `foreign` (of another protocol than IPv4);
-        and copies that went `out`, and of these `damaged`."""
+        """Packets that came `in`; of these, packets that were `cut` off or `lost`; `foreign` packets (not
+        IPv4); copies that went `out`; and `damaged` copies."""
         self._random = Random(seed)
         self._under_way: list[tuple[int, int, str, bytes]] = []
         self._sequence = 0
@@ -74,7 +76,7 @@ class Relay:
             heapq.heappush(self._under_way, (at, self._sequence, destination, copy))
 
     def poll_transmit(self, now: int) -> tuple[str, bytes] | None:
-        """A packet that is due, and the address of the host that it is for."""
+        """A packet that is due, and the address of its destination host; None: no packet is due."""
         if not self._under_way or self._under_way[0][0] > now:
             return None
         _, _, destination, packet = heapq.heappop(self._under_way)
@@ -82,7 +84,7 @@ class Relay:
         return destination, packet
 
     def poll_timeout(self) -> int | None:
-        """When the next packet is due."""
+        """The time at which the next packet is due; None: there is none."""
         return self._under_way[0][0] if self._under_way else None
 
 
@@ -91,7 +93,7 @@ def _dotted(address: bytes) -> str:
 
 
 def _payload_bytes(packet: bytes) -> int:
-    """What a datagram holds without the headers of IPv4 and UDP."""
+    """The size of a datagram's payload, without the headers of IPv4 and UDP."""
     return max(len(packet) - _header_bytes(packet) - UDP_HEADER, 0)
 
 
@@ -100,7 +102,7 @@ def _header_bytes(packet: bytes) -> int:
 
 
 def _damaged(packet: bytes, random: Random) -> bytes:
-    """The packet with one bit of what its UDP checksum covers turned over."""
+    """The packet with one bit flipped that its UDP checksum covers."""
     damaged = bytearray(packet)
     damaged[random.randrange(min(_header_bytes(packet), len(packet) - 1), len(packet))] ^= (
         1 << random.randrange(8)

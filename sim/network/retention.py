@@ -1,13 +1,13 @@
-"""Which retained message a subscriber gets (§7.6).
+"""Which retained messages a subscriber receives (§7.6).
 
-A retained message is the topic's until a later one was acknowledged. It is held to that until it is *lost*:
-its owner dies, or loses its lease, or nobody serves the topic for a while, so that a handover has failed.
+A retained message belongs to its topic until a later one was acknowledged. The rules hold until it is *lost*:
+its owner dies or loses its lease, or the topic has no owner for a while, because a handover has failed.
 
-- *Not stale*: who subscribes gets none that another had superseded before he asked.
-- *Not to groups*: members of shared groups get none.
-- *Not again*: no subscription of a run gets the same one twice.
-- *Not missing*: who subscribes while one is there, and stays connected, gets it or a later one, unless that
-  expires, or the session's queue overflows.
+- *Not stale*: a new subscriber receives no retained message that another had superseded before it subscribed.
+- *Not to groups*: members of shared groups receive none.
+- *Not again*: no subscription of a run receives the same one twice.
+- *Not missing*: a subscriber that subscribes while there is a retained message, and stays connected, receives
+  it or a later one, unless that expires, or the session's queue overflows.
 
 Messages of several publishers that overlap in time have no order, so none of them supersedes another.
 """
@@ -24,7 +24,7 @@ from .losses import Losses
 __all__ = ["Retention"]
 
 GAP: Final = 10
-"""Seen so often in a row without an owner, twice a second, and the handover counts as failed."""
+"""A handover counts as failed after this number of checks in a row without an owner, twice a second."""
 
 
 class Retention:
@@ -44,21 +44,21 @@ class Retention:
             self._published[sent.topic].append(sent)
 
     def lose(self, topics: Iterable[str], now: int) -> None:
-        """What was retained on these topics is gone."""
+        """The retained messages of these topics are lost."""
         self._lost |= dict.fromkeys(topics, now)
 
     def note_service(self, topic: str, is_served: bool, now: int) -> None:
-        """Every half second: whether somebody serves a topic."""
+        """Every half second: notes whether a topic has an owner."""
         self._gaps[topic] = 0 if is_served else self._gaps.get(topic, 0) + 1
         if self._gaps[topic] > GAP:
             self.lose([topic], now)
 
-    # Look
+    # Checks
 
     def receive(
         self, application: Application, sent: Sent, listeners: Iterable[int], now: int
     ) -> Iterator[Violation]:
-        """An application got a message as a retained one, for these of its subscriptions."""
+        """An application received a message as a retained one, for these of its subscriptions."""
         application.retained.add(sent.id)
         for listener in listeners:
             if (listener, sent.id) in application.received_by:
@@ -79,7 +79,7 @@ class Retention:
                 yield Violation(now, Invariant.RETAINED, text)
 
     def look(self, application: Application, now: int) -> Iterator[Violation]:
-        """What an application should have got since it subscribed."""
+        """What an application should have received since it subscribed."""
         for interest in application.interests.values():
             for topic in () if interest.group else interest.topics:
                 wanted = self._retained(topic, interest.asked_at)
@@ -87,9 +87,9 @@ class Retention:
                     continue
                 later = [s for s in self._published[topic] if s.at >= interest.asked_at]
                 if any(s.qos == 0 for s in later):
-                    continue  # It took the place of what was wanted, and may be lost.
+                    continue  # It replaced the retained message, and may be lost.
                 if any(not s.payload and s.at < (interest.made_at or now) for s in later):
-                    continue  # It cleared what was wanted, and may have come before the subscription.
+                    continue  # It cleared the topic, and may have arrived before the subscription.
                 if wanted.may_be_dead(interest.made_at or now) or any(s.may_be_dead(now) for s in later):
                     continue
                 if self._losses.has_lost(application.host.session, interest.asked_at):
@@ -99,7 +99,8 @@ class Retention:
                     yield Violation(now, Invariant.RETAINED, text)
 
     def _retained(self, topic: str, at: int) -> Sent | None:
-        """The message retained at a time; None: there was none for certain."""
+        """The message that was retained at this time; None: there was certainly none, or it is not known
+        which."""
         before = [sent for sent in self._published[topic] if sent.at < at]
         last = max(before, key=lambda sent: sent.at, default=None)
         if last is None or last.acknowledged is None or last.acknowledged >= at:
@@ -109,20 +110,20 @@ class Retention:
 
 
 def _precedes(one: Sent, other: Sent) -> bool:
-    """Whether a message was distributed before the other was published, or had to be before it."""
+    """Whether a message was distributed before the other was published, or had to be."""
     is_same_run = one.id[0] == other.id[0]
     is_over = one.acknowledged is not None and one.acknowledged < other.at
     return one.id < other.id if is_same_run else is_over
 
 
 def _has(application: Application, sent: Sent) -> bool:
-    """Whether a client had a message, in this run or one before in the same session."""
+    """Whether a client received a message, in this run or an earlier one of the same session."""
     former = application.former
     is_former = former is not None and _has(former, sent)
     return sent.id in application.had or sent.id in application.retained or is_former
 
 
 def _is_unbroken(application: Application, interest: Interest, topic: str) -> bool:
-    """Whether a subscription at QoS 1 or 2 was made, and nothing happened to it since it was asked for."""
+    """Whether a subscription at QoS 1 or 2 was made, and had no break since it was asked for."""
     is_whole = interest.since.get(topic) is not None and interest.qos > 0
     return interest.is_made and is_whole and application.broken.get(topic, 0) < interest.asked_at

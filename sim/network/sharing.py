@@ -1,18 +1,21 @@
-"""What a shared group gets (§6.5), made exact. Its members here subscribe to nothing else.
+"""What a shared group receives (§6.5), as exact rules. Its members have no other subscriptions here.
 
-- Of a group *one* member gets each message: none that another has, unless the members or the topic's owner
-  changed since it was published (a member came, ended, lost a link, was stalled; an owner heard that one had
-  left). What had not been answered then goes to another member, which may get what the first already had,
-  and behind newer ones. At QoS 0 nothing goes to another.
+- *One* member of a group receives each message. No member receives a message that another has, unless the
+  members or the topic's owner changed since the message was published (a member joined, ended, lost a link,
+  was stalled; an owner learned that one had left). What had not been acknowledged then goes to another
+  member. That one may receive what the first already had, and after newer messages. At QoS 0 nothing goes to
+  another member.
 - When a publisher learns that its message of QoS 1 or 2 is distributed, a member has it, or had it when it
-  died, if a subscription of QoS 1 or 2 in the group was whole from the message's publication on. If a member
-  was away or stalled meanwhile it waits for that one, and comes by the end, to whomever, as long as such a
-  subscription is whole until then, and unless a member's session is away at the end: it may wait there.
-  A message in parts is not promised any more once a member has ended, nor one that expired while it waited.
-- Where all is healed a message comes to a group of which a member runs whose subscription is such a one.
-  Where none runs it waits for one that is away, which a run does not show.
-- Order holds for each member, but for what was another's first (`deliveries`): a member changed since it was
-  published, and what that one was sent and had not answered comes behind newer messages.
+  died, if a subscription of QoS 1 or 2 in the group was whole since the message was published. If a member
+  was offline or stalled in the meantime, the message waits for that one. It comes to some member by the end,
+  as long as such a subscription is whole until then, and unless a member's session is offline at the end: it
+  may wait there. A fragmented message is not promised any more once a member has ended, nor is one that
+  expired while it waited.
+- When all faults are over, a message comes to a group if a member with such a subscription runs. If none
+  runs, the message waits for one that is offline, which a run does not show.
+- Order holds for each member, except for what another member received first (`deliveries`): if a member
+  changed since the message was published, what it was sent and had not acknowledged comes after newer
+  messages.
 """
 
 from __future__ import annotations
@@ -29,27 +32,28 @@ __all__ = ["Sharing"]
 
 @dataclass(slots=True)
 class _Group:
-    """`changed_at`: when something happened to a member; `ended_at`: when one's process or session ended."""
+    """A shared group. `changed_at`: when something happened to a member. `ended_at`: when a member's process
+    or session ended."""
 
     title: str
     members: set[Interest] = field(default_factory=set)
     sessions: set[int] = field(default_factory=set)
-    """Of all members that there ever were: an owner may take one for a member that is so no more."""
+    """Of all members that there ever were: an owner may still count a former member."""
     changed_at: int = 0
     ended_at: int = 0
     had: dict[MessageId, set[int]] = field(default_factory=dict)
-    """The sessions that had each message."""
+    """By message, the sessions that received it."""
     waiting: list[Sent] = field(default_factory=list)
-    """What was acknowledged before anybody had it."""
+    """Messages that were acknowledged before a member received them."""
 
     def promises(self, sent: Sent, among: Set[Interest] | None = None) -> bool:
-        """Whether a message must come to a member, for the sake of those `among` them; None: of all."""
+        """Whether a message must come to a member, because of the subscriptions `among`; None: of all."""
         members = self.members if among is None else self.members & among
         is_whole = any(i.qos and i.since.get(sent.topic, sent.at + 1) <= sent.at for i in members)
         return is_whole and not (sent.may_be_in_parts and self.ended_at >= sent.at)
 
     def is_away(self, topic: str, present: Set[Interest]) -> bool:
-        """Whether a member is away whose session may hold messages of a topic."""
+        """Whether a member is offline whose session may hold messages of a topic."""
         return any(topic in interest.since for interest in self.members - present)
 
 
@@ -74,37 +78,37 @@ class Sharing:
         self._of_session[session] = group
 
     def leave(self, session: int, interest: Interest) -> None:
-        """A client is to be a member no more."""
+        """A client does not want to be a member any more."""
         if group := self._of_session.get(session):
             group.members.discard(interest)
             self.end(session)
 
     def hear_of_leaving(self, name: str, filter: str) -> None:
-        """An owner learns that a member is one no more. Until then it took it for one."""
+        """An owner learns that a member has left. Until then it counted it as one."""
         if group := self._groups.get((name, filter)):
             group.changed_at = self._now()
 
     def end(self, session: int) -> None:
-        """A member's process ended, or its session may have."""
+        """A member's process ended, or its session may have ended."""
         self.change(session)
         if group := self._of_session.get(session):
             group.ended_at = self._now()
 
     def change(self, session: int) -> None:
-        """Something happened to a member's link, or it is stalled."""
+        """Something happened to a member's link, or the member is stalled."""
         if group := self._of_session.get(session):
             group.changed_at = self._now()
 
     def has_changed(self, session: int, sent: Sent) -> bool:
-        """Whether a member may get a message that was first another's."""
+        """Whether a member may receive a message that another one received first."""
         group = self._of_session.get(session)
         is_changed = group is not None and group.changed_at >= sent.at
         return is_changed or self._ownership.changed.get(sent.topic, 0) >= sent.at
 
-    # Look
+    # Checks
 
     def receive(self, application: Application, sent: Sent) -> Iterator[Violation]:
-        """A client got a message."""
+        """A client received a message."""
         session = application.host.session
         group = self._of_session.get(session)
         if group is None:
@@ -116,7 +120,7 @@ class Sharing:
         had.add(session)
 
     def distribute(self, sent: Sent, stalled: dict[int, int]) -> Iterator[Violation]:
-        """A message is acknowledged. `stalled`: when each session was last seen stalled, or away."""
+        """A message is acknowledged. `stalled`: by session, when it was last seen stalled or offline."""
         for group in self._groups.values():
             if sent.id in group.had or not group.promises(sent):
                 continue
@@ -127,13 +131,13 @@ class Sharing:
                 yield Violation(self._now(), Invariant.SHARED, text)
 
     def lacking(self, sent: Sent, present: Set[Interest]) -> Iterator[str]:
-        """The groups of which nobody has a message. `present`: the subscriptions of clients that run."""
+        """The groups that lack a message. `present`: the subscriptions of clients that run."""
         for group in self._groups.values():
             if sent.id not in group.had and group.promises(sent, present):
                 yield group.title
 
     def check_at_end(self, present: Set[Interest]) -> Iterator[Violation]:
-        """Whether what waited for a member came to one. `present`: as above."""
+        """Checks whether what waited for a member came to one. `present`: as in `lacking`."""
         for group in self._groups.values():
             due = [s for s in group.waiting if group.promises(s) and not group.is_away(s.topic, present)]
             lacking = [sent for sent in due if sent.id not in group.had]

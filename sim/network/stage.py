@@ -1,6 +1,6 @@
-"""Where a plan's actions are carried out: by whom there is, and told to those who watch.
+"""Carries out a plan's actions, and reports them to the checks.
 
-An action that does not apply any more, to a process that is gone, is passed over.
+An action that does not apply any more, such as one for a process that has ended, is skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = ["Stage"]
 
 
 class Stage:
-    """The processes of one run, as a plan's actions act on them. `messages`: how many were published."""
+    """The processes of one run, on which a plan's actions are carried out. `messages`: the number
+    published."""
 
     def __init__(
         self,
@@ -44,15 +45,15 @@ class Stage:
         self._bounds = bounds
         self._attacker = attacker
         self._heirs: dict[str, str] = {}
-        """Who is to claim a subtree as soon as it has been taken back."""
+        """By subtree, the node that is to claim it once it has been taken back."""
         self._full_since: dict[str, int] = {}
-        """When each node's disk was last filled."""
+        """By node, when its disk was last filled."""
         self.messages = 0
 
     # Change
 
     def take(self, action: actions.Action) -> None:
-        """Carries an action out."""
+        """Carries out an action."""
         if isinstance(action, actions.DISTURBANCES):
             self._deliveries.successions.disturb()
         if isinstance(action, (*actions.FAILURES, actions.Exhaust, actions.Falter, actions.Succeed)):
@@ -87,13 +88,14 @@ class Stage:
                     self._take_for_client(client, action)
 
     def start_node(self, name: str) -> NodeHost:
-        """A node's first process."""
+        """Starts a node's first process."""
         node = self._processes.start_node(name)
         self._bounds.count(node)
         return node
 
     def start_client(self, name: str, *, begins_clean: bool = False) -> ClientHost:
-        """A client process. It subscribes to what an earlier run did, where its session is kept."""
+        """Starts a client process. If its session is persistent, it makes the subscriptions of an earlier
+        run."""
         client = self._processes.start_client(name, begins_clean=begins_clean)
         self._bounds.count(client)
         for interest in self._deliveries.start(name, client):
@@ -101,7 +103,7 @@ class Stage:
         return client
 
     def publish(self, name: str, client: ClientHost, wanted: actions.Publish) -> Sent | None:
-        """None: there was no room."""
+        """Publishes a message; None: there was no room."""
         payload = _payload(f"{name} {self.messages} ", wanted.size)
         client.catch_up()
         expires = wanted.expiry is not None
@@ -131,7 +133,7 @@ class Stage:
             operators.Operator(self._world, operators.move(subtree, None, heir))
 
     def let_go(self, node: NodeHost) -> None:
-        """Ends the process of a node that has left, and that nothing is to start again."""
+        """Ends the process of a node that has left and that is not to be restarted."""
         name = node.settings.name
         if node.control.has_stopped and (node.control.has_left or name in self._processes.left):
             self._processes.left.add(name)
@@ -239,7 +241,7 @@ class Stage:
         self._deliveries.end(client, ends_session=ends_session, is_crash=is_crash)
 
     def _set_will(self, client: ClientHost, wanted: actions.SetWill) -> None:
-        """A will never waits for longer than its session is kept (§6.6)."""
+        """Registers a will. A will never waits for longer than the expiry of its session (§6.6)."""
         session_options = client.control.session_options
         payload = _payload(f"{wanted.client}'s will, {self._world.now} ", 40)
         publish = pb.Publish(topic=wanted.topic, payload=payload, qos=pb.Qos.Name(wanted.qos))
@@ -276,6 +278,6 @@ class Stage:
 
 
 def _payload(head: str, size: int) -> bytes:
-    """So many bytes that no other message has, and in which no part is like another. 0: none."""
+    """A payload of `size` bytes that no other message has, and whose parts all differ. 0: an empty one."""
     counted = (f"{number:08}" for number in range(size // 8 + 1))
     return (head + "".join(counted)).encode()[: max(size, len(head))] if size else b""

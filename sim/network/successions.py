@@ -1,9 +1,10 @@
-"""Subscribers of an owner that dies for good, and whose subtree another claims at once (§5.8).
+"""Subscribers of an owner that dies for good, and whose subtree another node claims at once (§5.8).
 
-While nobody serves a topic no subscription to it is whole. But who was connected when its owner died comes
-back to whoever serves next, and that one waits for it: so what is published meanwhile, and acknowledged
-later, reaches it (docs/guarantees.md, When a node dies). This is held to where nothing else goes wrong: the
-new owner waits for ten seconds, and on bad paths, or where more die, a subscriber may need longer.
+While a topic has no owner, no subscription to it is whole. But each subscriber that was connected when its
+owner died comes back to the next owner, and that one waits for it. So it receives what is published in the
+meantime and acknowledged later (docs/guarantees.md, "When a node dies"). The check holds only if nothing else
+fails: the new owner waits for ten seconds, and on bad paths, or if more nodes die, a subscriber may need
+longer.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ __all__ = ["Successions"]
 
 
 class Successions:
-    """Who must be found by the next owner of a topic, as long as nothing else happens."""
+    """The subscribers that the next owner of a topic must find, as long as nothing else fails."""
 
     def __init__(self) -> None:
         self._pending: dict[str, set[Interest]] = {}
-        """The subscriptions that were whole when the owner of a topic died."""
+        """By topic, the subscriptions that were whole when its owner died."""
         self._is_disturbed = False
 
     # Change
@@ -28,8 +29,11 @@ class Successions:
     def begin(
         self, topics: Iterable[str], applications: Iterable[Application], known_before: int | None = None
     ) -> None:
-        """The owner of some topics is about to die. `known_before`: since then its files may lack who made a
-        subscription, or came back to it; None: they lack nobody."""
+        """The owner of some topics is about to die.
+
+        `known_before`: its files may lack subscriptions that were made, and clients that came back, since
+        then; None: they are complete.
+        """
         if self._is_disturbed:
             return
         if known_before is not None:
@@ -42,13 +46,13 @@ class Successions:
             self._pending[topic] = self._pending.get(topic, whole) & whole
 
     def disturb(self) -> None:
-        """Something else goes wrong."""
+        """Something else fails."""
         self._is_disturbed = True
         self._pending.clear()
 
     # Read
 
     def promises(self, interest: Interest, sent: Sent) -> bool:
-        """Whether a subscription is to have a message, though it was not whole all the time."""
+        """Whether a subscription must receive a message, though it was not whole all the time."""
         is_after = interest.made_at is not None and interest.made_at <= sent.at
         return is_after and interest in self._pending.get(sent.topic, ())

@@ -1,9 +1,9 @@
-"""One run: a plan, carried out on a network whose every step is watched.
+"""One run: a plan, carried out on a network of which every step is checked.
 
-Three parts: the first nodes join and the clients subscribe; the plan's actions, in their time; then the
-paths are clear, whoever was stopped or cut off goes on, and after a settling time everything has to work
-again and then to be quiet. The run ends with its first violation, which is the verdict together with the
-last that happened before it.
+It has three phases. The first nodes join and the clients subscribe. Then the plan's actions follow, in their
+time. Then the paths are clear and every stopped or separated process continues; after a settling time
+everything must work again, and then be quiet. The run ends with its first violation, which is the result,
+together with the last events before it.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from .world import Datagram, World
 __all__ = ["Trial", "TrialResult"]
 
 NOTICING: Final = 17 * SECOND
-"""An idle timeout and a keep-alive: after that everyone knows whom he has lost."""
+"""An idle timeout and a keep-alive: after that every process knows which links it has lost."""
 SETTLING: Final = 75 * SECOND
-"""Longer than the longest way back: a lease, its drift, an idle timeout, and a few refused requests."""
+"""Longer than the longest recovery: a lease, its drift, an idle timeout, and a few refused requests."""
 RECOVERY: Final = 20 * SECOND
 """How long the messages may take that prove that everything works again."""
 CALMING: Final = 20 * SECOND
 """How long the last messages may keep links busy."""
 UNCLAIMED: Final = 35 * SECOND
-"""So long where a client may hold what none of its subscriptions claims, because its session ended without
-hearing of it at some owner: 30 s, then it lets it go."""
+"""As `CALMING`, if sessions are persistent: an owner that did not learn of a session's end may hold messages
+that no subscription of the client claims for 30 s. Then the client lets them go."""
 QUIET: Final = 10 * SECOND
 QUEUE: Final = 128 * 1024
 """Bytes that may wait for the line that all datagrams share."""
 KEPT: Final = 60
 """Lines of the transcript before a violation."""
 IDLE: Final = frozenset({"ping", "pong", "join", "joinack", "challenge", ""})
-"""What is sent where there is nothing to do: keep-alives, renewals of leases and of tokens."""
+"""What idle hosts send: keep-alives, renewals of leases and of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """How a run ended. `violation` None: everything held. `tail`: what happened last."""
+    """The result of a run. `violation`: None: every invariant held. `tail`: the last events."""
 
     seed: int
     violation: Violation | None
@@ -76,8 +76,10 @@ class Broken(Exception):
 
 
 class Trial:
-    """A plan's network, and those who watch it. Where its seed is odd the clients share what they know of the
-    nodes, as the members of a gateway do."""
+    """A plan's network, and its checks.
+
+    If the seed is odd, the clients share what they know of the nodes, as the pool clients of a gateway do.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -106,14 +108,14 @@ class Trial:
         self._began = self._world.now
         self._datagrams = 0
         self._busy: list[str] | None = None
-        """What left a host that should be quiet; None: it is not yet to be quiet."""
+        """What left a host that should be quiet; None: hosts need not be quiet yet."""
         self._world.path = self._processes.path
         self._world.watch = self._watch
         self._world.acted = self._acted
         self._world.heard = self._heard
 
     def run(self) -> TrialResult:
-        """Carries the plan out."""
+        """Carries the plan out, and returns the result."""
         violation = None
         try:
             self._begin()
@@ -131,7 +133,7 @@ class Trial:
             self._plan.seed, violation, tuple(self._tail), self._stage.messages, acknowledged, self._datagrams
         )
 
-    # Parts
+    # Phases
 
     def _begin(self) -> None:
         for name in self._plan.first:
@@ -145,7 +147,7 @@ class Trial:
         self._began = self._world.now
 
     def _end(self) -> None:
-        """§4.6 of the design: whatever was broken works again by itself."""
+        """Everything that failed must work again by itself."""
         self._say("all is healed")
         if self._attacker is not None:
             self._attacker.end()
@@ -182,12 +184,12 @@ class Trial:
         ]
 
     def _is_displaced(self, node: NodeHost) -> bool:
-        """Whether another node holds what this one claims, by order: it goes on asking (§5.1)."""
+        """Whether another node holds, by order, what this one claims: it continues to ask (§5.1)."""
         others = [self._processes.holder(subtree) for subtree in node.requested_subtrees]
         return any(other is not None and other is not node for other in others)
 
     def _prove(self) -> None:
-        """A message to each topic reaches everyone who is subscribed."""
+        """A message to each topic must reach every subscriber."""
         publisher = self._stage.start_client("proof")
         for topic in self._plan.topics:
             sent = self._stage.publish("proof", publisher, Publish(0, "proof", topic, 1, 20))
@@ -196,7 +198,7 @@ class Trial:
             missing = self._deliveries.missing(sent)
             self._require(not missing, f"{' '.join(missing)} got nothing of {sent}")
 
-    # Watching
+    # Checks
 
     def _acted(self, host: Host) -> None:
         if isinstance(host, NodeHost):
@@ -255,10 +257,10 @@ class Trial:
                 ends = self._processes.name(datagram.source), self._processes.name(datagram.destination)
                 self._busy.append(f"{' '.join(sorted(odd))} from {ends[0]} to {ends[1]}")
 
-    # Verdict
+    # The result
 
     def _run_until(self, end: int) -> None:
-        """Lets time pass, and looks at the gauges every half second of it."""
+        """Lets time pass, and checks the gauges every half second."""
         while self._world.now < end:
             self._world.run(min(SECOND // 2, end - self._world.now))
             self._check(self._bounds.look())

@@ -1,16 +1,16 @@
-"""What becomes of clients' wills (§6.6), made exact.
+"""What becomes of clients' wills (§6.6), as exact rules.
 
-A *testament* is one client process's will, under whatever message ids it is registered. An owner *may*
-publish it when the session may have broken off for as long as the will waits: from when a node that serves
-its topic, or did, lost its link to the session for another reason than LEAVE; or, where the topic has come to
-another owner since, which may have waited for the client in vain, from an idle timeout on.
+A tracked will is the will of one client process, under any message ids. Its owner *may* publish it when the
+session may have been without a link for the will's delay. That time begins when a node that serves its topic,
+or did, lost its link to the session for another reason than LEAVE. If the topic has moved to another owner
+since, which may have waited for the client in vain, it begins an idle timeout after the will was set.
 
-- *Not before*: nobody gets a will before its owner may publish it.
-- *Not doubled*: an application gets no will twice at QoS 2 under one message id.
-- *Due*: when a client dies whose will an owner keeps, and no run takes its session up, the will comes by the
-  end to whoever is subscribed at QoS 1 or 2 all the time, unless an owner of its topic died meanwhile, or
-  that one's queue overflowed. Where that owner lost its lease it comes once the owner serves the topic again,
-  to the sessions that are kept.
+- *Not before*: no client receives a will before its owner may publish it.
+- *Not doubled*: an application receives no will twice at QoS 2 under one message id.
+- *Due*: if a client dies whose will an owner keeps, and no run resumes its session, the will comes by the end
+  to every client that is subscribed at QoS 1 or 2 all the time, unless an owner of its topic died in the
+  meantime, or the queue of that client's session overflowed. If that owner lost its lease, the will comes
+  when the owner serves the topic again, to persistent sessions.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .world import Address
 __all__ = ["TrackedWill", "Wills"]
 
 DRIFT: Final = 0.07
-"""By how much clocks of one network may differ, at most."""
+"""The most by which the rates of two clocks of one network may differ."""
 LATEST: Final = 40 * timers.SECOND
-"""After so long a will has come, if it comes at all: an idle timeout, a handover, repeats."""
+"""A will that comes has come after this time: an idle timeout, a handover, retries."""
 
 
 @dataclass(slots=True, eq=False)
 class TrackedWill:
-    """One client process's will. `delay`: how long it waits, in microseconds."""
+    """One client process's will. `delay`: in microseconds."""
 
     client: str
     session: int
@@ -47,21 +47,21 @@ class TrackedWill:
     delay: int
     made_at: int
     kept_at: int | None = None
-    """When its client learned last that an owner keeps it."""
+    """When its client last learned that an owner keeps it."""
     broke_at: int | None = None
-    """When its session may have broken off first."""
+    """When its session may first have lost its link."""
     died_at: int | None = None
-    """When its client died; None: it lives, or ended well."""
+    """When its client died; None: it runs, or ended with DISCONNECT."""
     is_void: bool = False
-    """Whether it need not be published: another run came, or whoever kept it is lost."""
+    """Whether it need not be published: another run came, or the owner that kept it is lost."""
     lapsed_at: int | None = None
-    """When whoever kept it lost its lease, and nobody has kept it since."""
+    """When the owner that kept it lost its lease, and none has kept it since."""
     resumed_at: int | None = None
-    """When that one served its topic again."""
+    """When that owner served its topic again."""
     had: set[tuple[int, int, int]] = field(default_factory=set)
-    """(session, publisher, sequence) of those who got it at QoS 2."""
+    """(incarnation, publisher, sequence) of the clients that received it at QoS 2."""
     reached: set[str] = field(default_factory=set)
-    """The clients that got it."""
+    """The clients that received it."""
 
     def __str__(self) -> str:
         return f"{self.client}'s will to {self.topic} at QoS {self.qos}"
@@ -80,7 +80,7 @@ class Wills:
     # Change
 
     def make(self, tracked: TrackedWill) -> None:
-        """A client makes its will."""
+        """A client sets its will."""
         self._by_payload[tracked.payload] = tracked
         self._of_session[tracked.session] = tracked
 
@@ -111,39 +111,39 @@ class Wills:
             tracked.broke_at = self._now()
 
     def lose(self, topics: Iterable[str]) -> None:
-        """Who served these topics is lost, and what it kept."""
+        """The owner of these topics is lost, with the wills that it kept."""
         lost = set(topics)
         for tracked in self._of_session.values():
             tracked.is_void |= tracked.topic in lost
 
     def lapse(self, topics: Iterable[str]) -> None:
-        """Who served these topics has lost its lease, and lives."""
+        """The owner of these topics has lost its lease, and lives."""
         lapsed = set(topics)
         for tracked in self._of_session.values():
             if tracked.topic in lapsed:
                 tracked.lapsed_at, tracked.resumed_at = self._now(), None
 
     def resume(self, topics: Iterable[str]) -> None:
-        """Who had lost its lease serves these topics again."""
+        """An owner that had lost its lease serves these topics again."""
         resumed = set(topics)
         for tracked in self._of_session.values():
             if tracked.topic in resumed and tracked.lapsed_at is not None:
                 tracked.resumed_at = self._now()
 
-    # Look
+    # Checks
 
     @property
     def topics(self) -> set[str]:
-        """To which there was a will."""
+        """The topics of all wills."""
         return {tracked.topic for tracked in self._by_payload.values()}
 
     def read(self, application: Application, message: Message) -> Iterator[Violation] | None:
-        """A client got a message; None: it is no will."""
+        """A client received a message; None: it is not a will."""
         tracked = self._by_payload.get(message.payload)
         return None if tracked is None else self._receive(application, message, tracked)
 
     def check_at_end(self, applications: Iterable[Application]) -> Iterator[Violation]:
-        """Whether the wills of those that died came to those who wanted them."""
+        """Checks whether the wills of clients that died came to their subscribers."""
         present = list(applications)
         for tracked in self._by_payload.values():
             if not self._is_due(tracked):
@@ -168,7 +168,7 @@ class Wills:
         tracked.had.add(key)
 
     def _may_be_published_from(self, tracked: TrackedWill) -> float:
-        """The earliest time, as clocks may go."""
+        """The earliest time at which it may be published, by any clock."""
         starts = [] if tracked.broke_at is None else [float(tracked.broke_at)]
         if self._ownership.changed.get(tracked.topic, 0) >= tracked.made_at:
             starts.append(tracked.made_at + timers.IDLE_TIMEOUT * (1 - DRIFT))
@@ -186,7 +186,7 @@ class Wills:
 
 
 def _waits(application: Application, tracked: TrackedWill) -> bool:
-    """Whether a client has been subscribed to a will's topic since before its testator died."""
+    """Whether a client has been subscribed to a will's topic since before the will's client died."""
     died = tracked.died_at
     if died is None or application.broken.get(tracked.topic, 0) >= died or application.began_at >= died:
         return False

@@ -1,7 +1,7 @@
 """Virtual time, and datagrams on their way.
 
-The world keeps one heap of what is to happen: a datagram arrives, or a host's deadline passes. It takes the
-earliest, lets the host act, and puts what the host sends on its path. Nothing else moves time.
+The world has one heap of events: a datagram arrives, or a host's deadline passes. It takes the earliest, lets
+the host act, and puts what the host sends on its path. Only the world advances time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ START: Final = 1_700_000_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """One datagram: when it left, whence, whither, and its bytes."""
+    """One datagram: the time at which it left, source, destination, and bytes."""
 
     at: int
     source: Address
@@ -41,11 +41,11 @@ class Datagram:
     data: bytes
 
     def decode(self) -> pb.Datagram:
-        """The datagram by Python's protobuf: independent of the codec under test."""
+        """The datagram, decoded by Python's protobuf, which is independent of the codec under test."""
         return pb.Datagram.FromString(self.data)
 
     def kinds(self) -> list[str]:
-        """The names of the packets in it, in order; of one that is proved (§5.5), of what it proves."""
+        """The names of the packets in it, in order; for AUTHENTICATED (§5.5), that of the packet inside."""
         return [_kind(packet) for packet in self.decode().packets]
 
 
@@ -57,8 +57,8 @@ def _kind(packet: pb.Packet) -> str:
 class World:
     """Hosts, the paths between them, and the time.
 
-    `faults` holds for all paths; `path` may say otherwise for some datagrams: it returns their faults, or
-    None to drop them.
+    `faults` holds for all paths, unless `path` is set: it returns the faults of a datagram, or None to drop
+    it.
     """
 
     def __init__(self, seed: int, faults: Faults = CLEAR) -> None:
@@ -69,24 +69,26 @@ class World:
         self.watch: Callable[[Datagram], None] | None = None
         """Called for each datagram that leaves a host, before its path decides."""
         self.acted: Callable[[Host], None] = lambda host: None
-        """Called when a host has done what it could."""
+        """Called when a host has acted."""
         self.heard: Callable[[Host, Event], None] = lambda host, event: None
-        """Called for each event of an engine, before its control reads it."""
+        """Called for each event of an engine, before its control handles it."""
         self.recorded: Callable[[Host], None] | None = None
         """Called when a node has written a record to one of its files."""
         self.sent_bytes: Counter[tuple[Address, Address]] = Counter()
         self.hosts: dict[Address, Host] = {}
         self.owner_cache = OwnerCache(0)
-        """What clients know of the nodes together, as a gateway's members do. This one learns nothing."""
+        """What clients know of the nodes together, as the pool clients of a gateway do. This one learns
+        nothing."""
         self.answer_cache = AnswerCache(0)
-        """What owners answered them. (With another's token a link opens a round trip later: §3.6.)"""
+        """What owners answered them. (With another client's token, a link opens one round trip later:
+        §3.6.)"""
         self._due: list[tuple[int, int, Host, Datagram | None]] = []
         self._sequence = 0
         self._next_port = 7_700
 
     @property
     def age(self) -> int:
-        """Since this world began, in microseconds."""
+        """Microseconds since this world began."""
         return self.now - START
 
     def new_address(self) -> Address:
@@ -95,27 +97,29 @@ class World:
         return ("10.0.0.1", self._next_port)
 
     def add(self, host: Host) -> None:
-        """Lets a host take part, at its address, from now on."""
+        """Adds a host at its address."""
         self.hosts[host.address] = host
         self.settle(host)
 
     def remove(self, host: Host) -> None:
-        """The host is gone, as if its process had been killed: what is on its way to it is lost."""
+        """Removes a host, as if its process had been killed: datagrams to it are lost."""
         del self.hosts[host.address]
 
     def move(self, host: Host) -> None:
-        """Gives a host another address, as a NAT or another network does. It is not told, and what is on its
-        way to the one before is lost."""
+        """Gives a host another address, as a NAT or another network does.
+
+        The host is not told. Datagrams to the former address are lost.
+        """
         del self.hosts[host.address]
         host.address = self.new_address()
         self.hosts[host.address] = host
 
     def inject(self, source: Address, destination: Address, data: bytes) -> None:
-        """Sends a datagram from anywhere, over its path."""
+        """Sends a datagram from any source, over its path."""
         self._send(Datagram(self.now, source, destination, data))
 
     def settle(self, host: Host) -> None:
-        """Has a host do what it can now, sends what it sends, and notes its next deadline."""
+        """Lets a host act, sends what it sends, and notes its next deadline."""
         if host.is_stopped:
             return
         host.settle()
@@ -129,7 +133,7 @@ class World:
         host.has_decided = False
 
     def step(self) -> bool:
-        """Lets the next thing happen; False: nothing is left to happen."""
+        """Handles the next event. False: there is none."""
         if not self._due:
             return False
         at, _, host, datagram = heapq.heappop(self._due)
@@ -147,7 +151,7 @@ class World:
         return True
 
     def run(self, microseconds: int) -> None:
-        """Lets so much time pass."""
+        """Lets time pass."""
         end = self.now + microseconds
         while self._due and self._due[0][0] <= end:
             self.step()
