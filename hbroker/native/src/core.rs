@@ -169,7 +169,7 @@ impl Core {
         self.on(link.worker(), |engine, _| engine.will_publisher(link))
     }
 
-    /// The session of this link is a child's: among events, only those of nodes come before its own.
+    /// The session of this link is a child's: its events wait only for those of other nodes.
     pub fn prefer(&self, link: LinkId) {
         self.on(link.worker(), |engine, _| engine.prefer(link));
     }

@@ -1,9 +1,14 @@
-//! What an engine looks things up in. Pure data structures: no links, no time but as an argument.
+//! The tables of an engine. They are pure data structures: they know no links, and time is an argument.
 //!
-//! At a node: `jurisdiction` (is a topic ours?), `trie` (who subscribed to it?), `groups` (who of those
-//! that share a subscription gets it?), `retained`. At a client: `zones` (whose is it?). On
-//! both sides `window` recognises messages that come again. `arena`, `few`, `match_set` and `slot_index`
-//! serve the trie.
+//! ```text
+//! node:    engine/owner ──> jurisdiction   does this node own the topic?
+//!                       ──> trie           which sessions subscribed? ──> match_set, small_list, slot_index
+//!                       ──> groups         which member of a shared group receives it?
+//!                       ──> retained       the retained messages, shared by all workers
+//! client:  engine/publisher ──> zones      which node owns the topic?
+//! both:    window                          has a message with this sequence number been seen?
+//! arena (numbered slots) serves most of them.
+//! ```
 
 pub mod groups;
 pub mod jurisdiction;

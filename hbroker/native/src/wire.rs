@@ -1,21 +1,22 @@
-//! The wire codec: datagrams as views of the bytes that came, and packets appended to the bytes
-//! that go (§2).
+//! The wire codec: received datagrams as views of their bytes, and packets that are appended to the bytes to
+//! send (§2).
 //!
-//! A receiver takes exactly what a conforming protobuf parser takes (§2.1), so that a node of this
-//! implementation and a client of another never disagree on whether a datagram was valid.
-//! [`DatagramView::parse`] is the only door: it walks the datagram once, refuses it whole if any
-//! part is malformed, and records one view for each packet, or for several that are alike. What the fast path reads of a message
-//! stands in its view; the rest is found in the bytes when it is asked for, and cannot fail then.
-//! Nothing is copied: a relay passes on the bytes of the field `publish` as they came (§2.3).
+//! ```text
+//! received bytes ──> view (DatagramView::parse)   the datagram and its packets
+//!     ──> reader       protobuf: tags, varints, lengths, one field at a time
+//!     ──> acks, publish, properties               acknowledgements; messages; their MQTT properties
+//!     ──> check        packets for Python, checked by the schema generated from the `.proto`
+//!     ──> packets, layout                         a packet that is like the one before it
+//!   meant_for (subscriptions of a message), requests (of a packet), records (of a handover)
+//! packets to send ──> emit; delta builds a message from the one before it
+//! ```
 //!
-//! - `reader`: varints, tags, lengths: protobuf's encoding, one field at a time
-//! - `check`: walks the messages that the core hands up unread, by the schema generated from the `.proto`
-//! - `view`, `publish`, `properties`, `acks`: datagram and packets; the message; what only applications read of it; acknowledgements
-//! - `meant_for`: which subscriptions of a session a message is for
-//! - `packets`, `layout`: packets that are like the one before them, and how they are known; `delta`: how one is written
-//! - `records`: what a handover moves
-//! - `requests`: whose a packet outside of a session is
-//! - `emit`: the other direction
+//! A receiver accepts exactly what a conforming protobuf parser accepts (§2.1). So a node of this
+//! implementation and a client of another never disagree about whether a datagram is valid.
+//! [`DatagramView::parse`] is the only entry. It walks through the datagram once, refuses all of it if any
+//! part is malformed, and records one view for each packet, or for several packets that are alike. The view
+//! contains the fields that the fast path reads. Other fields are read from the bytes on demand, which cannot
+//! fail then. Nothing is copied: a relay forwards the bytes of the field `publish` as received (§2.3).
 
 mod acks;
 mod check;
@@ -56,6 +57,6 @@ pub use view::{Body, DatagramView, Header, Kind, PacketView, ViewBuffers, field_
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// The bytes are not a datagram of the protocol: they are refused whole (§2.1).
+/// The bytes are not a datagram of the protocol: all of it is refused (§2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;

@@ -1,10 +1,10 @@
-//! Values in numbered slots; a freed slot is used again.
+//! Values in numbered slots. A freed slot is used again.
 //!
 //! A slot number takes four bytes where a pointer takes eight, and the values lie side by side.
 
 use std::ops::{Index, IndexMut};
 
-/// Slots of `T`. A slot number is valid from `insert` until `take`; who uses it later sees another value.
+/// Slots of `T`. A slot number is valid from `insert` until `take`; afterwards it may refer to another value.
 pub struct Arena<T> {
     slots: Vec<T>,
     free: Vec<u32>,
@@ -17,7 +17,7 @@ impl<T> Default for Arena<T> {
 }
 
 impl<T: Default> Arena<T> {
-    /// Keeps a value; returns its slot.
+    /// Stores a value. Returns its slot.
     pub fn insert(&mut self, value: T) -> u32 {
         if let Some(slot) = self.free.pop() {
             self[slot] = value;
@@ -28,7 +28,7 @@ impl<T: Default> Arena<T> {
         slot
     }
 
-    /// Frees a slot; returns its value.
+    /// Frees a slot. Returns its value.
     pub fn take(&mut self, slot: u32) -> T {
         self.free.push(slot);
         std::mem::take(&mut self[slot])
@@ -36,7 +36,7 @@ impl<T: Default> Arena<T> {
 }
 
 impl<T> Arena<T> {
-    /// One more than the highest slot number given so far.
+    /// One more than the highest slot number that was assigned.
     pub fn end(&self) -> usize {
         self.slots.len()
     }

@@ -1,9 +1,11 @@
-//! Shared groups (§6.5): the names that are in use, what a match finds of them, and who of a group gets a message.
+//! Shared groups (§6.5): the names in use, the groups that a match finds, and which member of a group
+//! receives a message.
 //!
-//! A filter that members of one group subscribed to is matched as any other; but a message goes to one of them. Which one follows from
-//! the message and the members alone (rendezvous hashing; Thaler and Ravishankar, 1998): so each worker and each owner comes to the
-//! same choice, all parts of a message go to one member, one that comes again goes where it went before, and where a member comes or
-//! goes only that member's share moves.
+//! A filter of a shared subscription is matched as any other, but a message goes to one member of the group.
+//! Only the message and the members determine which (rendezvous hashing; Thaler and Ravishankar, 1998). So
+//! each worker and each owner makes the same choice, all fragments of a message go to one member, and a
+//! retransmitted message goes to the same member as before. If a member joins or leaves, only that member's
+//! share moves.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -18,17 +20,17 @@ use crate::link_id::SessionKey;
 use crate::tables::arena::Arena;
 use crate::tables::match_set::Subscriber;
 
-/// Instead of the number of a group, or of a shared subscription: a subscription of the session's own.
+/// In place of the number of a group or a shared subscription: the subscription is the session's own.
 pub const OWN: u32 = u32::MAX;
 
-/// How fit a member is to take a message now. The fittest are chosen among.
+/// How well a member can take a message now. The choice is among the fittest members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fitness {
-    /// It has no link, and its session waits for one.
+    /// Its session has no link.
     Away,
     /// It has a link.
     Connected,
-    /// It has a link, takes what it is sent, and has credit (§7.7).
+    /// It has a link, is not stalled, and has credit (§7.7).
     Ready,
 }
 
@@ -37,14 +39,15 @@ pub enum Fitness {
 pub struct Group<'a> {
     /// The group's name.
     pub name: &'a Arc<str>,
-    /// That of its shared subscription.
+    /// The id of its shared subscription.
     pub id: u64,
-    /// At least one.
+    /// At least one member.
     pub members: &'a [Subscriber],
 }
 
-/// The id of a shared subscription (§6.5): it follows from group and filter, so an owner and a member come to the same one, in every
-/// run and at every gateway; and it has 64 bits, so that nobody finds a name for a group that gives it the id of another's. Never 0.
+/// The id of a shared subscription (§6.5). Group and filter determine it, so an owner and a member compute
+/// the same id, in every run and at every gateway. It has 64 bits, so that nobody can find a group name with
+/// the id of another group. Never 0.
 pub fn shared_id(group: &str, filter: &str) -> u64 {
     let mut hasher = SipHasher24::new();
     for part in [group, "/", filter] {
@@ -54,8 +57,9 @@ pub fn shared_id(group: &str, filter: &str) -> u64 {
 }
 
 impl Group<'_> {
-    /// The member that gets a message, whose id is (publisher, sequence number of its first part). `load_of`: the session id of a
-    /// member, and how fit it is; `None` where it is gone. `None`: no member is left.
+    /// The member that receives a message with the id (publisher, sequence number of its first fragment).
+    /// `load_of`: the session id of a member and its fitness; `None` if the member is gone. Returns `None` if
+    /// there is no member.
     pub fn choose(
         &self,
         message: (u64, u64),
@@ -69,7 +73,7 @@ impl Group<'_> {
     }
 }
 
-/// What a message weighs at a member: even over all members, and unlike that of any other message.
+/// The weight of a message for a member: evenly distributed over the members, and different for each message.
 fn weight((publisher, sequence): (u64, u64), session: u64) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write_u64(publisher);
@@ -81,11 +85,11 @@ fn weight((publisher, sequence): (u64, u64), session: u64) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The groups that a topic's filters have, each with its members: a buffer, to be used again.
+/// The groups that match a topic, with their members. It is a buffer, to be used again.
 #[derive(Clone, Debug, Default)]
 pub struct GroupList {
     members: Vec<Subscriber>,
-    /// (name, id of its shared subscription, where its members end), in the members' order.
+    /// (name, id of the shared subscription, end of its members), in the order of `members`.
     groups: Vec<(Arc<str>, u64, usize)>,
 }
 
@@ -102,22 +106,22 @@ impl GroupList {
         })
     }
 
-    /// The group of this name that has the shared subscription with this id.
+    /// The group with this name whose shared subscription has this id.
     pub fn find(&self, name: &str, id: u64) -> Option<Group<'_>> {
         self.iter().find(|group| group.id == id && **group.name == *name)
     }
 
-    /// Whether a session is a member of a group that is there.
+    /// Whether a session is a member of this group.
     pub fn has_member(&self, name: &str, id: u64, session: SessionKey) -> bool {
         self.find(name, id).is_some_and(|group| group.members.iter().any(|member| member.session == session))
     }
 
-    /// Who has the shared subscription with this id.
+    /// The members of the shared subscription with this id.
     pub fn members_of(&self, id: u64) -> impl Iterator<Item = &Subscriber> {
         self.iter().filter(move |group| group.id == id).flat_map(|group| group.members)
     }
 
-    /// Members, of all groups.
+    /// The number of members of all groups.
     pub fn members(&self) -> usize {
         self.members.len()
     }
@@ -127,7 +131,7 @@ impl GroupList {
         self.groups.clear();
     }
 
-    /// Adds a group's next member. `begins`: it is the first.
+    /// Adds the next member of a group. `begins`: it is the group's first.
     pub(super) fn push(&mut self, begins: bool, name: &Arc<str>, id: u64, member: Subscriber) {
         self.members.push(member);
         match self.groups.last_mut() {
@@ -136,28 +140,28 @@ impl GroupList {
         }
     }
 
-    /// Bytes that its lists take.
+    /// The memory of its lists, in bytes.
     pub fn bytes(&self) -> usize {
         self.members.capacity() * size_of::<Subscriber>()
             + self.groups.capacity() * size_of::<(Arc<str>, u64, usize)>()
     }
 }
 
-/// What subscriptions have in common, each stored once, under a number: the names of groups that have members, or the ids of shared
-/// subscriptions.
+/// Values that subscriptions share, each stored once under a number: the names of groups with members, or the
+/// ids of shared subscriptions.
 pub struct Numbered<T> {
     numbers: HashMap<T, u32, KeyedHash>,
-    /// Each with how many use it.
+    /// Each value with the number of its users.
     values: Arena<(T, u32)>,
 }
 
 impl<T: Clone + Default + Eq + Hash> Numbered<T> {
-    /// Nothing. `seed`: random and secret.
+    /// An empty table. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
         Self { numbers: HashMap::with_hasher(KeyedHash::new(seed)), values: Arena::default() }
     }
 
-    /// The number of what somebody uses; `None`: nobody does.
+    /// The number of a value; `None` if it has no user.
     pub fn number<Q: Eq + Hash + ?Sized>(&self, value: &Q) -> Option<u32>
     where
         T: Borrow<Q>,
@@ -165,7 +169,7 @@ impl<T: Clone + Default + Eq + Hash> Numbered<T> {
         self.numbers.get(value).copied()
     }
 
-    /// The number of what has one user more now.
+    /// Adds a user to a value. Returns its number.
     pub fn acquire(&mut self, value: T) -> u32 {
         if let Some(number) = self.number(&value) {
             self.values[number].1 += 1;
@@ -176,7 +180,7 @@ impl<T: Clone + Default + Eq + Hash> Numbered<T> {
         number
     }
 
-    /// A user less.
+    /// Removes a user of a value.
     pub fn release(&mut self, number: u32) {
         self.values[number].1 -= 1;
         if self.values[number].1 == 0 {
@@ -185,12 +189,12 @@ impl<T: Clone + Default + Eq + Hash> Numbered<T> {
         }
     }
 
-    /// What somebody uses.
+    /// The value with this number.
     pub fn value(&self, number: u32) -> &T {
         &self.values[number].0
     }
 
-    /// How many are used.
+    /// How many values have users.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.numbers.len()

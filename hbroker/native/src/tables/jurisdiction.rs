@@ -1,6 +1,7 @@
-//! What a node owns (§1): the subtrees granted to it, less the cuts delegated out of them.
+//! What a node owns (§1): the subtrees that were granted to it, without the cuts that it delegated.
 //!
-//! The longest entry that holds a topic decides. Only prefixes of as many levels as some entry has are looked up.
+//! The longest entry that contains a topic decides. Only prefixes of depths at which there are entries are
+//! looked up.
 
 use std::net::SocketAddr;
 
@@ -11,21 +12,21 @@ use crate::keyed_hash::KeyedHash;
 use crate::topic;
 use crate::wire::CutView;
 
-/// A subtree delegated to another node.
+/// A subtree that is delegated to another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// What was delegated.
+    /// The delegated subtree.
     pub subtree: Box<str>,
-    /// The name of the node that holds it.
+    /// The name of the node that owns it.
     pub node: Box<str>,
-    /// Where to reach that node.
+    /// The address of that node.
     pub address: SocketAddr,
     /// The epoch of the delegation.
     pub epoch: u64,
 }
 
 impl Cut {
-    /// What a packet says of a delegation; `None` where it gives no address.
+    /// The delegation in a packet; `None` if it contains no address.
     pub fn from_view(view: CutView<'_>) -> Option<Self> {
         let CutView { subtree, node, address, epoch } = view;
         Some(Self { subtree: subtree.into(), node: node.into(), address: address?, epoch })
@@ -39,39 +40,40 @@ impl Cut {
 /// A subtree that this node owns, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The epoch it was granted under: a lower one is refused.
+    /// The epoch of the grant. A grant with a lower epoch is refused.
     pub epoch: u64,
-    /// Not so: its messages are refused until the handover is over (§5.4).
+    /// False: messages are refused until the handover is complete (§5.4).
     pub serving: bool,
     /// Only the node itself publishes here (§7.2).
     pub reserved: bool,
-    /// Those who had subscribed at its owner before are on their way back (§5.8): messages that must reach them are refused.
+    /// Recovery: the subscribers of the former owner are on their way back (§5.8). Messages that must reach
+    /// them are refused.
     pub gathering: bool,
-    /// The last moment of the lease (§5.6). It ends here, whatever becomes of the one who granted.
+    /// The end of the lease (§5.6). The grant ends then, whatever happens to the node that granted it.
     pub until: Micros,
 }
 
-/// Whose a topic is.
+/// Which node owns a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
-    /// This node's, and it serves it.
+    /// This node owns and serves it.
     Own(&'a Grant),
-    /// This node's, but on its way to it or from it: nobody serves it now (§5.4).
+    /// This node owns it, and a handover is in progress: no node serves it now (§5.4).
     HandingOver,
-    /// Delegated.
+    /// Another node owns it: it is delegated.
     Elsewhere(&'a Cut),
-    /// Outside of all that was granted, or the grant has ended.
+    /// Outside of all grants, or the grant has ended.
     NotMine,
 }
 
 /// The grants and cuts of one node.
 pub struct Jurisdiction {
     entries: HashMap<Box<str>, Entry, KeyedHash>,
-    /// How many entries have so many levels.
+    /// The number of entries at each depth.
     at_depth: Vec<usize>,
 }
 
-/// What is known of one subtree. Cut and granted at once, it is cut: in doubt a node does not serve.
+/// The state of one subtree. If it is both cut and granted, it counts as cut: in doubt a node does not serve.
 #[derive(Default)]
 struct Entry {
     cut: Option<Cut>,
@@ -84,8 +86,8 @@ impl Jurisdiction {
         Self { entries: HashMap::with_hasher(KeyedHash::new(seed)), at_depth: Vec::new() }
     }
 
-    /// Owns this subtree from now on, and before the end of its lease. False: it holds it under a higher epoch; nothing is
-    /// changed.
+    /// Grants this subtree, or renews the grant before the lease ends. False: there is a grant with a higher
+    /// epoch, and nothing is changed.
     pub fn grant(&mut self, subtree: &str, grant: Grant) -> bool {
         let entry = self.entry(subtree);
         if entry.grant.is_some_and(|held| held.epoch > grant.epoch) {
@@ -95,12 +97,12 @@ impl Jurisdiction {
         true
     }
 
-    /// Owns this subtree no longer. False: it did not.
+    /// Revokes the grant of this subtree. False: there was none.
     pub fn revoke(&mut self, subtree: &str) -> bool {
         self.take(subtree, |entry| entry.grant.take().is_some())
     }
 
-    /// Delegates a subtree. False: it is delegated under a higher epoch; nothing is changed.
+    /// Delegates a subtree. False: it is delegated with a higher epoch, and nothing is changed.
     pub fn cut(&mut self, cut: Cut) -> bool {
         let entry = self.entry(&cut.subtree);
         if entry.cut.as_ref().is_some_and(|held| held.epoch > cut.epoch) {
@@ -110,12 +112,12 @@ impl Jurisdiction {
         true
     }
 
-    /// Takes a delegation back. False: there was none.
+    /// Ends a delegation. False: there was none.
     pub fn uncut(&mut self, subtree: &str) -> bool {
         self.take(subtree, |entry| entry.cut.take().is_some())
     }
 
-    /// Whose this topic is.
+    /// Which node owns this topic.
     pub fn decide(&self, topic: &str, now: Micros) -> Decision<'_> {
         let Some(deepest) = self.at_depth.len().checked_sub(1) else {
             return Decision::NotMine;

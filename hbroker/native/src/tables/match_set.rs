@@ -1,30 +1,30 @@
-//! The sessions that match one topic, each once (§7.4), and the shared groups that do (§6.5).
+//! The sessions that match one topic, each once (§7.4), and the shared groups that match it (§6.5).
 
 use crate::link_id::SessionKey;
 use std::sync::Arc;
 
 use crate::tables::groups::{GroupList, Numbered};
 
-/// Who gets what matches a filter, and how.
+/// A session that receives the messages of a filter, and its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// Whose subscription it is.
+    /// The session of the subscription.
     pub session: SessionKey,
     /// The highest QoS wanted.
     pub qos: u8,
-    /// Not what the session itself published.
+    /// Without messages that the session itself published (No Local).
     pub no_local: bool,
-    /// Keep the publisher's `retain` flag.
+    /// Keeps the publisher's RETAIN flag.
     pub retain_as_published: bool,
-    /// What becomes of a message that finds the session's queue full.
+    /// What happens to a message that finds the session's queue full.
     pub overflow: Overflow,
 }
 
-/// What the queue of a session does where it is full (§7.8), as on the wire.
+/// What the queue of a session does when it is full (§7.8), as encoded in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Overflow {
-    /// The oldest message that waits gives way.
+    /// The oldest queued message is dropped.
     #[default]
     DropOldest = 0,
     /// The new message is dropped.
@@ -34,7 +34,7 @@ pub enum Overflow {
 }
 
 impl Overflow {
-    /// What is not known is the default.
+    /// An unknown value is the default.
     pub fn from_wire(value: i32) -> Self {
         match value {
             1 => Self::DropNewest,
@@ -49,14 +49,14 @@ impl Overflow {
 }
 
 impl Subscriber {
-    /// Wants all that matches.
+    /// A subscriber without options.
     pub fn new(session: SessionKey, qos: u8) -> Self {
         let overflow = Overflow::default();
         Self { session, qos, no_local: false, retain_as_published: false, overflow }
     }
 
-    /// Satisfies two subscriptions of one session: the higher QoS, each message and each flag that one of them
-    /// asks for, and the stricter overflow.
+    /// Combines two subscriptions of one session: the higher QoS, each message and each flag that either of
+    /// them asks for, and the stricter overflow policy.
     fn merge(&mut self, other: Subscriber) {
         self.qos = self.qos.max(other.qos);
         self.no_local &= other.no_local;
@@ -65,26 +65,27 @@ impl Subscriber {
     }
 }
 
-/// A buffer for matches, to be used again for every message: in the long run it does not allocate.
+/// A buffer for matches, to be used again for every message. In the long run it does not allocate.
 #[derive(Default)]
 pub struct MatchSet {
     found: Vec<Subscriber>,
-    /// The session slots of those that the first filter found. None is there twice: only a second filter makes it worth while to mark them.
+    /// The session slots of the first filter's subscribers. None occurs twice. Only a second filter makes it
+    /// worthwhile to mark them.
     first: Vec<u32>,
     subscriptions: usize,
-    /// How many filters match.
+    /// How many filters matched.
     filters: u32,
-    /// (which of these, group, shared subscription, member), by their numbers, in no order until the match ends.
+    /// (index of the filter, group, shared subscription, member), by number, unsorted until the match ends.
     members: Vec<(u32, u32, u32, Subscriber)>,
     groups: GroupList,
-    /// By session slot: where in `found` the session is, if `round` is the present one. So nothing is cleared
+    /// By session slot: the session's index in `found`, if `round` is the current one. So nothing is cleared
     /// between topics.
     marks: Vec<Mark>,
     round: u32,
-    /// The trie's nodes that match the levels so far, and one level further.
+    /// The nodes of the trie that match the levels so far, and those one level further.
     pub(crate) frontier: Vec<u32>,
     pub(crate) next: Vec<u32>,
-    /// Nodes that the last look-up visited.
+    /// The number of nodes that the last look-up visited.
     #[cfg(test)]
     pub(crate) visited: usize,
 }
@@ -101,17 +102,17 @@ impl MatchSet {
         &self.found
     }
 
-    /// Each shared group that matches, once for each of its filters that does.
+    /// Each shared group that matches, once for each of its matching filters.
     pub fn groups(&self) -> &GroupList {
         &self.groups
     }
 
-    /// How many subscriptions match; of one session perhaps several.
+    /// How many subscriptions match. A session may have several.
     pub fn subscriptions(&self) -> usize {
         self.subscriptions
     }
 
-    /// Forgets what was found, and expects session slots below `slots`.
+    /// Clears the matches, and prepares for session slots below `slots`.
     pub(crate) fn begin(&mut self, slots: usize) {
         self.found.clear();
         self.first.clear();
@@ -133,18 +134,19 @@ impl MatchSet {
         }
     }
 
-    /// What is added from now on subscribed to another filter.
+    /// Begins another filter: the subscribers that are added from now on belong to it.
     pub(crate) fn begin_filter(&mut self) {
         self.filters += 1;
         if self.filters == 2 {
             for (index, &slot) in self.first.iter().enumerate() {
-                // Fits: there is at most one for each session slot, and those are numbered in 32 bits.
+                // No overflow: there is at most one entry for each session slot, and slots have 32 bits.
                 self.marks[slot as usize] = Mark { round: self.round, index: index as u32 };
             }
         }
     }
 
-    /// Adds a subscriber of the filter. (In place: the call would cost twice what it does, and of a crowd there are thousands.)
+    /// Adds a subscriber of the filter. (Inlined, because a call would cost twice the work, and a filter may
+    /// have thousands of subscribers.)
     #[inline]
     pub(crate) fn add(&mut self, slot: u32, subscriber: Subscriber) {
         self.subscriptions += 1;
@@ -175,7 +177,7 @@ impl MatchSet {
         self.visited += nodes;
     }
 
-    /// Brings the members of each group and filter together.
+    /// Groups the members by filter and group.
     pub(crate) fn end(&mut self, names: &Numbered<Arc<str>>, ids: &Numbered<u64>) {
         self.members.sort_unstable_by_key(|&(filter, group, ..)| (filter, group));
         let mut last = None;

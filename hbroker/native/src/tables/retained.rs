@@ -1,13 +1,26 @@
-//! Retained messages (§7.6): the last message with `retain` of each topic, as the bytes in which it came.
+//! Retained messages (§7.6): for each topic the last message with `retain`, in the bytes in which it was
+//! received.
 //!
-//! All workers share one store, under one lock, which every message with `retain` needs. So no call does more than a bounded amount of
-//! work, however much is kept: what matches is read by [`RetainedStore::read`] a part at a time; a region that leaves is detached at once,
-//! and freed step by step (`tidy`); what has expired is passed over until a step removes it. What waits to be freed still counts against the
-//! bound in bytes. A message that needs room frees so much as it needs: every step frees at least [`OVERHEAD`] bytes, so that is bounded, too, and
-//! nothing is refused for which freeing all would make room.
+//! ```text
+//! engine/owner, core ──> RetainedStore (this file)   offer, read, drop_range, tidy
+//!                          ├─ tree      topics in order, with their messages
+//!                          ├─ seek      which topics a reader must look at, for a filter or a region
+//!                          ├─ freeing   frees memory step by step
+//!                          └─ cleared   topics that were cleared a short time ago
+//! ```
 //!
-//! A large message (§7.5) takes the place of the one before once all its parts have come; until then it waits beside it, and
-//! gives way when room is short.
+//! All workers share one store, under one lock that every message with `retain` takes. So each call does a
+//! bounded amount of work, however much is stored:
+//!
+//! - [`RetainedStore::read`] reads the matching messages in batches.
+//! - A region that leaves is detached at once, and freed step by step (`tidy`).
+//! - An expired message is skipped until a step removes it.
+//! - Detached messages count towards the limit in bytes until they are freed. A message that needs room frees
+//!   as much as it needs. Every step frees at least [`OVERHEAD`] bytes, so that is bounded, too. No message
+//!   is refused if freeing everything detached would make room.
+//!
+//! A large message (§7.5) replaces the last one once all its fragments have arrived. Until then it is stored
+//! beside the last one, and is dropped first when room is short.
 
 mod cleared;
 mod freeing;
@@ -27,78 +40,80 @@ use self::tree::{Detached, Tree};
 use crate::Micros;
 use crate::topic::Region;
 
-/// What keeping one topic or one part costs beyond its bytes, about.
+/// About how much memory a topic or a fragment takes in addition to its bytes.
 const OVERHEAD: usize = 96;
-/// Large messages that may wait for parts at once.
+/// How many large messages may be incomplete at once.
 const MAX_WAITING: usize = 256;
 /// Steps of tidying with each offer, whether it needs room or not.
 const STEPS_EACH: usize = 8;
 /// Steps of tidying in one call of [`RetainedStore::tidy`].
 const STEPS: usize = 64;
-/// What one call of [`RetainedStore::read`] looks at, in nodes of the tree, and gives, in parts and bytes. (One part may be larger.)
+/// The limits of one call of [`RetainedStore::read`]: nodes of the tree that it visits, and fragments and
+/// bytes that it returns. (One fragment may have more.)
 const MOST_LOOKS: usize = 512;
 const MOST_FRAGMENTS: usize = 128;
 const MOST_BYTES: usize = 64 << 10;
 
-/// A PUBLISH with `retain`, or one part of it, as it came.
+/// A PUBLISH with `retain`, or one fragment of it, as received.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedFragment<'a> {
     /// The topic of the message.
     pub topic: &'a str,
-    /// The field `publish` of the Packet: the bytes to keep.
+    /// The field `publish` of the Packet: the bytes to store.
     pub field: &'a [u8],
-    /// An empty payload (of a message in one part) clears the topic.
+    /// An empty payload (of a message without fragments) clears the topic.
     pub payload_is_empty: bool,
     /// The publisher's id.
     pub publisher: u64,
-    /// The sequence number of this message or part.
+    /// The sequence number of this message or fragment.
     pub sequence: u64,
-    /// When it outlives its expiry; `Micros::MAX`: never. Of one that clears: when that may be forgotten.
+    /// When it expires; `Micros::MAX`: never. Of a message that clears a topic: when that may be forgotten.
     pub expires: Micros,
-    /// Of a part: its index and how many there are.
+    /// Of a fragment: its index, and the number of fragments.
     pub fragment: Option<(u32, u32)>,
 }
 
-/// What became of an offer.
+/// The result of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// It is the topic's retained message now.
+    /// It is now the topic's retained message.
     Kept,
-    /// The topic has no retained message now.
+    /// The topic now has no retained message.
     Cleared,
-    /// More parts must come.
+    /// More fragments must arrive.
     Incomplete,
-    /// It is older than what is kept, or cleared the topic; was there already; or contradicts itself.
+    /// It is older than the stored message or than the one that cleared the topic, was received before, or
+    /// contradicts itself.
     Ignored,
-    /// There is no room for it. What was kept before stays.
+    /// There is no room. The stored message stays.
     Refused,
 }
 
-/// Where somebody is who reads a part at a time.
+/// The position of a reader that reads in batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// The next topic, or one before it.
     pub topic: Box<str>,
-    /// The message of this topic of which parts were read, and how many.
+    /// The message of this topic of which some fragments were read, and how many.
     pub serial: u64,
     pub fragments: u32,
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub pieces: Vec<Piece>,
-    /// Where to go on; `None`: that was all.
+    /// Where to continue; `None`: everything was read.
     pub rest: Option<Cursor>,
     bytes: usize,
 }
 
-/// A retained message, or a part of one.
+/// A retained message, or a fragment of one.
 #[derive(Clone, Debug)]
 pub struct Piece {
     /// The field `publish` of the Packet.
     pub field: Bytes,
-    /// The message that it is of, and which part.
+    /// The serial number of its message, and the index of the fragment.
     pub serial: u64,
     pub index: u32,
 }
@@ -106,17 +121,17 @@ pub struct Piece {
 /// The retained messages of a node.
 pub struct RetainedStore {
     max_bytes: usize,
-    /// Of all that is here, what waits to be freed included.
+    /// The bytes of everything stored, including what is not freed yet.
     bytes: usize,
     now: Micros,
-    /// Of the message that was kept last.
+    /// The serial number of the message that was stored last.
     serial: u64,
     kept: Tree<Kept>,
-    /// Those that expire, by when and which: the topic.
+    /// The topics of messages that expire, by time of expiry and serial number.
     mortal: BTreeMap<(Micros, u64), Box<str>>,
     waiting: Vec<Waiting>,
     cleared: Cleared,
-    /// What is kept no more, and waits to be freed: runs of topics, and large messages.
+    /// What is not stored any more and must be freed: runs of topics, and large messages.
     detached: Detached<Kept>,
     dismantled: Vec<Dismantled>,
     freed: Freed,
@@ -127,9 +142,9 @@ pub struct RetainedStore {
 struct Kept {
     expires: Micros,
     publisher: u64,
-    /// Of part 0.
+    /// Of fragment 0.
     sequence: u64,
-    /// Which of all that was ever kept.
+    /// Its serial number, among all messages that were ever stored.
     serial: u64,
     cost: usize,
     fragments: Fragments,
@@ -140,11 +155,11 @@ enum Fragments {
     Many(BTreeMap<u32, Bytes>),
 }
 
-/// A large message of which parts are missing.
+/// A large message with missing fragments.
 struct Waiting {
     topic: Box<str>,
     publisher: u64,
-    /// Of part 0.
+    /// Of fragment 0.
     sequence: u64,
     count: u32,
     fragments: BTreeMap<u32, Bytes>,
@@ -152,7 +167,7 @@ struct Waiting {
 }
 
 impl RetainedStore {
-    /// Keeps nothing yet, and never more than `max_bytes`, parts of unfinished messages and overhead
+    /// An empty store, which never holds more than `max_bytes`, fragments of incomplete messages and overhead
     /// included. `seed`: random and secret.
     pub fn new(max_bytes: usize, seed: u64) -> Self {
         Self {
@@ -171,14 +186,15 @@ impl RetainedStore {
         }
     }
 
-    /// What expires by then is there no more. To be called before the store is read or changed.
+    /// Sets the time. Messages that expire by then are treated as absent. Call it before the store is read or
+    /// changed.
     pub fn set_time(&mut self, now: Micros) {
         self.now = now;
     }
 
     // Change
 
-    /// Takes a message that was published with `retain`.
+    /// Handles a message that was published with `retain`.
     pub fn offer(&mut self, fragment: RetainedFragment<'_>) -> Offer {
         drop(self.take_freed());
         self.tidy_by(STEPS_EACH);
@@ -191,7 +207,7 @@ impl RetainedStore {
         if count > 1 {
             return self.offer_fragment(&fragment, sequence, index, count);
         }
-        // A later one goes on: what comes here may have been overtaken by its first parts.
+        // A later large message stays: this message may have been overtaken by its first fragments.
         self.drop_waiting(|waiting| {
             waiting.is_of(fragment.topic, fragment.publisher) && waiting.sequence < sequence
         });
@@ -203,24 +219,25 @@ impl RetainedStore {
         self.offer_whole(&fragment)
     }
 
-    /// Drops the messages from one topic on up to another, and not with it; `None`: up to the end.
+    /// Drops the messages of the topics from `from` up to but not including `to`; `None`: up to the end.
     pub fn drop_range(&mut self, from: &str, to: Option<&str>) {
         self.kept.take_range(from, to, &mut self.detached);
     }
 
-    /// Drops the unfinished messages of a region.
+    /// Drops the incomplete messages of a region.
     pub fn drop_unfinished(&mut self, region: Region<'_>) {
         self.drop_waiting(|waiting| region.holds(&waiting.topic));
     }
 
-    /// Frees some of what is kept no more, or has expired. Whether more is left.
+    /// Frees some of what was detached or has expired. Returns whether more is left.
     pub fn tidy(&mut self) -> bool {
         self.tidy_by(STEPS)
     }
 
     // Read
 
-    /// Reads some of what is wanted and was kept under a serial number up to `newest`, in the order of topics, from a place on.
+    /// Reads a batch of messages with serial numbers up to `newest`, in the order of topics, beginning at a
+    /// cursor.
     pub fn read(&self, wanted: Wanted<'_>, newest: u64, from: &Cursor) -> Batch {
         let mut batch = Batch::default();
         let most = self.kept.looks() + MOST_LOOKS;
@@ -247,17 +264,17 @@ impl RetainedStore {
         batch
     }
 
-    /// The serial number of what was kept last.
+    /// The serial number of the message that was stored last.
     pub fn newest(&self) -> u64 {
         self.serial
     }
 
-    /// Topics that have a retained message, those included that expired and were not removed yet.
+    /// How many topics have a retained message, including expired ones that are not removed yet.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether something waits to be freed.
+    /// Whether something must be freed.
     pub fn is_untidy(&self) -> bool {
         !self.dismantled.is_empty() || !self.detached.is_empty() || self.next_expired().is_some()
     }
@@ -284,19 +301,19 @@ impl RetainedStore {
         found
     }
 
-    /// What was done so far: nodes looked at, things freed.
+    /// How much was done so far: nodes that were visited, things that were freed.
     #[cfg(test)]
     pub fn work(&self) -> usize {
         self.kept.looks() + self.steps
     }
 
-    /// Bytes of messages held, with the cost of keeping them.
+    /// The bytes of the stored messages, with overhead.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    // Keep
+    // Storing
 
     fn is_stale(&self, fragment: &RetainedFragment<'_>, sequence: u64) -> bool {
         let kept = self.kept.get(fragment.topic).filter(|kept| kept.expires > self.now);
@@ -304,7 +321,7 @@ impl RetainedStore {
             || self.cleared.is_after(self.now, fragment.topic, fragment.publisher, sequence)
     }
 
-    /// Makes this its topic's message. There is no room: gives it back.
+    /// Stores a topic's message. If there is no room, returns it.
     fn keep(&mut self, topic: &str, kept: Kept) -> Result<(), Kept> {
         let old = self.kept.get(topic);
         let (replaced, has_expired) = old.map_or((0, false), |old| (old.cost, old.expires <= self.now));
@@ -315,7 +332,7 @@ impl RetainedStore {
             return Err(kept);
         }
         self.remove(topic);
-        // What was there before may be freed part by part.
+        // The replaced message may be freed fragment by fragment.
         while self.bytes + kept.cost > self.max_bytes && self.tidy_one() {}
         self.bytes += kept.cost;
         self.serial += 1;
@@ -378,7 +395,7 @@ impl RetainedStore {
         Offer::Incomplete
     }
 
-    /// Its last part has come.
+    /// The last fragment has arrived.
     fn complete(&mut self, fragment: &RetainedFragment<'_>, waiting: Waiting, index: u32) -> Offer {
         let Waiting { topic, publisher, sequence, count, mut fragments, cost } = waiting;
         self.bytes -= cost;
@@ -399,7 +416,7 @@ impl RetainedStore {
 }
 
 impl RetainedFragment<'_> {
-    /// Of the part alone.
+    /// The cost of the fragment alone.
     fn cost(&self) -> usize {
         self.field.len() + OVERHEAD
     }
@@ -410,7 +427,7 @@ impl Batch {
         self.pieces.len() >= MOST_FRAGMENTS || self.bytes >= MOST_BYTES
     }
 
-    /// Takes a message from a part on; how many of its parts were read, where that is not all.
+    /// Adds the fragments of a message, beginning at one. If they do not all fit, returns how many were read.
     fn take(&mut self, kept: &Kept, first: u32) -> Option<u32> {
         match &kept.fragments {
             Fragments::One(field) => self.add(kept.serial, 0, field),
@@ -433,7 +450,7 @@ impl Batch {
 }
 
 impl Kept {
-    /// Not counted yet.
+    /// A message that has no serial number yet.
     fn new(
         fragment: &RetainedFragment<'_>,
         sequence: u64,
@@ -468,7 +485,7 @@ fn cost_of(topic: &str) -> usize {
     topic.len() + OVERHEAD
 }
 
-/// Of what is kept for a topic beside its parts.
+/// The cost of a topic's message without its fragments.
 fn cost_of_topic(topic: &str, expires: Micros) -> usize {
     cost_of(topic) * if expires < Micros::MAX { 2 } else { 1 }
 }

@@ -1,22 +1,23 @@
-//! From a hash to a slot of an arena, by buckets of which each is one line of a processor's cache.
+//! Maps hashes to slots of an arena, by buckets of one CPU cache line each.
 //!
-//! A look-up among millions waits for memory, and for little else: here for the one line, and then for the slot. (hashbrown's tables ask
-//! for two lines before that.) Half of each hash is kept, so that hardly a slot is looked at in vain, and none when the index grows.
-//! An entry whose bucket is full lies in the next that is not. Where strangers choose what is hashed, the hash must be keyed.
+//! A look-up among millions of entries waits mainly for memory: here for one line, and then for the slot.
+//! (hashbrown's tables read two lines before that.) An entry keeps half of its hash, so that a look-up hardly
+//! reads a wrong slot, and growing reads none. If its bucket is full, an entry lies in the next bucket that
+//! is not. If strangers choose the hashed values, the hash must be keyed.
 
 /// Entries of a bucket.
 const ROOM: usize = 8;
-/// So many on average make the index grow.
+/// The average number of entries in a bucket at which the index grows.
 const FULL: usize = 6;
 
-/// Slots by the hash of what is in them.
+/// Slots, by the hash of their contents.
 #[derive(Default)]
 pub struct SlotIndex {
     buckets: Vec<Bucket>,
     len: usize,
 }
 
-/// The first entries are in use.
+/// The used entries come first.
 #[derive(Clone, Default)]
 #[repr(align(64))]
 struct Bucket {
@@ -26,7 +27,7 @@ struct Bucket {
 }
 
 impl SlotIndex {
-    /// The slot of this hash of which `is_it` is true.
+    /// The slot with this hash for which `is_it` is true.
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mark = mark_of(hash);
         let mut home = self.home(mark);
@@ -47,7 +48,7 @@ impl SlotIndex {
         }
     }
 
-    /// Adds a slot that is not there.
+    /// Adds a slot that is not in the index.
     pub fn insert(&mut self, hash: u64, slot: u32) {
         if self.len == FULL * self.buckets.len() {
             self.grow();
@@ -56,7 +57,7 @@ impl SlotIndex {
         self.put(mark_of(hash), slot);
     }
 
-    /// Removes a slot that is there, under the same hash.
+    /// Removes a slot that is in the index with this hash.
     pub fn remove(&mut self, hash: u64, slot: u32) {
         let mut home = self.home(mark_of(hash));
         let mut was_full = loop {
@@ -69,7 +70,7 @@ impl SlotIndex {
             home = self.next(home);
         };
         self.len -= 1;
-        // Those for which there was no room lie behind.
+        // Entries that had no room in this bucket lie in the following ones.
         while was_full {
             home = self.next(home);
             let moved = std::mem::take(&mut self.buckets[home]);
@@ -98,7 +99,8 @@ impl SlotIndex {
         }
     }
 
-    /// The first bucket for a mark, in the order of the marks: so growing goes through memory from one end to the other.
+    /// The first bucket for a mark. Buckets are in the order of the marks, so growing goes through memory
+    /// from one end to the other.
     fn home(&self, mark: u32) -> usize {
         ((u64::from(mark) * self.buckets.len() as u64) >> 32) as usize
     }
@@ -109,7 +111,7 @@ impl SlotIndex {
 }
 
 impl Bucket {
-    /// A byte for each entry, which is 1 where it has this mark. All are compared at once, without a branch.
+    /// A byte for each entry, 1 if it has this mark. All are compared at once, without a branch.
     fn marked(&self, mark: u32) -> u64 {
         u64::from_le_bytes(self.marks.map(|each| u8::from(each == mark)))
     }
@@ -140,7 +142,7 @@ impl Bucket {
     }
 }
 
-/// Half of a hash, and not 0.
+/// The upper half of a hash, made non-zero.
 fn mark_of(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }

@@ -1,14 +1,14 @@
-//! Lists that are nearly always empty or of one, by the million.
+//! Lists for millions of places, most of which have no element or one.
 //!
-//! An empty list and a list of one lie in place; longer ones lie in an arena shared by all lists. A `Vec` would take 24
-//! bytes even if empty, and an allocation for its first element.
+//! An empty list and a list of one element are stored in place; longer lists are in an arena that all lists
+//! share. A `Vec` would take 24 bytes even if empty, and an allocation for its first element.
 
 use crate::tables::arena::Arena;
 
-/// The elements of the lists that have had more than one.
+/// The elements of all longer lists.
 pub type ListArena<T> = Arena<Vec<T>>;
 
-/// A list in the custody of its `ListArena`, which must be the same at every call.
+/// A list whose elements may be in a `ListArena`, which must be the same in every call.
 #[derive(Default)]
 pub enum SmallList<T> {
     /// Empty.
@@ -30,7 +30,7 @@ impl<T: Copy> SmallList<T> {
         }
     }
 
-    /// Takes an element out, if there is one at this index; the last takes its place.
+    /// Removes the element at this index, if there is one. The last element takes its place.
     pub fn swap_remove(&mut self, index: u32, list_arena: &mut ListArena<T>) -> Option<T> {
         let index = index as usize;
         match *self {

@@ -1,18 +1,26 @@
-//! The subscription trie: from a topic to the sessions whose filters match it.
+//! The subscription trie: it finds the sessions whose filters match a topic.
 //!
-//! A filter without wildcards matches one topic, so it is found by its whole text (`plain`). The others form
-//! a trie. A node stands for the first levels of some filters; below it hang its named children and, in slots
-//! of their own, two wildcard children, `+` and `#`. A lookup keeps the set of nodes that match the levels so
-//! far and moves it down level by level. So its cost depends on the topic's levels and on the wildcards met on
-//! the way, and not on how many filters there are. It neither recurses nor allocates. Of the nodes in the set no two
-//! have their `+` at the same levels: so these are no more than the node takes shapes of filters (§6.3, §9).
+//! ```text
+//! SubscriptionTrie (this file)   insert, remove, remove_session, collect_matches
+//!   plain           filters without wildcards, by their whole text
+//!   nodes           filters with wildcards, level by level
+//!   subscriptions   a subscription at its filter and at its session
+//! ```
 //!
-//! One index holds the named children of all nodes, under (parent, name).
+//! A filter without wildcards matches one topic, so it is found by its whole text. The other filters form a
+//! trie. A node stands for the first levels of some filters. It has named children and, in fields of their
+//! own, two wildcard children, `+` and `#`. A look-up keeps the set of nodes that match the levels so far,
+//! and replaces it level by level. So its cost depends on the topic's levels and on the wildcards on the way,
+//! and not on the number of filters. It neither recurses nor allocates. No two nodes of the set have their
+//! `+` at the same levels, so the set has at most as many nodes as the node accepts shapes of filters (§6.3,
+//! §9).
 //!
-//! A subscription is known in two places, at its filter and at its session, and each holds its position in the
-//! other: so both are removed in constant time, and a session that ends costs no more than its own filters.
-//! Members of shared groups (§6.5) lie among the other subscribers: a session has a slot for its own
-//! subscriptions, and one for each group that it is in, so that those outside of groups pay nothing for them.
+//! One index holds the named children of all nodes, by (parent, name).
+//!
+//! A subscription is recorded twice, at its filter and at its session, and each record holds its position in
+//! the other list. So both are removed in constant time, and the end of a session costs no more than its own
+//! filters. Members of shared groups (§6.5) are among the other subscribers: a session has a slot for its own
+//! subscriptions, and one for each of its groups, so that sessions outside of groups pay nothing for groups.
 
 mod nodes;
 mod plain;
@@ -33,11 +41,11 @@ use crate::tables::slot_index::SlotIndex;
 use crate::tables::small_list::{ListArena, SmallList};
 use crate::tables::trie::plain::PlainFilters;
 
-/// Above the first levels of all filters of the trie.
+/// The node above the first levels of all filters.
 const ROOT: u32 = 0;
 /// No node.
 const NONE: u32 = u32::MAX;
-/// Slots below which it is not worth giving memory back.
+/// Below this number of slots it is not worthwhile to release memory.
 const FEW_SLOTS: usize = 8_192;
 
 /// Filters, and the sessions that subscribed to each.
@@ -59,7 +67,7 @@ pub struct SubscriptionTrie {
     len: usize,
 }
 
-// A line of a processor's cache, unless the name is long or the subscriptions are many.
+// One CPU cache line, unless the name is long or there are several subscriptions.
 #[repr(align(64))]
 struct Node {
     parent: u32,
@@ -72,17 +80,18 @@ struct Node {
 
 #[derive(Clone, Copy)]
 struct Subscription {
-    /// The session's, so that a look-up need not ask for its slot.
+    /// The id of the session, so that a look-up need not read the session's slot.
     id: SessionKey,
     session: u32,
-    /// Where among the session's filters this one is.
+    /// The index of this filter among the session's filters.
     position: u32,
     options: Options,
-    /// The number of the shared subscription's id (§6.5), of whose group the session's slot tells the name; `OWN`: it is not shared.
+    /// The number of the shared subscription's id (§6.5); the session's slot has the group's name. `OWN`: it
+    /// is not shared.
     shared: u32,
 }
 
-/// A subscriber less its session.
+/// A subscriber without its session.
 #[derive(Clone, Copy)]
 struct Options {
     qos: u8,
@@ -91,10 +100,10 @@ struct Options {
     overflow: Overflow,
 }
 
-/// A session, or one as a member of a group.
+/// A session, or its membership of a group.
 struct Session {
     id: SessionKey,
-    /// The group's number, or `OWN`.
+    /// The number of the group, or `OWN`.
     group: u32,
     filters: SmallList<Filter>,
 }
@@ -102,21 +111,21 @@ struct Session {
 #[derive(Clone, Copy)]
 struct Filter {
     location: FilterLocation,
-    /// Where among the filter's subscriptions this one is.
+    /// The index of this subscription among the filter's subscriptions.
     position: u32,
 }
 
-/// Where a filter is, with all its subscriptions.
+/// Where a filter is stored, with all its subscriptions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FilterLocation {
-    /// A number among those without wildcards.
+    /// The number of a filter without wildcards.
     Plain(u32),
     /// A node of the trie.
     Node(u32),
 }
 
 impl SubscriptionTrie {
-    /// No filters. `seed`: random and secret.
+    /// An empty trie. `seed`: random and secret.
     pub fn new(seed: u64) -> Self {
         let mut nodes = Arena::default();
         let root = nodes.insert(Node::default());
@@ -138,8 +147,8 @@ impl SubscriptionTrie {
         }
     }
 
-    /// Adds a session's subscription to a valid filter, or replaces its options. `group`: the shared group that it is a member of;
-    /// empty: none. Whether it was there before.
+    /// Adds a session's subscription to a valid filter, or replaces its options. `group`: the shared group of
+    /// which the session is a member; empty: none. Returns whether the subscription existed.
     pub fn insert(&mut self, filter: &str, group: &str, subscriber: Subscriber) -> bool {
         let Subscriber { session, qos, no_local, retain_as_published, overflow } = subscriber;
         let options = Options { qos, no_local, retain_as_published, overflow };
@@ -153,7 +162,8 @@ impl SubscriptionTrie {
         false
     }
 
-    /// Removes a session's subscription to a filter, its own or as a member of a group. Whether there was one.
+    /// Removes a session's subscription to a filter, its own or that of a group member. Returns whether there
+    /// was one.
     pub fn remove(&mut self, filter: &str, group: &str, session: SessionKey) -> bool {
         let found = || {
             let group = if group.is_empty() { OWN } else { self.groups.number(group)? };
@@ -169,7 +179,7 @@ impl SubscriptionTrie {
         true
     }
 
-    /// Removes all subscriptions of a session; returns how many there were.
+    /// Removes all subscriptions of a session. Returns how many there were.
     pub fn remove_session(&mut self, session: SessionKey) -> usize {
         let before = self.len;
         for slot in self.slots_of(session) {
@@ -182,7 +192,7 @@ impl SubscriptionTrie {
         before - self.len
     }
 
-    /// Finds the subscriptions whose filters match a valid topic, in place of what `found` held.
+    /// Finds the subscriptions whose filters match a valid topic. They replace the contents of `found`.
     pub fn collect_matches(&self, topic: &str, found: &mut MatchSet) {
         found.begin(self.sessions.end());
         if let Some(filter) = self.plain.find(topic) {
@@ -205,14 +215,16 @@ impl SubscriptionTrie {
         self.sessions.len()
     }
 
-    /// Finds the filters of the trie that match. (By itself, so that topics without any do not pay for its registers.)
+    /// Finds the matching filters of the trie. (Not inlined, so that topics without any do not pay for its
+    /// registers.)
     #[inline(never)]
     fn descend(&self, topic: &str, found: &mut MatchSet) {
         let (mut frontier, mut next) = (std::mem::take(&mut found.frontier), std::mem::take(&mut found.next));
         frontier.push(ROOT);
         // MQTT 5 §4.7.2: no wildcard at the first level matches a topic that begins with `$`.
         let mut wildcards = !topic.starts_with('$');
-        // By bytes: levels are short, and what finds a slash far away fast costs more than it saves.
+        // Byte by byte: levels are short, and a search that is fast over long distances costs more than it
+        // saves.
         for level in topic.as_bytes().split(|&byte| byte == b'/') {
             let mut level_hash = None;
             #[cfg(test)]
@@ -265,8 +277,8 @@ impl SubscriptionTrie {
         }
     }
 
-    /// Gives memory back where most of what was once needed is not. A trie that has shrunk to an eighth is built anew: those who
-    /// left pay for it.
+    /// Releases memory if most of it is not needed any more. A trie that has shrunk to an eighth is rebuilt;
+    /// the removed subscriptions have paid for that.
     fn give_back(&mut self) {
         let is_hollow = |end: usize, used: usize| end > FEW_SLOTS && used < end / 8;
         let tables = [

@@ -1,20 +1,26 @@
-//! Recognises messages that come again (§7.4), by the publisher's sequence numbers.
+//! Recognises duplicate messages (§7.4) by the publisher's sequence numbers.
 //!
-//! As the anti-replay window of IPsec (RFC 4303 §3.4.3), a bit for each of the newest numbers, and what lies below the window counts as
-//! seen. But a node sees only those of a publisher's numbers that are its own, so only the words of bits that have one are kept. Gaps cost
-//! nothing then, and a leap far ahead does not push the window past what is still under way. A run of numbers from the first on, of which
-//! none is missing, costs nothing either.
+//! It works as the anti-replay window of IPsec (RFC 4303 §3.4.3): a bit for each of the newest numbers, and
+//! numbers below the window count as seen. But a node receives only those of a publisher's messages whose
+//! topics it owns, so only words with a set bit are stored. Then gaps cost nothing, and a jump in the numbers
+//! does not push the window past messages in flight. A run of numbers from the first on without a gap costs
+//! nothing either.
 //!
-//! Both errors are grave: to take a new message for an old one loses it, and to take an old one for a new one doubles it. So a publisher's
-//! window is wide: what it waits with while one owner of its topics is away, and others are not, must not fall below it there.
+//! Both errors are serious: a new message that is taken for a duplicate is lost, and a duplicate that is
+//! taken for a new message is delivered twice. So the window of a publisher is wide: a publisher may hold
+//! messages back while one owner of its topics is offline and others are not, and these messages must not
+//! fall below the window of that owner.
 //!
-//! How many publishers are remembered is bounded, and how many words for all of them; the publisher to forget is found by the
-//! clock algorithm (Corbató, 1968), which comes near to the least recently used at a constant cost.
+//! The number of publishers is bounded, and so is the number of words of all publishers. The publisher to
+//! forget is found by the clock algorithm (Corbató, 1968), which approximates least recently used at constant
+//! cost.
 //!
-//! What is known moves to another node with the topics that it was learnt of (§5.4), as bits and a floor below which every single number
-//! was seen. The floor of a window that lost its oldest bits is not of that kind, and stays: of the topics that the other node had before
-//! it says nothing, and numbers of theirs may yet come for the first time. Numbers between the two floors are told by neither: one could
-//! come again only if its publisher, which may have 4,096 unanswered (§7.7), went on for thousands of words without hearing of it.
+//! The record of a publisher moves to another node with the topics (§5.4), as bits and a floor below which
+//! every single number was seen. If a window has lost its oldest bits its floor is of another kind, and does
+//! not move: it says nothing of the topics that the other node had before, and new messages of those may
+//! still arrive. Numbers between the two floors do not move. Such a number could only be a duplicate if its
+//! publisher, which may have 4,096 unacknowledged messages (§7.7), had continued for thousands of words
+//! without its acknowledgement.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,16 +31,18 @@ use crate::Micros;
 use crate::broken::Defect;
 use crate::keyed_hash::KeyedHash;
 
-/// The newest numbers of a publisher that are remembered where there are no gaps between them; where there are, as many words.
+/// How many of a publisher's newest numbers are remembered if there are no gaps between them. With gaps, as
+/// many words are.
 pub const SPAN: usize = 1 << 20;
 
 const WORD_BITS: u64 = u64::BITS as u64;
-/// Words of bits kept for each publisher on average, where all that may be remembered are.
+/// The average number of words for each publisher, if all that may be remembered are.
 const MEAN_WORDS: usize = 16;
-/// The newest words that are told of a publisher: at least as many messages as it may have unanswered (§7.7).
+/// The newest words of a publisher that an export contains: at least as many messages as may be
+/// unacknowledged (§7.7).
 const REPORTED_WORDS: usize = 4_096;
 
-/// What is known of one publisher's numbers, as it moves to another node.
+/// The record of one publisher's numbers, as it moves to another node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The publisher's id.
@@ -45,15 +53,15 @@ pub struct Seen {
     pub words: Vec<(u64, u64)>,
 }
 
-/// The sequence numbers seen lately of each publisher.
+/// The recent sequence numbers of each publisher.
 pub struct DuplicateWindow {
     max_publishers: usize,
     max_words: usize,
-    /// Words of all publishers.
+    /// The number of words of all publishers.
     words: usize,
     slots: HashMap<u64, usize, KeyedHash>,
     windows: Vec<Window>,
-    /// The clock's hand: the window to look at next for one to forget.
+    /// The hand of the clock: the next window to consider for removal.
     hand: usize,
 }
 
@@ -64,15 +72,15 @@ struct Window {
     touched: Micros,
     /// Every number below this word of bits was seen.
     complete: u64,
-    /// The numbers below this word of bits count as seen. Not less than `complete`; more, where bits had to go.
+    /// Numbers below this word of bits count as seen. At least `complete`; higher if bits were dropped.
     floor: u64,
     /// A sequence number is bit `sequence % 64` of word `sequence / 64`.
     words: BTreeMap<u64, u64>,
 }
 
 impl DuplicateWindow {
-    /// Remembers `max_publishers` (at least one), and of each its `span` newest numbers where there are no
-    /// gaps between them; where there are, at least the `span / 64` newest.
+    /// Remembers `max_publishers` (at least one), and for each its `span` newest numbers if there are no gaps
+    /// between them. With gaps, it remembers at least the `span / 64` newest.
     pub fn new(max_publishers: usize, span: usize, seed: u64) -> Self {
         Self {
             max_publishers: max_publishers.max(1),
@@ -90,7 +98,8 @@ impl DuplicateWindow {
         is_first || Defect::ForgetsMessageIds.is_present()
     }
 
-    /// Records messages that follow one another, from `first` on. False, and none is recorded: not all of them are known to be new.
+    /// Records consecutive messages, from `first` on. False, and none is recorded: not all of them are known
+    /// to be new.
     pub fn all_first_seen(&mut self, now: Micros, publisher: u64, first: u64, count: u64) -> bool {
         let Some(last) = first.checked_add(count - 1) else {
             return false;
@@ -98,16 +107,16 @@ impl DuplicateWindow {
         self.change(now, publisher, |window, max_words| window.record_all(first, last, max_words))
     }
 
-    /// Undoes what was recorded of a message, which was not taken over after all: it is new when it comes again. (Not where its bit had to
-    /// go: what is not known counts as seen.)
+    /// Reverts the record of a message that was not accepted after all: a retransmission is new. (Unless its
+    /// bit was dropped: then it counts as seen.)
     pub fn take_back(&mut self, now: Micros, publisher: u64, sequence: u64) {
         if self.slots.contains_key(&publisher) {
             self.change(now, publisher, |window, max_words| window.take_back(sequence, max_words));
         }
     }
 
-    /// What is known of the publishers heard of from `since` on, less these `open` ids (publisher, sequence number): their messages
-    /// are to be taken for new.
+    /// The records of the publishers that were active since `since`, without these `open` ids (publisher,
+    /// sequence number), whose messages are to count as new.
     pub fn export(&self, since: Micros, open: impl IntoIterator<Item = (u64, u64)>) -> Vec<Seen> {
         let mut open_of: HashMap<u64, BTreeMap<u64, u64>, KeyedHash> =
             HashMap::with_hasher(*self.slots.hasher());
@@ -119,7 +128,7 @@ impl DuplicateWindow {
         recent.map(|window| window.export(open_of.get(&window.publisher).unwrap_or(&none))).collect()
     }
 
-    /// Knows what another node knew, too.
+    /// Adds the record of another node.
     pub fn import(&mut self, now: Micros, seen: &Seen) {
         self.change(now, seen.publisher, |window, max_words| window.import(seen, max_words));
     }
@@ -129,7 +138,7 @@ impl DuplicateWindow {
         self.slots.get(&publisher).is_some_and(|&slot| self.windows[slot].has_seen(sequence))
     }
 
-    /// Whether anything is known of a publisher.
+    /// Whether there is a record of a publisher.
     pub fn knows(&self, publisher: u64) -> bool {
         self.slots.contains_key(&publisher)
     }
@@ -258,7 +267,7 @@ impl Window {
         self.forget(max_words);
     }
 
-    /// All that can be told, less what is open, by words of bits.
+    /// All that is certain, without the open messages. `open`: words of bits.
     fn export(&self, open: &BTreeMap<u64, u64>) -> Seen {
         let floor = open.keys().next().map_or(self.complete, |&word| word.min(self.complete));
         let reported = (floor..self.complete).map(|word| (word, u64::MAX));
@@ -270,7 +279,7 @@ impl Window {
         Seen { publisher: self.publisher, floor, words }
     }
 
-    /// The floor rises past words of which every bit is set: nothing is lost.
+    /// Raises the floor past words in which every bit is set. Nothing is lost.
     fn raise(&mut self) {
         while let Some(lowest) = self.words.first_entry()
             && *lowest.key() == self.floor
@@ -284,7 +293,7 @@ impl Window {
         }
     }
 
-    /// The floor rises past the lowest words, where there are too many.
+    /// If there are too many words, drops the lowest and raises the floor past them.
     fn forget(&mut self, max_words: usize) {
         while self.words.len() > max_words
             && let Some((lowest, _)) = self.words.pop_first()
@@ -294,7 +303,7 @@ impl Window {
     }
 }
 
-/// The words that hold these numbers, and their bits in each.
+/// The words of these numbers, and the bits of the numbers in each.
 fn words_of(first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> {
     let (lowest, highest) = (first / WORD_BITS, last / WORD_BITS);
     (lowest..=highest).map(move |word| {

@@ -1,8 +1,8 @@
-//! The zones that a client knows (§5.3), as a resolver caches zones of the DNS.
+//! The zones that a client has cached (§5.3), as a DNS resolver does.
 //!
-//! For each subtree at most two facts: somebody serves it, and somebody above delegated it. The longest
-//! subtree that holds a topic and of which a fact is known decides; served beats delegated, since it is
-//! the nearer knowledge. Every fact has a source, the owner who told it, and an end.
+//! For each subtree there are at most two facts: a node serves it, and the owner above delegated it. The
+//! longest subtree that contains a topic and has a fact decides. "Served" takes precedence over "delegated",
+//! because its source is nearer. Every fact has a source, the owner that sent it, and a time of expiry.
 
 use std::net::SocketAddr;
 
@@ -13,14 +13,14 @@ use crate::keyed_hash::KeyedHash;
 use crate::tables::jurisdiction::Cut;
 use crate::topic;
 
-/// Where to turn with a topic.
+/// Which node to ask about a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// Its owner.
     Owner(SocketAddr),
-    /// Not known; ask this node, the deepest one known above the owner.
+    /// Not cached. Ask this node, the deepest known one above the owner.
     Below(SocketAddr),
-    /// Not known; ask the root.
+    /// Not cached. Ask the root.
     Unknown,
 }
 
@@ -39,8 +39,8 @@ struct Entry {
     cut: Option<Fact>,
 }
 
-/// `source` says until `expires`: this subtree is `node`'s. (Of what is served the source is the node
-/// itself.)
+/// According to `source`, this subtree belongs to `node` until `expires`. (For a served subtree the source is
+/// the node itself.)
 #[derive(Clone, Copy)]
 struct Fact {
     node: SocketAddr,
@@ -49,8 +49,7 @@ struct Fact {
 }
 
 impl Zones {
-    /// Knows nothing, and never of more than `max_entries` (at least one) subtrees. `seed`: random and
-    /// secret.
+    /// An empty cache of at most `max_entries` (at least one) subtrees. `seed`: random and secret.
     pub fn new(max_entries: usize, seed: u64) -> Self {
         Self {
             max_entries: max_entries.max(1),
@@ -60,22 +59,23 @@ impl Zones {
         }
     }
 
-    /// What [`Self::find`] said at a version holds while that stays, until the time that it told.
+    /// A result of [`Self::find`] is valid while the version stays the same, until the time in the result.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Where to turn with a topic now, and until when that is known; None: not known.
+    /// Which node to ask about a topic now, and until when that is valid; None: not cached.
     pub fn find(&self, topic: &str, now: Micros) -> Option<(Lookup, Micros)> {
         topic::prefixes_to_depth(topic, self.deepest).find_map(|prefix| self.entries.get(prefix)?.lookup(now))
     }
 
-    /// Where to turn with a topic now.
+    /// Which node to ask about a topic now.
     pub fn lookup(&self, topic: &str, now: Micros) -> Lookup {
         self.find(topic, now).map_or(Lookup::Unknown, |(lookup, _)| lookup)
     }
 
-    /// `owner` serves `scope` less `cuts`, which are all there are. What contradicts it is forgotten.
+    /// `owner` serves `scope` without `cuts`, which is the complete list. Facts that contradict this are
+    /// dropped.
     pub fn install(&mut self, scope: &str, cuts: &[Cut], owner: SocketAddr, expires: Micros) {
         let cut_above = |path: &str| cuts.iter().find(|cut| topic::is_within(path, &cut.subtree));
         self.retain(|path, entry| {
@@ -83,10 +83,11 @@ impl Zones {
                 return;
             }
             match cut_above(path) {
-                // The word of whoever delegated it stays: it leads to the next owner once this one is forgotten.
+                // The fact from the owner that delegated the scope stays: it leads to the next owner once
+                // this one is dropped.
                 None if path == scope => entry.served = None,
                 None => *entry = Entry::default(),
-                // Of the cut itself nothing older is true, but for the new owner's own word.
+                // Nothing older is valid for the cut itself, except the fact that the new owner sent.
                 Some(cut) if path == &*cut.subtree => {
                     entry.served = entry.served.filter(|fact| fact.node == cut.address);
                     entry.cut = None;
@@ -101,11 +102,11 @@ impl Zones {
         }
     }
 
-    /// `owner` refused a message on `topic` and told of `cut` (§7.2). Afterwards `owner` is not taken for
-    /// the topic's owner.
+    /// `owner` refused a message with `topic`, and sent `cut` (§7.2). Afterwards `owner` does not count as
+    /// the owner of the topic.
     ///
-    /// A cut that does not hold the topic explains nothing (the empty subtree says as much: begin at the
-    /// root): then all that `owner` told is forgotten.
+    /// A cut that does not contain the topic explains nothing (the empty subtree means the same: begin at the
+    /// root). Then all facts from `owner` are dropped.
     pub fn learn_cut(&mut self, owner: SocketAddr, topic: &str, cut: &Cut, expires: Micros) {
         if cut.subtree.is_empty() || !topic::is_within(topic, &cut.subtree) {
             return self.forget(Some(owner));
@@ -119,12 +120,12 @@ impl Zones {
         self.entry(&cut.subtree, |entry| entry.cut = Some(fact));
     }
 
-    /// Forgets all that an owner told, or everything.
+    /// Drops all facts from an owner, or everything.
     pub fn forget(&mut self, owner: Option<SocketAddr>) {
         self.retain(|_, entry| entry.forget(|fact| owner.is_none_or(|owner| fact.source == owner)));
     }
 
-    /// Of how many subtrees something is known.
+    /// How many subtrees have a fact.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -139,7 +140,7 @@ impl Zones {
         change(self.entries.entry(subtree.into()).or_default());
     }
 
-    /// Forgets the subtree of which all knowledge ends first.
+    /// Drops the subtree whose last fact expires first.
     fn evict(&mut self) {
         let first =
             self.entries.iter().min_by_key(|(_, entry)| entry.expires()).map(|(path, _)| path.clone());

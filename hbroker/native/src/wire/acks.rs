@@ -1,8 +1,7 @@
 //! Acknowledgements: of datagrams (§3.2), and of messages (§7.3).
 //!
-//! Their ranges stay in the datagram, in all the fields that a parser would merge, and are read
-//! while they are iterated. What they claim is a stranger's word: numbers may lie far beyond
-//! anything ever sent.
+//! The ranges stay in the datagram, in all the fields that a parser would merge, and are read during
+//! iteration. A stranger may have sent them: numbers may be far beyond any that was sent.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,15 +14,15 @@ use crate::schema::{ack, address, cut, datagram, header, packet, pub_ack};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AckView<'a> {
     pub largest: u64,
-    /// How long the peer held the acknowledgement of `largest` back.
+    /// For how long the peer delayed the acknowledgement of `largest`.
     pub delay_us: u64,
     /// The fields `header` of the datagram.
     headers: &'a [u8],
 }
 
 impl<'a> AckView<'a> {
-    /// The inclusive ranges (low, high), from the highest down, as in RFC 9000 §19.3.1. A range
-    /// that would begin below 0 ends them.
+    /// The inclusive ranges (low, high), from the highest down, as in RFC 9000 §19.3.1. A range that would
+    /// begin below 0 ends the iteration.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let mut counts = occurrences(self.headers, datagram::HEADER)
             .flat_map(|content| occurrences(content, header::ACK))
@@ -56,7 +55,7 @@ impl<'a> AckView<'a> {
 /// Acknowledges messages, or refuses one (§7.3).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PubAckView<'a> {
-    /// A `Reason`, as on the wire: it may be one that this version does not know.
+    /// A `Reason`, as encoded; this version may not know it.
     pub reason: i32,
     pub topic: &'a str,
     /// The fields `puback` of the packet.
@@ -64,8 +63,8 @@ pub struct PubAckView<'a> {
 }
 
 impl<'a> PubAckView<'a> {
-    /// The inclusive ranges (first, last) of delivery numbers, ascending. One that is empty, or
-    /// does not lie above the one before, ends them.
+    /// The inclusive ranges (first, last) of delivery numbers, ascending. An empty range, or one that is not
+    /// above the one before, ends the iteration.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let mut numbers =
             self.contents().flat_map(|content| elements(content, pub_ack::RANGES, pub_ack::RANGES_ELEMENT));
@@ -78,7 +77,7 @@ impl<'a> PubAckView<'a> {
         })
     }
 
-    /// Where to look (§5.3), if the packet says.
+    /// Where to look (§5.3), if the packet contains a referral.
     pub fn referral(&self) -> Option<CutView<'a>> {
         let mut referral = None;
         for content in self.contents().flat_map(|content| occurrences(content, pub_ack::REFERRAL)) {
@@ -109,17 +108,17 @@ impl<'a> PubAckView<'a> {
     }
 }
 
-/// A delegation: who holds a subtree (§5.1).
+/// A delegation: the node that owns a subtree (§5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutView<'a> {
     pub subtree: &'a str,
     pub node: &'a str,
-    /// None: there is none, or it is no address (4 or 16 bytes, and a port of 16 bits).
+    /// None: there is none, or it is not valid (4 or 16 bytes, and a port of 16 bits).
     pub address: Option<SocketAddr>,
     pub epoch: u64,
 }
 
-/// A `Cut` while its fields are read.
+/// The fields of a `Cut`, while they are read.
 #[derive(Default)]
 struct CutFields<'a> {
     subtree: &'a str,

@@ -1,11 +1,11 @@
-//! Checks the messages that nothing here reads: the control packets, which go up to Python as they
-//! came.
+//! Checks the messages that the core does not read: the control packets, which Python receives as their
+//! bytes.
 
 use super::Malformed;
 use super::reader::Reader;
 use crate::schema::{Check, Checks};
 
-/// Whether a protobuf parser takes this message. (It recurses as deep as the schema, which has no
+/// Whether a protobuf parser accepts this message. (The recursion is as deep as the schema, which has no
 /// cycles.)
 pub fn check(mut message: Reader<'_>, checks: Checks) -> Result<(), Malformed> {
     while let Some(tag) = message.tag()? {

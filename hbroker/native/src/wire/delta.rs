@@ -1,23 +1,24 @@
-//! How a message is written that is like the one before it: what `layout` is to reading.
+//! Writes a message that is like the one before it. It is the counterpart of `layout`.
 //!
-//! What a sensor publishes differs from its last message in the payload, the sequence number and the time. All else stands ready.
+//! The messages of a sensor differ in the payload, the sequence number and the time. All other bytes are
+//! kept.
 
 use std::ops::Range;
 
 use super::emit::{PublishOut, put_packet, varint_len};
 use super::publish::MOST_SAID;
 
-/// The field `origin`, of which the tag is two bytes.
+/// The size of the field `origin`, whose tag has two bytes.
 const ORIGIN_BYTES: usize = 2 + size_of::<u64>();
 
-/// A packet with one message, from which the next one is made.
+/// A packet with one message, from which the next one is built.
 #[derive(Debug, Default)]
 pub struct Delta {
     packet: Vec<u8>,
-    /// Where the message begins: its field `publish`.
+    /// The offset of the message's field `publish`.
     field: usize,
     qos: u8,
-    /// Where the payload stands; empty: nothing can be made from it.
+    /// The position of the payload; empty: no message can be built from this one.
     payload: Range<usize>,
     sequence: Range<usize>,
     published_at: Range<usize>,
@@ -27,7 +28,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// The whole field `packets` of a datagram, as at `QoS` 0: without a delivery number.
+    /// The whole field `packets` of a datagram at `QoS` 0, without a delivery number.
     pub fn packet(&self) -> &[u8] {
         &self.packet
     }
@@ -37,7 +38,7 @@ impl Delta {
         &self.packet[self.field..]
     }
 
-    /// Makes the packet anew. `field`: what `put_publish_field` made of the message.
+    /// Builds the packet anew. `field`: the output of `put_publish_field` for the message.
     pub fn cut(&mut self, message: &PublishOut<'_>, field: &[u8]) {
         self.packet.clear();
         put_packet(&mut self.packet, 0, 0, None, field);
@@ -45,7 +46,8 @@ impl Delta {
         (self.qos, self.last, self.last_at_us) = (message.qos, message.sequence, message.published_at_us);
         self.payload = 0..0;
         if is_plain(message) {
-            // Counted from the end, where the time stands last, but for the origin: each other field's tag is one byte.
+            // Counted from the end, where only the origin follows the time. Each other field has a tag of one
+            // byte.
             let origin = if message.origin == 0 { 0 } else { ORIGIN_BYTES };
             self.origin = message.origin;
             self.published_at = ending_at(self.packet.len() - origin, varint_len(message.published_at_us));
@@ -56,7 +58,8 @@ impl Delta {
         }
     }
 
-    /// Whether the next message, of the same publisher on the same topic, need only be said to be like the last one (§2.4).
+    /// Whether the next message of the same publisher and topic can be sent as a delta of the last one
+    /// (§2.4).
     pub fn is_delta(&self, message: &PublishOut<'_>, sequence: u64) -> bool {
         let is_short = self.packet.len() - self.field - self.payload.len() <= MOST_SAID;
         let is_next = is_short && message.published_at_us == self.last_at_us && sequence == self.last + 1;
@@ -67,12 +70,13 @@ impl Delta {
             && is_plain(message)
     }
 
-    /// The next message was only said to be like the last one.
+    /// The next message was sent as a delta.
     pub fn pass(&mut self) {
         self.last += 1;
     }
 
-    /// Makes the packet that of the next message, of the same publisher on the same topic; false: it has to be made anew.
+    /// Changes the packet into that of the next message of the same publisher and topic; false: it must be
+    /// built anew.
     pub fn repeat(&mut self, message: &PublishOut<'_>, sequence: u64) -> bool {
         let is_like = is_plain(message)
             && (message.qos, message.origin) == (self.qos, self.origin)
@@ -94,7 +98,7 @@ impl Delta {
     }
 }
 
-/// Writes a number over one that is as long.
+/// Overwrites a varint with one of the same length.
 fn write_varint(position: &mut [u8], mut number: u64) {
     let [bytes @ .., last] = position else {
         return;
@@ -106,7 +110,7 @@ fn write_varint(position: &mut [u8], mut number: u64) {
     *last = number as u8;
 }
 
-/// It has a payload and a time, and nothing that not every message has, but perhaps an origin.
+/// Whether it has a payload and a time, and no optional fields except perhaps an origin.
 fn is_plain(message: &PublishOut<'_>) -> bool {
     message.published_at_us > 0
         && !(message.payload.is_empty() || message.retain || message.ack_queued)

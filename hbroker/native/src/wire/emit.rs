@@ -1,9 +1,9 @@
-//! Writes packets and datagrams: exact protobuf, appended to a buffer. As proto3 wants, a field
-//! that has its default value is not written.
+//! Writes packets and datagrams: exact protobuf, appended to a buffer. As proto3 requires, a field with its
+//! default value is not written.
 //!
-//! A datagram is its header field, then one field for each packet, then padding: in any order to a
-//! parser, since each function appends whole fields of `Datagram`, and each `*_field` whole fields
-//! of `Packet`.
+//! A datagram is its header field, one field for each packet, and padding. A parser accepts them in any
+//! order: each function here appends whole fields of `Datagram`, and each `*_field` function whole fields of
+//! `Packet`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,15 +24,15 @@ pub struct HeaderOut<'a> {
     pub number: u64,
     pub ack: Option<AckOut<'a>>,
     pub token: &'a [u8],
-    /// How many datagrams the peer may leave unacknowledged; 0: as many as usual.
+    /// How many datagrams the peer may leave unacknowledged; 0: the default number.
     pub ack_every: u32,
 }
 
-/// What was received (§3.2).
+/// The received datagrams (§3.2).
 #[derive(Debug, Clone, Copy)]
 pub struct AckOut<'a> {
     pub delay_us: u64,
-    /// Inclusive (low, high), from the highest down, with at least one number between two of them.
+    /// Inclusive (low, high), from the highest down. Between two ranges at least one number is missing.
     pub ranges: &'a [(u64, u64)],
 }
 
@@ -73,8 +73,8 @@ pub fn put_header(out: &mut Vec<u8>, header: &HeaderOut<'_>) {
     });
 }
 
-/// One field `packets`: `body_field` is what one of the `put_*_field` wrote, or a whole serialised
-/// control packet.
+/// One field `packets`. `body_field` is the output of a `put_*_field` function, or a whole serialised control
+/// packet.
 pub fn put_packet(
     out: &mut Vec<u8>,
     delivery: u64,
@@ -85,7 +85,7 @@ pub fn put_packet(
     PacketHead::new(delivery, after, meant_for, body_field.len()).put(out, body_field);
 }
 
-/// The field `packets` of a message like the one before it (§2.4).
+/// The field `packets` of a message that is like the one before it (§2.4).
 #[inline]
 pub fn put_delta(out: &mut Vec<u8>, payload: &[u8]) {
     out.reserve(2 * (1 + MOST_VARINT) + payload.len());
@@ -99,27 +99,27 @@ pub fn put_delta_field(out: &mut Vec<u8>, payload: &[u8]) {
     put_bytes(out, packet::AGAIN, payload);
 }
 
-/// How many bytes that is, with a payload of so many.
+/// The size of the output of `put_delta`, for a payload of this size.
 pub fn delta_len(payload: usize) -> usize {
     let content = delta_content(payload);
     1 + varint_len(content as u64) + content
 }
 
-/// Bytes of that packet itself.
+/// The size of that packet without tag and length.
 pub(super) fn delta_content(payload: usize) -> usize {
     1 + varint_len(payload as u64) + payload
 }
 
-/// What stands before a packet's body in a datagram.
+/// The bytes before the body of a packet in a datagram.
 pub struct PacketHead {
     bytes: [u8; MOST_HEAD],
     length: usize,
-    /// Where the numbers stand, `delivery` and `after`; 0: there is none.
+    /// The positions of the numbers `delivery` and `after`; 0: there is none.
     numbers: [usize; 2],
     body: usize,
 }
 
-/// Four numbers at most, each with a tag of one byte.
+/// At most four numbers, each with a tag of one byte.
 const MOST_HEAD: usize = 4 * (1 + MOST_VARINT);
 
 impl PacketHead {
@@ -127,7 +127,7 @@ impl PacketHead {
     pub fn new(delivery: u64, after: u64, meant_for: Option<MeantFor>, body: usize) -> Self {
         let mut head = Self { bytes: [0; MOST_HEAD], length: 0, numbers: [0; 2], body };
         head.push(datagram::PACKETS, content_len(delivery, after, meant_for, body) as u64);
-        // Before the body: a control packet has no numbers of its own.
+        // These precede the body, because the body of a control packet does not contain them.
         if delivery != 0 {
             head.numbers[0] = head.push(packet::DELIVERY, delivery);
         }
@@ -142,8 +142,8 @@ impl PacketHead {
         head
     }
 
-    /// Makes it the head of a packet with a body of this size, whose numbers are those of this one and one more. False: it has to be made
-    /// anew.
+    /// Changes it into the head of the next packet: with a body of this size, and both numbers increased by
+    /// one. False: it must be built anew.
     #[inline]
     pub fn count_up(&mut self, body: usize) -> bool {
         let [delivery, after] = self.numbers;
@@ -173,7 +173,7 @@ impl PacketHead {
         self.bytes[start..self.length].copy_from_slice(&number.to_le_bytes());
     }
 
-    /// Writes a field; where its number stands.
+    /// Writes a field. Returns the position of its number.
     fn push(&mut self, tag: u32, mut number: u64) -> usize {
         debug_assert!(tag < 0x80);
         self.bytes[self.length] = tag as u8;
@@ -188,7 +188,7 @@ impl PacketHead {
     }
 }
 
-/// Adds one to the varint that begins here. False: it would be a byte longer.
+/// Adds one to the varint that begins here. False: it would need another byte.
 #[inline]
 pub(super) fn count_up(bytes: &mut [u8]) -> bool {
     for byte in bytes {
@@ -204,20 +204,18 @@ pub(super) fn count_up(bytes: &mut [u8]) -> bool {
     false
 }
 
-/// How many bytes [`put_packet`] appends, for a body field of `body_field` bytes.
+/// The size of the output of [`put_packet`], for a body field of `body_field` bytes.
 pub fn packet_len(delivery: u64, after: u64, meant_for: Option<MeantFor>, body_field: usize) -> usize {
     let content = content_len(delivery, after, meant_for, body_field);
     varint_len(datagram::PACKETS.into()) + varint_len(content as u64) + content
 }
 
-/// Pads a datagram by exactly `bytes`. The least is 2, a tag and a length: fewer cannot be written,
-/// and nothing is.
+/// Pads a datagram by exactly `bytes`. The minimum is 2, a tag and a length; for fewer nothing is written.
 pub fn put_padding(out: &mut Vec<u8>, bytes: usize) {
     let Some(rest) = bytes.checked_sub(2) else {
         return;
     };
-    // The lengths of one field have gaps, where its own length takes one byte more: a second field
-    // fills them.
+    // The sizes of one field have gaps, where its own length needs another byte. A second field fills them.
     let content =
         (0..3).map(|extra| rest.saturating_sub(extra)).find(|&n| varint_len(n as u64) + 1 + n == bytes);
     match content {
@@ -265,7 +263,8 @@ pub fn put_publish_field(out: &mut Vec<u8>, message: &PublishOut<'_>) {
     });
 }
 
-/// The field `publish` of one part of a message. `common`: a serialised `Publish` with all that the parts share.
+/// The field `publish` of one fragment of a message. `common`: a serialised `Publish` with the fields that
+/// all fragments share.
 pub fn put_fragment_field(
     out: &mut Vec<u8>,
     common: &[u8],
@@ -281,7 +280,7 @@ pub fn put_fragment_field(
     });
 }
 
-/// `ranges`: inclusive (first, last) of delivery numbers, from 1, ascending and apart.
+/// `ranges`: inclusive (first, last) of delivery numbers, from 1, ascending and not adjacent.
 pub fn put_puback_field(
     out: &mut Vec<u8>,
     ranges: impl IntoIterator<Item = (u64, u64)>,
@@ -352,7 +351,7 @@ fn put_ack(out: &mut Vec<u8>, ack: &AckOut<'_>) {
             put_varint(out, largest - low);
             let mut lowest = *low;
             for (low, high) in below {
-                // RFC 9000 §19.3.1: the gap is told less one, as no gap is empty.
+                // RFC 9000 §19.3.1: the gap is encoded less one, because no gap is empty.
                 put_varint(out, lowest - high - 2);
                 put_varint(out, high - low);
                 lowest = *low;
@@ -392,7 +391,7 @@ fn put_address(out: &mut Vec<u8>, field: u32, at: SocketAddr) {
 
 // Fields
 
-/// A varint field; not written if 0.
+/// A varint field; omitted if 0.
 pub(super) fn put_number(out: &mut Vec<u8>, tag: u32, value: u64) {
     if value != 0 {
         put_present(out, tag, Some(value));
@@ -430,8 +429,8 @@ pub(super) fn put_bytes_unless_empty(out: &mut Vec<u8>, tag: u32, value: &[u8]) 
     }
 }
 
-/// A length-delimited field whose content `write` appends. Its length, known only then, is put in
-/// between afterwards.
+/// A length-delimited field whose content `write` appends. The length is inserted afterwards, because it is
+/// known only then.
 fn put_message(out: &mut Vec<u8>, tag: u32, write: impl FnOnce(&mut Vec<u8>)) {
     put_varint(out, tag.into());
     let start = out.len();
@@ -482,11 +481,11 @@ fn content_len(delivery: u64, after: u64, meant_for: Option<MeantFor>, body_fiel
 
 #[inline]
 pub(super) fn varint_len(value: u64) -> usize {
-    // 7 bits to a byte: the number of bits, divided by 7 and rounded up; 0 takes one byte, too.
+    // 7 bits in each byte: the number of bits, divided by 7 and rounded up. 0 takes one byte, too.
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
-/// How protobuf writes an enum: as 64 bits with the sign extended.
+/// Encodes an enum as protobuf does: as 64 bits with the sign extended.
 fn sign_extended(value: i32) -> u64 {
     i64::from(value) as u64
 }

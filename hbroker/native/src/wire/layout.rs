@@ -1,14 +1,15 @@
-//! Where a packet's numbers and its payload stand.
+//! The positions of a packet's numbers and payload.
 //!
-//! Messages that a publisher sends on one topic, one behind the other, differ in their payloads and in numbers that rise: sequence, time,
-//! delivery. All other bytes are the same, and they stand at the same places as long as nothing changes its length. So of two such packets the
-//! second needs no parser: it is compared with the first under a [`Mask`]. Whatever is equal was checked in the first.
+//! Successive messages of one publisher on one topic differ in their payloads and in rising numbers:
+//! sequence, time, delivery. All other bytes are the same, at the same positions as long as no length
+//! changes. So the second of two such packets needs no parser: it is compared with the first under a
+//! [`Mask`]. All equal bytes were checked in the first.
 
 use std::ops::Range;
 
 use super::reader::leading_varint;
 
-/// The places of what may differ. Of a field that occurs several times it is the last.
+/// The positions of the bytes that may differ. If a field occurs several times, that of the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Layout {
     pub delivery: Span,
@@ -18,25 +19,26 @@ pub struct Layout {
     pub published_at_us: Span,
 }
 
-/// In 32 bits each: there is a shape for each of a datagram's views.
+/// 32 bits each, because every view of a datagram has a layout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {
     start: u32,
     end: u32,
 }
 
-/// Bytes of a payload that is short.
+/// The size of a short payload, in bytes.
 const SHORT: usize = 128;
 
-/// Which bits two fields must have in common for the second to be a packet of the shape of the first.
+/// The bits that two fields must have in common for the second to have the layout of the first.
 ///
-/// It has every bit of what may not differ, of a number those that say where it ends, and of the payload none.
+/// It has all bits of the bytes that must not differ, of a number the bits that mark its end, and no bits of
+/// the payload.
 #[derive(Debug, Default)]
 pub struct Mask {
     bits: Vec<u8>,
-    /// A payload that is passed over: a short one is compared faster than it is left out.
+    /// The range of a payload that is skipped. A short payload is not: comparing it is faster than skipping.
     passed: Range<usize>,
-    /// What it was cut for: the shape, and the lengths of the field and of its packet.
+    /// What the mask was made for: the layout, and the lengths of the field and of its packet.
     layout: Layout,
     lengths: (usize, usize),
 }
@@ -46,7 +48,7 @@ impl Span {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// Where `fragment` stands in the bytes that it is a part of.
+    /// The position of `fragment` in the bytes that contain it.
     pub fn of(fragment: &[u8], whole: &[u8]) -> Self {
         let start = (fragment.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
         Self::new(start, start.wrapping_add(fragment.len()))
@@ -56,12 +58,12 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// There is no such place.
+    /// Whether there is no such position.
     pub fn is_nowhere(self) -> bool {
         self.end == 0
     }
 
-    /// The number that stands there; 0: there is no such place.
+    /// The number at this position; 0 if there is none.
     #[inline]
     pub fn number_in(self, packet: &[u8]) -> u64 {
         if self.is_nowhere() {
@@ -72,7 +74,7 @@ impl Span {
 }
 
 impl Mask {
-    /// Cuts it for a field of so many bytes, and the packet of this shape that it ends with.
+    /// Makes the mask for a field of this length that ends with a packet of this length and layout.
     pub fn cut(&mut self, layout: &Layout, field: usize, packet: usize) {
         if (self.layout, self.lengths) == (*layout, (field, packet)) {
             return;
@@ -94,7 +96,8 @@ impl Mask {
         self.passed = if payload.len() > SHORT { payload } else { field..field };
     }
 
-    /// Whether `other`, which is as long as the field that it was cut for, differs from that one in nothing that matters.
+    /// Whether `other` differs from `field` only in bits that may differ. Both must have the length that the
+    /// mask was made for.
     #[inline]
     pub fn finds_equal(&self, field: &[u8], other: &[u8]) -> bool {
         let Range { start, end } = self.passed;
@@ -106,7 +109,7 @@ impl Mask {
     }
 }
 
-/// Whether two pieces of one length have these bits in common.
+/// Whether two slices of one length have these bits in common.
 #[inline]
 fn is_same(one: &[u8], other: &[u8], bits: &[u8]) -> bool {
     let differ = |one: &[u8; 8], other: &[u8; 8], bits: &[u8; 8]| {

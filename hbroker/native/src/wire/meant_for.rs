@@ -1,16 +1,17 @@
-//! Which subscriptions of its session a PUBLISH is for, where not for all that match and are not shared.
+//! Which subscriptions of its session a PUBLISH is for, if it is not for all that match and are not shared.
 
-/// As it stands in a packet.
+/// As encoded in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MeantFor {
-    /// It was retained, and is for the listener in whose name it was asked for; 0: for all that match, and are not shared (§7.6).
+    /// A retained message, for the listener that asked for it; 0: for all subscriptions that match and are
+    /// not shared (§7.6).
     Listener(u64),
-    /// It is for the shared subscription with this id, which is not 0 (§6.5).
+    /// For the shared subscription with this id, which is not 0 (§6.5).
     Shared(u64),
 }
 
 impl MeantFor {
-    /// `None`: neither is said.
+    /// `None`: the packet contains neither field.
     pub fn of(retained_for: Option<u64>, shared_for: u64) -> Option<Self> {
         let shared = (shared_for > 0).then_some(Self::Shared(shared_for));
         retained_for.map(Self::Listener).or(shared)

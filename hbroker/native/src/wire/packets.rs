@@ -1,7 +1,8 @@
-//! A datagram's packets, in order; those that are alike are told together.
+//! The packets of a datagram, in order. Packets that are alike form a group.
 //!
-//! A publisher under load fills its datagrams with messages that differ in their numbers and payloads alone ([`Layout`]). There is one view for
-//! all of them, and the others are made from it when somebody asks for one; who passes them on asks for their bytes only.
+//! A publisher under load fills its datagrams with messages that differ in their numbers and payloads only
+//! ([`Layout`]). One view represents all of them. The views of the others are derived from it on demand; a
+//! relay only needs their bytes.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,8 @@ use super::reader::Reader;
 use super::view::{Body, PacketView};
 use crate::wire::layout::{Layout, Mask, Span};
 
-/// One packet; or several messages of one shape, one behind the other. If they have delivery numbers, these follow one another.
+/// One packet, or several successive messages of one layout. If they have delivery numbers, these are
+/// consecutive.
 #[derive(Debug)]
 pub struct PacketGroup<'a> {
     first: PacketView<'a>,
@@ -21,17 +23,17 @@ pub struct PacketGroup<'a> {
     count: usize,
 }
 
-/// Packets of a datagram that follow one another.
+/// Successive packets of a datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Packets<'a, 'b> {
     datagram: &'a [u8],
     grouped: &'b [PacketGroup<'a>],
-    /// How many of the first of those are not meant.
+    /// How many packets of the first group are excluded.
     passed: usize,
     len: usize,
 }
 
-/// Some of the packets that are alike, one behind the other: at least one.
+/// Successive packets of one group: at least one.
 #[derive(Debug, Clone, Copy)]
 pub struct Section<'a, 'b> {
     grouped: &'b PacketGroup<'a>,
@@ -40,17 +42,17 @@ pub struct Section<'a, 'b> {
 }
 
 impl<'a> PacketGroup<'a> {
-    /// A packet and its field, of which nothing was read.
+    /// A packet and its field, not parsed yet.
     pub(super) fn unread(raw: &'a [u8], field: &'a [u8]) -> Self {
         Self { first: PacketView::empty(raw), layout: Layout::default(), bytes: field, count: 1 }
     }
 
-    /// Takes in what the first one, of which `message` are the bytes, holds.
+    /// Parses the first packet, whose bytes are `message`.
     pub(super) fn read(&mut self, message: Reader<'a>) -> Result<(), Malformed> {
         self.first.read(message, &mut self.layout)
     }
 
-    /// Where it is a message like the one `before`, it becomes that.
+    /// If this is a delta of the message `before`, turns it into that message.
     #[inline]
     pub(super) fn follow(&mut self, before: Option<&Self>) {
         let Body::Delta(payload) = self.first.body else {
@@ -67,7 +69,8 @@ impl<'a> PacketGroup<'a> {
         }
     }
 
-    /// Takes those behind the first one that are like it; how many bytes they are. `bytes`: all from its field on.
+    /// Adds the following packets that are like the first. Returns their size in bytes. `bytes`: everything
+    /// from the first packet's field on.
     #[inline]
     pub(super) fn extend(&mut self, bytes: &'a [u8], mask: &mut Mask) -> usize {
         let field = self.bytes;
@@ -101,23 +104,23 @@ impl<'a> PacketGroup<'a> {
         self.count
     }
 
-    /// They are messages like the one before them (§2.4).
+    /// Whether they are deltas of the message before them (§2.4).
     fn is_delta(&self) -> bool {
         matches!(&self.first.body, Body::Publish(publish) if publish.is_delta())
     }
 
-    /// Bytes of each field.
+    /// The size of each field.
     fn length(&self) -> usize {
         self.bytes.len() / self.count
     }
 
-    /// The packet at a place.
+    /// The bytes of the packet at an index.
     fn raw(&self, position: usize) -> &'a [u8] {
         let end = (position + 1) * self.length();
         &self.bytes[end - self.first.raw.len()..end]
     }
 
-    /// The packet at a place.
+    /// The packet at an index.
     fn packet(&self, position: usize) -> PacketView<'a> {
         let Self { first, layout, .. } = self;
         let Body::Publish(publish) = &first.body else {
@@ -134,7 +137,7 @@ impl<'a> PacketGroup<'a> {
     }
 }
 
-/// Whether the first so many bytes of two pieces of one length are the same. Most often they are few.
+/// Whether the first `bytes` bytes of two slices of one length are equal. Mostly they are few.
 #[inline]
 fn begin_equal(one: &[u8], other: &[u8], bytes: usize) -> bool {
     match (one.first_chunk(), other.first_chunk()) {
@@ -159,12 +162,12 @@ impl<'a, 'b> Packets<'a, 'b> {
         self.len == 0
     }
 
-    /// The first so many of them, or all.
+    /// At most the first `count` of them.
     pub fn take(self, count: usize) -> Self {
         Self { len: self.len.min(count), ..self }
     }
 
-    /// Those behind the first so many.
+    /// All but the first `count` of them.
     pub fn skip(mut self, count: usize) -> Self {
         self.len = self.len.saturating_sub(count);
         self.passed += count;
@@ -177,7 +180,7 @@ impl<'a, 'b> Packets<'a, 'b> {
         self
     }
 
-    /// All of them, those together that are alike.
+    /// All of them, by groups of packets that are alike.
     pub fn sections(self) -> impl Iterator<Item = Section<'a, 'b>> + Clone {
         let (mut start, mut left) = (self.passed, self.len);
         self.grouped.iter().map_while(move |grouped| {
@@ -191,7 +194,7 @@ impl<'a, 'b> Packets<'a, 'b> {
         self.sections().flat_map(Section::packets)
     }
 
-    /// Handles each.
+    /// Calls `handle` for each packet.
     pub fn for_each(self, mut handle: impl FnMut(&PacketView<'a>)) {
         for section in self.sections() {
             for position in section.start..section.start + section.len {
@@ -204,7 +207,7 @@ impl<'a, 'b> Packets<'a, 'b> {
         }
     }
 
-    /// The bytes of their fields; `None`: there are none, or something stands between them.
+    /// The bytes of their fields; `None`: there are none, or there are other bytes between them.
     #[inline]
     pub fn encoded(self) -> Option<&'a [u8]> {
         let mut fields = self.sections().map(Section::bytes);
@@ -222,7 +225,7 @@ impl<'a, 'b> Section<'a, 'b> {
         self.len
     }
 
-    /// The first one.
+    /// The first packet.
     pub fn first(&self) -> Cow<'b, PacketView<'a>> {
         if self.start == 0 {
             Cow::Borrowed(&self.grouped.first)
@@ -231,39 +234,39 @@ impl<'a, 'b> Section<'a, 'b> {
         }
     }
 
-    /// What they are about: each message as this one, but for its numbers and its payload, which is as long.
+    /// The body of the first packet of the group: each message is as this one, except its numbers and its
+    /// payload, which has the same length.
     pub fn body(&self) -> &'b Body<'a> {
         &self.grouped.first.body
     }
 
-    /// They are unreliable, and hold one message each and nothing else.
+    /// Whether they are unreliable, and each contains one message and nothing else.
     pub fn is_bare(&self) -> bool {
         self.grouped.first.is_bare()
     }
 
-    /// They have delivery numbers.
+    /// Whether they have delivery numbers.
     pub fn is_reliable(&self) -> bool {
         self.grouped.first.delivery > 0
     }
 
-    /// Bytes of each one's field in the datagram.
+    /// The size of each packet's field in the datagram.
     pub fn length(&self) -> usize {
         self.grouped.length()
     }
 
-    /// Their publisher's number of each.
+    /// The sequence number of each message.
     pub fn sequences(self) -> impl Iterator<Item = u64> + use<'a, 'b> {
         self.positions()
             .map(move |position| self.grouped.layout.sequence.number_in(self.grouped.raw(position)))
     }
 
-    /// They are messages like the one before them (§2.4).
+    /// Whether they are deltas of the message before them (§2.4).
     pub fn is_delta(&self) -> bool {
         self.grouped.is_delta()
     }
 
-    /// Of each message the field `publish`, of which there is one, and the payload. Of one that is like the one before it, its packet is all there
-    /// is.
+    /// For each message its only field `publish`, and the payload. For a delta the first is its whole packet.
     pub fn messages(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a, 'b> {
         let PacketGroup { first, layout, .. } = self.grouped;
         let field = match &first.body {
@@ -286,7 +289,7 @@ impl<'a, 'b> Section<'a, 'b> {
         self.start..self.start + self.len
     }
 
-    /// Their fields.
+    /// The bytes of their fields.
     fn bytes(self) -> &'a [u8] {
         let length = self.length();
         &self.grouped.bytes[self.start * length..(self.start + self.len) * length]

@@ -1,11 +1,11 @@
-//! What of a message only an application reads: the properties of MQTT 5. The core passes them on unread.
+//! The MQTT 5 properties of a message, which only an application reads. The core forwards them unread.
 
 use super::Malformed;
 use super::publish::PublishView;
 use super::reader::{MAX_DEPTH, Reader, occurrences};
 use crate::schema::{publish, user_property};
 
-/// The properties of MQTT 5 that only an application reads.
+/// The MQTT 5 properties that only an application reads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Properties<'a> {
     pub content_type: &'a str,
@@ -15,17 +15,17 @@ pub struct Properties<'a> {
 }
 
 impl<'a> PublishView<'a> {
-    /// All but the user properties.
+    /// The properties except the user properties.
     pub fn properties(&self) -> Properties<'a> {
         let mut properties = Properties::default();
         for content in self.contents() {
-            // It was parsed before: it ends without an error.
+            // It was parsed before, so reading ends without an error.
             let _ = properties.merge(Reader::new(content, MAX_DEPTH));
         }
         properties
     }
 
-    /// (name, value), in the publisher's order.
+    /// (name, value) pairs, in the publisher's order.
     pub fn user_properties(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.contents().flat_map(|content| occurrences(content, publish::USER_PROPERTIES)).map(|property| {
             let text = |field| occurrences(property, field).last().and_then(|text| str::from_utf8(text).ok());

@@ -1,7 +1,7 @@
-//! The message (§7), as the path from publisher to subscriber reads it.
+//! A message (§7), as the path from publisher to subscriber reads it.
 //!
-//! The view holds what a node needs for each message. What only the subscriber's application reads,
-//! MQTT's properties, was checked with the rest and is looked up in the bytes by
+//! The view contains the fields that a node needs for each message. The MQTT properties, which only the
+//! subscriber's application reads, are checked with the rest, and read from the bytes by
 //! [`PublishView::properties`].
 
 use std::borrow::Cow;
@@ -17,17 +17,18 @@ use crate::wire::layout::{Layout, Span};
 /// `AckMode::ACK_MODE_QUEUED`.
 pub(super) const ACK_MODE_QUEUED: i32 = 1;
 
-/// What a message says at most beside its payload that others may be like: a few bytes of theirs come to as much when they are said whole.
+/// The most bytes that a message may have in addition to its payload for others to be sent as its deltas: a
+/// few bytes of deltas become as many when they are expanded.
 pub(super) const MOST_SAID: usize = 256;
 
-/// A message, or one part of a large one.
+/// A message, or one fragment of a large one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PublishView<'a> {
     pub topic: &'a str,
     pub payload: &'a [u8],
     pub publisher: u64,
     pub sequence: u64,
-    /// As on the wire, so perhaps no QoS at all; `u8::MAX` for whatever does not fit.
+    /// As encoded, so it may be no valid QoS; `u8::MAX` for a value that does not fit.
     pub qos: u8,
     pub retain: bool,
     /// The publisher wants its PUBACK as soon as the message is queued.
@@ -35,33 +36,33 @@ pub struct PublishView<'a> {
     pub published_at_us: u64,
     /// Seconds after `published_at_us`. None: it never expires.
     pub expiry_s: Option<u32>,
-    /// Who published it behind its publisher; 0: nobody in particular.
+    /// The MQTT client that published it through the publisher; 0: none.
     pub origin: u64,
-    /// None: the message is whole.
+    /// None: the message is not fragmented.
     pub fragment: Option<FragmentView>,
-    /// It has some of the properties that only an application reads, or fields that this version does not know.
+    /// It has properties that only an application reads, or fields that this version does not know.
     pub has_properties: bool,
     /// From the first field `publish` of the packet to the end of the last.
     fields: &'a [u8],
-    /// There is more than one.
+    /// There are several fields `publish`.
     split: bool,
-    /// It came as a message like the one before it: `fields` is that packet.
+    /// It was received as a delta of the message before it: `fields` is that packet.
     is_delta: bool,
 }
 
-/// Which part of a large message (§7.5). Nothing here was checked: `index` may not lie below
-/// `count`.
+/// The fragment of a large message (§7.5). Nothing is checked: `index` may not be less than `count`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FragmentView {
     pub index: u32,
     pub count: u32,
-    /// Bytes of the whole payload.
+    /// The size of the whole payload, in bytes.
     pub total: u64,
 }
 
 impl<'a> PublishView<'a> {
-    /// The field `publish`, tag and length included, to be copied into the packet that relays it
-    /// (§2.3). Borrowed, unless the sender tore it in several: then they follow one another here; or did not say all of it again (§2.4).
+    /// The field `publish`, tag and length included, to copy into the packet that relays it (§2.3). It is
+    /// borrowed, except in two cases: if the sender split it into several fields, they are joined here, and
+    /// if it is a delta (§2.4), it is expanded.
     pub fn field(&self) -> Cow<'a, [u8]> {
         if self.is_delta {
             let mut whole = Vec::with_capacity(self.payload.len() + MOST_SAID);
@@ -78,52 +79,53 @@ impl<'a> PublishView<'a> {
         Cow::Owned(joined)
     }
 
-    /// The same of a message that [`Self::is_simple`].
+    /// As [`Self::field`], for a message that [`Self::is_simple`].
     pub fn only_field(&self) -> &'a [u8] {
         debug_assert!(!self.split && !self.is_delta);
         self.fields
     }
 
-    /// Bytes of the fields `publish`, tags and lengths included.
+    /// The size of the fields `publish`, tags and lengths included.
     pub(super) fn fields_len(&self) -> usize {
         self.fields.len()
     }
 
-    /// It came as a message like the one before it (§2.4).
+    /// Whether it was received as a delta of the message before it (§2.4).
     pub fn is_delta(&self) -> bool {
         self.is_delta
     }
 
-    /// Others may be said to be like it (§2.4).
+    /// Whether others may be sent as its deltas (§2.4).
     pub(super) fn is_model(&self) -> bool {
         let is_short = self.fields.len() - self.payload.len() <= MOST_SAID;
         is_short && self.is_plain() && !self.has_properties && !self.ack_queued
     }
 
-    /// The message that comes so many after this one, which is its model, and has this payload. `packet`: what it came as.
+    /// The message `position` after this one, which is its model, with this payload. `packet`: the packet
+    /// that contained it.
     #[inline]
     pub(super) fn again(&self, position: u64, payload: &'a [u8], packet: &'a [u8]) -> Self {
         let sequence = self.sequence.wrapping_add(position);
         Self { payload, sequence, fields: packet, is_delta: true, ..*self }
     }
 
-    /// A model, or one like it, as it is sent whole.
+    /// A model, or a delta of one, with all its fields.
     pub(super) fn said_whole(&self) -> PublishOut<'a> {
         let &Self { topic, payload, publisher, sequence, published_at_us, origin, .. } = self;
         PublishOut { topic, payload, publisher, sequence, published_at_us, origin, ..PublishOut::default() }
     }
 
-    /// It is a whole message of `QoS` 0 that is not retained and never expires, in one field.
+    /// Whether it is an unfragmented message of `QoS` 0 that is not retained and never expires, in one field.
     pub fn is_plain(&self) -> bool {
         self.qos == 0 && self.is_simple()
     }
 
-    /// It is a whole message that is not retained and never expires, in one field.
+    /// Whether it is an unfragmented message that is not retained and never expires, in one field.
     pub fn is_simple(&self) -> bool {
         !self.retain && self.expiry_s.is_none() && self.fragment.is_none() && !self.split
     }
 
-    /// When it outlives its expiry; `Micros::MAX`: never, or nobody knows when it was published.
+    /// When it expires; `Micros::MAX`: never, or it is not known when it was published.
     pub fn expires(&self) -> Micros {
         match self.expiry_s {
             Some(seconds) if self.published_at_us > 0 => {
@@ -133,12 +135,12 @@ impl<'a> PublishView<'a> {
         }
     }
 
-    /// What the fields `publish` hold, one after the other.
+    /// The contents of the fields `publish`, in order.
     pub(super) fn contents(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         occurrences(self.fields, packet::PUBLISH)
     }
 
-    /// `packet`: the bytes that it is in, of which it notes the shape.
+    /// Parses a field `publish`. `packet`: the bytes that contain it; `layout` receives the positions.
     #[inline]
     pub(super) fn merge(
         &mut self,
@@ -177,7 +179,7 @@ impl<'a> PublishView<'a> {
         Ok(())
     }
 
-    /// The message of another packet of the shape of this one's, `packet`.
+    /// The message of another packet, `other`, with the layout of `packet`, which contains this message.
     #[inline]
     pub(super) fn like(&self, layout: &Layout, packet: &[u8], other: &'a [u8]) -> Self {
         Self {
@@ -189,7 +191,7 @@ impl<'a> PublishView<'a> {
         }
     }
 
-    /// One more field was merged; `fields` reaches from the first to this one.
+    /// One more field was merged. `fields` extends from the first to this one.
     #[inline]
     pub(super) fn add_field(&mut self, fields: &'a [u8]) {
         self.split = !self.fields.is_empty();
@@ -197,15 +199,17 @@ impl<'a> PublishView<'a> {
     }
 }
 
-/// The serialised `Publish` in a field `publish`, as [`PublishView::field`] gives it.
+/// The serialised `Publish` in a field `publish`, as returned by [`PublishView::field`].
 pub fn message_of(field: &[u8]) -> Vec<u8> {
     occurrences(field, packet::PUBLISH).collect::<Vec<_>>().concat()
 }
 
-/// The first of the fields that lie end to end here; what is no field is taken for one. `like`: another one, which most often is as long.
+/// The first of several fields that lie end to end. Bytes that are not a field count as one. `like`: another
+/// field, mostly of the same size.
 #[inline]
 pub fn first_field<'a>(fields: &'a [u8], like: &[u8]) -> &'a [u8] {
-    // A tag of one byte and up to three of a length that ends there: what begins in the same way is as long.
+    // A tag of one byte, and a length of at most three: a field that begins with the same bytes has the same
+    // size.
     if let (Some(head), Some(other)) = (fields.first_chunk::<4>(), like.first_chunk::<4>())
         && head == other
         && head[1] & head[2] & head[3] < 0x80
@@ -219,7 +223,7 @@ pub fn first_field<'a>(fields: &'a [u8], like: &[u8]) -> &'a [u8] {
     &fields[..if is_field { fields.len() - reader.left() } else { fields.len() }]
 }
 
-/// The field `publish` that holds a serialised `Publish`.
+/// A field `publish` that contains a serialised `Publish`.
 pub fn field_of(message: &[u8]) -> Vec<u8> {
     let mut field = Vec::with_capacity(message.len() + 6);
     super::emit::put_bytes(&mut field, packet::PUBLISH, message);

@@ -1,11 +1,10 @@
-//! Protobuf's encoding, one field at a time: tags, varints, lengths, and how to skip what is not
-//! known.
+//! Protobuf's encoding, one field at a time: tags, varints, lengths, and how to skip unknown fields.
 //!
-//! A tag is kept as it stands on the wire, field number and wire type together: a known field of
-//! the wrong wire type then matches no known tag, and is skipped as the unknown field that it is.
-//! Limits are those of the reference parser (upb), found by fuzzing against it: a tag and a length
-//! take at most 5 bytes and a varint 10, in which bits beyond the value's width are dropped;
-//! sub-messages and groups nest at most [`MAX_DEPTH`] deep.
+//! A tag is kept as encoded, field number and wire type together. So a known field with the wrong wire type
+//! matches no known tag, and is skipped as the unknown field that it is. The limits are those of the
+//! reference parser (upb), found by fuzzing against it: a tag and a length have at most 5 bytes and a varint
+//! 10, and bits beyond the value's width are dropped; sub-messages and groups nest at most [`MAX_DEPTH`]
+//! deep.
 
 use std::iter;
 
@@ -25,7 +24,7 @@ const START_GROUP: u32 = 3;
 const END_GROUP: u32 = 4;
 const FIXED32: u32 = 5;
 
-/// The bytes of a message not yet read, and how deep fields may still nest in them.
+/// The unread bytes of a message, and how deep fields may still nest in them.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -44,13 +43,13 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// How many bytes are left: a position, counted from the end.
+    /// How many bytes are left: the position, counted from the end.
     #[inline]
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Passes over so many bytes, or all.
+    /// Skips `bytes` bytes, or all.
     #[inline]
     pub fn pass(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
@@ -77,7 +76,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A varint whose place in `whole`, of which these bytes are a part, is noted.
+    /// A varint. Its position in `whole`, which contains these bytes, is stored in `position`.
     #[inline]
     pub fn varint_at(&mut self, whole: &[u8], position: &mut Span) -> Result<u64, Malformed> {
         let before = self.rest;
@@ -86,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// A varint's lower half: how fields of 32 bits are read.
+    /// The lower half of a varint: the value of a field of 32 bits.
     #[inline]
     pub fn varint32(&mut self) -> Result<u32, Malformed> {
         self.varint().map(|value| value as u32)
@@ -130,7 +129,7 @@ impl<'a> Reader<'a> {
         Ok(Self { rest: self.bytes()?, depth })
     }
 
-    /// A packed field of varints: checked, and left for [`elements`] to read.
+    /// A packed field of varints. It is checked here, and read by [`elements`].
     pub fn varints(&mut self) -> Result<(), Malformed> {
         let mut packed = Self { rest: self.bytes()?, depth: 0 };
         while packed.left() > 0 {
@@ -139,7 +138,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips the value of the field whose tag was read.
+    /// Skips the value of the field with this tag.
     #[inline]
     pub fn skip(&mut self, tag: u32) -> Result<(), Malformed> {
         self.rest = skip_value(self.rest, tag, self.depth)?;
@@ -166,8 +165,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-// These take and return the bytes by value: a reader whose address escapes into a call would be
-// kept in memory, and cost the loops over fields a store and a load at every step.
+// These functions take and return the bytes by value. A reader whose address escapes into a call would stay
+// in memory, and would cost the loops over fields a store and a load at each step.
 
 fn split_varint(bytes: &[u8], limit: usize) -> Result<(u64, &[u8]), Malformed> {
     let (value, length) = leading_varint(bytes).filter(|&(_, length)| length <= limit).ok_or(Malformed)?;
@@ -181,7 +180,7 @@ pub fn leading_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     word.and_then(join_groups).or_else(|| gather_groups(bytes))
 }
 
-/// As [`join_groups`], byte for byte.
+/// As [`join_groups`], byte by byte.
 fn gather_groups(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (index, &byte) in bytes.iter().take(MOST_VARINT).enumerate() {
@@ -193,14 +192,14 @@ fn gather_groups(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// The varint that a word begins with, and its length; None: it does not end within the word.
+/// The varint at the beginning of a word, and its length; None: it does not end within the word.
 #[inline]
 fn join_groups(word: u64) -> Option<(u64, usize)> {
     let ends = !word & 0x8080_8080_8080_8080;
     if ends == 0 {
         return None;
     }
-    // The bytes up to the first whose highest bit is clear; then groups of 7 bits are joined two by two.
+    // Keeps the bytes up to the first whose highest bit is clear. Then groups of 7 bits are joined in pairs.
     let bytes = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
     let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
     let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
@@ -221,7 +220,7 @@ fn skip_value(bytes: &[u8], tag: u32, depth: u32) -> Result<&[u8], Malformed> {
     Ok(reader.rest)
 }
 
-/// Skips a group to the end that belongs to it. (Inside of one even field number 0 passes.)
+/// Skips a group to its end tag. (Within a group even field number 0 is accepted.)
 fn skip_group(bytes: &[u8], start: u32, depth: u32) -> Result<&[u8], Malformed> {
     let mut reader = Reader { rest: bytes, depth: depth.checked_sub(1).ok_or(Malformed)? };
     let end = start - START_GROUP + END_GROUP;
@@ -234,8 +233,7 @@ fn skip_group(bytes: &[u8], start: u32, depth: u32) -> Result<&[u8], Malformed> 
     }
 }
 
-/// What a length-delimited field holds, each time that it occurs in a message that was parsed
-/// before.
+/// The content of each occurrence of a length-delimited field, in a message that was parsed before.
 pub fn occurrences(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(message, MAX_DEPTH);
     iter::from_fn(move || {
@@ -249,8 +247,8 @@ pub fn occurrences(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The elements of a repeated varint field, packed (`field`) or not (`element`), in a message that
-/// was parsed before.
+/// The elements of a repeated varint field, packed (`field`) or not (`element`), in a message that was parsed
+/// before.
 pub fn elements(message: &[u8], field: u32, element: u32) -> impl Iterator<Item = u64> {
     let mut reader = Reader::new(message, MAX_DEPTH);
     let mut packed = Reader::new(&[], 0);
@@ -271,7 +269,7 @@ pub fn elements(message: &[u8], field: u32, element: u32) -> impl Iterator<Item 
     })
 }
 
-/// Whether a tag names field 0, which no message has.
+/// Whether a tag has field number 0, which no message has.
 #[inline]
 fn is_field_zero(tag: u32) -> bool {
     tag < 1 << 3

@@ -1,5 +1,6 @@
-//! The records of a handover (§5.4) that the core reads and writes itself: messages that wait for sessions, which of them are gone since
-//! they were copied, and which messages were seen. They cross the border within a serialised TRANSFER, as they cross the network.
+//! The records of a handover (§5.4) that the core reads and writes itself: queued messages, copies that have
+//! left their queue since, and seen messages. They pass through the native API in a serialised TRANSFER, as
+//! they do through the network.
 
 use super::Malformed;
 use super::emit::{
@@ -13,28 +14,29 @@ use crate::schema::{gone_record, queued_record, seen_record, transfer};
 /// One more than the highest word of 64 numbers.
 const WORDS_END: u64 = 1 << 58;
 
-/// A message, or a part of one, that waits for a session (§7.8).
+/// A message, or a fragment of one, that is queued for a session (§7.8).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueuedRecord<'a> {
     pub session: u64,
-    /// A serialised `Publish`, which was not looked into.
+    /// A serialised `Publish`, not parsed.
     pub publish: &'a [u8],
-    /// The highest of the subscriptions that it matched; as on the wire, `u8::MAX` for whatever does not fit.
+    /// The highest QoS of the subscriptions that it matched, as encoded; `u8::MAX` for a value that does not
+    /// fit.
     pub qos: u8,
     /// As in a packet.
     pub meant_for: Option<MeantFor>,
-    /// The shared group that it came for.
+    /// The shared group that it is for.
     pub group: &'a str,
     pub overflow: i32,
-    /// It was given to the session's link.
+    /// It was passed to the session's link.
     pub launched: bool,
-    /// The old owner's queue, and its number there; 0: none.
+    /// The source's queue, and its number there; 0: none.
     pub queue: u64,
     pub number: u64,
 }
 
 impl<'a> QueuedRecord<'a> {
-    /// Reads one.
+    /// Parses a record.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (mut record, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
         let (mut retained_for, mut shared_for) = (None, 0);
@@ -74,7 +76,7 @@ pub fn queued_record(record: &QueuedRecord<'_>) -> Vec<u8> {
     out
 }
 
-/// Copies that are in their queue no more.
+/// Copies that are no longer in their queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GoneRecord {
     pub queue: u64,
@@ -82,17 +84,17 @@ pub struct GoneRecord {
     pub below: u64,
     /// Further ones: the first and the last of each run, ascending.
     pub ranges: Vec<(u64, u64)>,
-    /// Those left below this number were given to the session's link.
+    /// The remaining ones below this number were passed to the session's link.
     pub launched: u64,
 }
 
 impl GoneRecord {
-    /// All of a queue.
+    /// All copies of a queue.
     pub fn all(queue: u64) -> Self {
         Self { queue, below: u64::MAX, ..Self::default() }
     }
 
-    /// Reads one. Its runs are checked: they ascend, and each has a number.
+    /// Parses a record. Its runs are checked: they ascend, and none is empty.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (mut record, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
         while let Some(tag) = message.tag()? {
@@ -134,7 +136,7 @@ pub fn gone_record(record: &GoneRecord) -> Vec<u8> {
     out
 }
 
-/// What one TRANSFER holds of what waits, is gone and was seen.
+/// The records in one TRANSFER: of queued, gone and seen messages.
 #[derive(Debug, Default)]
 pub struct Waiting<'a> {
     pub queued: Vec<&'a [u8]>,
@@ -143,7 +145,7 @@ pub struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// Reads them, as serialised records.
+    /// Parses a TRANSFER. The records stay serialised.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (mut waiting, mut message) = (Self::default(), Reader::new(bytes, MAX_DEPTH));
         while let Some(tag) = message.tag()? {
@@ -158,10 +160,11 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Bytes of records in one packet, so that it fits a datagram of 1,200. A single larger record travels alone.
+/// The bytes of records in one packet, so that it fits into a datagram of 1,200. A larger record is sent
+/// alone.
 const CHUNK: usize = 900;
 
-/// Records in serialised TRANSFERs that each fit a packet.
+/// Records in serialised TRANSFERs, each of which fits into a packet.
 #[derive(Debug, Default)]
 pub struct Transfers {
     whole: Vec<Vec<u8>>,
@@ -174,7 +177,8 @@ impl Transfers {
     }
 
     pub fn add_gone(&mut self, record: &GoneRecord) {
-        // So many runs, of two numbers each, fit a packet. What is told twice does no harm.
+        // The number of runs, of two numbers each, that fit into a packet. Fields that are repeated do no
+        // harm.
         let parts = record.ranges.chunks(CHUNK / 2 / MOST_VARINT);
         let mut has_records = false;
         for ranges in parts {
@@ -203,7 +207,7 @@ impl Transfers {
     }
 }
 
-/// What is known of one publisher's numbers at QoS 2 (§7.4).
+/// The record of one publisher's numbers at QoS 2 (§7.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenRecord<'a> {
     pub publisher: u64,
@@ -213,7 +217,7 @@ pub struct SeenRecord<'a> {
 }
 
 impl<'a> SeenRecord<'a> {
-    /// Reads one. Its words are checked: they ascend, and each has a bit.
+    /// Parses a record. Its words are checked: they ascend, and none is 0.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut record = Self { publisher: 0, floor: 0, message: bytes };
         let mut message = Reader::new(bytes, MAX_DEPTH);

@@ -1,10 +1,12 @@
-//! By what a packet outside of a session is told to be somebody's: the request that it makes or answers, or a session.
+//! The client of a packet outside of a session is found by the request that the packet makes or answers, or
+//! by a session.
 
 use super::reader::{MAX_DEPTH, Reader, occurrences};
 use super::view::{Body, Kind, PacketView};
 use crate::schema::{leave, order, order_ack, packet, pub_accept, pub_connect, referral, sub_ack, subscribe};
 
-/// The number of the request that a client makes with this packet, or that it answers; `None`: neither.
+/// The number of the request that a client makes with this packet, or that the packet answers; `None`:
+/// neither.
 pub fn request_of(view: &PacketView<'_>) -> Option<u64> {
     let Body::Control(kind) = view.body else { return None };
     let (body, field) = match kind {
@@ -20,17 +22,17 @@ pub fn request_of(view: &PacketView<'_>) -> Option<u64> {
     last_fixed64(view, body, field)
 }
 
-/// The session of which LEAVE says that it was taken over (§6.4); `None`: this is another packet.
+/// The session that was taken over, according to LEAVE (§6.4); `None`: another packet.
 pub fn session_of(view: &PacketView<'_>) -> Option<u64> {
     let is_leave = matches!(view.body, Body::Control(Kind::Leave));
     is_leave.then(|| last_fixed64(view, packet::LEAVE, leave::SESSION)).flatten()
 }
 
-/// A field of a packet's body; of one that occurs more than once the last counts (§2.1).
+/// A field of a packet's body. If it occurs several times, the last value counts (§2.1).
 fn last_fixed64(view: &PacketView<'_>, body: u32, field: u32) -> Option<u64> {
     let in_body = |content| {
         let (mut reader, mut value) = (Reader::new(content, MAX_DEPTH), None);
-        // It was parsed when it came in.
+        // It was parsed when it was received.
         while let Ok(Some(tag)) = reader.tag() {
             if tag == field {
                 value = reader.fixed64().ok();

@@ -1,4 +1,4 @@
-//! A datagram, and its packets, as views of the bytes received (§2.2, §2.3).
+//! A datagram and its packets, as views of the received bytes (§2.2, §2.3).
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::reader::{MAX_DEPTH, Reader};
 use crate::schema::{self, Checks, challenge, credit, datagram, header, packet, ping, pong, reset};
 use crate::wire::layout::{Layout, Mask, Span};
 
-/// A datagram that is valid as a whole.
+/// A datagram that is completely valid.
 #[derive(Debug)]
 pub struct DatagramView<'a> {
     pub header: Header<'a>,
@@ -26,9 +26,10 @@ pub struct DatagramView<'a> {
 #[derive(Debug, Default)]
 pub struct ViewBuffer(Vec<PacketGroup<'static>>);
 
-/// What serves to read one datagram after the other.
+/// The memory with which successive datagrams are read.
 ///
-/// Two rooms take turns: what was put back just now is on its way to the cache, and who took it at once would wait for that.
+/// Two buffers are used in turn: the one that was put back last is still on its way to the cache, and using
+/// it at once would wait for that.
 #[derive(Debug, Default)]
 pub struct ViewBuffers {
     view_buffers: [ViewBuffer; 2],
@@ -36,7 +37,7 @@ pub struct ViewBuffers {
     pub mask: Mask,
 }
 
-/// Views for which memory is kept: as many as there are small messages in a datagram.
+/// The most views for which memory is kept: as many as there are small messages in a datagram.
 const MOST_ROOM: usize = 256;
 
 /// The link header (§2.2).
@@ -49,7 +50,7 @@ pub struct Header<'a> {
     pub number: u64,
     pub ack: Option<AckView<'a>>,
     pub token: &'a [u8],
-    /// Datagrams that need not be acknowledged at once; 0: as many as usual.
+    /// How many datagrams need not be acknowledged at once; 0: the default number.
     pub ack_every: u32,
 }
 
@@ -60,22 +61,23 @@ pub struct PacketView<'a> {
     pub delivery: u64,
     /// 0: none.
     pub after: u64,
-    /// It was retained, and is for this listener (0: for all that match); `None`: it was published just now.
+    /// A retained message, for this listener (0: for all that match); `None`: a message that was published
+    /// just now.
     pub retained_for: Option<u64>,
-    /// It is for this shared subscription; 0: it is for those that are not shared.
+    /// The id of the shared subscription that it is for; 0: for those that are not shared.
     pub shared_for: u64,
     pub body: Body<'a>,
-    /// The whole Packet, as it came.
+    /// The whole Packet, as received.
     pub raw: &'a [u8],
 }
 
-/// What a packet is about.
+/// The body of a packet.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'a> {
     /// No body, or one that this version does not know.
     None,
     Publish(PublishView<'a>),
-    /// One more message like that of the packet before, with this payload; but there is none that it could be like (§2.4).
+    /// A delta with this payload of the message in the packet before. That packet has no such message (§2.4).
     Delta(&'a [u8]),
     PubAck(PubAckView<'a>),
     Ping {
@@ -87,20 +89,20 @@ pub enum Body<'a> {
     Reset {
         session: u64,
         token: &'a [u8],
-        /// Why the peer opens no session; 0: it knows of none.
+        /// Why the peer opens no session; 0: it knows none.
         reason: i32,
     },
     Challenge {
         token: &'a [u8],
         lifetime_s: u32,
     },
-    /// What the peer takes without having answered it (§7.7).
+    /// How much the peer accepts without having acknowledged it (§7.7).
     Credit {
         messages: u32,
         bytes: u64,
         for_many: bool,
     },
-    /// Handed up to Python, as [`PacketView::raw`]. It is valid.
+    /// Passed to Python, as [`PacketView::raw`]. It is valid.
     Control(Kind),
 }
 
@@ -130,27 +132,27 @@ impl ViewBuffers {
         std::mem::take(&mut self.view_buffers[self.next])
     }
 
-    /// Puts back what was taken last.
+    /// Puts back the buffer that was taken last.
     pub fn put_back(&mut self, room: ViewBuffer) {
         self.view_buffers[self.next] = room;
     }
 }
 
 impl<'a> DatagramView<'a> {
-    /// Takes what a conforming protobuf parser takes, and nothing else. All of it is checked here,
-    /// so no accessor of the view can fail.
+    /// Accepts exactly what a conforming protobuf parser accepts. Everything is checked here, so no method of
+    /// the view can fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self::unread(bytes, ViewBuffer::default());
         view.read(&mut Mask::default()).map(|()| view)
     }
 
-    /// A datagram of which nothing was read, and memory for its view.
+    /// A datagram that is not parsed yet, with the memory for its view.
     #[inline]
     pub fn unread(bytes: &'a [u8], ViewBuffer(packets): ViewBuffer) -> Self {
         Self { header: Header::default(), bytes, packets, count: 0 }
     }
 
-    /// As [`Self::parse`]. After an error it is good for nothing but its memory.
+    /// As [`Self::parse`]. After an error only the view's memory may be used.
     pub fn read(&mut self, mask: &mut Mask) -> Result<(), Malformed> {
         let bytes = self.bytes;
         let mut reader = Reader::new(bytes, MAX_DEPTH);
@@ -162,7 +164,7 @@ impl<'a> DatagramView<'a> {
                 Some(datagram::PACKETS) => {
                     let message = reader.message()?;
                     let field = &bytes[start..bytes.len() - reader.left()];
-                    // Read in its place: a view is too large to be moved for each packet.
+                    // Parsed in place, because a view is too large to be moved for each packet.
                     self.packets.push(PacketGroup::unread(message.rest(), field));
                     if let Some((grouped, others)) = self.packets.split_last_mut() {
                         grouped.read(message)?;
@@ -183,12 +185,12 @@ impl<'a> DatagramView<'a> {
         }
     }
 
-    /// The memory for the next one.
+    /// The memory, for the view of the next datagram.
     pub fn into_buffer(self) -> ViewBuffer {
         let mut packets = self.packets;
         packets.clear();
         packets.shrink_to(MOST_ROOM);
-        // Nothing is left to be turned, but the memory, which stays where it is.
+        // No elements are left to convert. Only the memory is reused, in place.
         ViewBuffer(packets.into_iter().map(|_| PacketGroup::unread(&[], &[])).collect())
     }
 
@@ -196,7 +198,7 @@ impl<'a> DatagramView<'a> {
         Packets::new(self.bytes, &self.packets, self.count)
     }
 
-    /// Whether it holds more than a header and padding, and so is to be acknowledged (§3.2).
+    /// Whether it contains more than a header and padding, and so must be acknowledged (§3.2).
     pub fn has_packets(&self) -> bool {
         self.count > 0
     }
@@ -220,7 +222,7 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// The message that the next packet may be like (§2.4).
+    /// The message of which the next packet may be a delta (§2.4).
     pub(super) fn model(&self) -> Option<&PublishView<'a>> {
         match &self.body {
             Body::Publish(publish) if self.is_bare() && publish.is_model() => Some(publish),
@@ -228,19 +230,19 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// It is unreliable, and holds one message and nothing else.
+    /// Whether it is unreliable, and contains one message and nothing else.
     pub fn is_bare(&self) -> bool {
         let is_all = matches!(&self.body, Body::Publish(publish) if publish.fields_len() == self.raw.len());
         is_all && self.delivery == 0 && self.after == 0 && self.meant_for().is_none()
     }
 
-    /// Which subscriptions it is for; `None`: all that match, and are not shared.
+    /// Which subscriptions it is for; `None`: all that match and are not shared.
     #[inline]
     pub fn meant_for(&self) -> Option<MeantFor> {
         MeantFor::of(self.retained_for, self.shared_for)
     }
 
-    /// A packet from the bytes of one: of a [`Self::raw`] that was kept, or of a body field alone.
+    /// Parses a packet from its bytes: those of [`Self::raw`], or of a body field alone.
     pub fn from_raw(raw: &'a [u8]) -> Result<Self, Malformed> {
         let mut view = Self::empty(raw);
         view.read(Reader::new(raw, MAX_DEPTH - 1), &mut Layout::default())?;
@@ -251,11 +253,11 @@ impl<'a> PacketView<'a> {
         Self { delivery: 0, after: 0, retained_for: None, shared_for: 0, body: Body::None, raw }
     }
 
-    /// Takes in what a packet, of which `message` are the bytes, holds, and notes its shape.
+    /// Parses a packet, whose bytes are `message`, and records its layout.
     pub(super) fn read(&mut self, mut message: Reader<'a>, layout: &mut Layout) -> Result<(), Malformed> {
         let raw = self.raw;
-        // Where the body begins. Bodies of one kind merge, a body of another kind takes the place
-        // of the one before.
+        // The position of the body. Bodies of one kind are merged; a body of another kind replaces the one
+        // before.
         let mut start = 0;
         loop {
             let field = raw.len() - message.left();
@@ -310,7 +312,7 @@ impl<'a> PacketView<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Takes in the content of the field `tag`, one of the link's own packets.
+    /// Merges the content of the field `tag`, which is one of the link's own packets.
     fn merge(&mut self, tag: u32, content: Reader<'a>) -> Result<(), Malformed> {
         *self = match (tag, *self) {
             (packet::PING, Self::Ping { sent_at_us }) => {
@@ -329,7 +331,8 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The field `publish` of a message that comes so many after the one of which this is that field, and is like it (§2.4) but for its payload.
+/// The field `publish` of a delta (§2.4): the message `position` after `model`, which is that field of the
+/// model, with another payload.
 pub fn field_like(model: &[u8], position: u64, payload: &[u8]) -> Vec<u8> {
     let model = PacketView::from_raw(model).ok();
     let field =
@@ -337,8 +340,9 @@ pub fn field_like(model: &[u8], position: u64, payload: &[u8]) -> Vec<u8> {
     field.map_or_else(Vec::new, Cow::into_owned)
 }
 
-/// Says a message whole that is like another (§2.4). `model`: the field `packets` of one that was said whole; `position`: how many messages after
-/// that one; `again`: its own field. False: they are not that.
+/// Expands a delta (§2.4) to a complete message. `model`: the field `packets` of the complete message;
+/// `position`: how many messages the delta comes after it; `again`: the delta's own field. False: they are
+/// not a model and a delta.
 pub fn put_whole(out: &mut Vec<u8>, model: &[u8], position: u64, again: &[u8]) -> bool {
     let packet = |field| {
         let mut reader = Reader::new(field, MAX_DEPTH);
@@ -415,7 +419,7 @@ fn merge_credit<'a>(mut message: Reader<'a>, before: Body<'a>) -> Result<Body<'a
     Ok(Body::Credit { messages, bytes, for_many })
 }
 
-/// The packets that go up to Python: what to call each, and what its content must satisfy.
+/// The packets for Python: the kind of each, and the checks of its content.
 fn control(tag: u32) -> Option<(Kind, Checks)> {
     Some(match tag {
         packet::PUBCONNECT => (Kind::PubConnect, schema::pub_connect::CHECKS),

@@ -1,22 +1,22 @@
-//! Topics that were cleared a short time ago, and by which message (§7.6).
+//! Topics that were cleared a short time ago, and the messages that cleared them (§7.6).
 //!
-//! A message of QoS 0 may be overtaken on its way by the one that clears its topic. When it comes there is nothing left to compare it
-//! with but this.
+//! A message of QoS 0 may be overtaken by a later message that clears its topic. When the earlier message
+//! arrives, there is no stored message to compare it with, only this record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::OVERHEAD;
 use crate::Micros;
 
-/// What all of them may cost; the oldest give way.
+/// What all records may cost. The oldest are dropped first.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The latest that cleared each topic, for a while.
+/// The last message that cleared each topic, for a while.
 #[derive(Default)]
 pub struct Cleared {
     bytes: usize,
     latest: BTreeMap<Box<str>, Mark>,
-    /// The topics, the first to be forgotten first.
+    /// The topics, in the order in which they are dropped.
     order: BTreeSet<(Micros, Box<str>)>,
 }
 
@@ -27,7 +27,8 @@ struct Mark {
 }
 
 impl Cleared {
-    /// This message cleared the topic. Returns how many others were forgotten for want of room.
+    /// Records the message that cleared a topic. Returns how many other records were dropped for lack of
+    /// room.
     pub fn note(&mut self, topic: &str, publisher: u64, sequence: u64, until: Micros) -> usize {
         self.forget(topic);
         self.bytes += cost(topic);
@@ -43,7 +44,7 @@ impl Cleared {
         forgotten
     }
 
-    /// Forgets so many of those that have had their time. Returns how many it forgot.
+    /// Drops at most `most` records whose time is over. Returns how many were dropped.
     pub fn expire(&mut self, now: Micros, most: usize) -> usize {
         let mut forgotten = 0;
         while forgotten < most

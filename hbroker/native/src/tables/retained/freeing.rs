@@ -1,7 +1,8 @@
-//! Room for what is kept, and what gives it: what is kept no more, what has expired, and what was never whole.
+//! Frees memory of the store: of detached messages, of expired ones, and of those that were never complete.
 //!
-//! Each step frees one part, or one message of one part, with its topic. The memory itself goes back once the lock is released: an allocator gives
-//! much of it to the system at once, now and then, and that takes a millisecond.
+//! Each step frees one fragment, or one message without fragments, with its topic. The memory itself is
+//! released without the lock, because an allocator sometimes returns a lot of it to the system at once, which
+//! takes a millisecond.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::Micros;
 #[derive(Default)]
 pub struct Freed(Vec<Leftover>);
 
-/// What is left of a message.
+/// A part of a freed message.
 #[expect(dead_code, reason = "it is only dropped")]
 enum Leftover {
     Message(Box<Node<Kept>>),
@@ -23,7 +24,7 @@ enum Leftover {
     Topic(Box<str>),
 }
 
-/// The parts of a large message that waits to be freed, and what it costs beside them.
+/// The fragments of a large message that must be freed, and its other cost.
 pub(super) struct Dismantled {
     pub(super) fragments: BTreeMap<u32, Bytes>,
     pub(super) cost: usize,
@@ -36,8 +37,9 @@ impl From<Waiting> for Dismantled {
 }
 
 impl RetainedStore {
-    /// Makes room for `cost` where `replaced` goes. What waits to be freed gives way first, then unfinished messages, the one longest
-    /// without a new part first. No more is freed than is needed.
+    /// Makes room for `cost`, if `replaced` is removed. It frees detached and expired messages first, then
+    /// incomplete ones, beginning with the one that has gone longest without a new fragment. It frees no more
+    /// than needed.
     pub(super) fn make_room(&mut self, cost: usize, replaced: usize) -> bool {
         if cost > self.max_bytes {
             return false;
@@ -54,7 +56,8 @@ impl RetainedStore {
         true
     }
 
-    /// Frees a part, a message or what is left of one; then what has expired. False: there is nothing.
+    /// Frees a fragment, a message, or the rest of one; then expired messages. False: there is nothing to
+    /// free.
     pub(super) fn tidy_one(&mut self) -> bool {
         self.steps += 1;
         if let Some(dismantled) = self.dismantled.last_mut() {
@@ -84,7 +87,7 @@ impl RetainedStore {
         self.mortal.first_key_value().map(|(&first, _)| first).filter(|&(expires, _)| expires <= self.now)
     }
 
-    /// A message is kept no more: frees it, or lets it wait for that where it has many parts.
+    /// A message is not stored any more: frees it, or queues its fragments to be freed.
     pub(super) fn free(&mut self, mut message: Box<Node<Kept>>) {
         let Kept { expires, serial, cost, ref mut fragments, .. } = message.value;
         if expires < Micros::MAX {
@@ -100,7 +103,7 @@ impl RetainedStore {
         self.freed.0.push(Leftover::Message(message));
     }
 
-    /// What was freed since this was last asked. It is dropped with the next offer where nobody asks.
+    /// What was freed since the last call. If nobody calls, the next offer drops it.
     pub fn take_freed(&mut self) -> Freed {
         std::mem::take(&mut self.freed)
     }

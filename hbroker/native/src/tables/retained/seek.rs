@@ -1,25 +1,26 @@
-//! Which topics a walk through all of them in order has to look at.
+//! Which topics a walk through all topics in order must visit.
 //!
-//! From a topic that is none of those looked for it goes on with the next that can be one, so what it costs depends on what matches, and
-//! not on what is there. (The topics below `a` are one run, from `a/` up to `a0`, for `0` is the byte after `/`; but `a-b` is between `a` and it.)
+//! From a topic that is not wanted, the walk continues with the next topic that may be wanted. So its cost
+//! depends on what matches, and not on what is stored. (The topics below `a` are one run, from `a/` up to
+//! `a0`, because `0` is the byte after `/`; but `a-b` is between `a` and `a/`.)
 
 use super::Cursor;
 use crate::topic::{Region, is_within};
 
-/// What a walk does with a topic that it came to.
+/// What a walk does with a topic.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is one of those looked for.
+    /// The topic is wanted.
     Found,
-    /// It is none: goes on with the next one.
+    /// It is not wanted: continue with the next topic.
     Next,
-    /// It is none: goes on with this one, which comes after it, or the next behind that.
+    /// It is not wanted: continue with this later topic, or the next one after it.
     Seek(String),
-    /// Neither is any behind it.
+    /// It is not wanted, and neither is any later topic.
     End,
 }
 
-/// What a walk looks for.
+/// The topics that a walk looks for.
 #[derive(Clone, Copy)]
 pub enum Wanted<'a> {
     /// The topics that match.
@@ -28,18 +29,18 @@ pub enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Where to begin to read.
+    /// The cursor at which to begin.
     pub fn first(&self) -> Cursor {
         Cursor { topic: self.start().into(), ..Cursor::default() }
     }
 
-    /// No topic before this one is looked for.
+    /// No topic before this one is wanted.
     pub fn start(&self) -> &str {
         match self {
             Self::Region(region) => region.subtree,
             Self::Filter(filter) => match filter.find(['+', '#']) {
                 None => filter,
-                // `a/#` has `a`.
+                // `a/#` matches `a`.
                 Some(wildcard) if filter.as_bytes()[wildcard] == b'#' => {
                     filter[..wildcard].strip_suffix('/').unwrap_or_default()
                 }
@@ -48,7 +49,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// What to do with a topic that does not come before the start.
+    /// What to do with a topic, which must not come before `start`.
     pub fn step(&self, topic: &str) -> Step {
         match self {
             Self::Filter(filter) => step_to_match(filter, topic),
@@ -63,7 +64,7 @@ fn step_to_match(filter: &str, topic: &str) -> Step {
     }
     let mut levels = topic.split('/');
     let mut wanted = filter.split('/').peekable();
-    // Where the level begins, and where the last one ends that a `+` stood for.
+    // The offset of the level, and the end of the last level that a `+` matched.
     let (mut start, mut free) = (0, None);
     while let Some(name) = wanted.next() {
         if name == "#" {
@@ -106,12 +107,12 @@ fn step_within(region: Region<'_>, topic: &str) -> Step {
     }
 }
 
-/// The first topic behind all that are below a subtree.
+/// The first topic after all topics below a subtree.
 pub fn behind(subtree: &str) -> String {
     format!("{subtree}0")
 }
 
-/// The topics of a region, as runs: from each first one up to the second, and not with it; `None`: up to the end.
+/// The topics of a region, as runs: from the first up to but not including the second; `None`: up to the end.
 pub fn ranges(region: Region<'_>) -> Vec<(String, Option<String>)> {
     let Region { subtree, less } = region;
     let mut left: Vec<(String, Option<String>)> = whole(subtree);
@@ -127,11 +128,11 @@ fn whole(subtree: &str) -> Vec<(String, Option<String>)> {
     if subtree.is_empty() {
         return vec![(String::new(), None)];
     }
-    // No topic has a NUL, so nothing else is between these.
+    // No topic contains NUL, so no other topic is in this run.
     vec![(subtree.to_owned(), Some(format!("{subtree}\0"))), (format!("{subtree}/"), Some(behind(subtree)))]
 }
 
-/// What of a run comes before `from`, and what comes from `to` on.
+/// The parts of a run before `from`, and from `to` on.
 fn without(
     (first, last): (String, Option<String>),
     from: &str,

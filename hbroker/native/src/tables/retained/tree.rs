@@ -1,8 +1,9 @@
-//! An ordered map of topics that gives away a run of its keys in logarithmic time.
+//! An ordered map of topics from which a run of keys can be detached in logarithmic time.
 //!
-//! A treap (Seidel and Aragon, "Randomized search trees", 1996): a search tree by topic and a heap by random priorities, so its depth is
-//! logarithmic whatever topics come, in whatever order. No operation moves more than one path: a hash table or a vector copies all that it
-//! has when it grows, and the standard library's B-tree counts what it splits off.
+//! It is a treap (Seidel and Aragon, "Randomized search trees", 1996): a search tree by topic and a heap by
+//! random priorities. So its depth is logarithmic whatever topics are inserted, in whatever order. No
+//! operation changes more than one path. A hash table or a vector copies all its entries when it grows, and
+//! the standard library's B-tree counts the entries that it splits off.
 
 use std::cell::Cell;
 
@@ -13,7 +14,7 @@ use smallvec::SmallVec;
 pub struct Tree<V> {
     root: Link<V>,
     priorities: SmallRng,
-    /// Nodes that were looked at so far.
+    /// How many nodes were visited so far.
     looks: Cell<usize>,
 }
 
@@ -23,29 +24,29 @@ pub struct Node<V> {
     pub topic: Box<str>,
     pub value: V,
     priority: u32,
-    /// How many are in the tree below and including this one.
+    /// How many nodes are in the tree below this one, itself included.
     count: u32,
     left: Link<V>,
     right: Link<V>,
 }
 
-/// Runs that were taken out of a tree, to be taken apart one by one, in no order.
+/// Runs that were detached from a tree. Their nodes are taken out one by one, in no order.
 pub struct Detached<V>(Vec<Box<Node<V>>>);
 
-/// Goes through a tree in order.
+/// Walks through a tree in order.
 pub struct Walk<'a, V> {
     tree: &'a Tree<V>,
-    /// The next one, and those above it that come after it.
+    /// The next node, and the nodes above it that come after it.
     path: SmallVec<[&'a Node<V>; 64]>,
 }
 
 impl<V> Tree<V> {
-    /// Nothing yet. `seed`: random and secret, so that nobody chooses topics that make it deep.
+    /// An empty tree. `seed`: random and secret, so that nobody can choose topics that make it deep.
     pub fn new(seed: u64) -> Self {
         Self { root: None, priorities: SmallRng::seed_from_u64(seed), looks: Cell::new(0) }
     }
 
-    /// Keeps a value for a topic; the one that was there before.
+    /// Inserts a value for a topic. Returns the value that it replaces.
     pub fn insert(&mut self, topic: Box<str>, value: V) -> Option<V> {
         if let Some(known) = self.get_mut(&topic) {
             return Some(std::mem::replace(known, value));
@@ -60,7 +61,7 @@ impl<V> Tree<V> {
         take_out(&mut self.root, topic, &self.looks)
     }
 
-    /// Takes out the topics from `from` on that come before `to`; `None`: all that come after it.
+    /// Detaches the topics from `from` up to but not including `to`; `None`: up to the end.
     pub fn take_range(&mut self, from: &str, to: Option<&str>, into: &mut Detached<V>) {
         let (before, rest) = split(self.root.take(), from, &self.looks);
         let (run, after) = match to {
@@ -84,7 +85,7 @@ impl<V> Tree<V> {
         None
     }
 
-    /// A walk whose first topic is `from` or the next one behind it.
+    /// A walk whose first topic is `from` or the next one after it.
     pub fn walk(&self, from: &str) -> Walk<'_, V> {
         let mut walk = Walk { tree: self, path: SmallVec::new() };
         walk.seek(from);
@@ -95,7 +96,7 @@ impl<V> Tree<V> {
         count(&self.root) as usize
     }
 
-    /// How many nodes were looked at so far, in all that was done.
+    /// How many nodes were visited so far, by all operations.
     pub fn looks(&self) -> usize {
         self.looks.get()
     }
@@ -125,7 +126,7 @@ impl<V> Default for Detached<V> {
 }
 
 impl<V> Detached<V> {
-    /// One of those that are left. It takes the same time however many there are.
+    /// Takes one node out. It takes the same time however many there are.
     pub fn pop(&mut self) -> Option<Box<Node<V>>> {
         let mut node = self.0.pop()?;
         self.0.extend([node.left.take(), node.right.take()].into_iter().flatten());
@@ -136,7 +137,7 @@ impl<V> Detached<V> {
         self.0.is_empty()
     }
 
-    /// How many are left. It looks at one node for each run.
+    /// How many nodes are left. It visits one node for each run.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.iter().map(|node| node.count as usize).sum()
@@ -144,7 +145,7 @@ impl<V> Detached<V> {
 }
 
 impl<'a, V> Walk<'a, V> {
-    /// Goes on with `from`, or the next topic behind it, which may come before or after where it is.
+    /// Continues with `from`, or the next topic after it, which may be before or after the current position.
     pub fn seek(&mut self, from: &str) {
         self.path.clear();
         let mut at = self.tree.root.as_deref();
@@ -189,7 +190,7 @@ fn count<V>(link: &Link<V>) -> u32 {
     link.as_ref().map_or(0, |node| node.count)
 }
 
-/// Adds a node whose topic is not there.
+/// Adds a node whose topic is not in the tree.
 fn put<V>(link: &mut Link<V>, mut node: Box<Node<V>>, looks: &Cell<usize>) {
     looks.set(looks.get() + 1);
     match link {
@@ -221,7 +222,7 @@ fn take_out<V>(link: &mut Link<V>, topic: &str, looks: &Cell<usize>) -> Option<B
     }
 }
 
-/// Those whose topics come before `at`, and the others.
+/// Splits a tree into the topics before `at`, and the others.
 fn split<V>(link: Link<V>, at: &str, looks: &Cell<usize>) -> (Link<V>, Link<V>) {
     let Some(mut node) = link else {
         return (None, None);
@@ -236,7 +237,7 @@ fn split<V>(link: Link<V>, at: &str, looks: &Cell<usize>) -> (Link<V>, Link<V>) 
     if is_before { (Some(node), parted) } else { (parted, Some(node)) }
 }
 
-/// All topics of the first come before those of the second.
+/// Joins two trees. All topics of the first come before those of the second.
 fn join<V>(first: Link<V>, second: Link<V>, looks: &Cell<usize>) -> Link<V> {
     looks.set(looks.get() + 1);
     match (first, second) {

@@ -1,4 +1,4 @@
-//! The nodes of the trie: from a filter's text to its node, and back.
+//! The nodes of the trie: finds the node of a filter, and the filter of a node.
 
 use smallvec::SmallVec;
 
@@ -52,7 +52,7 @@ impl SubscriptionTrie {
         node
     }
 
-    /// Removes a node that serves nothing any more, and then those above it that served it alone.
+    /// Removes a node that is not needed any more, and then its ancestors that only it needed.
     pub(super) fn prune(&mut self, mut node: u32) {
         while node != ROOT && self.nodes[node].is_bare() {
             let Node { parent, name, .. } = self.nodes.take(node);
@@ -94,7 +94,7 @@ impl Default for Node {
 }
 
 impl Node {
-    /// Whether nothing hangs here.
+    /// Whether the node has no children and no subscriptions.
     pub(super) fn is_bare(&self) -> bool {
         self.children == 0
             && self.plus == NONE
@@ -103,8 +103,8 @@ impl Node {
     }
 }
 
-/// The name's hash is keyed, and so is the sum; the odd factor, 2^64 over the golden ratio, spreads the
-/// many parents that one name can have.
+/// The hash of the name is keyed, so the sum is, too. The odd factor, 2^64 divided by the golden ratio,
+/// spreads the many parents of the same name.
 fn child_hash(parent: u32, name_hash: u64) -> u64 {
     name_hash.wrapping_add(u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -1,6 +1,7 @@
-//! The filters without wildcards: each matches one topic, and is found by its whole text, whatever its depth.
+//! The filters without wildcards. Each matches one topic, and is found by its whole text, whatever its depth.
 //!
-//! A filter is one line of a processor's cache, with its text and its subscription, unless the one is long or the others are many.
+//! A filter takes one CPU cache line, with its text and its subscription, unless the text is long or there
+//! are several subscriptions.
 
 use std::ops::{Index, IndexMut};
 
@@ -12,14 +13,14 @@ use crate::tables::arena::Arena;
 use crate::tables::slot_index::SlotIndex;
 use crate::tables::small_list::SmallList;
 
-/// Filters by their text, and by number.
+/// Filters, by text and by number.
 pub struct PlainFilters {
     hasher: KeyedHash,
     index: SlotIndex,
     filters: Arena<PlainFilter>,
 }
 
-/// A filter and who subscribed to it.
+/// A filter and its subscriptions.
 #[derive(Default)]
 #[repr(align(64))]
 pub struct PlainFilter {
@@ -35,11 +36,11 @@ impl PlainFilters {
 
     /// The number of the filter that matches a topic.
     pub fn find(&self, topic: &str) -> Option<u32> {
-        // Without filters a topic need not be hashed.
+        // Without filters the topic need not be hashed.
         if self.index.is_empty() { None } else { self.find_hashed(self.hash(topic.as_bytes()), topic) }
     }
 
-    /// The number of a filter, which is there from now on.
+    /// The number of a filter, which is added if it is new.
     pub fn make(&mut self, text: &str) -> u32 {
         let hash = self.hash(text.as_bytes());
         if let Some(filter) = self.find_hashed(hash, text) {
@@ -51,7 +52,7 @@ impl PlainFilters {
         filter
     }
 
-    /// Forgets a filter.
+    /// Removes a filter.
     pub fn remove(&mut self, filter: u32) {
         let text = self.filters.take(filter).text;
         self.index.remove(self.hash(&text), filter);
@@ -62,7 +63,7 @@ impl PlainFilters {
         str::from_utf8(&self[filter].text).expect("it was a string when it came")
     }
 
-    /// One more than the highest number given so far.
+    /// One more than the highest number that was assigned.
     pub fn end(&self) -> usize {
         self.filters.end()
     }

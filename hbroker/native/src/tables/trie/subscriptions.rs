@@ -12,7 +12,7 @@ use crate::tables::small_list::{ListArena, SmallList};
 use crate::topic;
 
 impl SubscriptionTrie {
-    /// The slot of a session: for its own subscriptions, or as a member of a group.
+    /// The slot of a session: for its own subscriptions, or for its membership of a group.
     pub(super) fn find_session(&self, id: SessionKey, group: u32) -> Option<u32> {
         let is_it = |slot: &u32| (self.sessions[*slot].id, self.sessions[*slot].group) == (id, group);
         self.session_slots.find(session_hash(id, group), is_it).copied()
@@ -45,13 +45,13 @@ impl SubscriptionTrie {
         }
     }
 
-    /// Every slot of a session.
+    /// All slots of a session.
     pub(super) fn slots_of(&self, id: SessionKey) -> Vec<u32> {
         let groups = self.memberships.range((id, 0)..=(id, OWN)).map(|&(_, group)| group);
         groups.chain([OWN]).filter_map(|group| self.find_session(id, group)).collect()
     }
 
-    /// Where a filter is.
+    /// Where a filter is stored.
     pub(super) fn find(&self, filter: &str) -> Option<FilterLocation> {
         if topic::has_wildcards(filter) {
             self.find_node(filter).map(FilterLocation::Node)
@@ -60,7 +60,7 @@ impl SubscriptionTrie {
         }
     }
 
-    /// Where a filter is from now on.
+    /// Where a filter is stored. It is added if it is new.
     pub(super) fn make(&mut self, filter: &str) -> FilterLocation {
         if topic::has_wildcards(filter) {
             FilterLocation::Node(self.make_node(filter))
@@ -69,7 +69,7 @@ impl SubscriptionTrie {
         }
     }
 
-    /// The filter that is there.
+    /// The filter at a location.
     pub(super) fn text(&self, location: FilterLocation) -> Cow<'_, str> {
         match location {
             FilterLocation::Plain(filter) => self.plain.text(filter).into(),
@@ -77,7 +77,8 @@ impl SubscriptionTrie {
         }
     }
 
-    /// Where among a filter's subscriptions the session's is. Searched for in the shorter of the two lists.
+    /// The index of the session's subscription among those of a filter. It searches the shorter of the two
+    /// lists.
     pub(super) fn position(&self, location: FilterLocation, session: u32) -> Option<u32> {
         let (subscriptions, filters) = (self.subscriptions(location), self.filters(session));
         if subscriptions.len() <= filters.len() {
@@ -99,7 +100,7 @@ impl SubscriptionTrie {
         self.len += 1;
     }
 
-    /// Removes the subscription at this position of a filter, and what existed only for it.
+    /// Removes the subscription at this index of a filter, and everything that existed only for it.
     pub(super) fn detach(&mut self, location: FilterLocation, position: u32) {
         let (list, list_arena) = self.list_mut(location);
         let Some(gone) = list.swap_remove(position, list_arena) else {
@@ -167,7 +168,7 @@ impl Default for Session {
     }
 }
 
-/// Sessions and groups are named by this core, not by strangers.
+/// This core assigns the numbers of sessions and groups, so a hash without a key is safe.
 fn session_hash(id: SessionKey, group: u32) -> u64 {
     FxBuildHasher.hash_one((id, group))
 }
