@@ -1,9 +1,9 @@
-"""What came of a run, by room, by node and in all; and what the nodes themselves counted.
+"""The result of a run, by room, by node and in total, beside what the nodes counted.
 
-A node's own count of messages is that of its status (`hbroker tree`), read before the run and after it.
-Beside the run's messages it has its own, which are numbered, and so can be left out; what others published
-there meanwhile, gateways above all, at the owner of `$gateway`; and one for each part of a large message but
-the first (§7.5).
+A node's count of messages is in its status (`hbroker tree`), which is read before and after the run. Besides
+the run's messages, it counts the node's own messages, which are numbered, so that they can be subtracted;
+what other clients published in the meantime, mainly gateways at the owner of `$gateway`; and one for each
+fragment of a large message after the first (docs/protocol.md §7.5).
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from .play import Result
 __all__ = ["NodeCounters", "Statuses", "Summary", "is_clean", "summarised"]
 
 Statuses: TypeAlias = Sequence[Mapping[str, Any]]
-"""Nodes' statuses, as `hbroker tree --json` has them, each with the id of its message: `run`, `own`."""
+"""Nodes' statuses as in `hbroker tree --json`, each with the id of its message: `run`, `own`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCounters:
-    """One node. `sums`: of the streams that it owned at the beginning. The rest is what it counted itself
-    meanwhile; None: it did not tell, or was started again. `messages_in`: what it took, less what it said
-    itself. `others`: of that, what is not of the run."""
+    """The counters of one node.
+
+    `sums`: over the streams whose topics it owned at the beginning. The other values are what it counted
+    itself during the run; None: it reported nothing, or was restarted. `messages_in`: what it took in, less
+    its own messages. `others`: of these, messages that are not of the run.
+    """
 
     name: str
     subtree: str
@@ -39,7 +42,7 @@ class NodeCounters:
     cpu_s: float | None = None
 
     def to_json(self) -> dict[str, object]:
-        """All of it."""
+        """All fields, ready for JSON."""
         return {
             "node": self.name,
             "subtree": self.subtree,
@@ -54,8 +57,8 @@ class NodeCounters:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run in numbers. `asked_per_s`, `achieved_per_s`: messages a second, of those that were due while the
-    devices played."""
+    """A run in numbers. `asked_per_s`, `achieved_per_s`: messages a second that were due, and that were
+    handed to the network, while the devices played."""
 
     result: Result
     total: CounterSums
@@ -66,7 +69,7 @@ class Summary:
     achieved_per_s: float
 
     def to_json(self) -> dict[str, object]:
-        """All of it."""
+        """All fields, ready for JSON."""
         result, plan = self.result, self.result.plan
         return {
             "scenario": plan.scenario.name,
@@ -102,13 +105,13 @@ class Summary:
 
 
 def is_clean(summary: Summary) -> bool:
-    """Whether the network kept what it promises, and every device got in."""
+    """Whether the network kept its promises, and every device could connect."""
     result = summary.result
     return not summary.total.broken and not summary.total.rejected and not result.troubles.failed
 
 
 def summarised(result: Result, before: Statuses, after: Statuses) -> Summary:
-    """The numbers of a run."""
+    """The numbers of a run, from the statuses of the nodes before and after it."""
     counters, plan = result.counters, result.plan
     rooms = {room: counters.sums(streams) for room, streams in _grouped(plan.streams, _rooms(plan.streams))}
     devices: dict[str, int] = defaultdict(int)

@@ -1,4 +1,5 @@
-"""How far a run is: a live picture on a terminal, with `rich`; elsewhere a line now and then."""
+"""The progress of a run: a live picture on a terminal, if `rich` is installed; otherwise a line every two
+seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _WIDTH: Final = 60
 
 @contextmanager
 def progress_display(title: str) -> Iterator[Callable[[Progress], None]]:
-    """What to call with the progress. It goes to standard error; what is said at the end does not."""
+    """The function to call with the progress, which goes to standard error. The result goes to standard
+    output."""
     try:
         from rich.console import Console
         from rich.live import Live

@@ -1,8 +1,8 @@
-"""How hard this process worked, and how long it was kept from working.
+"""How busy this process was, and how long it was kept from running.
 
-A loop that is late because it has too much to do, and one that is late because others have the
-processors, need different remedies. The kernel tells how long a thread was ready to run and did not
-(`schedstat`, where Linux is built with it).
+An event loop that is late because it has too much to do, and one that is late because other processes have
+the processors, need different remedies. The kernel reports how long a thread was ready to run and did not run
+(`schedstat`, if Linux is built with it).
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ _SCHEDSTAT: Final = Path("/proc/thread-self/schedstat")
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Seconds. `cpu_s`: of the process; `loop_s`: of the thread that asked, which has the event loop;
-    `starved_s`: for which that was ready to run and others did; None: the kernel does not tell."""
+    """Times in seconds.
+
+    `cpu_s`: of the process. `loop_s`: of the calling thread, which runs the event loop. `starved_s`: for how
+    long that thread was ready while other threads ran; None: the kernel does not report it.
+    """
 
     seconds: float
     cpu_s: float
@@ -39,12 +42,12 @@ class Effort:
 
     @property
     def starved(self) -> float | None:
-        """The share of the time for which the event loop was kept from running."""
+        """The share of the time in which the event loop was ready and did not run; None: unknown."""
         return None if self.starved_s is None else self.starved_s / max(self.seconds, 1e-9)
 
 
 class Stopwatch:
-    """Begins when it is made, in the thread that it is about."""
+    """Measures from its creation on, in the thread that it is about."""
 
     def __init__(self) -> None:
         self._wall = time.monotonic()
@@ -53,7 +56,7 @@ class Stopwatch:
         self._starved = _starved_s()
 
     def read(self) -> Effort:
-        """Since then."""
+        """The effort since its creation."""
         starved = _starved_s()
         return Effort(
             time.monotonic() - self._wall,

@@ -1,4 +1,4 @@
-"""Open files: every MQTT connection is one."""
+"""The limit of open files: every MQTT connection needs one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hbroker.errors import LocalError
 __all__ = ["TooFewFiles", "allow"]
 
 _OTHERS: Final = 200
-"""What the process has open beside its connections."""
+"""Files that the process has open besides its connections."""
 
 
 class TooFewFiles(LocalError):
-    """The system lets this process have fewer open files than it needs."""
+    """The system allows this process fewer open files than it needs."""
 
 
 def allow(connections: int) -> None:
-    """Raises the soft limit of open files as far as so many connections need. Raises TooFewFiles."""
+    """Raises the soft limit of open files as far as these connections need. Raises TooFewFiles."""
     needed = connections + _OTHERS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

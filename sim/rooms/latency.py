@@ -1,7 +1,6 @@
-"""A histogram of times whose buckets grow with them: eight to each doubling, so that what it tells is never
-below the truth, and an eighth above it at most. Adding costs the same whatever there is, and histograms add
-up.
-"""
+"""A histogram of times with eight buckets for each doubling. So a quantile is never below the true value, and
+at most an eighth above it. Adding a time takes the same work whatever the histogram holds, and histograms can
+be merged."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _STEPS: Final = 1 << _BITS
 
 
 class Histogram:
-    """Of whole microseconds; less than none counts as none."""
+    """A histogram of whole microseconds. Negative times count as 0."""
 
     __slots__ = ("_buckets", "count", "most")
 
@@ -25,7 +24,7 @@ class Histogram:
         self.most = 0
 
     def add(self, micros: int) -> None:
-        """One more."""
+        """Adds a time in microseconds."""
         if micros < _STEPS:
             bucket = max(micros, 0)
         else:
@@ -37,7 +36,7 @@ class Histogram:
             self.most = micros
 
     def merge(self, others: Iterable[Histogram]) -> Self:
-        """All of the others', too."""
+        """Adds all times of other histograms."""
         for other in others:
             for bucket, count in other._buckets.items():
                 self._buckets[bucket] = self._buckets.get(bucket, 0) + count
@@ -46,7 +45,8 @@ class Histogram:
         return self
 
     def quantile(self, share: float) -> float | None:
-        """The time, in milliseconds, that this share of them did not exceed; None: there are none."""
+        """The quantile in milliseconds: the time that this share did not exceed. None: the histogram is
+        empty."""
         left = share * self.count
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -55,7 +55,7 @@ class Histogram:
         return None
 
     def to_json(self) -> dict[str, float | int | None]:
-        """Milliseconds."""
+        """Count and quantiles, in milliseconds."""
         return {
             "count": self.count,
             "p50_ms": self.quantile(0.5),
@@ -66,7 +66,7 @@ class Histogram:
 
 
 def _upper(bucket: int) -> int:
-    """The largest time in a bucket."""
+    """The largest time of a bucket, in microseconds."""
     if bucket < 2 * _STEPS:
         return bucket
     shift = (bucket >> _BITS) - 1

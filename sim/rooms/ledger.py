@@ -1,9 +1,9 @@
-"""Who said what, and who got it: counted exactly, for each stream and each of its receivers.
+"""Exact counts of published and received messages, for each stream and each of its receivers.
 
-A number that does not come opens a gap; one that fills a gap later is disordered; one that was here before is
-a duplicate. What is missing at the end is lost. It was *promised* where both the message and the subscription
-had QoS 1 or 2 and its owner acknowledged it (docs/guarantees.md): then its loss is a fault of the network, as
-is a duplicate at QoS 2. Otherwise it is only counted.
+A number that is skipped opens a gap. A message that fills a gap later is disordered; one that was received
+before is a duplicate. What is missing at the end is lost. A message was *promised* if it and the subscription
+had QoS 1 or 2, and the message was acknowledged (docs/guarantees.md). Then its loss is a fault of the
+network, and so is a duplicate at QoS 2. All other losses and duplicates are only counted.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ __all__ = ["CounterSums", "DeliveryCounters", "PublishCounters", "ReceiveCounter
 
 
 class PublishCounters:
-    """Of one stream, at its publisher."""
+    """The counters of one stream at its publisher."""
 
     __slots__ = ("acknowledged", "asked", "bytes", "published", "rejected", "unanswered", "unsent")
 
     def __init__(self) -> None:
         self.asked = 0
-        """What was due."""
+        """Messages that were due."""
         self.published = 0
-        """What was handed to the network; each has the next number."""
+        """Messages that were handed to the network. Each has the next number."""
         self.bytes = 0
         self.unsent = 0
-        """What was due and never handed over: the device had gone, or as much waited as may."""
+        """Messages that were due and not handed over: the device had disconnected, or its queue was full."""
         self.acknowledged = 0
-        """At QoS 1 and 2."""
+        """Acknowledged messages of QoS 1 and 2."""
         self.rejected = 0
-        """What the network refused."""
+        """Messages that the network refused."""
         self.unanswered: set[int] = set()
-        """Numbers at QoS 1 and 2 of which nobody knows what became of them: not acknowledged, or refused."""
+        """Numbers of messages of QoS 1 and 2 that are not acknowledged: without a result, or refused."""
 
 
 class ReceiveCounters:
-    """Of one stream, at one receiver. Numbers begin with 0."""
+    """The counters of one stream at one receiver. Numbers begin with 0."""
 
     __slots__ = ("disordered", "duplicates", "expected", "missing", "received")
 
@@ -52,7 +52,7 @@ class ReceiveCounters:
         self.missing: set[int] | None = None
 
     def take(self, number: int) -> bool:
-        """Whether it is new."""
+        """Counts a number. Returns whether it is new."""
         if number == self.expected:
             self.expected += 1
         elif number > self.expected:
@@ -69,15 +69,17 @@ class ReceiveCounters:
         return True
 
     def lost(self, published: int) -> set[int]:
-        """The numbers that did not come, of so many."""
+        """The numbers below `published` that were not received."""
         return (self.missing or set()) | set(range(self.expected, published))
 
 
 @dataclass(slots=True)
 class CounterSums:
-    """Sums over some streams. `expected`: copies that receivers should get, one for each receiver of each
-    message. `lost`, `duplicates`: of those; `broken`: those among them that the network had promised not to
-    lose, or not to double."""
+    """Sums over some streams.
+
+    `expected`: copies that receivers should get, one for each receiver of each message. `lost`, `duplicates`:
+    of these copies. `broken`: those of them that the network had promised not to lose, or not to duplicate.
+    """
 
     asked: int = 0
     published: int = 0
@@ -95,13 +97,13 @@ class CounterSums:
     latency: Histogram = field(default_factory=Histogram)
 
     def to_json(self) -> dict[str, object]:
-        """All of it."""
+        """All fields, ready for JSON."""
         counts = {name: getattr(self, name) for name in self.__slots__ if name != "latency"}
         return {**counts, "latency": self.latency.to_json()}
 
 
 class DeliveryCounters:
-    """Of one run. `foreign` counts what came and is not of this run, or not for who got it."""
+    """The counters of one run. `foreign`: messages that are not of this run, or not for their receiver."""
 
     def __init__(self, plan: Plan, run: int) -> None:
         self._plan = plan
@@ -117,26 +119,26 @@ class DeliveryCounters:
         self.expected = 0
         self.received = 0
         self.awaited = 0
-        """Messages of QoS 1 and 2 whose clients still wait for an answer."""
+        """Messages of QoS 1 and 2 whose clients still wait for the result."""
         self.foreign = 0
 
     # Change
 
     def ask(self, stream: Stream) -> None:
-        """Something is due."""
+        """A message is due."""
         self.accounts[stream.number].asked += 1
         self.asked += 1
 
     def forget(self, stream: Stream) -> None:
-        """Something that was due is never said."""
+        """A message that was due is never published."""
         self.accounts[stream.number].unsent += 1
 
     def next(self, stream: Stream, due_us: int) -> Stamp:
-        """The stamp of the next message of a stream. Due at 0: when it was is not known (a will)."""
+        """The stamp of the next message of a stream. `due_us` 0: the time is not known (a will)."""
         return Stamp(self._run, stream.number, self.accounts[stream.number].published, due_us)
 
     def publish(self, stream: Stream, size: int) -> None:
-        """The next message is handed over, or a will due."""
+        """The next message is handed over, or a will is due."""
         account = self.accounts[stream.number]
         if stream.qos:
             account.unanswered.add(account.published)
@@ -147,7 +149,7 @@ class DeliveryCounters:
         self.expected += len(self._receive_counters[stream.number])
 
     def answer(self, stream: Stream, number: int, is_taken: bool | None) -> None:
-        """The network acknowledged a message, or refused it; None: nobody waits for that any more."""
+        """The network acknowledged or refused a message; None: its client does not wait for that any more."""
         self.awaited -= 1
         account = self.accounts[stream.number]
         if is_taken:
@@ -157,7 +159,7 @@ class DeliveryCounters:
             account.rejected += 1
 
     def receive(self, receiver: int, payload: bytes, now_us: int) -> Stamp | None:
-        """A message came. None: it is of no concern."""
+        """Counts a received message. Returns its stamp; None: it is foreign, or a duplicate."""
         stamp = read(payload)
         if stamp is None or stamp.run != self._run or stamp.stream >= len(self._receive_counters):
             self.foreign += 1
@@ -178,11 +180,11 @@ class DeliveryCounters:
 
     @property
     def outstanding(self) -> int:
-        """Answers that clients wait for, and copies that have not come."""
+        """Results that clients wait for, and copies that were not received yet."""
         return self.awaited + self.expected - self.received
 
     def take_recent(self) -> Histogram:
-        """The latencies since this was last asked."""
+        """The latencies since the last call."""
         recent, self._recent = self._recent, Histogram()
         return recent
 

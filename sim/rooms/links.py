@@ -1,6 +1,6 @@
-"""Real clients: a native one is a member of a fleet, the other an MQTT connection to a gateway.
+"""Connections of real clients: a native one is a client of a pool, the other an MQTT connection to a gateway.
 
-Both are a `Link`: they publish and say what became of it, subscribe, say goodbye, or vanish.
+Both are a `Link`: it publishes and reports the result, subscribes, disconnects, or breaks off.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from .plan import Client, Stream
 __all__ = ["FAILURES", "Link", "Links", "OnLost", "OnMessage", "OnResult"]
 
 OnResult: TypeAlias = Callable[[bool | None], None]
-"""Whether the network took a message over (QoS 1 and 2); None: the client ended before it was known."""
+"""Called with whether the network accepted a message of QoS 1 or 2; None: the client ended before that was
+known."""
 OnMessage: TypeAlias = Callable[[str, bytes], None]
 OnLost: TypeAlias = Callable[[str], None]
 
 FAILURES: Final = (ConnectionFailed, HBrokerError, OSError)
-"""What opening a link raises where the network is to blame."""
+"""What `Links.open` raises if the network is at fault."""
 
 _TIMEOUT_S: Final = 15.0
 _GOODBYE_S: Final = 2.0
@@ -42,27 +43,27 @@ _TAKEN: Final = (Reason.REASON_SUCCESS, Reason.REASON_NO_MATCHING_SUBSCRIBERS)
 
 
 class Link(Protocol):
-    """One connected client."""
+    """The connection of one client."""
 
     def publish(self, stream: Stream, payload: bytes, on_result: OnResult) -> bool:
-        """False: there is no room now. `on_result` is called at QoS 1 and 2."""
+        """Publishes a message. False: there is no room now. `on_result` is called at QoS 1 and 2."""
 
     async def subscribe(self, filters: Sequence[str], qos: int, *, no_local: bool) -> None:
-        """Returns once every owner has the subscriptions. Raises one of FAILURES."""
+        """Returns when every owner has the subscriptions. Raises one of FAILURES."""
 
     async def close(self) -> None:
-        """Says goodbye, once what it said is acknowledged, or after two seconds."""
+        """Disconnects when every message is acknowledged, or after two seconds."""
 
     def vanish(self) -> None:
-        """Ends without a word."""
+        """Breaks off, without DISCONNECT or LEAVE."""
 
 
 class Links:
-    """Opens links to one network: `gateways` take turns."""
+    """Opens connections to one network. MQTT clients use the gateways in rotation."""
 
     def __init__(self, client_pool: ClientPool, gateways: Sequence[tuple[str, int]]) -> None:
         self.refusals: Counter[str] = Counter()
-        """Messages that were not taken over, by what was said of them."""
+        """Messages that were not accepted, by reason."""
         self._client_pool = client_pool
         self._gateways = cycle(gateways)
 
@@ -74,7 +75,8 @@ class Links:
         on_message: OnMessage,
         on_lost: OnLost,
     ) -> Link:
-        """A link for this client. `will`: stream and payload. Raises one of FAILURES, TimeoutError."""
+        """Opens the connection of this client. `will`: stream and payload. Raises one of FAILURES,
+        TimeoutError."""
         name = f"{run:04x}-{client.number}-{client.name.rpartition('/')[2]}"
         if client.is_native:
             kept = None if will is None else Will(will[0].topic, will[1], will[0].qos, will[0].retain)

@@ -1,13 +1,13 @@
-"""From a scenario to its clients: who says what on which topics, who listens to what, and how each connects.
+"""The clients of a scenario: their streams, their filters, and how each connects.
 
-    <top>/<room>/<device>/<leaf>           what a device reports, is told and answers
-    <top>/<room>/<device>/status           whether it is there (retained); the will of one that flaps
-    <top>/<room>/presence/<person>         who comes and goes
+    <top>/<room>/<device>/<leaf>           reports, commands and answers of a device
+    <top>/<room>/<device>/status           whether it is online (retained); also the will of one that flaps
+    <top>/<room>/presence/<person>         when a person comes and goes
     <top>/<area>/firmware                  an image for all devices of an area
 
-A *stream* is what one client says on one topic: numbered from 0, so that whoever gets it can tell what is
-missing. Each room has a controller, which listens to all of the room and gives the commands. Pure: the same
-scenario and seed give the same plan, and a device's events do not depend on who else there is.
+A *stream* is what one client publishes on one topic. Its messages are numbered from 0, so that a receiver can
+tell which are missing. Each room has a controller, which subscribes to the whole room and gives the commands.
+Pure: the same scenario and seed give the same plan, and a device's events do not depend on other devices.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ __all__ = ["Client", "Plan", "Role", "Stream", "plan"]
 
 STATUS: Final = "status"
 KNOWN_ROOMS: Final = 12
-"""A person walks between so many rooms at most."""
+"""The most rooms between which a person walks."""
 
 
 class Role:
-    """What a client is, as tables name it; kinds of devices have their own names."""
+    """The roles of clients that are not devices, as tables name them. Kinds of devices have their own
+    names."""
 
     CONTROLLER: Final = "controller"
     PERSON: Final = "person"
@@ -43,7 +44,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What one client says on one topic. `room`: to which it belongs in tables."""
+    """The messages of one client on one topic. `room`: the room to which tables add them."""
 
     number: int
     topic: str
@@ -54,9 +55,11 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client. `streams`: by the numbers that its events have. `birth`, `will`: which of them say that it
-    is there, and that it broke off. `answers`: the stream on which it answers a command, by the command's
-    topic. `events`: makes them anew."""
+    """One client.
+
+    `streams`: by the numbers of its events. `birth`, `will`: the streams of its status messages: online, and
+    the will. `answers`: by a command's topic, the stream of the answer. `events`: makes its events anew.
+    """
 
     number: int
     name: str
@@ -76,8 +79,11 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All clients, with those that only listen first; `receivers`: of each stream, the numbers of the clients
-    that it is for. `rate`: messages a second of simulated time, as expected."""
+    """All clients, those that only subscribe first.
+
+    `receivers`: for each stream, the numbers of the clients that receive it. `rate`: expected messages a
+    second of simulated time.
+    """
 
     scenario: Scenario
     clients: tuple[Client, ...]
@@ -87,12 +93,12 @@ class Plan:
 
     @property
     def devices(self) -> int:
-        """How many clients are devices, or people."""
+        """The number of clients that are devices or people."""
         return sum(client.is_device for client in self.clients)
 
 
 def plan(scenario: Scenario) -> Plan:
-    """The clients of a scenario."""
+    """The plan of a scenario."""
     return _Planner(scenario).plan()
 
 
@@ -132,7 +138,7 @@ class _Planner:
         )
 
     def _add_room(self, room: Room) -> None:
-        """The controller first, so that it listens before anybody speaks."""
+        """Adds the controller first, so that it has subscribed before a device publishes."""
         commands: list[tuple[int, Command]] = []
         streams: list[Stream] = []
         devices: list[Callable[[], None]] = []
@@ -156,7 +162,7 @@ class _Planner:
             add()
 
     def _add_device(self, kind: Kind, topic: str, room: Room) -> None:
-        """Streams: its birth, its will if it breaks off, its reports, its answers."""
+        """Adds a device. Its streams: its birth, its will if it breaks off, its reports, its answers."""
         streams = [self._stream(f"{topic}/{STATUS}", 1, room.path, retain=True)]
         breaks_off = kind.absence is not None and kind.absence.is_abrupt
         if breaks_off:
@@ -197,7 +203,7 @@ class _Planner:
         )  # fmt: skip
 
     def _images(self, room: Room, kind: Kind) -> tuple[str, ...]:
-        """The topics of the images that are for such a device."""
+        """The topics of the images for a device of this kind in this room."""
         return tuple(
             dict.fromkeys(
                 f"{self._scenario.top}/{update.area}/firmware"
@@ -242,8 +248,11 @@ class _Planner:
 
 
 def _shares(scenario: Scenario) -> dict[Over, Iterator[bool]]:
-    """Whether the next device is a native one, by what its kind says. Of those to which it is all one as many
-    are as make the scenario's share come out, in an order that the seed decides."""
+    """By way into the network, whether each next device is native.
+
+    Of the kinds with `Over.ANY`, as many devices use MQTT as the scenario's share needs, in an order that the
+    seed determines.
+    """
     counted = {over: 0 for over in Over}
     for room in scenario.rooms:
         for kind, count in room.devices:

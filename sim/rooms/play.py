@@ -1,8 +1,9 @@
-"""The run: connects all clients, has their events happen when they are due, waits for what is on its way.
+"""Runs a plan: connects all clients, lets their events happen when they are due, and waits for what is in
+flight.
 
-One heap holds the next event of every client. An event that happens late is counted late: the messages say
-when they were due, and the report says how late they were and how busy this process was, so that what the
-simulator itself could not do is never taken for what the network could not.
+One heap holds the next event of every client. An event that happens late is counted as late: a message has
+the time at which it was due, and the report shows how late events were and how busy this process was. So a
+limit of the simulator is never taken for a limit of the network.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from .player import Player, Troubles
 __all__ = ["NotAllConnected", "Play", "PlayOptions", "Played", "Progress", "Result"]
 
 CONNECTING: Final = 128
-"""Clients that connect at a time."""
+"""Clients that connect at the same time."""
 SETTLE_S: Final = 30.0
-"""For what is on its way at the end: longer than owners wait before they publish a will (15 s)."""
+"""Seconds for what is in flight at the end: longer than owners wait before they publish a will (15 s)."""
 QUIET_S: Final = 1.0
-"""Nothing came for so long: what is not promised, or owed by a will, comes no more."""
+"""After so many seconds without a message, what is not promised and is not a will does not come any more."""
 _BATCH: Final = 512
 _LONGEST_S: Final = 0.05
 _SHOW_S: Final = 0.25
@@ -42,13 +43,16 @@ _MICRO: Final = 1_000_000
 
 
 class NotAllConnected(HBrokerError):
-    """Some clients could not connect; the text names the first."""
+    """Some clients could not connect. The text names the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayOptions:
-    """`root`: of the network; None: the default. `gateways`: where MQTT clients go. `duration_s`: of the run,
-    in real seconds. `speed`: simulated seconds to a real one."""
+    """The settings of a run.
+
+    `root`: of the network; None: the default. `gateways`: to which MQTT clients connect. `duration_s`: in
+    real seconds. `speed`: simulated seconds in a real one.
+    """
 
     root: str | None
     gateways: tuple[tuple[str, int], ...]
@@ -58,8 +62,8 @@ class PlayOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is, now. Rates are of the time since the last one. `latency`: of the messages that came
-    in the meantime."""
+    """The progress of a run. Rates are averages since the last progress. `latency`: of the messages since
+    then."""
 
     phase: str
     elapsed_s: float
@@ -80,8 +84,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Messages of the time in which the devices played, without those by which they came: what was due, and
-    what was handed over."""
+    """Messages that were due, and that were handed over, while the devices played, without those at
+    connecting."""
 
     asked: int
     published: int
@@ -89,9 +93,12 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a run. `due_s`: in how many seconds all of it was due; `effort`: of how many seconds it
-    took to hand all over, and of what this process did meanwhile. `owners`: of each stream, the name of the
-    node that owned its topic at the beginning. `connected`: devices that were, at any time."""
+    """The result of a run.
+
+    `due_s`: the seconds in which all messages were due. `effort`: over the seconds until all were handed
+    over. `owners`: for each stream, the name of the node that owned its topic at the beginning. `connected`:
+    devices that were connected at any time.
+    """
 
     plan: Plan
     counters: DeliveryCounters
@@ -127,11 +134,11 @@ class Play:
         self._shown = (self._began, 0, 0, time.process_time())
 
     def stop(self) -> None:
-        """Ends the run early, in order."""
+        """Ends the run early, and in order."""
         self._stop.set()
 
     async def run(self) -> Result:
-        """Raises NotAllConnected, and what `client_pool` does."""
+        """Runs the plan. Raises NotAllConnected, and the errors of `client_pool`."""
         async with client_pool(self._play_options.root) as members:
             links = Links(members, self._play_options.gateways)
             self._troubles = Troubles(links.refusals)
@@ -173,7 +180,7 @@ class Play:
     # Phases
 
     async def _connect(self, wanted: Callable[[Client], bool], events: Sequence[Iterator[Event]]) -> None:
-        """Everybody is there from the beginning: that is their first event."""
+        """Connects the wanted clients. Their first event is that they connect."""
         coming = []
         for player in self._players:
             if wanted(player.client):
@@ -190,7 +197,7 @@ class Play:
             await player.come(self._now())
 
     async def _play(self, events: Sequence[Iterator[Event]]) -> None:
-        """Returns when all that was due has happened, and was handed over."""
+        """Returns when every event that was due has happened, and every message was handed over."""
         started = self._now()
         last = started + round(self._play_options.duration_s * _MICRO)
         scale = _MICRO / self._play_options.speed
@@ -227,7 +234,7 @@ class Play:
             await self._pause(_LONGEST_S)
 
     async def _settle(self) -> None:
-        """Waits for what is on its way: as long as something comes, or something promised is missing."""
+        """Waits for what is in flight, as long as messages arrive or a promised one is missing."""
         counters = self._counters
         deadline = time.monotonic() + SETTLE_S
         heard, received = time.monotonic(), counters.received
@@ -241,7 +248,7 @@ class Play:
                 heard = now
 
     async def _pause(self, seconds: float) -> None:
-        """Waits for so long, or until the run is to end."""
+        """Waits for this time, or until the run is to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(seconds, 0.0)):
                 await self._stop.wait()
@@ -284,7 +291,7 @@ class Play:
 
 
 async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> None:
-    """Runs them all, so many at a time."""
+    """Runs all coroutines, `most` at a time."""
     running: set[asyncio.Task[None]] = set()
     for step in steps:
         if len(running) >= most:
@@ -295,7 +302,7 @@ async def _in_turns(steps: Iterable[Coroutine[None, None, None]], most: int) -> 
 
 
 async def _owners(members: ClientPool, plan: Plan) -> tuple[str, ...]:
-    """The owner of each stream: who has the topic above it, which is a device's, or an area's."""
+    """The owner of each stream: the owner of the topic above it, which is a device's or an area's."""
     asking = await members.connect()
     above = [stream.topic.rpartition("/")[0] for stream in plan.streams]
     topics = list(dict.fromkeys(above))

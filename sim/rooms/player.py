@@ -1,8 +1,8 @@
-"""One client at play: it comes, says what is due, answers commands, and goes.
+"""One client of a run: connects, publishes what is due, answers commands, and disconnects.
 
-What is due while it is not connected yet, or while the network takes no more, waits here in order, within a
-bound; each message keeps the time at which it was due, so that no wait is hidden. A connection that breaks
-without having been told to is counted, and made again.
+Messages that are due while it is not connected, or while the network takes no more, wait here in order, up to
+a bound. Each keeps the time at which it was due, so that no wait is hidden. A connection that breaks
+unexpectedly is counted, and made again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .stamp import STAMP_BYTES, stamped
 __all__ = ["Player", "Troubles"]
 
 MOST_WAITING: Final = 1_000
-"""Messages of one client that wait here."""
+"""The bound on a client's waiting messages."""
 TRIES: Final = 6
 _RETRY_S: Final = 0.01
 _PAUSE_S: Final = 0.5
@@ -30,7 +30,7 @@ _ONLINE, _OFFLINE = b"online", b"offline"
 
 
 class Troubles:
-    """What went wrong. `refusals`: of messages, by reason. `failed`: clients that could not connect, and
+    """What failed. `refusals`: refused messages, by reason. `failed`: clients that could not connect, and
     why."""
 
     def __init__(self, refusals: Counter[str] | None = None) -> None:
@@ -41,7 +41,7 @@ class Troubles:
 
 
 class Player:
-    """See above. `clock`: microseconds since the run began."""
+    """Plays one client. `clock`: microseconds since the run began."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Player:
         self._waiting: deque[tuple[Stream, bytes, int]] = deque()
         self._retry: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
-        """Coming and going happen one after the other, in the order in which they were due."""
+        """Connecting and disconnecting happen one after the other, in the order in which they were due."""
         self._steps: set[asyncio.Task[None]] = set()
 
     # Change
 
     def act(self, action: Action, due_us: int) -> None:
-        """Does what is due."""
+        """Does the action that is due."""
         match action:
             case Say(stream, body):
                 self._say(self.client.streams[stream], body, due_us)
@@ -80,8 +80,10 @@ class Player:
                 self._step(self.leave(is_abrupt=is_abrupt))
 
     async def come(self, due_us: int) -> None:
-        """Connects, subscribes, says that it is there, and then what waits. Gives up after some tries, and
-        says so in the troubles."""
+        """Connects, subscribes, publishes its birth, and then the waiting messages.
+
+        Gives up after some attempts, and notes that in the troubles.
+        """
         async with self._lock:
             if self._link is not None:
                 return
@@ -103,7 +105,7 @@ class Player:
             self._hand_over()
 
     async def leave(self, *, is_abrupt: bool) -> None:
-        """Goes: with a word, or without one, and then its will is due. What waits here is never said."""
+        """Disconnects, or breaks off; then its will is due. Messages that wait are never published."""
         async with self._lock:
             link, self._link = self._link, None
             self.is_connected = False
@@ -117,13 +119,13 @@ class Player:
                 await link.close()
 
     async def settled(self) -> None:
-        """Waits until it has come and gone as it was told to."""
+        """Waits until it has connected and disconnected as the events asked."""
         while self._steps:
             await asyncio.wait(self._steps)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is still to be handed over."""
+        """Whether messages are still to be handed over."""
         return bool(self._waiting)
 
     # Out
@@ -148,7 +150,7 @@ class Player:
         return True
 
     def _hand_over(self) -> None:
-        """As much of what waits as the network takes."""
+        """Publishes as many waiting messages as the network takes."""
         self._retry = None
         while self._waiting:
             if not self._publish(*self._waiting[0]):

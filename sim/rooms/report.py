@@ -1,4 +1,4 @@
-"""A run in words and tables: aligned columns, as the other commands print them."""
+"""The result of a run in words and tables, with columns like those of the other commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .ledger import CounterSums
 __all__ = ["MOST_ROOMS", "Table", "nodes_table", "rooms_table", "verdict", "words"]
 
 Table: TypeAlias = tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]
-"""Header, rows, and which columns are numbers."""
+"""Header, rows, and the columns that hold numbers."""
 
 MOST_ROOMS: Final = 25
 """Rooms in the table: those with the most messages. `--json` has all."""
@@ -22,7 +22,7 @@ _COUNTS: Final = ("SAID", "RECEIVED", "LOST", "TWICE", "p50 ms", "p99 ms", "max 
 
 
 def words(summary: Summary) -> list[str]:
-    """What there is to say of it all."""
+    """Lines about the whole run."""
     result, total, plan = summary.result, summary.total, summary.result.plan
     achieved = summary.achieved_per_s / summary.asked_per_s if summary.asked_per_s else 1.0
     late, effort = result.lateness, result.effort
@@ -49,8 +49,8 @@ def words(summary: Summary) -> list[str]:
 
 
 def verdict(summary: Summary) -> list[str]:
-    """Whether the network kept its word, and what must not be overlooked beside that: a busy machine makes
-    latencies long, but breaks no promise."""
+    """Whether the network kept its promises, and what to consider besides: a busy machine makes latencies
+    long, but breaks no promise."""
     lines = ["all that is promised was kept"] if is_clean(summary) else []
     if summary.total.broken:
         lines.append(f"{summary.total.broken} messages lost or doubled that should not be")
@@ -89,8 +89,10 @@ def rooms_table(summary: Summary) -> Table:
 
 
 def nodes_table(summary: Summary, losses: Iterable[str]) -> Table:
-    """A row for each node: what devices said to it beside what it counted. `losses`: the reasons of drops of
-    messages that it had taken."""
+    """A row for each node: what devices published to it, beside what it counted.
+
+    `losses`: the reasons of drops of messages that the node had taken in.
+    """
     header = ("NODE", "SUBTREE", *_COUNTS, "COUNTED", "OTHERS", "DROPS", "CPU s")
     rows = [
         (
@@ -108,7 +110,7 @@ def nodes_table(summary: Summary, losses: Iterable[str]) -> Table:
 
 
 def _lost(node: NodeCounters, losses: Iterable[str]) -> int | None:
-    """Of messages that it had taken."""
+    """Dropped messages that the node had taken in; None: unknown."""
     if node.messages_in is None:
         return None
     return sum(node.drops.get(reason, 0) for reason in losses)

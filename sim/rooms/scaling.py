@@ -1,4 +1,4 @@
-"""A scenario at another size, or with its weight elsewhere: pure changes of settings."""
+"""Another size of a scenario, or another distribution of its traffic: pure changes of settings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ __all__ = ["apportioned", "scaled", "tempos", "without_mqtt"]
 
 
 def scaled(scenario: Scenario, devices: int) -> Scenario:
-    """The scenario with so many devices, people among them: as many of each kind in each room as comes
-    nearest to the proportions that it has."""
+    """The scenario with this number of devices, people included.
+
+    Each kind in each room gets the number that is nearest to the scenario's proportions.
+    """
     people = scenario.people.count if scenario.people else 0
     weights = [count for room in scenario.rooms for _, count in room.devices]
     *counts, walking = apportioned(devices, [*weights, people])
@@ -25,7 +27,7 @@ def scaled(scenario: Scenario, devices: int) -> Scenario:
 
 
 def without_mqtt(scenario: Scenario) -> Scenario:
-    """The scenario with native clients alone, whatever its kinds and watchers say."""
+    """The scenario with native clients only, whatever its kinds and watchers say."""
 
     def moved(over: Over) -> Over:
         return Over.NATIVE if over is Over.MQTT else over
@@ -40,8 +42,11 @@ def without_mqtt(scenario: Scenario) -> Scenario:
 
 
 def apportioned(total: int, weights: Sequence[int]) -> list[int]:
-    """Whole numbers with this sum, in proportion to the weights: each is its exact share, rounded up or down
-    (largest remainders first; Hamilton's method). All zero where the weights are."""
+    """Whole numbers with the sum `total`, in proportion to the weights.
+
+    Each is its exact share, rounded up or down (largest remainder method, Hamilton). All are 0 if the weights
+    are.
+    """
     whole = sum(weights)
     if not whole:
         return [0] * len(weights)
@@ -54,8 +59,10 @@ def apportioned(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def tempos(scenario: Scenario) -> dict[str, float]:
-    """By room, how many times as often its devices speak as their kinds say. All 1 without a skew; with one
-    the total stays as it is, and the room has its share of it."""
+    """By room, the factor by which its devices publish more often than their kinds say.
+
+    All are 1 without a skew. With a skew the total rate is unchanged, and the room has its share of it.
+    """
     rates = {
         room.path: sum(scenario.kinds[kind].rate * count for kind, count in room.devices)
         for room in scenario.rooms

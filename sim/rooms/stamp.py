@@ -1,9 +1,10 @@
-"""What every payload begins with: who said it, as which of their words, and when it was due.
+"""The head of every payload: its publisher's stream, its number, and when it was due.
 
-    run 2 | stream 4 | number 4 | due 8        bytes, big-endian; then what the device says
+    run 2 | stream 4 | number 4 | due 8        bytes, big-endian; then the device's own payload
 
-So whoever receives it counts exactly: what is missing, what came twice, how long it took. `run` tells the
-messages of this run from those that an earlier one left retained. `due` is microseconds since the run began.
+So each receiver counts exactly what is missing, what is duplicated, and how long it took. `run` distinguishes
+the messages of this run from those that an earlier run left retained. `due` is microseconds since the run
+began.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ STAMP_BYTES: Final = _STAMP.size
 
 
 class Stamp(NamedTuple):
-    """See above."""
+    """The fields of the head, described in the module's docstring."""
 
     run: int
     stream: int
@@ -27,12 +28,12 @@ class Stamp(NamedTuple):
 
 
 def stamped(stamp: Stamp, body: bytes) -> bytes:
-    """A payload."""
+    """A payload with this head."""
     return _STAMP.pack(*stamp) + body
 
 
 def read(payload: bytes) -> Stamp | None:
-    """What it begins with; None: it is too short to be one of ours."""
+    """The head of a payload; None: the payload is too short to have one."""
     if len(payload) < STAMP_BYTES:
         return None
     return Stamp._make(_STAMP.unpack_from(payload))

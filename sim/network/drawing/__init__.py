@@ -1,4 +1,14 @@
-"""Plans, each drawn whole from its seed."""
+"""The plan of a seed. Each module below draws one part of it.
+
+    hierarchy                                     the nodes and their subtrees
+    traffic, sessions, groups, wills              what clients do
+    queues, paces, expiry                         bounds, slow readers, expiring messages
+    faults, clocks, disks, successions, waiting   what fails
+    moves, attacks, impostors                     orders of operators, and attacks
+
+`paces`, `disks` and `waiting` import `successions`; the others import no other module of this package. All
+import the actions or the plan of `hbroker.sim.network`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +39,7 @@ __all__ = ["draw"]
 def draw(seed: int) -> Plan:
     """The plan of a seed.
 
-    What is drawn from a generator of its own leaves all the rest of the plan as it is.
+    A part that is drawn from a generator of its own leaves the rest of the plan unchanged.
     """
     random = Random(seed)
     nodes = draw_nodes(random)

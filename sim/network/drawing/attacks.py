@@ -1,4 +1,4 @@
-"""Whether the network has a join key, and where it has, who says again what nodes said to each other."""
+"""The join key of a network, and the replayed packets of a network that has one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["draw_attacks"]
 
 
 def draw_attacks(random: Random, length: int) -> tuple[bytes, Iterator[Action]]:
-    """The key, and the attacks on a network that has one. Without, whoever comes is believed (§5.5)."""
+    """The join key, and the attacks. A network without a key has no attacks: it accepts any node (§5.5)."""
     if random.random() < 0.25:
         return b"", iter(())
     times = (random.randrange(length) for _ in range(random.choice((0, 2, 5, 10))))

@@ -1,4 +1,4 @@
-"""Wall clocks that are set while their nodes are away (§9)."""
+"""Wall clocks that are set while their nodes do not run (§9)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["draw_clocks"]
 
 HOUR = 3_600
 STEPS = (-72 * HOUR, -HOUR, -5, 5, HOUR, 72 * HOUR)
-"""Seconds."""
+"""In seconds."""
 
 
 def draw_clocks(random: Random, nodes: list[NodePlan], actions: list[Action]) -> list[Action]:
-    """The actions, with other clocks for nodes that begin anew. Three of four plans set none.
+    """The actions, with other wall clocks for nodes that restart. Three of four plans have none.
 
-    A node whose clock was set has its files: without them it has nothing but the clock to tell what it
-    granted (§5.1). No message of such a plan expires: when one does is a matter of the hosts' wall clocks.
+    A node whose clock was set has its files: without them only the clock could tell it what it granted
+    (§5.1). No message of such a plan expires, because expiry depends on the hosts' wall clocks.
     """
     names = {node.name for node in nodes}
     begins_anew = any(isinstance(action, Restart) and action.host in names for action in actions)

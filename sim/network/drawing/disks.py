@@ -1,4 +1,4 @@
-"""Disks that sync late, are full, fail, or lose power; and nodes that die just after a promise."""
+"""Disks that sync late, are full, fail, or lose power, and nodes that die just after a promise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .successions import FAULTS, MEANWHILE
 __all__ = ["draw_disks"]
 
 PROMISING = (Join, Move, Subscribe)
-"""After these a node says something on the strength of its files."""
+"""After these actions a node makes a promise that relies on its files."""
 
 
 def draw_disks(
@@ -43,10 +43,10 @@ def draw_disks(
     paths: Faults,
     actions: list[Action],
 ) -> tuple[list[NodePlan], Faults, list[Action]]:
-    """Returns the nodes, each with its disk, the paths, and the actions, with what becomes of disks.
+    """Returns the nodes, each with its disk, the paths, and the actions, with the faults of disks.
 
-    Of ten plans five have no fault of a disk; in three of those that have some a node falters, and nothing
-    else goes wrong.
+    Five of ten plans have no fault of a disk. In three of the other five a node falters, and nothing else
+    fails.
     """
     nodes = [replace(node, sync_us=random.choice((500, 5_000, 50_000, 300_000))) for node in nodes]
     kind = random.randrange(10)
@@ -62,8 +62,10 @@ def draw_disks(
 
 
 def _faults(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Iterator[Action]:
-    """Disks that fail for a while; machines that lose power, of which some stay dark. Not for good under
-    `serve`: nobody would ever take its subtree back (§5.6)."""
+    """Disks that fail for a while, and machines that lose power, some of them for good.
+
+    Not for good under `serve`: no node would ever take such a subtree back (§5.6).
+    """
     for _ in range(random.randint(1, 5)):
         at, node = _moment(random, actions), random.choice(nodes)
         until = at + round(random.choice((0.5, 5.0, 25.0)) * random.random() * SECOND) + 1
@@ -81,7 +83,8 @@ def _faults(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Ite
 
 
 def _deaths_on_full_disks(random: Random, nodes: list[NodePlan], actions: list[Action]) -> Iterator[Action]:
-    """A disk takes no more, or not all, of what a node promises then, and the node dies before it does."""
+    """A disk has no room for what a node notes, or only for a part of it, and the node dies before there is
+    room."""
     for _ in range(random.randint(1, 3)):
         node, full = random.choice((nodes[0], random.choice(nodes))).name, _moment(random, actions)
         dies = full + random.randrange(2 * SECOND)
@@ -99,8 +102,10 @@ def _falters(
     topics: tuple[str, ...],
     actions: list[Action],
 ) -> Iterator[Action]:
-    """One node dies and comes back, while its topics are published to. At times its disk has been full for
-    longer than a session lives without a word."""
+    """One node dies and comes back, while messages to its topics are published.
+
+    At times its disk has been full for longer than the idle timeout of a session.
+    """
     node, at = random.choice(nodes), _moment(random, actions)
     with_machine = random.random() < 0.5
     publishers, subscribers = ([client for client in clients if client.startswith(kind)] for kind in "ps")
@@ -109,7 +114,7 @@ def _falters(
         with_machine, full_at = False, at
         at += random.randrange(timers.IDLE_TIMEOUT, 2 * timers.IDLE_TIMEOUT)
         yield Exhaust(full_at, node.name, random.choice((0, 10, 200)))
-        # There is something that it cannot write.
+        # There must be a note that it cannot write.
         noted = f"{random.choice(_below(node, topics))}/unused"
         yield Subscribe(full_at + SECOND, random.choice(subscribers), noted, 1)
         yield MendDisk(at + random.randrange(1, 3 * SECOND), node.name)
@@ -127,7 +132,7 @@ def _below(node: NodePlan, topics: tuple[str, ...]) -> list[str]:
 
 
 def _moment(random: Random, actions: list[Action]) -> int:
-    """Mostly just after something that a node makes a promise for."""
+    """A random time, mostly just after an action for which a node makes a promise."""
     promising = [action.at for action in actions if isinstance(action, PROMISING)]
     start = random.choice(promising) if promising and random.random() < 0.8 else 0
     return start + random.randrange(SECOND // 2 if start else 20 * SECOND)

@@ -1,4 +1,4 @@
-"""Which messages expire, and when (§7.2, §7.8)."""
+"""The messages that expire, and their expiry (§7.2, §7.8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["draw_expiries"]
 
 
 def draw_expiries(random: Random, actions: Iterable[Action]) -> list[Action]:
-    """Half of all plans have none. Returns the actions, with the expiry of some messages, or of all."""
+    """The actions, with an expiry for some messages, or for all. Half of all plans have none."""
     share = random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 1.0))
     return [
         replace(action, expiry=random.choice((1, 1, 3, 10, 60)))

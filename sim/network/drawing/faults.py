@@ -1,4 +1,4 @@
-"""What goes wrong: on the paths all the time, and with hosts now and then."""
+"""Faults: of the paths all the time, and of hosts at times."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def draw_paths(random: Random) -> Faults:
 def draw_faults(
     random: Random, nodes: list[NodePlan], clients: tuple[str, ...], length: int
 ) -> Iterator[Action]:
-    """A partition heals, and a stopped process goes on; one that crashed or left may stay away.
+    """Partitions that heal, and stopped processes that continue. One that crashed or left may stay away.
 
-    But not for good under `serve`: nobody would ever take its subtree back (§5.6).
+    Not for good under `serve`: no node would ever take such a subtree back (§5.6).
     """
     hosts = [*(node.name for node in nodes), *clients]
     back = {ROOT, *(node.name for node in nodes if node.policy is LeasePolicy.SERVE)}
@@ -56,7 +56,7 @@ def draw_faults(
 
 
 def draw_suspensions(random: Random, nodes: list[NodePlan], length: int) -> Iterator[Action]:
-    """A node's machine is suspended, mostly for longer than a lease lasts."""
+    """Suspensions of a node's machine, mostly for longer than a lease."""
     for _ in range(random.choice((0, 0, 0, 1, 2))):
         at, host = random.randrange(length), random.choice(nodes).name
         yield Suspend(at, host)

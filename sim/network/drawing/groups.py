@@ -1,4 +1,4 @@
-"""Shared groups (§6.5): their members, which come and go, and subscribe to nothing else."""
+"""Shared groups (§6.5): their members, which come and go, and have no other subscriptions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ __all__ = ["draw_groups"]
 
 
 def draw_groups(random: Random, topics: tuple[str, ...], length: int) -> tuple[dict[str, int], list[Action]]:
-    """Three of five plans have none. Returns the members, with the expiry of each one's session (0: it is not
-    kept), and what happens to them. Sessions end soon enough for a run to be quiet in the end: what waits for
-    a member goes to another then."""
+    """The members with the expiry of each one's session (0: not persistent), and their actions. Three of five
+    plans have none.
+
+    The expiries are short enough for a run to be quiet in the end: then what waits for a member goes to
+    another.
+    """
     members: dict[str, int] = {}
     actions: list[Action] = []
     for group in range(random.choice((0, 0, 0, 1, 2))):
@@ -29,7 +32,7 @@ def draw_groups(random: Random, topics: tuple[str, ...], length: int) -> tuple[d
 
 
 def _draw_end(random: Random, member: str, filter: str, length: int) -> list[Action]:
-    """Half of them stay all the time. A member that is not kept comes back as one of no group."""
+    """How a member ends. Half of them stay. One that is not persistent comes back as a member of no group."""
     at = random.randrange(length)
     ends: list[Action] = [
         Unsubscribe(at, member, filter),

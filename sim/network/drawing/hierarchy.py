@@ -1,4 +1,4 @@
-"""Which nodes there are: a root, and a random tree of subtrees below it."""
+"""The nodes: a root, and a random tree of subtrees below it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["draw_nodes"]
 
 MOST_NODES: Final = 30
 MOST_DRIFT_PPM: Final = 45_000
-"""Clocks may be wrong by one second in 20 (§5.6); a little less leaves time to be told."""
+"""Clocks may be wrong by one second in 20 (§5.6). A little less leaves time for the packets."""
 
 
 def draw_nodes(random: Random) -> list[NodePlan]:
-    """A root and a random hierarchy below it: few nodes are likelier than many.
+    """A root and a random hierarchy below it. Few nodes are likelier than many.
 
-    Only a node that goes on itself may delegate to one that does (§5.6).
+    Only a node under `serve` (or the root) delegates to one under `serve` (§5.6).
     """
     subtrees = [""]
     for _ in range(int(MOST_NODES * random.random() ** 2)):

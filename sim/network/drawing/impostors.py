@@ -1,4 +1,4 @@
-"""Clients that publish under the id of another (§7.9)."""
+"""Clients that publish under another client's publisher id (§7.9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["draw_impostors"]
 def draw_impostors(
     random: Random, clients: tuple[str, ...], topics: tuple[str, ...], length: int
 ) -> Iterator[Action]:
-    """Three of five plans have none. Those that there are use up numbers which their victims come to."""
+    """The impostors' actions. Three of five plans have none. They use sequence numbers that their victims
+    will use."""
     publishers = [client for client in clients if client.startswith("p")]
     for _ in range(random.choice((0, 0, 0, 1, 2))):
         at, count = random.randrange(length), random.choice((1, 50, 300))

@@ -1,4 +1,4 @@
-"""What those who operate the network order (§5.7): nodes that leave, and subtrees that move."""
+"""Orders of operators (§5.7): nodes that leave, and subtrees that move."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ __all__ = ["draw_moves"]
 def draw_moves(
     random: Random, nodes: list[NodePlan], topics: tuple[str, ...], length: int
 ) -> Iterator[Action]:
-    """Half of all plans have none. A node's whole subtree moves, or one topic out of whoever owns it.
+    """The orders. Half of all plans have none. A node's whole subtree moves, or one topic of its owner.
 
-    Not under `serve`: who hands back while its parent is silent leaves nobody who would serve (§5.6).
+    Not under `serve`: if such a node handed a subtree back while its parent is silent, no node would serve it
+    (§5.6).
     """
     movable = [node for node in nodes if node.name != ROOT and node.policy is LeasePolicy.FENCE]
     if not movable or random.random() < 0.5:

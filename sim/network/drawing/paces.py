@@ -13,13 +13,14 @@ from .successions import FAULTS
 __all__ = ["SLOW_CREDIT", "draw_paces"]
 
 TRICKLE = Pace(1, 1_800_000)
-"""One message each 1.8 s: too few to be waited for, and each in less than the time in which one is missed."""
+"""One message every 1.8 s: too few for an owner to wait for the session, and each within the time after which
+a session counts as stalled."""
 STEADY = (Pace(1, 20_000), Pace(10, 100_000), Pace(40, 500_000))
-"""Enough to be waited for, however much waits."""
+"""Fast enough for owners to wait for the session, however many messages are queued."""
 SLOW_CREDIT = 30
-"""Messages that a slow one takes from an owner without an answer: what is more waits there."""
+"""The credit of a slow subscriber in messages. Further messages wait at the owner."""
 QUEUES = (20, 60)
-"""Messages that may wait for a session at every node: few, so that a run can fill it."""
+"""The bound of a session's queue at every node in messages: small, so that a run can fill it."""
 
 
 def draw_paces(
@@ -30,9 +31,12 @@ def draw_paces(
     paths: Faults,
     actions: list[Action],
 ) -> tuple[dict[str, Pace], int, Faults, list[Action]]:
-    """Five of six plans have none. Returns the paces of those who are slow, how many messages may wait for a
-    session (0: as many as usual), the paths, and the actions, with bursts of all publishers to a slow one.
-    No host or path fails, so that nobody has another reason to be late."""
+    """The paces of slow subscribers, the bound of a session's queue (0: the default), the paths, and the
+    actions. Five of six plans have none.
+
+    The actions have bursts of all publishers to a slow subscriber. No host or path fails, so that no process
+    has another reason to be late.
+    """
     if random.randrange(6):
         return {}, 0, paths, actions
     paths = Faults(loss=min(paths.loss, 0.01), delay_us=min(paths.delay_us, 20_000))

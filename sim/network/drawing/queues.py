@@ -1,4 +1,4 @@
-"""What waits for subscribers at owners, and what these do when it is too much (§7.7, §7.8)."""
+"""The queues of subscribers at owners, and what owners do when they are full (§7.7, §7.8)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["draw_for_many", "draw_queues"]
 def draw_queues(
     random: Random, clients: tuple[str, ...], actions: Iterable[Action]
 ) -> tuple[dict[str, int], list[Action]]:
-    """Three of five plans have none. Returns the credit of those who grant little, and the actions, with the
-    queues that subscribers ask for.
+    """The credits of clients that grant little, and the actions with the queues that subscribers ask for.
+    Three of five plans have none.
 
-    A client asks for the same bounds with each subscription, for they are its session's; its policies differ.
+    A client asks for the same bounds with each subscription, because they are its session's. Its policies
+    differ.
     """
     if random.random() < 0.6:
         return {}, list(actions)
@@ -33,7 +34,7 @@ def draw_queues(
 
 
 def draw_for_many(random: Random, clients: tuple[str, ...]) -> tuple[str, ...]:
-    """Who publishes for many: in half of the plans nobody, else half of the clients."""
+    """The clients that publish for many: none in half of the plans, otherwise about half of the clients."""
     if random.random() < 0.5:
         return ()
     return tuple(client for client in clients if random.random() < 0.5)

@@ -1,4 +1,4 @@
-"""Which clients' sessions are kept while they are away (§6.4), and when they are."""
+"""Persistent sessions (§6.4), and the times at which their clients are offline."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ __all__ = ["draw_sessions"]
 def draw_sessions(
     random: Random, clients: tuple[str, ...], length: int
 ) -> tuple[dict[str, int], list[Action]]:
-    """Half of all plans have none. Returns the sessions' expiries in seconds, and how their clients come and
-    go: some come back too late, and some not at all."""
+    """The sessions' expiries in seconds, and the actions by which their clients come and go. Half of all
+    plans have none.
+
+    Some clients come back too late, and some not at all.
+    """
     if random.random() < 0.5:
         return {}, []
     kept = [client for client in clients if client.startswith("s") and random.random() < 0.7]

@@ -1,4 +1,4 @@
-"""Nodes that die for good, and whose subtrees others claim at once (§5.8)."""
+"""Nodes that die for good, and whose subtrees other nodes claim at once (§5.8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..plan import ROOT, SECOND, NodePlan
 __all__ = ["draw_successions"]
 
 MEANWHILE = timers.LEASE + 10 * SECOND
-"""Until all has come to rest again."""
+"""The time until everything is quiet again."""
 
 
 def draw_successions(
@@ -25,9 +25,12 @@ def draw_successions(
     paths: Faults,
     actions: list[Action],
 ) -> tuple[Faults, list[Action]]:
-    """Four of five plans have none. Returns the paths, and the actions with those deaths, and with messages
-    to what nobody serves then. In half of these plans nothing else goes wrong, so that all must come that was
-    published meanwhile. Not under `serve`: nobody would ever take a subtree back (§5.6)."""
+    """The paths, and the actions with these deaths and with messages to topics that then have no owner. Four
+    of five plans have none.
+
+    In half of the other plans nothing else fails, so that every message published in the meantime must come.
+    Not under `serve`: no node would ever take such a subtree back (§5.6).
+    """
     mortal = [node for node in nodes if node.name != ROOT and node.policy is LeasePolicy.FENCE]
     count = random.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 2))
     if len(mortal) < 2 or not count:
@@ -51,4 +54,4 @@ def draw_successions(
 
 
 FAULTS = (*DISTURBANCES, Heal, Continue, Wake, Restart)
-"""What goes wrong, and what ends it."""
+"""Faults, and the actions that end them."""

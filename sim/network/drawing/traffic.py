@@ -1,4 +1,4 @@
-"""What clients subscribe to and publish."""
+"""The subscriptions and messages of clients."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ __all__ = ["draw_messages", "draw_subscriptions", "handovers"]
 
 
 def handovers(actions: list[Action]) -> list[int]:
-    """When subtrees begin to move. What happens at the same time is what goes wrong."""
+    """The times at which subtrees begin to move. What happens at the same time finds the most defects."""
     return [action.at for action in actions if isinstance(action, Join | Leave | Restart)]
 
 
 def draw_subscriptions(
     random: Random, clients: tuple[str, ...], topics: tuple[str, ...], length: int, handovers: list[int]
 ) -> Iterator[Action]:
-    """Each subscriber wants a topic, or what lies about one; half of them from the beginning."""
+    """Each subscriber subscribes to a topic, or to a wildcard filter around one; half of them from the
+    beginning."""
     for client in clients:
         for _ in range(random.randint(1, 3) if client.startswith("s") else 0):
             levels = random.choice(topics).split("/")
@@ -39,7 +40,7 @@ def draw_subscriptions(
 def draw_messages(
     random: Random, clients: tuple[str, ...], topics: tuple[str, ...], length: int
 ) -> Iterator[Action]:
-    """A few of them are retained, most of these early, or clear what is; a few are large."""
+    """Messages. A few are retained, most of these early, or clear a retained message; a few are large."""
     early, late = random.choice(((0.0, 0.0), (0.5, 0.0), (0.2, 0.02), (0.2, 0.2)))
     for client in clients:
         if client.startswith("p"):

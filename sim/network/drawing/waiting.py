@@ -1,5 +1,5 @@
-"""Messages that wait for a session, whose owner is stopped for longer than its lease (§5.6), or gives its
-topics away meanwhile (§5.4)."""
+"""Messages that wait for a session whose owner is stopped for longer than its lease (§5.6), or hands its
+topics over in the meantime (§5.4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAITING: Final = "w0"
 EXPIRY_S: Final = 3_600
 MESSAGES: Final = 400
 SIZE: Final = 900
-"""In bytes: what waits is more than links carry at once, so that it takes a while to copy it."""
+"""In bytes. What waits is more than links carry at once, so that copying it takes a while."""
 
 
 def draw_waiting(
@@ -48,9 +48,12 @@ def draw_waiting(
     paths: Faults,
     actions: list[Action],
 ) -> tuple[dict[str, int], Faults, list[Action]]:
-    """Four of five plans have none. Returns the session for which messages wait, with its expiry in seconds,
-    the paths, and the actions. Nothing else goes wrong, so that all that waited must come. Not under `serve`,
-    where a lease does not end (§5.6)."""
+    """The session for which messages wait with its expiry in seconds, the paths, and the actions. Four of
+    five plans have none.
+
+    Nothing else fails, so that every message that waited must come. Not under `serve`, where a lease does not
+    end (§5.6).
+    """
     owners = [(node, topic) for node in nodes if node.name not in late for topic in _owned(node, topics)]
     chosen = [one for one in owners if one[0].name != ROOT and one[0].policy is LeasePolicy.FENCE]
     has_other = any(isinstance(action, (Exhaust, Falter, Succeed)) for action in actions)
@@ -75,7 +78,7 @@ def draw_waiting(
 
 
 def _stop(random: Random, node: NodePlan, topic: str, publishers: list[str], begin: int) -> Iterator[Action]:
-    """The owner is stopped past its lease, and has its subtree again some time before the session is back."""
+    """The owner is stopped past its lease, and has its subtree again some time before the client is back."""
     for _ in range(random.randint(5, 50)):
         yield _message(random, begin, SECOND, topic, publishers)
     at = begin + 2 * SECOND + random.randrange(3 * SECOND)
@@ -88,7 +91,8 @@ def _stop(random: Random, node: NodePlan, topic: str, publishers: list[str], beg
 def _move(
     random: Random, node: NodePlan, target: NodePlan, topic: str, publishers: list[str], begin: int
 ) -> Iterator[Action]:
-    """The subtree moves. While what waits is copied the session comes for a moment, and more is published."""
+    """The subtree moves. While the queue is copied, the client connects for a moment, and more is
+    published."""
     for _ in range(MESSAGES):
         yield _message(random, begin, 2 * SECOND, topic, publishers, SIZE)
     at = begin + 4 * SECOND
@@ -103,7 +107,7 @@ def _move(
 
 
 def _exact(action: Action, topic: str) -> Action:
-    """Messages of which each is taken once for the session (`message_totals`)."""
+    """Makes each message one that owners accept exactly once for the session (`accounts`)."""
     if not isinstance(action, Publish) or action.topic != topic:
         return action
     return replace(action, qos=2, size=min(max(1, action.size), SIZE), retain=False)

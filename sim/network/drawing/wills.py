@@ -1,4 +1,4 @@
-"""Clients' wills (§6.6)."""
+"""Wills of clients (§6.6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["draw_wills"]
 def draw_wills(
     random: Random, clients: tuple[str, ...], topics: tuple[str, ...], length: int
 ) -> Iterator[Action]:
-    """Three of five plans have none. Some of the clients that make one die."""
+    """The clients' wills. Three of five plans have none. Some of the clients die."""
     if random.random() < 0.6:
         return
     for client in clients:

@@ -1,4 +1,4 @@
-"""Whether a device is there: an alternating renewal process, both times exponential."""
+"""When a device is online: an alternating renewal process with exponential times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["stays"]
 
 
 def stays(random: Random, absence: Absence) -> Iterator[tuple[float, float]]:
-    """(from, until) of each time that it is there, in seconds since the beginning, when it is."""
+    """The begin and end of each time for which it is online, in seconds. The first begins at 0."""
     at = 0.0
     while True:
         until = at + random.expovariate(1 / absence.up_s)

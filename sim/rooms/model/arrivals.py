@@ -1,6 +1,6 @@
-"""When things happen: endless, ordered times in seconds since the beginning.
+"""Arrival processes: endless, ordered times in seconds since the beginning.
 
-Every process takes its generator of random numbers, so that what one device does depends on nobody else.
+Each process has its own random generator, so that one device's events do not depend on another's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FRAME_JITTER: Final = 0.02
 
 
 def arrivals(random: Random, pattern: Pattern, clock_s: float = 0.0) -> Iterator[float]:
-    """When a device that follows this pattern speaks. `clock_s`: the time of day at the beginning."""
+    """When a device with this pattern publishes. `clock_s`: the time of day at the beginning, in seconds."""
     match pattern:
         case Periodic():
             return _periodic(random, pattern, clock_s)
@@ -34,7 +34,7 @@ def arrivals(random: Random, pattern: Pattern, clock_s: float = 0.0) -> Iterator
 
 
 def is_day(clock_s: float) -> bool:
-    """Whether people are about at this time of day: from 7 to 22 o'clock."""
+    """Whether it is day: from 7 to 22 o'clock."""
     return _MORNING_S <= clock_s % DAY_S < _EVENING_S
 
 
@@ -47,7 +47,8 @@ def _periodic(random: Random, pattern: Periodic, clock_s: float) -> Iterator[flo
 
 
 def _poisson(random: Random, pattern: Poisson, clock_s: float) -> Iterator[float]:
-    """Thinning: of events at the higher of both rates, those are left out of which an hour has too many."""
+    """Thinning: events at the higher rate, of which those of the hours with the lower rate are left out at
+    random."""
     highest = max(1.0, pattern.at_night)
     at = 0.0
     while True:
@@ -58,7 +59,7 @@ def _poisson(random: Random, pattern: Poisson, clock_s: float) -> Iterator[float
 
 
 def _bursts(random: Random, pattern: Poisson, clock_s: float) -> Iterator[float]:
-    """The bursts may overlap."""
+    """A Poisson process of bursts, which may overlap."""
     burst = pattern.burst
     assert burst is not None, "or there are none"
     goes_on = 1 - 1 / burst.size

@@ -1,10 +1,10 @@
-"""The events of one client, in order: what it says, when it comes, when it goes.
+"""The events of one client, in order: when it connects, publishes, and disconnects.
 
-    Come, Say, Say, …                      a device that is always there
+    Come, Say, Say, …                      a device that is always online
     Come, Say, Leave, Come, Say, Leave, …  one that sleeps or flaps
 
-Streams are the topics on which a client says something, by number. What would be due while a device is away
-is not said: nobody measures there.
+Streams are the topics on which a client publishes, by number. What would be due while a device is offline is
+not published: the device does not measure then.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = ["Action", "Come", "Event", "Leave", "Say", "commanding", "device", "p
 
 @dataclass(frozen=True, slots=True)
 class Come:
-    """It connects."""
+    """The client connects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """It disconnects. `is_abrupt`: without a word."""
+    """The client disconnects. `is_abrupt`: it breaks off, without DISCONNECT."""
 
     is_abrupt: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """It publishes on one of its streams."""
+    """The client publishes on one of its streams."""
 
     stream: int
     body: bytes
@@ -46,7 +46,7 @@ class Say:
 
 Action: TypeAlias = Come | Leave | Say
 Event: TypeAlias = tuple[float, Action]
-"""(seconds since the beginning, what happens)."""
+"""Seconds since the beginning, and what happens."""
 
 _COME = Come()
 
@@ -60,7 +60,7 @@ def device(
     clock_s: float,
     first_stream: int,
 ) -> Iterator[Event]:
-    """A device with these reports, the first of them on the stream `first_stream`."""
+    """The events of a device with these reports. The first report is on the stream `first_stream`."""
     publications = merge(
         *(
             _said(Random(random.getrandbits(64)), report, number, block, clock_s)
@@ -74,7 +74,7 @@ def device(
 
 
 def commanding(random: Random, commands: Sequence[tuple[int, Command]], *, clock_s: float) -> Iterator[Event]:
-    """The controller of a room, with the stream of each command that it gives."""
+    """The events of a room's controller, with the stream of each command that it gives."""
     return resident(
         merge(
             *(
@@ -87,17 +87,17 @@ def commanding(random: Random, commands: Sequence[tuple[int, Command]], *, clock
 
 
 def person(random: Random, streams: Sequence[int], stay_s: float) -> Iterator[Event]:
-    """A person; in each room the stream of that number is theirs."""
+    """The events of a person. `streams`: by room, the person's stream there."""
     return resident(_steps(random, streams, stay_s))
 
 
 def updater(at_s: float, size: int, block: bytes) -> Iterator[Event]:
-    """Who sends an image, on stream 0, and no more."""
+    """The events of a client that publishes one image, on stream 0."""
     return resident(iter([(at_s, Say(0, (block * (size // len(block) + 1))[:size]))]))
 
 
 def resident(publications: Iterator[Event]) -> Iterator[Event]:
-    """One who is there from the beginning."""
+    """The events of a client that is connected from the beginning."""
     yield 0.0, _COME
     yield from publications
 

@@ -1,8 +1,8 @@
-"""What is said: readings that wander, frames, images.
+"""What devices publish: readings that wander, frames, images.
 
-A reading is an Ornstein-Uhlenbeck process in steps: it is drawn back to its usual value, so that it wanders
-plausibly and its variance stays bounded, at step² / (1 - (1 - PULL)²). Bytes that mean nothing are cut from
-one block of noise, which costs a copy and not a generator.
+A reading is an Ornstein-Uhlenbeck process in steps: each step draws it back to its usual value, so that it
+wanders plausibly and its variance stays bounded, at step² / (1 - (1 - PULL)²). Random bytes are cut from one
+block of noise, which costs a copy and no random numbers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NOISE_BYTES: Final = 1 << 17
 
 
 def noise(seed: int) -> bytes:
-    """The block that frames are cut from."""
+    """The block from which frames are cut."""
     return Random(seed).randbytes(NOISE_BYTES)
 
 
 def contents(random: Random, report: Report, block: bytes) -> Callable[[], bytes]:
-    """What a device says at one report after the other."""
+    """Makes the payloads of a report, one after the other."""
     if report.value is not None:
         return _readings(random, report.value, report.size)
     if isinstance(report.pattern, Frames):

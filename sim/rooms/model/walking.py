@@ -1,7 +1,7 @@
-"""Where a person is: a walk over the rooms in continuous time.
+"""Where a person is: a random walk over the rooms in continuous time.
 
-A person stays an exponential time and then goes to another room, each with the same probability. (So in the
-long run they are in each for the same share of the time, whatever they began with.)
+A person stays for an exponential time, and then goes to another room, each with the same probability. So in
+the long run a person is in each room for the same share of the time, whatever the first room was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["walk"]
 
 
 def walk(random: Random, rooms: int, stay_s: float) -> Iterator[tuple[float, int]]:
-    """(when, into which room), beginning at 0."""
+    """The times at which the person enters a room, and the room; the first time is 0."""
     room = random.randrange(rooms)
     at = 0.0
     while True:

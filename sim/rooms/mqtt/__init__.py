@@ -1,5 +1,7 @@
-"""An MQTT 5 client that thousands can be of in one process.
+"""A small MQTT 5 client: thousands of them run in one process.
 
-`packets` is the client's side of the codec, sans-IO; `client` is one connection on asyncio. Why it is our
-own, and what libraries cost instead: docs/adr/0021-rooms.md.
+    client    one connection on asyncio
+    packets   a client's side of the codec, sans-IO
+
+`client` imports `packets`. docs/adr/0021-rooms.md says why hbroker has its own, and what libraries cost.
 """

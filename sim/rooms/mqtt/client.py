@@ -1,9 +1,9 @@
 """One MQTT 5 connection on asyncio: `MqttClient`.
 
-It speaks all three qualities of service in both directions, keeps alive, and ends politely or by breaking
-off. A run of it is one session (clean start, no expiry): what the server had not acknowledged when the
-connection ended is told to whoever published it as None, for nobody knows. Nothing is queued beyond what the
-server grants (receive maximum) and the transport takes: `publish` says so by False.
+It supports all three QoS levels in both directions, keeps the connection alive, and ends it with DISCONNECT
+or by breaking off. A connection is one session (clean start, no expiry). A message that the server had not
+acknowledged when the connection ended has the result None: its outcome is not known. Nothing is queued beyond
+the server's Receive Maximum and the transport's buffer: then `publish` returns False.
 """
 
 from __future__ import annotations
@@ -33,20 +33,23 @@ from .packets import (
 __all__ = ["ConnectionFailed", "MqttClient", "OnResult"]
 
 OnResult: TypeAlias = Callable[[int | None], None]
-"""Told the reason code of the acknowledgement; None: the connection ended before one came."""
+"""Called with the reason code of the acknowledgement; None: the connection ended before it came."""
 
 _RECEIVE_MAXIMUM: Final = 65_535
 _BAD: Final = 0x80
-"""Reason codes from here on are failures (MQTT 5 §2.4)."""
+"""Reason codes from this one on are failures (MQTT 5 §2.4)."""
 
 
 class ConnectionFailed(Exception):
-    """The server refused, or is not there, or ended the connection."""
+    """The server refused, is unreachable, or ended the connection."""
 
 
 class MqttClient(asyncio.Protocol):
-    """A client that is connected once. `on_message` is called with each message, once at QoS 2;
-    `on_lost` when the connection ends without `close` or `abort`."""
+    """A client that connects once.
+
+    `on_message` is called with each message, once at QoS 2. `on_lost` is called when the connection ends
+    without `close` or `abort`.
+    """
 
     def __init__(self, on_message: Callable[[Received], None], on_lost: Callable[[str], None]) -> None:
         self._on_message = on_message
@@ -56,7 +59,7 @@ class MqttClient(asyncio.Protocol):
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._subscribing: dict[int, asyncio.Future[int]] = {}
         self._in_flight: dict[int, tuple[int, OnResult]] = {}
-        """By packet id: the QoS, and who is told."""
+        """By packet id: the QoS, and the callback."""
         self._receiving: set[int] = set()
         """Packet ids of QoS 2 messages from the server that wait for its PUBREL (MQTT 5 §4.3.3)."""
         self._idle = asyncio.Event()
@@ -71,7 +74,7 @@ class MqttClient(asyncio.Protocol):
     async def connect(
         self, host: str, port: int, client_id: str, *, keep_alive_s: int = 30, will: Will | None = None
     ) -> None:
-        """Connects. Raises ConnectionFailed, OSError."""
+        """Connects, and waits for CONNACK. Raises ConnectionFailed, OSError."""
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self, host, port)
         self._keep_alive_s = keep_alive_s
@@ -80,7 +83,7 @@ class MqttClient(asyncio.Protocol):
         self._keep_alive = loop.call_later(keep_alive_s / 2, self._ping)
 
     async def subscribe(self, filter: str, qos: int, *, no_local: bool = False) -> None:
-        """Returns once every owner has the subscription. Raises ConnectionFailed where one refused."""
+        """Returns when every owner has the subscription. Raises ConnectionFailed if one refused."""
         packet_id = self._next_id()
         granted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._subscribing[packet_id] = granted
@@ -92,7 +95,7 @@ class MqttClient(asyncio.Protocol):
     def publish(
         self, topic: str, payload: bytes, qos: int, *, retain: bool = False, on_result: OnResult
     ) -> bool:
-        """Sends a message; at QoS 1 and 2 `on_result` gets its result. False: there is no room now."""
+        """Sends a message. At QoS 1 and 2 `on_result` gets its result. False: there is no room now."""
         if self._transport is None or self._is_full or (qos and len(self._in_flight) >= self._room):
             return False
         packet_id = 0
@@ -104,18 +107,18 @@ class MqttClient(asyncio.Protocol):
         return True
 
     async def drain(self) -> None:
-        """Waits until every message has its last acknowledgement, or never will."""
+        """Waits until every message has its last acknowledgement, or the connection has ended."""
         await self._idle.wait()
 
     def close(self) -> None:
-        """Says goodbye: no will is published. Idempotent."""
+        """Sends DISCONNECT: no will is published. Idempotent."""
         if self._transport is not None:
             self._transport.write(disconnect())
             self._transport.close()
             self._end("closed")
 
     def abort(self) -> None:
-        """Breaks off, as a device does that loses its power. Idempotent."""
+        """Breaks off, as a device that loses its power. Idempotent."""
         if self._transport is not None:
             self._transport.abort()
             self._end("broken off")
@@ -123,26 +126,26 @@ class MqttClient(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """Notes the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is not there any more; nothing is to be done where this side ended it."""
+        """Reports that the connection is lost, unless this side ended it."""
         if self._transport is not None:
             text = str(error or "the server closed the connection")
             self._end(text)
             self._on_lost(text)
 
     def pause_writing(self) -> None:
-        """The server does not read."""
+        """The server does not read: `publish` returns False."""
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The server reads again."""
         self._is_full = False
 
     def data_received(self, data: bytes) -> None:
-        """Takes what came."""
+        """Handles the packets in these bytes."""
         self._heard = True
         try:
             for first, body in self._splitter.feed(data):
@@ -232,7 +235,7 @@ class MqttClient(asyncio.Protocol):
             on_result(None)
 
     def _ping(self) -> None:
-        """Keeps alive; a server that said nothing since the last PINGREQ is gone (MQTT 5 §3.1.2.10)."""
+        """Sends PINGREQ. A server that sent nothing since the last PINGREQ has gone (MQTT 5 §3.1.2.10)."""
         if self._transport is None:
             return
         if not self._heard:

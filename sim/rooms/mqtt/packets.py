@@ -1,8 +1,8 @@
-"""What an MQTT 5 client writes and reads (MQTT 5 §2, §3), sans-IO.
+"""The packets of an MQTT 5 client (MQTT 5 §2, §3), sans-IO.
 
-Writers return whole packets. `Splitter` cuts what came into packets; the readers take the body of one. Of
-properties a client of ours writes the few that it needs, and skips those that it reads, but for the server's
-receive maximum. What breaks the format raises `Malformed`.
+Writers return whole packets. `Splitter` divides received bytes into packets; readers parse the body of one.
+The writers write only the properties that this client needs. The readers skip all properties except the
+server's Receive Maximum. Bytes that break the format raise `Malformed`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Kind(IntEnum):
 
 
 class Malformed(Exception):
-    """The peer sent what is no MQTT 5."""
+    """The server sent bytes that are not MQTT 5."""
 
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """MQTT 5 §3.1.2.5."""
+    """A will (MQTT 5 §3.1.2.5)."""
 
     topic: str
     payload: bytes
@@ -66,7 +66,7 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class Connack:
-    """MQTT 5 §3.2. `receive_maximum`: messages of QoS 1 and 2 that may be in flight."""
+    """CONNACK (MQTT 5 §3.2). `receive_maximum`: messages of QoS 1 and 2 that may be in flight."""
 
     session_present: bool
     reason: int
@@ -75,7 +75,7 @@ class Connack:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A PUBLISH (MQTT 5 §3.3). `packet_id`: 0 at QoS 0."""
+    """PUBLISH (MQTT 5 §3.3). `packet_id`: 0 at QoS 0."""
 
     topic: str
     payload: bytes
@@ -94,12 +94,12 @@ _FIXED: Final = {
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
 }
-"""Lengths of the values of properties that have a fixed one (MQTT 5 §2.2.2.2)."""
+"""The lengths of properties with a fixed length (MQTT 5 §2.2.2.2)."""
 _TEXTS: Final = (0x03, 0x08, 0x09, 0x12, 0x15, 0x16, 0x1A, 0x1C, 0x1F)
 _PAIR, _IDENTIFIER = 0x26, 0x0B
 
 
-# Out
+# Writers
 
 
 def connect(
@@ -137,33 +137,33 @@ def acknowledgement(kind: Kind, packet_id: int) -> bytes:
 
 
 def subscribe(packet_id: int, filter: str, qos: int, *, no_local: bool = False) -> bytes:
-    """SUBSCRIBE to one filter; retained messages that are there are not wanted (MQTT 5 §3.8)."""
+    """SUBSCRIBE to one filter, without its retained messages (MQTT 5 §3.8)."""
     options = qos | no_local << 2 | 2 << 4
     body = struct.pack(">HB", packet_id, 0) + _text(filter) + bytes([options])
     return _packet(Kind.SUBSCRIBE << 4 | 2, body)
 
 
 def ping() -> bytes:
-    """PINGREQ."""
+    """PINGREQ (MQTT 5 §3.12)."""
     return bytes([Kind.PINGREQ << 4, 0])
 
 
 def disconnect() -> bytes:
-    """DISCONNECT, without the will (MQTT 5 §3.14)."""
+    """DISCONNECT with reason code 0x00, so that no will is published (MQTT 5 §3.14)."""
     return bytes([Kind.DISCONNECT << 4, 0])
 
 
-# In
+# Readers
 
 
 class Splitter:
-    """Cuts a stream of bytes into packets."""
+    """Divides a stream of bytes into packets."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The first byte and the body of each packet that is whole now. Raises Malformed."""
+        """The first byte and the body of each packet that is complete now. Raises Malformed."""
         if self._rest:
             self._rest += data
             data = bytes(self._rest) if self._is_whole(self._rest) else b""
@@ -184,7 +184,7 @@ class Splitter:
 
 
 def read_connack(body: bytes) -> Connack:
-    """Raises Malformed."""
+    """Parses the body of a CONNACK. Raises Malformed."""
     try:
         receive_maximum = 65_535
         for name, value in _properties(body, 2):
@@ -196,7 +196,7 @@ def read_connack(body: bytes) -> Connack:
 
 
 def read_publish(first: int, body: bytes) -> Received:
-    """Raises Malformed."""
+    """Parses a PUBLISH. Raises Malformed."""
     try:
         qos = first >> 1 & 3
         at = 2 + int.from_bytes(body[:2], "big")
@@ -214,21 +214,21 @@ def read_publish(first: int, body: bytes) -> Received:
 
 
 def read_acknowledgement(body: bytes) -> tuple[int, int]:
-    """(packet id, reason) of PUBACK, PUBREC, PUBREL or PUBCOMP. Raises Malformed."""
+    """Packet id and reason code of PUBACK, PUBREC, PUBREL or PUBCOMP. Raises Malformed."""
     if len(body) < 2:
         raise Malformed("an acknowledgement")
     return int.from_bytes(body[:2], "big"), body[2] if len(body) > 2 else 0
 
 
 def read_suback(body: bytes) -> tuple[int, int]:
-    """(packet id, reason) of SUBACK for one filter. Raises Malformed."""
+    """Packet id and reason code of a SUBACK for one filter. Raises Malformed."""
     if len(body) < 4:
         raise Malformed("SUBACK")
     return int.from_bytes(body[:2], "big"), body[-1]
 
 
 def _body_of(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
-    """Where the body of the packet at `at` begins and ends; None: its length is not all here."""
+    """The begin and the end of the body of the packet at `at`; None: its length is not complete."""
     try:
         length, start = _variable(data, at + 1)
     except IndexError:
@@ -237,7 +237,7 @@ def _body_of(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
 
 
 def _variable(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """A variable byte integer and where it ends (MQTT 5 §1.5.5). Raises IndexError, Malformed."""
+    """A variable byte integer and its end (MQTT 5 §1.5.5). Raises IndexError, Malformed."""
     value = shift = 0
     while True:
         byte = data[at]

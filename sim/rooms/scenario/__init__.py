@@ -1,6 +1,13 @@
-"""A scenario: from a file to frozen settings, or to everything that is wrong with it.
+"""A scenario: from a file to frozen settings, or to all errors in it.
 
-`settings` is what comes out; `load` reads a file, or one of those that hbroker brings, by its name.
+    files      finds a scenario by name or path, and loads it
+    parse      the text of a file -> a valid `Scenario`
+    kinds      the section `kinds`
+    ranges     names that stand for many: `floor-[1-4]`
+    reading    values of one mapping
+    settings   the settings that result
+
+Each module imports only modules below it in this list. `reading` and `parse` use `hbroker.topology.document`.
 """
 
 from .files import brought, load

@@ -1,4 +1,4 @@
-"""Where scenarios are: beside this package by name, anywhere else by path."""
+"""The files of scenarios: those of hbroker by name, others by path."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["KINDS", "brought", "load"]
 _HERE: Final = Path(__file__).parent
 _SCENARIOS: Final = _HERE.parent / "scenarios"
 KINDS: Final = _HERE / "kinds.yaml"
-"""The kinds that every scenario knows."""
+"""The kinds that every scenario may use."""
 
 
 def brought() -> tuple[str, ...]:
-    """The names of the scenarios that hbroker brings."""
+    """The names of hbroker's own scenarios."""
     return tuple(sorted(path.stem for path in _SCENARIOS.glob("*.yaml")))
 
 
 def load(name: str) -> Scenario:
-    """The scenario of that name, or in that file. Raises ConfigErrors with all that is wrong with it."""
+    """The scenario with that name, or in that file. Raises ConfigErrors with all errors in it."""
     path = Path(name)
     if name in brought() and not path.is_file():
         path = _SCENARIOS / f"{name}.yaml"

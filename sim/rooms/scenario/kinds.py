@@ -1,6 +1,6 @@
-"""The section `kinds`: what devices of one sort do.
+"""The section `kinds`: what devices of one kind do.
 
-A report's pattern follows from the key that it has: `every` (periodic), `per_hour` (a Poisson process) or
+The pattern of a report follows from its key: `every` (periodic), `per_hour` (a Poisson process) or
 `frames_per_s` (a camera).
 """
 
@@ -42,7 +42,7 @@ _YEAR_S: Final = 31_536_000.0
 
 
 def read_kind(node: yaml.Node, name: str, errors: Errors) -> Kind:
-    """One kind."""
+    """Reads one kind. Adds its errors to `errors`."""
     reader = Reader(errors, node, f"kind {name!r}", _KIND_KEYS)
     if not is_level(name):
         errors.error(node, f"{name!r} cannot be a level of a topic", "name it without `/`, `+`, `#` and `$`")
@@ -61,7 +61,7 @@ def read_kind(node: yaml.Node, name: str, errors: Errors) -> Kind:
 
 
 def is_level(text: str) -> bool:
-    """Whether a text can be one level of a topic below a scenario's top."""
+    """Whether a text can be one topic level below a scenario's top."""
     return bool(text) and not set(text) & set("/+#$") and text.isprintable()
 
 

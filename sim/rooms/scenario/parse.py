@@ -1,4 +1,4 @@
-"""A scenario file, from its text to a valid `Scenario`, or to everything that is wrong with it."""
+"""Parses a scenario file into a valid `Scenario`, or finds all errors in it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _check_top(top: str, reader: Reader) -> None:
 
 
 def _check_paths(rooms: list[Room], reader: Reader) -> None:
-    """A controller listens to all below its room: rooms do not lie in one another."""
+    """Checks that no room lies inside another: a controller subscribes to everything below its room."""
     for before, after in pairwise(sorted(room.path + "/" for room in rooms)):
         if after.startswith(before):
             remedy = "have every room in one item, and none within another"

@@ -1,4 +1,4 @@
-"""Names for many: `floor-[1-4]/office-[1-8]` stands for 32 rooms."""
+"""Names that stand for many: `floor-[1-4]/office-[1-8]` stands for 32 rooms."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _RANGE: Final = re.compile(r"\[(\d{1,6})-(\d{1,6})\]")
 _REFERENCE: Final = re.compile(r"\$([1-9])")
 
 Expansion = tuple[str, tuple[str, ...]]
-"""A name, and the number that each of its ranges has in it."""
+"""A name, and the number of each of its ranges in it."""
 
 
 def expand(pattern: str) -> Iterator[Expansion]:
-    """Every name that the pattern stands for. Raises ValueError for a range that is none, or too many."""
+    """Every name that the pattern stands for. Raises ValueError if a range is empty, or if there are too
+    many."""
     bounds = [(int(low), int(high)) for low, high in _RANGE.findall(pattern)]
     total = 1
     for low, high in bounds:
@@ -35,7 +36,8 @@ def expand(pattern: str) -> Iterator[Expansion]:
 
 
 def filled(text: str, numbers: tuple[str, ...]) -> str:
-    """The text with `$1` replaced by the first number, and so on. Raises ValueError where there is none."""
+    """The text with `$1` replaced by the first number, and so on. Raises ValueError if there is no such
+    number."""
 
     def number(found: re.Match[str]) -> str:
         index = int(found[1])

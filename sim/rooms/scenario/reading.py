@@ -1,4 +1,4 @@
-"""Values of a scenario that a topology does not have: numbers with fractions, times of day, choices."""
+"""Reads values of a scenario that a topology does not have: fractions, times of day, choices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_PAYLOAD: Final = 64 << 20
 
 
 class Reader:
-    """The values of one mapping. Notes what is wrong, and goes on with the default."""
+    """The values of one mapping. Notes errors, and goes on with the default."""
 
     def __init__(self, report: Report, node: yaml.Node, what: str, keys: tuple[str, ...]) -> None:
         self.report = report
@@ -34,11 +34,11 @@ class Reader:
         return key in self._values
 
     def at(self, key: str) -> yaml.Node:
-        """Where the value of a key is, or else the mapping."""
+        """The node of a key's value; the mapping's node if it has no such key."""
         return self._values.get(key, self.node)
 
     def error(self, key: str, message: str, remedy: str) -> None:
-        """Notes what is wrong with a value."""
+        """Notes an error in a value."""
         self.report.error(self.at(key), f"{self.what}: {message}", remedy)
 
     def require(self, *keys: str) -> None:
@@ -85,7 +85,7 @@ class Reader:
         return value
 
     def clock(self, key: str, default: float) -> float:
-        """A time of day, in seconds."""
+        """A time of day, in seconds since midnight."""
         found = _CLOCK.fullmatch(self.text(key)) if key in self._values else None
         if found is not None:
             return int(found[1]) * 3600.0 + int(found[2]) * 60.0
@@ -94,7 +94,7 @@ class Reader:
         return default
 
     def over(self, key: str, default: Over) -> Over:
-        """How a client reaches the network."""
+        """How a client connects to the network."""
         text = self.text(key, default.value)
         try:
             return Over(text)
@@ -128,14 +128,14 @@ class Reader:
         return tuple(text for text in found if text)
 
     def list(self, key: str, read: Callable[[yaml.Node, int], T], example: str) -> list[T]:
-        """Each item of a list, by `read`, which is given its number from 1."""
+        """Reads each item of a list with `read`, which gets its number from 1."""
         if key not in self._values:
             return []
         items = self.report.items(self._values[key], key, example)
         return [read(item, number) for number, item in enumerate(items, 1)]
 
     def named(self, key: str, read: Callable[[yaml.Node, str], T]) -> dict[str, T]:
-        """The values of a mapping whose keys are names, by `read`, which is given the name."""
+        """Reads the values of a mapping whose keys are names with `read`, which gets the name."""
         node = self._values.get(key)
         if node is None:
             return {}

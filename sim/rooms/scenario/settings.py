@@ -1,7 +1,7 @@
-"""A scenario, as its file says it: frozen, checked, in seconds and bytes.
+"""The settings of a scenario: frozen, checked, in seconds and bytes.
 
 A *room* is a branch of the topics in which devices are. A *kind* is what devices of one sort do: what they
-*report* by themselves and in which *pattern*, what *commands* they obey, whether they are *absent* at times.
+*report* and in which *pattern*, which *commands* they obey, and whether they are *absent* at times.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ __all__ = [
 
 
 class Over(Enum):
-    """How a client reaches the network."""
+    """How a client connects to the network."""
 
     NATIVE = "native"
-    """UDP, to the owners themselves."""
+    """UDP, to the owners."""
     MQTT = "mqtt"
     """MQTT 5, to a gateway."""
     ANY = "any"
-    """Either, so that the scenario's share comes out."""
+    """Either way, so that the scenario's share of MQTT results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
     """Every `every_s` seconds, from a random phase, or, if `aligned`, when the clock shows a multiple of it.
 
-    `jitter`: how far each is off, evenly, as a share of the period; it does not accumulate. `drift_ppm`: the
-    standard deviation of the devices' clocks, in parts per million; that does.
+    `jitter`: the largest deviation of an event as a share of the period, uniformly distributed; it does not
+    accumulate. `drift_ppm`: the standard deviation of the devices' clock rates, in parts per million; its
+    effect accumulates.
     """
 
     every_s: float
@@ -62,14 +63,17 @@ class Periodic:
         return 1 / self.every_s
 
     def faster(self, tempo: float) -> Self:
-        """The same, so many times as often."""
+        """The same pattern, `tempo` times as often."""
         return replace(self, every_s=self.every_s / tempo)
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Each event of a Poisson process is followed by others: geometrically many, so that there are `size` in
-    all on average, `every_s` seconds apart on average (exponentially)."""
+    """Each event of a Poisson process is followed by others.
+
+    Their number is geometric, so that a burst has `size` events on average. They are `every_s` seconds apart
+    on average (exponentially).
+    """
 
     size: float
     every_s: float
@@ -77,7 +81,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Events that nothing foretells, `per_hour` by day and `at_night` times as many by night."""
+    """A Poisson process: `per_hour` events by day, and `at_night` times that rate by night."""
 
     per_hour: float
     at_night: float = 1.0
@@ -89,14 +93,17 @@ class Poisson:
         return self.per_hour / 3600 * (self.burst.size if self.burst else 1.0)
 
     def faster(self, tempo: float) -> Self:
-        """The same, so many times as often."""
+        """The same pattern, `tempo` times as often."""
         return replace(self, per_hour=self.per_hour * tempo)
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of a camera, `per_s` a second. Every `key_every`-th is a key frame, in the upper half of the
-    sizes; the others are in the lower."""
+    """The frames of a camera, `per_s` a second.
+
+    Every `key_every`-th is a key frame, whose size is in the upper half of the range; the others are in the
+    lower half.
+    """
 
     per_s: float
     key_every: int = 10
@@ -107,7 +114,7 @@ class Frames:
         return self.per_s
 
     def faster(self, tempo: float) -> Self:
-        """The same, so many times as often."""
+        """The same pattern, `tempo` times as often."""
         return replace(self, per_s=self.per_s * tempo)
 
 
@@ -116,20 +123,20 @@ Pattern: TypeAlias = Periodic | Poisson | Frames
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of payloads in bytes, evenly between these."""
+    """The sizes of payloads in bytes, uniform between `least` and `most`."""
 
     least: int
     most: int
 
     @property
     def mean(self) -> float:
-        """On average."""
+        """The mean size."""
         return (self.least + self.most) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A reading that wanders: drawn back to the `usual`, and off by `step` at each reading."""
+    """A reading that wanders: drawn back to `usual`, with a random step of the standard deviation `step`."""
 
     usual: float
     step: float
@@ -137,7 +144,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a device says by itself, on the topic `leaf` below its own."""
+    """What a device publishes by itself, on the topic `leaf` below its own."""
 
     leaf: str
     pattern: Pattern
@@ -149,7 +156,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a device is told on the topic `leaf` below its own, and answers at once on `answer`."""
+    """What a device receives on the topic `leaf` below its own, and answers at once on `answer`."""
 
     leaf: str
     answer: str
@@ -159,8 +166,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A device is there for `up_s` and away for `down_s` seconds, both exponential with that mean.
-    `is_abrupt`: it breaks off (and its will is published); else it says goodbye."""
+    """A device is online for `up_s` and offline for `down_s` seconds, both exponential with this mean.
+
+    `is_abrupt`: it breaks off, and its will is published; otherwise it sends DISCONNECT.
+    """
 
     up_s: float
     down_s: float
@@ -168,13 +177,13 @@ class Absence:
 
     @property
     def share(self) -> float:
-        """Of the time for which it is there."""
+        """The share of the time for which it is online."""
         return self.up_s / (self.up_s + self.down_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What devices of this sort do."""
+    """What devices of this kind do."""
 
     name: str
     reports: tuple[Report, ...] = ()
@@ -184,13 +193,14 @@ class Kind:
 
     @property
     def rate(self) -> float:
-        """Messages a second of one such device, answers and commands to it counted, births and wills not."""
+        """Messages a second of one such device, with its answers and the commands to it, without births and
+        wills."""
         reported = sum(report.pattern.rate for report in self.reports)
         on_result = sum(2 * command.pattern.rate for command in self.commands)
         return (reported + on_result) * (self.absence.share if self.absence else 1.0)
 
     def faster(self, tempo: float) -> Kind:
-        """The same, saying all so many times as often."""
+        """The same kind with every pattern `tempo` times as often."""
         if tempo == 1.0:
             return self
         return replace(
@@ -202,7 +212,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """`path`: below the scenario's top. `devices`: (kind, how many)."""
+    """One room. `path`: below the scenario's top. `devices`: kind and number."""
 
     path: str
     devices: tuple[tuple[str, int], ...]
@@ -210,7 +220,8 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """A receiver beside the rooms' controllers: a dashboard, a recorder. Its `filters` are whole."""
+    """A receiver besides the rooms' controllers: a dashboard, a recorder. `filters`: with the scenario's
+    top."""
 
     name: str
     filters: tuple[str, ...]
@@ -220,7 +231,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Persons who walk from room to room, and stay `stay_s` seconds on average (exponentially)."""
+    """People who walk from room to room, and stay `stay_s` seconds on average (exponentially)."""
 
     count: int
     stay_s: float
@@ -229,8 +240,10 @@ class People:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An image of `size` bytes that goes, `at_s` seconds after the beginning, to all devices below `area`
-    that are always there. `kinds`: to these alone; empty: to all."""
+    """An image of `size` bytes, published `at_s` seconds after the beginning.
+
+    It goes to all devices below `area` that are always online. `kinds`: only to these; empty: to all.
+    """
 
     at_s: float
     area: str
@@ -240,7 +253,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """`share` of all that devices report and are told belongs to `room`."""
+    """The share `share` of all reports and commands belongs to `room`."""
 
     room: str
     share: float
@@ -248,8 +261,11 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`top`: the levels above all rooms. `clock_s`: the time of day at which it begins. `mqtt`: the share of
-    the devices that come over a gateway."""
+    """A scenario.
+
+    `top`: the levels above all rooms. `clock_s`: the time of day at its begin. `mqtt`: the share of the
+    devices that connect to a gateway.
+    """
 
     name: str
     top: str
@@ -267,5 +283,5 @@ class Scenario:
 
     @property
     def devices(self) -> int:
-        """How many there are, people not counted."""
+        """The number of devices, without people."""
         return sum(count for room in self.rooms for _, count in room.devices)
