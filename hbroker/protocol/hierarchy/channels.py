@@ -1,21 +1,21 @@
-"""Proved conversations between child and parent, where the network has a join key (§5.5).
+"""Authenticated packets between child and parent, if the network has a join key (§5.5).
 
-A *channel* is what the two ends of one link share: a key for each direction, made of the join key, a nonce of
-either end and the parent's address. Each packet is counted, and proved under the key of its direction:
+A *channel* is what the two ends of one link share: one key for each direction, derived from the join key, a
+nonce of each end and the parent's address. Each packet is counted, and has a tag under the key of its
+direction:
 
         child                                        parent
             nonce  ------------------------------------>
-                   <------------------------------------  nonce: a hash, it remembers nothing
-            nonce, 1, JOIN, proved  ------------------->  opens the channel
-                   <------------------------------------  1, JOINACK, proved
+                   <------------------------------------  nonce: a keyed hash, nothing is stored
+            nonce, 1, JOIN, tag  ---------------------->  opens the channel
+                   <------------------------------------  1, JOINACK, tag
             2, ...  ----------------------------------->
 
-So a packet that somebody recorded counts nowhere: on another link, at another node, or after a restart of
-either end the nonces are others, and on the same link its number has passed. A number that is left out tells
-that a packet was replaced by a forged one: the link is closed, for what was lost may have been part of a
-handover.
+So a recorded packet is useless: on another link, at another node, or after a restart of either end the nonces
+differ, and on the same link its number has passed. If a number is missing, a forged packet took the place of
+the missing one. Then the link is closed, because the missing packet may be part of a handover.
 
-Who sends over the core that `over` gives needs to know nothing of all this. Links to clients have no channel.
+`over` returns a core that does all this for whoever sends over it. Links to clients have no channel.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from hbroker.protocol.packets import Address, address_of, pack
 __all__ = ["Channels"]
 
 TAG: Final = 16
-"""Bytes of a tag."""
+"""The length of a tag in bytes."""
 MOST_WAITING: Final = 64
-"""Packets to a parent that wait for its nonce. Until it has granted something a child sends JOIN alone."""
+"""The most packets that wait for the parent's nonce. Before its first grant, a child sends nothing but
+JOIN."""
 
 
 class _Channel:
-    """One end of a proved conversation."""
+    """One end of a channel."""
 
     def __init__(self, key: bytes, nonces: tuple[int, int], parent: Address, *, is_child: bool) -> None:
         """`nonces`: the child's and the parent's."""
@@ -52,11 +53,11 @@ class _Channel:
         """The numbers of the last packets."""
 
     def tag(self, packet: bytes) -> bytes:
-        """The proof of the next packet to send."""
+        """The tag of the next packet to send."""
         return _tag(self._sending, self.sent + 1, packet)
 
     def proves(self, message: pb.Authenticated) -> bool:
-        """Whether the other end of this channel sent it, now or before."""
+        """Whether the other end of this channel made the packet, now or earlier."""
         made = _tag(self._receiving, message.sequence, message.packet)
         return hmac.compare_digest(made, message.tag)
 
@@ -68,15 +69,15 @@ class _Upward:
         self.parent = parent
         self.nonce = nonce
         self.channel: _Channel | None = None
-        """None: the parent's nonce has not come."""
+        """None: the parent's nonce has not arrived."""
         self.waiting: list[bytes] = []
-        """What is to be sent once it has."""
+        """The packets that wait for the parent's nonce."""
         self.is_proved = False
-        """The parent has proved that it has the key."""
+        """Whether the parent has proved the join key."""
 
 
 class Channels:
-    """Those of one node. `key`: the network's; without one there are none. `address`: this node's."""
+    """The channels of one node. `key`: the join key; empty: there are no channels. `address`: this node's."""
 
     def __init__(
         self,
@@ -95,16 +96,16 @@ class Channels:
         self._diagnostics = diagnostics
         self._upward: dict[int, _Upward] = {}
         self._downward: dict[int, _Channel] = {}
-        """Channels to children. A link without a proof has none, and costs nothing here."""
+        """Channels to children, by link. A link without a proved packet has none, and no memory here."""
 
     def over(self) -> NodeCore:
-        """The core, but that what is sent over links to parents and children is proved."""
+        """The core, whose packets over links to parents and children are authenticated."""
         return cast(NodeCore, _Proving(self._core, self)) if self._key else self._core
 
     # Out
 
     def connect(self, address: Address, token: bytes = b"") -> int:
-        """Opens a link to a parent, or takes the one there is, and begins a channel where it has none."""
+        """Opens a link to a parent, or returns the present one. Begins a channel on a new link."""
         link = self._core.connect(address, token)
         if link not in self._upward:
             upward = self._upward[link] = _Upward(address, self._random.getrandbits(64) or 1)
@@ -112,7 +113,8 @@ class Channels:
         return link
 
     def send(self, link: int, packet: bytes) -> bool:
-        """Sends a packet, proved where the link has a channel; False: there is no room, or no link."""
+        """Sends a packet, authenticated if the link has a channel. False: the link has no room, or there is
+        no link."""
         upward = self._upward.get(link)
         if upward is None:
             channel = self._downward.get(link)
@@ -136,7 +138,7 @@ class Channels:
     # In
 
     def admits(self, link: int, body: object) -> bool:
-        """Whether a packet that came over this link may be read as it is."""
+        """Whether a packet that arrived over this link may be used without authentication."""
         if not self._key:
             return True
         is_of_nodes = isinstance(body, pb.Authenticated | pb.Join | pb.JoinAck | pb.Transfer)
@@ -144,7 +146,8 @@ class Channels:
         return not (is_of_nodes or is_return or link in self._upward)
 
     def open(self, link: int, message: pb.Authenticated) -> bytes | None:
-        """The packet in a message that came over this link; None: there is none, or it proves nothing."""
+        """The packet in AUTHENTICATED, which arrived over this link; None: there is none, or it is not
+        proved."""
         upward = self._upward.get(link)
         if not message.packet:
             if upward is None:
@@ -166,7 +169,7 @@ class Channels:
         return None
 
     def handle_link_down(self, link: int) -> None:
-        """Nothing is proved over it any more."""
+        """Removes the channel of a link that ended."""
         self._upward.pop(link, None)
         self._downward.pop(link, None)
 
@@ -204,7 +207,7 @@ class Channels:
         return channel
 
     def _own_nonce(self, link: int) -> int:
-        """No link of this run has the name of another."""
+        """This node's nonce for a link. Each link of this run has its own number."""
         return self._nonces.of("link", link)
 
 

@@ -1,7 +1,7 @@
-"""The subtrees that a node delegated, as a tree of topic levels (§5.1).
+"""The cuts of a node, as a tree of topic levels (§5.1).
 
-A node may have ten thousand children, and strangers ask it for filters: what a question costs depends on the
-cuts that it touches, and not on how many there are.
+A node may have ten thousand children, and any client may ask it about filters. So the cost of a request
+depends on how many cuts the filter touches, and not on how many there are.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ CutT = TypeVar("CutT", bound=_Cut)
 
 
 class CutTree(Generic[CutT]):
-    """One cut for each subtree, found by subtree, by what holds it, and by filter."""
+    """One cut for each subtree, found by subtree, by prefix, and by filter."""
 
     def __init__(self) -> None:
         self._by_subtree: dict[str, CutT] = {}
         self._below: dict[str, dict[str, CutT]] = {}
-        """By each prefix of a cut, the cuts at and below it."""
+        """For each prefix of a cut: the cuts at and below the prefix."""
         self._next: dict[str, dict[str, None]] = {}
-        """By each prefix above a cut, the prefixes of one level more that have cuts at or below them."""
+        """For each prefix above a cut: the prefixes with one level more that have cuts at or below them."""
         self._depths: Counter[int] = Counter()
         self._names: Counter[tuple[int, str]] = Counter()
-        """How many prefixes there are whose last level is this one, by its number."""
+        """For each level name and its depth: the number of prefixes that end with it."""
 
     # Change
 
     def put(self, cut: CutT) -> None:
-        """Adds a cut, or replaces that of the same subtree."""
+        """Adds a cut, or replaces the cut of the same subtree."""
         if cut.subtree not in self._by_subtree:
             self._depths[depth(cut.subtree)] += 1
         self._by_subtree[cut.subtree] = cut
@@ -54,7 +54,7 @@ class CutTree(Generic[CutT]):
             above = prefix
 
     def remove(self, subtree: str) -> CutT | None:
-        """Takes a cut out; None where there was none."""
+        """Removes a cut and returns it; None: there was none."""
         cut = self._by_subtree.pop(subtree, None)
         if cut is None:
             return None
@@ -87,7 +87,7 @@ class CutTree(Generic[CutT]):
 
     @property
     def deepest(self) -> int:
-        """The most levels that a cut has."""
+        """The most levels of a cut."""
         return max((levels for levels, count in self._depths.items() if count), default=0)
 
     def below(self, subtree: str) -> list[CutT]:
@@ -95,15 +95,15 @@ class CutTree(Generic[CutT]):
         return list(self._below.get(subtree, {}).values())
 
     def first_below(self, subtree: str, most: int) -> list[CutT]:
-        """Some of the cuts at or below a subtree."""
+        """At most `most` of the cuts at or below a subtree."""
         return list(islice(self._below.get(subtree, {}).values(), most))
 
     def count_below(self, subtree: str) -> int:
-        """How many cuts are at or below a subtree."""
+        """The number of cuts at or below a subtree."""
         return len(self._below.get(subtree, ()))
 
     def touched(self, filter: str) -> list[CutT]:
-        """The cuts that hold a topic, or may hold one, that a filter matches (§6.1)."""
+        """The cuts with topics that the filter can match (§6.1)."""
         found: list[CutT] = []
         reached = [""]
         for at, level in enumerate(filter.split("/")):
@@ -115,8 +115,9 @@ class CutTree(Generic[CutT]):
         return found + self._at(reached)
 
     def gist(self, filter: str) -> str:
-        """Of filters that touch the same cuts, whichever these are, mostly the same one: so that what is
-        remembered of one answers those who ask for names that nobody has, and for others each time."""
+        """A filter that touches the same cuts. For most filters that touch the same cuts it is the same one.
+        So a cached answer also serves clients that ask for names that no cut has, and for another name each
+        time."""
         levels, deepest = filter.split("/"), self.deepest
         for at, level in enumerate(levels):
             if at and at == deepest:
@@ -126,11 +127,11 @@ class CutTree(Generic[CutT]):
         return filter
 
     def covers(self, filter: str, subtree: str) -> bool:
-        """Whether every topic of `subtree` that the filter matches lies in one cut at or below it.
+        """Whether one cut contains every topic of `subtree` that the filter matches.
 
-        Inside the subtree its levels are given, so a wildcard there is no choice; below, each is a choice of
-        endlessly many names, of which a cut takes one. So no set of cuts covers what none of them covers
-        alone.
+        Inside the subtree its levels are given, so a wildcard there is no choice. Below it, each wildcard is
+        a choice of endlessly many names, of which a cut has one. So if no single cut covers the topics, no
+        set of cuts does.
         """
         above = subtree.split("/") if subtree else []
         levels = filter.split("/")

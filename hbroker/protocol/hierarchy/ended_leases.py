@@ -1,11 +1,12 @@
 """Subtrees that this node served until its lease ended, and has not served since (§5.6).
 
-What waits for persistent sessions in such a subtree was acknowledged, and is nowhere else. So it stays where
-it is, with the subscriptions of those sessions, as long as the sessions live. No message of the subtree comes
-to it meanwhile: whoever serves the subtree then keeps what it acknowledges itself. When this node is handed
-the subtree again, what it is handed comes behind what it has.
+The messages that wait for persistent sessions in such a subtree were acknowledged, and no other node has
+them. So they stay, with the subscriptions of these sessions, for as long as the sessions live. This node
+takes no new messages of the subtree; the next owner queues those that it acknowledges itself. If this node is
+handed the subtree again, it puts what it is handed behind what it has.
 
-Where it comes back without a part, which another node has been given, the part has lapsed.
+If the subtree comes back without a part, because another node has been granted the part, then the part stays
+here as an ended lease.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ __all__ = ["EndedLeases"]
 
 @dataclass(frozen=True, slots=True)
 class _EndedLease:
-    """`at`: when the lease ended. `cuts`: what had been delegated below the subtree before."""
+    """`at`: when the lease ended, in microseconds. `cuts`: the cuts below the subtree at that time."""
 
     at: int
     cuts: frozenset[str]
 
 
 class EndedLeases:
-    """All of one node."""
+    """The ended leases of one node."""
 
     def __init__(self, jurisdiction: Jurisdiction) -> None:
         self._jurisdiction = jurisdiction
@@ -38,7 +39,7 @@ class EndedLeases:
     # Change
 
     def begin(self, now: int, subtree: str) -> None:
-        """The lease of a subtree has ended."""
+        """The lease of a subtree ended."""
         cuts = frozenset(delegation.subtree for delegation in self._jurisdiction.cuts_below(subtree))
         self._by_subtree.setdefault(subtree, _EndedLease(now, cuts))
 
@@ -55,14 +56,15 @@ class EndedLeases:
                     self._by_subtree.setdefault(delegation.subtree, _EndedLease(ended_lease.at, frozenset()))
 
     def prune(self, is_empty: Callable[[str], bool]) -> None:
-        """Forgets subtrees of which nothing is left here."""
+        """Removes subtrees for which `is_empty` says that nothing is left here."""
         for subtree in [subtree for subtree in self._by_subtree if is_empty(subtree)]:
             del self._by_subtree[subtree]
 
     # Read
 
     def latest(self, subtree: str) -> int | None:
-        """When the last lease of what lies in a subtree, or around it, ended; None: none has."""
+        """When the last lease of a subtree in, or around, this subtree ended, in microseconds; None: none
+        has."""
         ends = [
             ended_lease.at
             for ended_subtree, ended_lease in self._by_subtree.items()
@@ -71,7 +73,7 @@ class EndedLeases:
         return max(ends, default=None)
 
     def touch(self, filter: str) -> bool:
-        """Whether a filter matches topics in one of them."""
+        """Whether a filter can match topics in one of these subtrees."""
         return any(filter_touches(filter, subtree) for subtree in self._by_subtree)
 
     def __contains__(self, subtree: str) -> bool:

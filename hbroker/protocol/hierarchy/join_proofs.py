@@ -1,8 +1,7 @@
-"""Proofs of the network's join key (§5.5, §5.7), and the nonces that keep an old proof from counting again.
+"""Proofs of the join key (§5.5, §5.7), and the nonces that make a recorded proof useless.
 
-A proof is an HMAC over a purpose, numbers and texts, so that one for one thing says nothing about another. A
-nonce is the receiver's own: a keyed hash of the period and of whom it is for, so that the receiver remembers
-nothing.
+A proof is an HMAC over a purpose, numbers and texts, so a proof for one purpose counts for no other. A nonce
+is the receiver's: a keyed hash of the period and of what it is for, so the receiver stores nothing.
 """
 
 from __future__ import annotations
@@ -19,33 +18,33 @@ from hbroker.protocol.packets import Address, address_from
 __all__ = ["NONCE_PERIOD", "Nonces", "invitation_credential", "is_proof", "join_credential", "proof"]
 
 NONCE_PERIOD: Final = 60 * timers.SECOND
-"""A nonce is good for this period and the next."""
+"""In microseconds. A nonce is good for its period and the next one."""
 
 
 class Nonces:
-    """Those of one run of a node. `secret`: random, and known to nobody else."""
+    """The nonces of one run of a node. `secret`: random bytes that only this run has."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def current(self, now: int, *whom: object) -> int:
-        """The one to prove over from now on; never 0."""
+        """The present nonce for `whom`; never 0."""
         return self.of(now // NONCE_PERIOD, *whom)
 
     def is_good(self, now: int, nonce: int, *whom: object) -> bool:
-        """Whether it was `current` a moment ago."""
+        """Whether a nonce is the one of this period, or of the last."""
         period = now // NONCE_PERIOD
         return nonce in (self.of(period, *whom), self.of(period - 1, *whom))
 
     def of(self, *whom: object) -> int:
-        """One that lasts as long as this run; never 0."""
+        """A nonce for the whole run; never 0."""
         text = " ".join(map(str, whom)).encode()
         return int.from_bytes(blake2b(text, key=self._secret, digest_size=8).digest(), "big") or 1
 
 
 def proof(key: bytes, purpose: bytes, numbers: Iterable[int], texts: Iterable[str]) -> bytes:
-    """HMAC-SHA256 of the purpose, the numbers (8 bytes each) and the texts (each behind its length, 2 bytes);
-    empty where there is no key."""
+    """HMAC-SHA256 of the purpose, the numbers (8 bytes each, big endian) and the texts (each after its
+    length, 2 bytes); empty if there is no key."""
     if not key:
         return b""
     made = hmac.new(key, purpose, digestmod="sha256")
@@ -58,18 +57,18 @@ def proof(key: bytes, purpose: bytes, numbers: Iterable[int], texts: Iterable[st
 
 
 def is_proof(made: bytes, claimed: bytes) -> bool:
-    """Whether they are equal, in a time that says nothing."""
+    """Whether they are equal, compared in constant time."""
     return hmac.compare_digest(made, claimed)
 
 
 def join_credential(key: bytes, join: pb.Join) -> bytes:
-    """That of a JOIN outside of a session (§5.5)."""
+    """The credential of a JOIN outside of a session (§5.5)."""
     numbers = (join.request, join.nonce, join.incarnation, join.epoch, join.policy, join.fenced)
     return proof(key, b"hbroker join", numbers, (join.node, join.subtree, _text(join.address)))
 
 
 def invitation_credential(key: bytes, ack: pb.JoinAck) -> bytes:
-    """That of the JOINACK that answers it."""
+    """The credential of the JOINACK that answers such a JOIN."""
     holder = ack.holder
     numbers = (ack.request, ack.nonce, ack.reason, holder.epoch)
     texts = (ack.node, ack.subtree, _text(ack.address), holder.subtree, holder.node, _text(holder.address))

@@ -1,8 +1,8 @@
-"""What a node owns: the subtrees it was granted, less the cuts that it delegated out of them (§5).
+"""What a node owns: the subtrees that it was granted, less the cuts that it delegated out of them (§5).
 
-In DNS terms a grant is a zone and a delegation a zone cut. The longest of both that holds a topic decides
-about it: a grant says "mine", a delegation "ask below". Every change here is made in the native core in the
-same step, so that what is answered to a look-up and what is done with a PUBLISH never differ.
+In DNS terms, a grant is a zone, and a delegation a zone cut. For a topic the longest of both that contains it
+decides: a grant means that this node owns the topic, a delegation that its child does. Every change is made
+in the native core in the same step, so look-ups and PUBLISH always get the same answer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ __all__ = ["Delegation", "Grant", "Jurisdiction"]
 
 MOST_CUTS_ANSWERED: Final = 16
 MOST_CUT_BYTES: Final = 600
-"""A zone that would tell more cuts than this, or longer ones, is narrowed (§5.3)."""
+"""A zone names at most this many cuts and bytes of cuts; else its scope is narrowed (§5.3)."""
 
 
 @dataclass(slots=True)
 class Grant:
-    """A subtree that this node owns. `link`: to the parent that granted it, None for the root's own."""
+    """A subtree that this node owns. `link`: to the parent that granted it; None: the link is down, or this
+    is the root's own grant."""
 
     subtree: str
     epoch: int
@@ -41,12 +42,13 @@ class Grant:
     """When the lease ends, in microseconds; None: never."""
     serial: int = 0
     fencing: bool = False
-    """The lease is to end from now on (§5.6): what is delegated out of it is put under `fence` first."""
+    """The lease will end from now on (§5.6), once everything delegated out of the subtree is under
+    `fence`."""
 
 
 @dataclass(slots=True)
 class Delegation:
-    """A subtree that a child owns. `link`: from that child, None while it is away."""
+    """A subtree that a child owns. `link`: from that child; None: the link is down."""
 
     subtree: str
     node: str
@@ -56,9 +58,9 @@ class Delegation:
     policy: LeasePolicy
     link: int | None
     until: int
-    """When the lease granted ends, in microseconds.
+    """When the granted lease ends, in microseconds.
 
-    The subtree is taken back a drift allowance later (§5.6).
+    The parent takes the subtree back a drift allowance later (§5.6).
     """
 
     def as_cut(self) -> Cut:
@@ -66,10 +68,10 @@ class Delegation:
 
 
 class Jurisdiction:
-    """The grants and cuts of one node. `remember` hears of each cut before it is made, and, with True, after
-    it has ended.
+    """The grants and cuts of one node. `remember` is called with each cut before it is made, and with True
+    after it has ended.
 
-    `unix_offset_us`: what to add to a time of the control for one of the core.
+    `unix_offset_us`: added to a time of the control, it gives a time of the core.
     """
 
     def __init__(
@@ -84,21 +86,21 @@ class Jurisdiction:
         self._grants: dict[str, Grant] = {}
         self._cuts: CutTree[Delegation] = CutTree()
         self._successors: set[str] = set()
-        """Subtrees that were handed back, for whose topics the core names who has them."""
+        """Subtrees that were handed back, and for which the core still names the new owner."""
         self._recovery: dict[str, int] = {}
         self._expected: set[str] = set()
         self._deepest = 0
         self.is_in_doubt = False
-        """It may have delegated what it does not know of, so it serves nothing (§5.9)."""
+        """The node serves nothing, because it may have delegated subtrees that it does not know (§5.9)."""
         self._touched: TouchedCuts[Delegation] = TouchedCuts()
         self._deciders: dict[str, Grant | Delegation | None] = {}
-        """Who decides about what is around a cut, until something changes."""
+        """For the prefix above a cut: the grant or delegation that decides there, until something changes."""
 
     def hold(self, grant: Grant) -> None:
-        """Owns a subtree, or changes how: a new epoch, serving or not, a later end of the lease.
+        """Adds a grant, or changes it: a new epoch, whether it is served, a later end of the lease.
 
-        The core ends the lease by itself, should this process be stopped and go on too late (§5.6). What a
-        node says of itself, below `$SYS`, no client can say (§7.2).
+        The core ends the lease by itself, in case this process is stopped and goes on too late (§5.6).
+        Subtrees below `$SYS` are reserved: no client can publish there (§7.2).
         """
         for subtree in [s for s in self._successors if is_within(s, grant.subtree)]:
             self._successors.discard(subtree)
@@ -109,9 +111,9 @@ class Jurisdiction:
         self._tell(grant.subtree)
 
     def drop(self, subtree: str, successor: Cut | None = None) -> None:
-        """Owns a subtree no more. What was delegated out of it stays delegated.
+        """Removes a grant. Its cuts stay delegated.
 
-        `successor`: who owns it now: publishers that still come are told so (§7.2).
+        `successor`: the new owner, which publishers that still come are referred to (§7.2).
         """
         if self._grants.pop(subtree, None) is not None:
             self._recovery.pop(subtree, None)
@@ -123,35 +125,38 @@ class Jurisdiction:
                 self._core.cut(successor)
 
     def expect(self, requested_subtrees: Iterable[str]) -> None:
-        """After a restart: what of these lies below what this node delegated, it held from somebody else, and
-        may hold again. What it cut out of such a subtree does not move with what is around that."""
+        """After a restart: notes which of these claims lie below a delegation of this node. Another node
+        granted them before, and may do so again. Cuts out of such a subtree do not move with the subtree
+        around it."""
         self._expected = {
             subtree for subtree in requested_subtrees if isinstance(self.around(subtree), Delegation)
         }
 
     def give_up(self, subtree: str) -> None:
-        """This node claims a subtree no more."""
+        """This node does not claim a subtree any more."""
         self._expected.discard(subtree)
 
     def doubt(self) -> None:
-        """What was delegated is not known completely. Before the first `hold`."""
+        """The node may have delegated subtrees that it does not know (§5.9). To be called before the first
+        `hold`."""
         self.is_in_doubt = True
 
     def be_sure(self) -> None:
-        """Every delegation that there can be is known: serves what it holds."""
+        """Every delegation that may exist is known. From now on the node serves what it holds."""
         self.is_in_doubt = False
         for subtree in self._grants:
             self._tell(subtree)
 
     def merge(self, subtree: str) -> None:
-        """Owns a subtree as a part of what is around it, by that grant alone. Who gathers there goes on."""
+        """Removes a grant that lies within another one, which the node serves: the subtree is now a part of
+        the larger one. A recovery in it goes on."""
         if self._grants.pop(subtree, None) is not None:
             self._changed()
             self._tell(subtree)
             self._tell_gathering(subtree, but=subtree)
 
     def delegate(self, delegation: Delegation) -> None:
-        """Cuts a subtree out, or replaces the cut of the same subtree."""
+        """Adds a cut, or replaces the cut of the same subtree."""
         self._cuts.put(delegation)
         self._changed()
         self._remember(delegation, False)
@@ -161,42 +166,42 @@ class Jurisdiction:
         self._cuts_changed(delegation.subtree)
 
     def take_back(self, subtree: str) -> None:
-        """Ends a delegation: the subtree is this node's again."""
+        """Removes a cut: the subtree is this node's again."""
         delegation = self._cuts.remove(subtree)
         if delegation is None:
             return
         self._changed()
         for part in [part for part in self._recovery if is_within(part, subtree)]:
             self._recovery[part] = max(self._recovery[part], delegation.epoch + 1)
-            self._tell(part)  # Before the cut ends: from then on messages are taken here.
+            self._tell(part)  # Before the cut ends, because from then on messages are accepted here.
         self._core.uncut(subtree)
         self._remember(delegation, True)
         self._cuts_changed(subtree)
 
     def amend(self, delegation: Delegation) -> None:
-        """Something changed of a cut that only this node knows, and is to know again."""
+        """Notes a change of a cut that concerns only this node and its next run."""
         self._remember(delegation, False)
 
     def gather(self, subtree: str, epoch: int = 0) -> None:
-        """The subscribers of a grant, or of a part of one, are on their way back (§5.8).
+        """Begins the recovery of a grant, or of a part of one (§5.8).
 
-        `epoch`: what the part is held under, at least; the one under which it had been delegated was lower.
+        `epoch`: the lowest epoch under which the part is held. It was delegated under a lower one.
         """
         self._recovery[subtree] = max(epoch, self._recovery.get(subtree, 0))
         if self._is_held(subtree):
             self._tell(subtree)
 
     def gathered(self, subtree: str) -> None:
-        """They are back, or will not come."""
+        """Ends the recovery of a part."""
         if self._recovery.pop(subtree, None) is not None and self._is_held(subtree):
             self._tell(subtree)
 
     def is_gathering(self, topic: str) -> bool:
-        """Whether subscribers of a topic are on their way back."""
+        """Whether a topic is in recovery."""
         return any(is_within(topic, part) for part in self._recovery)
 
     def gathering_epoch(self, part: str) -> int:
-        """The lowest epoch under which a part that is gathering is held; 0: any will do."""
+        """The lowest epoch under which a part in recovery is held; 0: any."""
         return self._recovery.get(part, 0)
 
     @property
@@ -214,29 +219,31 @@ class Jurisdiction:
         return self._cuts.get(subtree)
 
     def lookup(self, topic: str) -> Grant | Delegation | None:
-        """Who decides about a topic: the longest grant or delegation that holds it."""
+        """The longest grant or delegation that contains a topic, which decides about it; None: there is
+        none."""
         found: Grant | Delegation | None = None
         for prefix in prefixes(topic, self._deepest):
             found = self._cuts.get(prefix) or self._grants.get(prefix) or found
         return found
 
     def around(self, subtree: str) -> Grant | Delegation | None:
-        """Who decides about the level above a subtree, and about the subtree itself where nothing begins
-        there."""
+        """The grant or delegation that decides about the level above a subtree, and about the subtree itself
+        if none begins there; None: there is none."""
         return self.lookup(subtree.rpartition("/")[0])
 
     def enclosing(self, subtree: str) -> Grant | None:
-        """The longest grant that a delegation of `subtree` is, or would be, cut out of."""
+        """The longest grant out of which a delegation of `subtree` is, or would be, cut."""
         grants = [g for g in self._grants.values() if g.subtree != subtree and is_within(subtree, g.subtree)]
         return max(grants, key=lambda g: len(g.subtree), default=None)
 
     def is_inner(self, subtree: str) -> bool:
-        """Whether a grant lies directly in another that is served: nothing is cut out between the two."""
+        """Whether a grant lies directly in another one that is served, without a cut between the two."""
         around = self.around(subtree)
         return isinstance(around, Grant) and around.serving
 
     def holds_from(self, link: int, topic: str) -> bool:
-        """Whether a grant from the parent at `link` holds a topic: only then may that parent pass it down."""
+        """Whether a grant of the parent at `link` contains a topic. Only then may that parent forward
+        requests for it."""
         return any(g.link == link and is_within(topic, g.subtree) for g in self._grants.values())
 
     def cuts_below(self, subtree: str) -> list[Delegation]:
@@ -244,16 +251,17 @@ class Jurisdiction:
         return self._cuts.below(subtree)
 
     def held_below(self, subtree: str) -> list[str]:
-        """The grants below a subtree: this node has them from others, so they stay where the subtree goes."""
+        """The grants below a subtree. Other nodes granted them, so they stay here when the subtree moves."""
         return [s for s in self._grants if s != subtree and is_within(s, subtree)]
 
     def left_within(self, subtree: str) -> list[Grant]:
-        """The grants below a subtree with nothing of another's between: who was there has handed back."""
+        """The grants below a subtree without another node's subtree between them: the node between has handed
+        back."""
         return [self._grants[s] for s in self.held_below(subtree) if not self._is_apart(s, subtree)]
 
     def cuts_of(self, subtree: str) -> list[Delegation]:
-        """The delegations below a subtree that move with it: not those that this node cut out of a smaller
-        one, which it has from another, or had before it was restarted."""
+        """The cuts below a subtree that move with it. Not among them: cuts out of a smaller subtree that
+        another node granted, or granted before a restart."""
         expected = (s for s in self._expected if s != subtree and is_within(s, subtree))
         inner = [*self.held_below(subtree), *expected]
         return [
@@ -263,11 +271,12 @@ class Jurisdiction:
         ]
 
     def entrusted(self, subtree: str, node: str, address: Address) -> list[Delegation]:
-        """The delegations below a subtree that go along with it when it goes to this node: not its own."""
+        """The cuts below a subtree that go along when the subtree goes to this node; not its own."""
         return [d for d in self.cuts_of(subtree) if (d.node, d.address) != (node, address)]
 
     def entrusted_to(self, delegation: Delegation) -> Delegation | None:
-        """Who is the parent of a delegation's holder now, or soon, instead of this node (§5.4)."""
+        """The delegation whose holder is, or will be, the parent of this delegation's holder, in place of
+        this node (§5.4); None: this node stays its parent."""
         found = None
         for prefix in prefixes(delegation.subtree, depth(delegation.subtree) - 1):
             if prefix in self._grants:
@@ -277,10 +286,10 @@ class Jurisdiction:
         return None if same else found
 
     def zone(self, topic: str, grant: Grant) -> pb.Zone:
-        """The zone as told to somebody who asked for `topic` (§5.3): the widest scope with few enough cuts.
+        """The zone for a client that asked for `topic` (§5.3): the widest scope with few enough cuts.
 
-        Where even the topic itself has too many cuts below it, some are told: an owner corrects the rest
-        when asked.
+        If the topic itself has too many cuts below it, the zone names only some of them. Owners correct the
+        rest when they are asked.
         """
         scope = topic
         for prefix in prefixes(topic, self._deepest + 1):
@@ -296,12 +305,12 @@ class Jurisdiction:
         )
 
     def children(self, filter: str, parent_link: int | None = None) -> tuple[Delegation, ...]:
-        """The delegations that a filter touches; with `parent_link`, those below that parent's grants.
+        """The cuts that a filter touches. With `parent_link`: only those below that parent's grants.
 
-        All of them are told (§6.1). But a node is reached from several parents, and each request goes on
-        below the one it came from alone: so it arrives once for each delegation on its way, and never goes
-        round. What this node delegated out of a subtree that it lost is nobody's business here, even if it
-        holds more around that: whoever has the subtree now knows of it.
+        An answer names all of them (§6.1). But a node may have several parents, and forwards each request
+        only below the grants of the parent from which it came. So a request arrives once for each delegation
+        on its way, and does not go round. A cut out of a subtree that this node has lost is not named, even
+        if the node holds a larger subtree around it: the present owner of that subtree knows it.
         """
         filter = self._cuts.gist(filter)
         known = self._touched.of((filter, parent_link))
@@ -311,15 +320,16 @@ class Jurisdiction:
         return known
 
     def served(self, filter: str) -> list[str]:
-        """The subtrees that this node serves and that a filter touches."""
+        """The subtrees that this node serves and the filter touches."""
         return [g.subtree for g in self._grants.values() if g.serving and filter_touches(filter, g.subtree)]
 
     def responsible(self, filter: str) -> Grant | None:
-        """A grant less its cuts that can hold a topic that matches; None: there is none (§6.1)."""
+        """A grant that, less its cuts, can have a topic that matches the filter; None: there is none
+        (§6.1)."""
         return next(self._holding(filter), None)
 
     def is_moving(self, filter: str) -> bool:
-        """Whether topics that match are on their way here, or away: held, and not served (§5.4)."""
+        """Whether this node holds topics that may match, and does not serve them (§5.4)."""
         return any(self.is_in_doubt or not grant.serving for grant in self._holding(filter))
 
     def _holding(self, filter: str) -> Iterator[Grant]:
@@ -328,7 +338,7 @@ class Jurisdiction:
                 yield grant
 
     def _is_named(self, delegation: Delegation, parent_link: int | None) -> bool:
-        """Whether what is around a cut is this node's, and that parent's grant if one asks."""
+        """Whether the subtree around a cut is this node's, by a grant of that parent if one is given."""
         around = delegation.subtree.rpartition("/")[0]
         if around not in self._deciders:
             self._deciders[around] = self.lookup(around)
@@ -343,10 +353,10 @@ class Jurisdiction:
         return subtree in self._grants or self.enclosing(subtree) is not None
 
     def _tell(self, subtree: str) -> None:
-        """Has the core know how a grant is held, or a part of one.
+        """Updates a grant, or a part of one that is in recovery, in the native core.
 
-        What does not serve yet refuses everything: it may come with that part as a cut, under another epoch.
-        A part of what is delegated is not held.
+        A grant that is not served refuses everything, so its parts are not told apart: it may come with such
+        a part as a cut, under another epoch. A part that is delegated is not held.
         """
         grant = self._grants.get(subtree)
         is_gathering = subtree in self._recovery
@@ -370,7 +380,7 @@ class Jurisdiction:
             self._tell_gathering(subtree, but=subtree)
 
     def _tell_gathering(self, subtree: str, *, but: str | None) -> None:
-        """What holds of a grant holds of the parts of it that are gathering."""
+        """Updates the parts of a grant that are in recovery, as the grant has changed."""
         for part in [part for part in self._recovery if part != but and is_within(part, subtree)]:
             self._tell(part)
 
@@ -384,14 +394,14 @@ class Jurisdiction:
                 grant.serial += 1
 
     def _changed(self) -> None:
-        """A grant or a cut came, or went."""
+        """Called after a grant or a cut was added or removed."""
         self._deepest = max([self._cuts.deepest, *map(depth, self._grants)])
         self._touched.clear()
         self._deciders.clear()
 
 
 def _as_cuts(delegations: list[Delegation]) -> list[pb.Cut]:
-    """As many of them, from the first, as a zone has room for."""
+    """As many of these delegations, from the first, as a zone has room for."""
     cuts = [cut_of(d.as_cut()) for d in delegations[:MOST_CUTS_ANSWERED]]
     sizes = accumulate(cut.ByteSize() for cut in cuts)
     return [cut for cut, size in zip(cuts, sizes, strict=True) if size <= MOST_CUT_BYTES]

@@ -1,8 +1,8 @@
-"""Which cuts filters touch, remembered until the jurisdiction changes (§6.1).
+"""A cache of which cuts a filter touches, valid until the jurisdiction changes (§6.1).
 
-Strangers ask a node with thousands of children for filters, and to work out which children one touches takes
-milliseconds. In a deep tree many filters touch the same cuts. Each set of cuts is kept once, however many
-filters have it; beyond the bounds the answers that have not been asked for the longest are forgotten.
+Any client may ask a node with thousands of children about filters, and to find the children that a filter
+touches takes milliseconds. In a deep tree many filters touch the same cuts. Each set of cuts is stored once,
+however many filters have it. If there is no room, the answers that were used longest ago are removed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["LONGEST_FILTER", "MOST_ANSWERS", "MOST_CUTS", "TouchedCuts"]
 
 MOST_ANSWERS: Final = 1_024
 MOST_CUTS: Final = 200_000
-"""Cuts in all sets together. One set that is larger is kept by itself."""
+"""The most cuts in all sets together. A set with more is the only one."""
 LONGEST_FILTER: Final = 256
-"""Characters. What is longer is not remembered."""
+"""In characters. A longer filter is not cached."""
 
 CutT = TypeVar("CutT")
 Question: TypeAlias = tuple[str, int | None]
@@ -29,14 +29,14 @@ Question: TypeAlias = tuple[str, int | None]
 
 @dataclass(slots=True)
 class _Set(Generic[CutT]):
-    """`answers`: how many there are with these cuts."""
+    """A set of cuts. `answers`: how many questions have it."""
 
     cuts: tuple[CutT, ...]
     answers: int = 0
 
 
 class TouchedCuts(Generic[CutT]):
-    """Answers by question."""
+    """The touched cuts by question."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Question, bytes] = OrderedDict()
@@ -46,8 +46,8 @@ class TouchedCuts(Generic[CutT]):
     # Change
 
     def keep(self, question: Question, cuts: Iterable[CutT]) -> tuple[CutT, ...]:
-        """Remembers the cuts of a question that has no answer. Returns them, the same object for each
-        question that has these."""
+        """Stores the cuts of a question that is not cached. Returns them; all questions with the same cuts
+        get the same object."""
         found = tuple(cuts)
         if len(question[0]) > LONGEST_FILTER:
             return found
@@ -64,7 +64,7 @@ class TouchedCuts(Generic[CutT]):
         return known.cuts
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Removes everything."""
         self._answers.clear()
         self._sets.clear()
         self._cuts = 0
@@ -72,7 +72,7 @@ class TouchedCuts(Generic[CutT]):
     # Read
 
     def of(self, question: Question) -> tuple[CutT, ...] | None:
-        """The cuts of a question; None: they are not remembered."""
+        """The cuts of a question; None: it is not cached."""
         name = self._answers.get(question)
         if name is None:
             return None
@@ -81,11 +81,11 @@ class TouchedCuts(Generic[CutT]):
 
     @property
     def questions(self) -> list[Question]:
-        """Those that are answered, the one that was asked last at the end."""
+        """The cached questions, the one that was used last at the end."""
         return list(self._answers)
 
     def __len__(self) -> int:
-        """How many cuts are kept."""
+        """The number of cuts in all sets."""
         return self._cuts
 
     def _make_room(self, cuts: int) -> None:
@@ -102,5 +102,6 @@ class TouchedCuts(Generic[CutT]):
 
 
 def _name_of(cuts: tuple[object, ...]) -> bytes:
-    """The same for the same cuts: while they are kept no other objects have their identities."""
+    """An id of a set of cuts. It is made of the objects' identities, which no other objects have while the
+    set is stored."""
     return blake2b(array("Q", map(id, cuts)), digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""What all claims of one node work with (`hbroker.protocol.hierarchy.child.uplink`)."""
+"""What all claims of one node share (`hbroker.protocol.hierarchy.child.uplink`)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["UplinkContext"]
 
 @dataclass(frozen=True, slots=True)
 class UplinkContext:
-    """What all claims of one node work with.
+    """What all claims of one node share.
 
-    `root`: where to join. `address`, `incarnation`: this node's. `hang_up(link)`: closes a link to a parent
-    unless another claim has it.
+    `root`: where to join. `address`, `incarnation`: this node's. `hang_up(link)`: closes a link to a parent,
+    unless another claim uses it.
     """
 
     settings: NodeSettings

@@ -1,4 +1,4 @@
-"""The JOINs of one claim (§5.1): what each says, and which of them wait for an answer."""
+"""The JOINs of one claim (§5.1): their fields, and which of them wait for an answer."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hbroker.protocol.packets import Address, address_of, pack
 __all__ = ["JoinRequests", "PendingJoin"]
 
 MOST_WAITING: Final = timers.LEASE_RENEWALS
-"""Of how many an answer is known. One that comes later than so many newer JOINs is of no use."""
+"""The most JOINs that wait for an answer. An answer to an older one is useless."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingJoin:
-    """A JOIN without an answer: when it was sent, and over which nonce of the node that was asked."""
+    """A JOIN that waits for an answer: when it was sent, and which nonce of the asked node it proves."""
 
     at: int
     nonce: int
 
 
 class JoinRequests:
-    """`address`, `incarnation`: the claiming node's."""
+    """The JOINs of one claim. `address`, `incarnation`: this node's."""
 
     def __init__(
         self, subtree: str, settings: NodeSettings, address: Address, incarnation: int, random: Random
@@ -38,12 +38,16 @@ class JoinRequests:
         self._incarnation = incarnation
         self._random = random
         self._sent: dict[int, PendingJoin] = {}
-        """Those without an answer, by request."""
+        """The JOINs that wait for an answer, by request."""
 
     def make(self, now: int, epoch: int, *, fenced: bool, nonce: int = 0, leaving: bool = False) -> bytes:
-        """A JOIN that is sent now. `epoch`: what is held, or 0; `fenced`: whether the lease ends; `nonce`:
-        outside of a session, what the node that is asked wants the join key proved over; 0: not known.
-        `leaving`: the subtree is being handed back."""
+        """A JOIN to be sent now.
+
+        - `epoch`: the one that is held; 0: none.
+        - `fenced`: whether the lease ends.
+        - `nonce`: outside of a session, the asked node's nonce for the proof of the join key; 0: unknown.
+        - `leaving`: the subtree is being handed back.
+        """
         if len(self._sent) > MOST_WAITING:
             del self._sent[next(iter(self._sent))]
         request = self._random.getrandbits(64)
@@ -66,16 +70,15 @@ class JoinRequests:
         return pack(join)
 
     def is_open(self, request: int) -> bool:
-        """Whether this is a JOIN of these without an answer."""
+        """Whether a JOIN with this request waits for an answer."""
         return request in self._sent
 
     def answered(self, request: int) -> PendingJoin | None:
-        """The JOIN that this answers: another answer counts no more. None: none of these, or one that was
-        answered."""
+        """Removes and returns the JOIN with this request, so no second answer counts; None: none waits."""
         return self._sent.pop(request, None)
 
     def forget(self) -> None:
-        """What was asked so far counts no longer, whatever is answered."""
+        """Forgets all JOINs: no answer to them counts."""
         self._sent.clear()
 
     @property

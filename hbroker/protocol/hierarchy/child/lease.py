@@ -1,9 +1,9 @@
-"""The lease of one claim, as its holder counts it (§5.6).
+"""The lease of one claim, as the child counts it (§5.6).
 
-It counts from when the JOIN was sent, and ends a drift allowance early: the parent counts from later and
-waits longer, so its clock need not agree. Under `serve` it does not end. A parent may put `fence` in
-its place; what this node delegated itself and goes on by itself must be under `fence` before that is in
-force.
+The child counts from the moment when it sent the JOIN, and stops a drift allowance before the end. The parent
+counts from a later moment, and waits a drift allowance after the end. So the clocks need not agree. Under
+`serve` the lease does not end. A parent may change the policy to `fence`. Before `fence` is in force,
+everything that this node delegated under `serve` must be under `fence`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ __all__ = ["Lease"]
 
 @dataclass(slots=True)
 class Lease:
-    """`until`: when to stop serving, in microseconds; None: there is no lease, or it does not end."""
+    """The lease of one claim. `until`: when to stop serving, in microseconds; None: there is no lease, or it
+    does not end."""
 
     until: int | None = None
     fenced: bool = True
-    """It ends, or there is none."""
+    """The lease ends, or there is none."""
     fencing: bool = False
-    """It is to end, once nothing below goes on by itself."""
+    """The lease will end, once nothing below the subtree is under `serve`."""
     is_held: bool = False
-    """There is one."""
+    """There is a lease."""
 
     def grant(self, sent_at: int, ack: pb.JoinAck, *, lasts_below: bool) -> bool:
-        """Takes what a parent granted to a JOIN sent at `sent_at`. `lasts_below`: something below goes on by
-        itself. True: the parent does not know yet that `fence` is in force, and should be told."""
+        """Takes the lease that a parent granted in answer to a JOIN sent at `sent_at`. `lasts_below`:
+        something below the subtree is under `serve`. Returns whether `fence` is in force now and the parent
+        must be told."""
         wanted = ack.policy != pb.LEASE_POLICY_SERVE
         was_fenced = self.fenced
         self.fencing = wanted and self.is_held and not was_fenced and lasts_below
@@ -42,9 +44,9 @@ class Lease:
 
     @property
     def ends(self) -> int | None:
-        """When the lease ends by the parent's grant; None: it does not."""
+        """When the granted lease ends, in microseconds; None: it does not."""
         return None if self.until is None else self.until + timers.LEASE_DRIFT
 
     def is_over(self, now: int) -> bool:
-        """Whether to stop serving."""
+        """Whether the node must stop serving."""
         return self.until is not None and now >= self.until

@@ -1,4 +1,4 @@
-"""What one claim holds, and the node's jurisdiction with it: an epoch, under a lease (§5.1, §5.6)."""
+"""What one claim holds, an epoch under a lease, and its grant in the jurisdiction (§5.1, §5.6)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Renewal:
     """What changed with a parent's grant."""
 
     is_news: bool
-    """The parent does not know yet that `fence` is in force, and should be told."""
+    """The policy `fence` is in force now, and the parent must be told."""
     is_fenced_now: bool
-    """`fence` is in force, and was not before."""
+    """The policy `fence` is in force, and was not before."""
 
 
 class LeaseHolder:
-    """One claim's."""
+    """The lease and grant of one claim."""
 
     def __init__(self, subtree: str, jurisdiction: Jurisdiction) -> None:
         self._subtree = subtree
         self._jurisdiction = jurisdiction
         self._lease = Lease()
         self.epoch = 0
-        """0: nothing is held."""
+        """0: the claim holds nothing."""
 
     def renew(self, sent_at: int, ack: pb.JoinAck) -> Renewal:
-        """Takes the lease that a parent granted to a JOIN sent at `sent_at`."""
+        """Takes the lease that a parent granted in answer to a JOIN sent at `sent_at`."""
         lease = self._lease
         was_fenced = lease.fenced and lease.is_held
         below = self._jurisdiction.cuts_below(self._subtree)
@@ -42,7 +42,7 @@ class LeaseHolder:
         return Renewal(is_news, lease.fenced and not was_fenced)
 
     def hold(self, link: int | None, *, serving: bool) -> None:
-        """Tells the jurisdiction. `link`: to the parent."""
+        """Updates the grant in the jurisdiction. `link`: to the parent."""
         before = self._jurisdiction.grant_of(self._subtree)
         same = before is not None and before.epoch == self.epoch
         serial = before.serial if before is not None and same else 0
@@ -52,7 +52,7 @@ class LeaseHolder:
         )
 
     def end(self) -> bool:
-        """Holds nothing any longer. True: the jurisdiction knew of it, until now."""
+        """Ends lease and grant. Returns whether the jurisdiction had the grant."""
         self.epoch = 0
         self._lease = Lease()
         if self._jurisdiction.grant_of(self._subtree) is None:
@@ -64,14 +64,14 @@ class LeaseHolder:
 
     @property
     def fenced(self) -> bool:
-        """The lease ends, or there is none."""
+        """Whether the lease ends, or there is none."""
         return self._lease.fenced
 
     @property
     def until(self) -> int | None:
-        """When to stop serving; None: there is no lease, or it does not end."""
+        """When to stop serving, in microseconds; None: there is no lease, or it does not end."""
         return self._lease.until
 
     def is_over(self, now: int) -> bool:
-        """Whether to stop serving."""
+        """Whether this node must stop serving."""
         return self._lease.is_over(now)

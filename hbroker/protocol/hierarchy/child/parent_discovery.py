@@ -1,9 +1,9 @@
-"""A claim's requests to the root for its parent, outside of sessions, and what it believes of answers to them
-(§4.1, §5.1, §5.5).
+"""A claim's requests to the root for its parent, outside of sessions, and which answers it believes (§4.1,
+§5.1, §5.5).
 
-Anybody can send such an answer. So a challenge is obeyed a few times in each try, a nonce is proved once, and
-an answer that does not prove the join key ends nothing: it only puts off the next try, and once in each. The
-answer that does prove it still counts when it comes.
+Anybody can send such an answer. So a claim follows a few challenges in each try, and proves each nonce once.
+An answer that does not prove the join key ends nothing: it delays the next try, once in each. An answer that
+proves the key still counts when it arrives.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hbroker.protocol.packets import REQUEST_PADDING
 __all__ = ["ParentDiscovery"]
 
 MOST_CHALLENGES: Final = 3
-"""Challenges that are obeyed in one try (§9)."""
+"""The most challenges that a claim follows in one try (§9)."""
 
 
 class ParentDiscovery:
-    """One claim's. `join_requests`: what it sends; `lease_holder`: what it holds meanwhile."""
+    """The requests of one claim. `join_requests`: its JOINs. `lease_holder`: what it holds meanwhile."""
 
     def __init__(
         self, context: UplinkContext, join_requests: JoinRequests, lease_holder: LeaseHolder
@@ -33,13 +33,13 @@ class ParentDiscovery:
         self._join_requests = join_requests
         self._lease_holder = lease_holder
         self.token = b""
-        """Proves this node's address to whoever gave it, or to all nodes with the same key (§4.2)."""
+        """Proves this node's address to the node that sent it, and to all nodes with the same key (§4.2)."""
         self._nonce = 0
-        """The root's: what it wants the join key proved over."""
+        """The root's nonce for the proof of the join key."""
         self._challenges = 0
-        """Obeyed in this try."""
+        """The challenges that were followed in this try."""
         self._is_doubted = False
-        """This try got an answer that proves nothing."""
+        """Whether this try got an answer that proves nothing."""
 
     # Change
 
@@ -50,26 +50,26 @@ class ParentDiscovery:
         self._send(now)
 
     def obey(self, now: int, token: bytes) -> None:
-        """The root wants proof of this address: the request goes again, with it."""
+        """Handles a CHALLENGE of the root: sends the request again, with the token."""
         if self._join_requests.are_waiting and token != self.token and self._challenges < MOST_CHALLENGES:
             self._challenges += 1
             self.token = token
             self._send(now)
 
     def learn(self, nonce: int) -> bool:
-        """The root wants the key proved over this nonce. False: that was done."""
+        """Takes the root's nonce. Returns whether it is a new one."""
         before, self._nonce = self._nonce, nonce
         return nonce != before
 
     def doubt(self) -> bool:
-        """An answer proves no key, or another. Whether it is the first of this try."""
+        """Notes an answer that does not prove the join key. Returns whether it is the first of this try."""
         before, self._is_doubted = self._is_doubted, True
         return not before
 
     # Read
 
     def is_proved(self, ack: pb.JoinAck) -> bool:
-        """§5.5: whether an answer from outside of sessions comes from a node with the network's join key."""
+        """§5.5: whether an answer from outside of sessions was made with the join key."""
         key = self._context.settings.join_key
         return not key or is_proof(invitation_credential(key, ack), ack.credential)
 

@@ -1,8 +1,9 @@
-"""Which subtrees a node claims: those it was told to by its settings, and by orders since (§5.7).
+"""The subtrees that a node claims: those of its settings, and as orders have changed them (§5.7).
 
-A claim is an `Uplink`. The node's own part of `$SYS` is always one of them, and the first: until that is held
-the node claims nothing else, for another may have its name (§5.1), and nobody would see which of the two owns
-what. What orders changed outlives the process: `remember` is told all claims before a change takes effect.
+Each claim is an `Uplink`. The node's own subtree below `$SYS` is always a claim, and the first one. Until the
+node holds it, the node claims nothing else: another node may have its name (§5.1), and nobody would see which
+of the two owns what. What orders changed survives the process: `remember` is called with all claims when one
+is added or removed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ __all__ = ["RequestedSubtrees"]
 
 
 class RequestedSubtrees:
-    """All claims of one node; the root has none. `remembered`: what an earlier run was told last; None: what
-    the settings say."""
+    """All claims of one node; the root has none. `remembered`: the claims of an earlier run; None: those of
+    the settings."""
 
     def __init__(
         self,
@@ -36,17 +37,18 @@ class RequestedSubtrees:
         self._uplinks = {subtree: Uplink(subtree, context) for subtree in subtrees}
         self._own: Final = own
         self._is_named = settings.is_root
-        """This node has held its own part of `$SYS`: no other has its name."""
+        """Whether this node has held its own subtree below `$SYS`, so no other node has its name."""
 
     # Change
 
     def start(self, now: int) -> None:
-        """Begins to ask for this node's own part of `$SYS`; for the others once it has that."""
+        """Claims this node's own subtree below `$SYS`. The other claims start once it is held."""
         if self._own in self._uplinks:
             self._uplinks[self._own].start(now)
 
     def settle(self, now: int) -> None:
-        """Goes on with the others, once it is decided whether this node may have its name."""
+        """Starts the other claims once this node has its name, or gives them up if the name was refused for
+        good."""
         own = self._uplinks.get(self._own)
         if self._is_named or own is None:
             return
@@ -61,7 +63,7 @@ class RequestedSubtrees:
                 uplink.refuse_for_good(now, own.refused)
 
     def claim(self, now: int, subtree: str) -> None:
-        """Claims one more, from now on."""
+        """Adds a claim."""
         if subtree not in self._uplinks:
             self._uplinks = {subtree: Uplink(subtree, self._context), **self._uplinks}
             self._remember(self.subtrees)
@@ -69,42 +71,42 @@ class RequestedSubtrees:
                 self._uplinks[subtree].start(now)
 
     def hand_back(self, now: int, subtree: str) -> None:
-        """Gives one up. It is among the claims, also for a later run of this node, until its parent has it:
-        else nobody would own it when this process dies before that."""
+        """Hands a subtree back. It stays a claim, also for a later run, until the parent has it. Otherwise
+        nobody would own it if this process died before that."""
         self._uplinks[subtree].hand_back(now)
 
     def forget(self, subtree: str) -> None:
-        """Takes out one that has stopped."""
+        """Removes a claim that has stopped."""
         if self._uplinks.pop(subtree, None) is not None:
             self._context.parent_role.open(subtree)
             self._context.jurisdiction.give_up(subtree)
             self._remember(self.subtrees)
 
     def merge(self, now: int) -> None:
-        """This node may have come to serve what is around some of them."""
+        """Merges each claim that now lies within a larger subtree that this node serves."""
         for uplink in self:
             uplink.merge(now)
 
     def leave(self, now: int) -> None:
-        """Gives all up."""
+        """Hands all subtrees back, because the node leaves."""
         for uplink in self:
             uplink.leave(now)
 
     # Read
 
     def find(self, subtree: str) -> Uplink | None:
-        """The claim to a subtree."""
+        """The claim to this subtree, or None."""
         return self._uplinks.get(subtree)
 
     @property
     def subtrees(self) -> list[str]:
-        """All that is claimed, less the node's own part of `$SYS`."""
+        """All claimed subtrees, without the node's own one below `$SYS`."""
         return [subtree for subtree in self._uplinks if subtree != self._own]
 
     @property
     def main(self) -> str | None:
-        """What this node is there for: what its settings say, or, since that was handed back, what it claims
-        instead. Empty: the root's; None: nothing."""
+        """The subtree of the settings or, if it was handed back, the first one that is claimed. Empty: this
+        is the root; None: there is none."""
         settings = self._context.settings
         if settings.is_root or settings.subtree in self._uplinks:
             return settings.subtree
@@ -112,18 +114,19 @@ class RequestedSubtrees:
 
     @property
     def parent(self) -> str | None:
-        """The name of the parent for `main`, or else of any; empty: not known yet; None: this is the root."""
+        """The name of the parent for `main`, or else for the node's own subtree below `$SYS`. Empty: unknown
+        yet; None: this is the root."""
         uplink = self._uplinks.get(self.main or "") or self._uplinks.get(self._own)
         return None if uplink is None else uplink.parent
 
     @property
     def are_held(self) -> bool:
-        """Whether this node serves all of them, by themselves or within a larger one."""
+        """Whether this node serves all claimed subtrees, each by itself or within a larger one."""
         return all(u.is_held or u.is_covered for u in self)
 
     @property
     def have_ended(self) -> bool:
-        """Whether there were some, and none goes on."""
+        """Whether there were claims, and all have stopped."""
         return bool(self._uplinks) and all(u.state is UplinkState.STOPPED for u in self)
 
     def __iter__(self) -> Iterator[Uplink]:

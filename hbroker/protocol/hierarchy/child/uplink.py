@@ -1,9 +1,12 @@
-"""A node as a child: one machine for each subtree that it claims (§5.1, §5.6).
+"""A node as a child: one state machine for each subtree that it claims (§5.1, §5.6).
 
-It asks the root for its parent, opens a link there, takes the subtree over and then renews its lease. When
-the link is lost it serves on while the lease lasts and asks again, the parent first and then the root,
-because the parent may have gone for good. A parent that is no longer one names the new one (§5.4). What it
-asks is in `join_requests`, how it finds its parent in `parent_discovery`, what it holds in `lease_holder`.
+1. It asks the root for its parent, and opens a link there.
+2. It takes the subtree over in a handover, and then renews its lease.
+3. If the link is lost, it serves on while the lease lasts. It asks the parent and the root in turn, because
+   the parent may not come back.
+4. If its parent is not the parent any more, the parent names the new one (§5.4).
+
+`join_requests` has the JOINs, `parent_discovery` finds the parent, and `lease_holder` has what is held.
 """
 
 from __future__ import annotations
@@ -33,18 +36,20 @@ from hbroker.protocol.timer_queue import earliest
 __all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]
 
 GRANT_WAIT: Final = 2 * timers.SECOND
-"""How long a parent that invited may take to grant."""
+"""Microseconds that a parent may take for a grant after its invitation."""
 LEAVE_WAIT: Final = 3 * timers.SECOND
-"""How long a parent that takes a subtree back may be silent."""
+"""Microseconds that a parent may be silent while it takes a subtree back."""
 COVERED_WAIT: Final = timers.SECOND
-"""How often a claim that lies within what this node holds anyway sees whether it still does."""
+"""Microseconds after which a claim within a larger subtree that the node serves checks whether it still
+does."""
 REFUSED_WAIT: Final = 4
-"""A refusal, or an answer that proves nothing, is like this many tries without one: the next is far off."""
+"""A refusal, or an answer that proves nothing, counts like this many tries without an answer, so the next try
+comes late."""
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
 
 
 class Uplink:
-    """One subtree's claim."""
+    """The claim to one subtree."""
 
     def __init__(self, subtree: str, context: UplinkContext) -> None:
         self.subtree: Final = subtree
@@ -59,7 +64,7 @@ class Uplink:
         self._parent_name = ""
         self._link: int | None = None
         self._former: int | None = None
-        """The link to the parent before, until the new one grants."""
+        """The link to the former parent, until the new one grants."""
         self._lease_holder = LeaseHolder(subtree, context.jurisdiction)
         self._join_requests = JoinRequests(
             subtree, context.settings, context.address, context.incarnation, context.random
@@ -68,20 +73,20 @@ class Uplink:
         self._attempt = 0
         self._retry_at: int | None = None
         self._renew_at: int | None = None
-        """When to renew while the subtree is handed back: it may take longer than a lease (§5.4)."""
+        """When to renew while the subtree is handed back, which may take longer than a lease (§5.4)."""
         self._handover_target: HandoverTarget | None = None
         self._taken: HandoverTarget | None = None
-        """What was taken over, and waits for the disk before the parent is told (§5.10)."""
+        """A handover that was taken over, whose DONE waits for the disk (§5.10)."""
         self._done_waits = False
-        """`AfterSync` has taken that."""
+        """`AfterSync` has taken the DONE."""
         self._handover_source: HandoverSource | None = None
         self._hands_back = False
-        """An order wants it back with its parent."""
+        """An order asked to hand the subtree back."""
         self._exported = 0
-        """Where the core holds what waited for subscribers when it was handed back, and nobody knows whether
-        the parent has it; 0: nothing."""
+        """Where the core holds what waited for subscribers when the subtree was handed back and the outcome
+        is unknown; 0: nothing."""
         self.refused: pb.JoinAck | None = None
-        """The last refusal since it last served."""
+        """The last refusal since the subtree was last served."""
 
     # Change
 
@@ -89,16 +94,16 @@ class Uplink:
         self._ask_root(now)
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """The root wants proof of this address: the request goes again, with it."""
+        """The root asks for a proof of this node's address: sends the request again, with the token."""
         is_asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
         if source == self._context.root and is_asking:
             self._parent_discovery.obey(now, challenge.token)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
-        """Whether it answers a JOIN of this machine.
+        """Handles JOINACK. Returns whether it answers a JOIN of this claim.
 
-        An invitation comes outside of a session, a grant within. From the parent it may also come unasked:
-        another node is the parent now.
+        An invitation arrives outside of a session, a grant within. The parent may also send JOINACK without a
+        request: another node is the parent now.
         """
         if not ack.request and ack.reason == Reason.REASON_HANDOVER:
             return self._is_from_parent(link, ack) and self._follow(now, ack)
@@ -120,7 +125,8 @@ class Uplink:
         return True
 
     def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
-        """Whether it was due: the parent's part of a handover, in either direction."""
+        """Handles TRANSFER of the parent, in a handover in either direction. Returns whether it was
+        expected."""
         if link != self._link or transfer.epoch != self._lease_holder.epoch:
             return False
         if self._handover_target is not None:
@@ -133,7 +139,7 @@ class Uplink:
         return False
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
-        """`is_refused`: the parent opened no session, because it has too many."""
+        """A link ended. `is_refused`: the parent refused the session, because it has too many."""
         if link != self._link:
             return
         self._link = None
@@ -152,7 +158,7 @@ class Uplink:
                 self._again_after(now, timers.retry_after(self._attempt, self._context.random))
 
     def handle_timeout(self, now: int) -> None:
-        """Stops serving first, then whatever else is due."""
+        """Stops serving if the lease has ended; then does everything else that is due."""
         if self._lease_holder.is_over(now) and self._hands_back and self._handover_source is not None:
             self._handing_back_failed(now, self._handover_source)
         elif self._lease_holder.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
@@ -166,12 +172,12 @@ class Uplink:
             self._retry(now)
 
     def refuse_for_good(self, now: int, refused: pb.JoinAck) -> None:
-        """The node was refused for good before this claim was made."""
+        """The node was refused for good before it made this claim."""
         self._refused(now, refused)
 
     def hand_back(self, now: int) -> None:
-        """By order: it ends when the parent has the subtree, or another node turns out to have it. Until then
-        this node goes on, over all that may fail."""
+        """Carries out an order to hand the subtree back. It ends when the parent has the subtree, or another
+        node turns out to have it. Until then this node goes on, whatever fails."""
         self._hands_back = True
         if self._machine.state is UplinkState.SERVING:
             self._leave(now)
@@ -182,7 +188,7 @@ class Uplink:
                 self._again_after(now, 0)
 
     def leave(self, now: int) -> None:
-        """The node goes: hands the subtree back, with what was delegated below it, or stops without that."""
+        """The node leaves: hands the subtree back, with the cuts below it, or stops if it cannot."""
         self._hands_back = False
         self._leave(now)
 
@@ -195,7 +201,7 @@ class Uplink:
         if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
             self._settle(now, UplinkState.STOPPED)
             return
-        if self._taken is not None:  # Who hands back need not remember what it has.
+        if self._taken is not None:  # DONE need not wait for the disk any more (§5.10).
             self._say_done(self._taken)
         self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._lease_holder.epoch)))
         delegations = self._context.delegations
@@ -213,8 +219,8 @@ class Uplink:
         self._renew_at = now + timers.LEASE // timers.LEASE_RENEWALS
 
     def merge(self, now: int) -> None:
-        """§5.1: where this node has come to serve what is around the subtree, this is a part of that, and no
-        grant of its own any more. Nothing moves."""
+        """§5.1: if this node has come to serve the subtree around this one, this one becomes a part of it,
+        and has no grant of its own any more. Nothing moves."""
         if not self.is_held or not self._jurisdiction.is_inner(self.subtree):
             return
         self._machine.handle(UplinkEvent.COVERED)
@@ -228,7 +234,7 @@ class Uplink:
         self._again_after(now, COVERED_WAIT)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
-        """A subscription changed: a handover under way hears of it."""
+        """A subscription changed: sends the change in a handover under way."""
         if self._handover_source is not None:
             self._handover_source.follow(subscription, ended)
 
@@ -240,12 +246,12 @@ class Uplink:
 
     @property
     def is_held(self) -> bool:
-        """Whether this node serves the subtree by this claim."""
+        """Whether this node serves the subtree because of this claim."""
         return self._machine.state in (UplinkState.SERVING, UplinkState.AWAIT_RENEWAL)
 
     @property
     def is_covered(self) -> bool:
-        """Whether this node serves the subtree by a claim to a larger one (§5.1)."""
+        """Whether this node serves the subtree because of a claim to a larger one (§5.1)."""
         decider = self._jurisdiction.lookup(self.subtree)
         return isinstance(decider, Grant) and decider.subtree != self.subtree and decider.serving
 
@@ -255,7 +261,7 @@ class Uplink:
 
     @property
     def parent(self) -> str:
-        """The parent's name; empty until there is one."""
+        """The parent's name; empty: there is none yet."""
         return self._parent_name
 
     def poll_timeout(self) -> int | None:
@@ -320,7 +326,7 @@ class Uplink:
                 self._settle(now, self._machine.handle(UplinkEvent.TIMED_OUT))
 
     def _rejoin(self, now: int) -> None:
-        """Turns to the parent and to the root in turn."""
+        """Asks the parent and the root in turn."""
         self._attempt += 1
         if self._attempt % 2 and self._parent is not None:
             self._ask_parent(now, self._parent)
@@ -331,9 +337,9 @@ class Uplink:
     # Answers
 
     def _doubt(self, now: int) -> None:
-        """An answer that proves no key, or another. Anybody may have sent it: it ends nothing and begins
-        nothing, and the answer that proves the key counts still. But the key of either node may be missing
-        or wrong: who holds nothing yet says so, and takes its time until the next try."""
+        """Handles an answer that does not prove the join key. Anybody may have sent it, so it ends nothing
+        and begins nothing, and an answer that proves the key still counts. But the key of either node may be
+        missing or wrong. So a claim without an invitation reports it, and delays its next try."""
         self._diagnostics.drop("unauthenticated")
         if self._machine.state is UplinkState.AWAIT_INVITATION and self._parent_discovery.doubt():
             self._diagnostics.note(Unproved(self.subtree))
@@ -341,7 +347,7 @@ class Uplink:
             self._again_after(now, timers.retry_after(self._attempt, self._context.random))
 
     def _prove(self, now: int, nonce: int) -> None:
-        """The root wants the key proved over this nonce: the JOIN goes again, with that."""
+        """The root asks for a proof of the key over this nonce: sends the JOIN again, with the proof."""
         if self._parent_discovery.learn(nonce):
             self._ask_root(now)
 
@@ -392,7 +398,7 @@ class Uplink:
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
             self._link = None
             self._join_requests.forget()
-            if self._hands_back and not temporary:  # There is nothing to hand back.
+            if self._hands_back and not temporary:  # The claim holds nothing that it could hand back.
                 self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
                 return
             event = UplinkEvent.FINALLY_REFUSED if is_final else UplinkEvent.REFUSED
@@ -416,7 +422,7 @@ class Uplink:
             self._diagnostics.note(NameTaken(self.subtree, self._settings.name, holder[2]))
 
     def _follow(self, now: int, ack: pb.JoinAck) -> bool:
-        """Renews with the node that the parent names as the parent from now on (§5.4)."""
+        """Renews at the new parent that the former one names (§5.4)."""
         holder = cut_from(ack.holder)
         if holder is None or holder[2] == self._context.address or not self._machine.accepts(_REPARENTED):
             return False
@@ -439,7 +445,8 @@ class Uplink:
         return ack.reason in PASSING_REASONS
 
     def _seeks_another(self, reason: pb.Reason) -> bool:
-        """While the lease lasts, the parent it was is no longer, and the root may know another."""
+        """Whether the lease lasts and the former parent is not the parent any more. The root may know the new
+        one."""
         outside = reason == Reason.REASON_OUTSIDE_JURISDICTION
         return outside and self._machine.state is UplinkState.AWAIT_RENEWAL
 
@@ -461,7 +468,7 @@ class Uplink:
             self._hold(serving=True)
             self._taken = handover_target
             self._say_done_once_on_disk()
-            # What touches only those came along with the rest.
+            # The handover also brought what touches only the cuts.
             if self._jurisdiction.cuts_below(self.subtree):
                 self._context.delegations.sweep()
             self._diagnostics.note(Joined(self.subtree, self._parent_name, self._lease_holder.epoch))
@@ -470,20 +477,21 @@ class Uplink:
         return state is not None
 
     def _say_done_once_on_disk(self) -> None:
-        """Where too much waits for the disk, this is tried again with the next renewal."""
+        """Sends DONE once the notes are on the disk. If too many actions wait for the disk, the next renewal
+        tries again."""
         handover_target = self._taken
         if handover_target is not None:
             self._done_waits = self._context.after_sync.do(partial(self._say_done, handover_target))
 
     def _say_done(self, handover_target: HandoverTarget) -> None:
-        """The parent is told once, and no more where another handover has begun."""
+        """Sends DONE, once. Does nothing if another handover has begun."""
         if self._taken is handover_target:
             self._taken = None
             handover_target.done()
 
     def _take_in_again(self, received: ReceivedState) -> None:
-        """What left with a handing back that failed is here again, where nobody has served the subtree since
-        (§5.4, old cuts). Else the parent has it, or had it."""
+        """Takes what left with a failed handing back in again, if nobody has served the subtree since (§5.4,
+        old cuts). Otherwise the parent has it, or had it."""
         exported, self._exported = self._exported, 0
         if exported and self.subtree in received.cuts:
             received.held.insert(0, exported)
@@ -491,7 +499,7 @@ class Uplink:
             self._core.drop_held(exported)
 
     def _take_misdirected(self, transfer: pb.Transfer) -> None:
-        """A restarted parent took these in before it knew of this node (§5.1)."""
+        """After a restart the parent took these records in, before it knew of this node (§5.1)."""
         found = map(subscription_from, transfer.subscriptions)
         self._owner_subscriptions.take_misdirected([s for s in found if s is not None])
         self._core.take_retained(list(transfer.retained))
@@ -515,7 +523,7 @@ class Uplink:
 
     @property
     def _parent_cut(self) -> Cut | None:
-        """The parent, as whoever holds this subtree after this node."""
+        """The subtree as a cut that the parent holds after this node."""
         if self._parent is None:
             return None
         return self.subtree, self._parent_name, self._parent, self._lease_holder.epoch
@@ -526,8 +534,9 @@ class Uplink:
     # Endings
 
     def _handing_back_failed(self, now: int, handover_source: HandoverSource) -> None:
-        """The parent is silent. Before COMMIT it cannot serve: this node serves on, and tries again. After
-        that nobody knows whether it does: this node asks for the subtree, and hands back what it gets."""
+        """The parent is silent. Before COMMIT it cannot serve, so this node serves on and tries again. After
+        COMMIT it is unknown whether the parent serves, so this node joins for the subtree and hands back what
+        it gets."""
         self._handover_source = self._renew_at = None
         exported = handover_source.abandon()
         if not handover_source.has_committed and not self._lease_holder.is_over(now):
@@ -538,7 +547,7 @@ class Uplink:
         self._lose(now, self._machine.handle(UplinkEvent.UNDECIDED))
 
     def _keep(self, exported: int) -> None:
-        """In place of what was kept before, which the parent has had since."""
+        """Keeps this in place of what was kept before, which the parent has had since."""
         before, self._exported = self._exported, exported
         self._core.drop_held(before)
 
@@ -546,21 +555,21 @@ class Uplink:
         self._lose(now, self._machine.handle(UplinkEvent.FENCED))
 
     def _lose(self, now: int, state: UplinkState) -> None:
-        """It serves no more, though nobody has taken the subtree over."""
+        """Stops serving, although no other node has taken the subtree over."""
         self._diagnostics.note(LeaseLost(self.subtree))
         missed = list(self._owner_subscriptions.connected_touching(self.subtree))
         self._context.gathering.handle_loss(now, missed)
         self._enter(now, state)
 
     def _settle(self, now: int, state: UplinkState) -> None:
-        """As `_enter`; where it stops without its parent, it tells."""
+        """As `_enter`. If the claim stops without its parent, reports that the lease is lost."""
         grant = self._jurisdiction.grant_of(self.subtree)
         if state is UplinkState.STOPPED and grant is not None and grant.serving:
             self._diagnostics.note(LeaseLost(self.subtree))
         self._enter(now, state)
 
     def _enter(self, now: int, state: UplinkState) -> None:
-        """Enters a state that a failure led to."""
+        """Enters the state after a failure."""
         if state is UplinkState.AWAIT_RENEWAL:
             self._hold(serving=True)
             self._again_after(now, timers.retry_after(0, self._context.random))
@@ -589,7 +598,8 @@ class Uplink:
                 self._owner_subscriptions.moved(_after(lost))
 
     def _hang_up(self) -> None:
-        """The parent has not granted. Where it has not even proved who it is, the next try begins anew."""
+        """The parent has not granted. With a join key the link is closed, because the parent has not even
+        proved the key: the next try begins a new one."""
         link, self._link = self._link, None
         self._join_requests.forget()
         if link is not None and self._settings.join_key:
@@ -597,7 +607,8 @@ class Uplink:
 
 
 def _after(cut: Cut) -> Cut:
-    """§6.3: as subscribers are told it, under the next epoch: what still names this node is older."""
+    """§6.3: the cut under the next epoch, as subscribers are told it. A delegation that names this node is
+    older."""
     subtree, node, address, epoch = cut
     return subtree, node, address, epoch + 1
 

@@ -1,4 +1,4 @@
-"""The states of one claim to a subtree, from the first JOIN to the last lease (§5.1, §5.6)."""
+"""The states of one claim, from the first JOIN to the last lease (§5.1, §5.6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class UplinkState(Enum):
     AWAIT_HANDOVER = auto()
     SERVING = auto()
     AWAIT_RENEWAL = auto()
-    """Serving on, without a link to the parent, or before a new one's first word."""
+    """It serves on, without a link to the parent, or before the first answer of a new parent."""
     AWAIT_TAKE_BACK = auto()
     STOPPED = auto()
 
@@ -28,19 +28,20 @@ class UplinkEvent(Enum):
     REPARENTED = auto()
     """Another node is the parent now (§5.4)."""
     FENCED = auto()
-    """The lease ran out, or the parent refused to renew it."""
+    """The lease ended, or the parent refused to renew it."""
     TIMED_OUT = auto()
     REFUSED = auto()
     FINALLY_REFUSED = auto()
     """Refused for good."""
     COVERED = auto()
-    """The node has come to serve what is around the subtree: it owns this as a part of that (§5.1)."""
+    """The node has come to serve a larger subtree around this one, which is now a part of it (§5.1)."""
     LEAVE = auto()
     TAKEN_BACK = auto()
     NOT_TAKEN = auto()
-    """What an order wants handed back, the parent did not take: this node goes on, and tries again."""
+    """The node was ordered to hand the subtree back, and the parent did not take it: the node serves on, and
+    tries again."""
     UNDECIDED = auto()
-    """The same after COMMIT: the parent may have it, or nobody."""
+    """As NOT_TAKEN, but after COMMIT: the parent may own the subtree, or nobody."""
 
 
 UPLINK: Final = {

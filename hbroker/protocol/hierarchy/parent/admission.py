@@ -1,4 +1,5 @@
-"""Who may join, and where (§5.1, §5.5): a judgement over jurisdiction and request alone, with no effects."""
+"""Whether a node may join here (§5.1, §5.5): a decision about jurisdiction and request alone, without
+effects."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 STATUS_ROOT: Final = "$SYS/nodes"
-"""Every node owns what lies below this under its own name, which keeps names unique."""
+"""Every node owns the subtree below this with its own name, which keeps names unique."""
 
 NAME_LENGTH: Final = 255
 
@@ -41,10 +42,10 @@ class Applicant:
     epoch: int
     policy: LeasePolicy
     fenced: bool
-    """It holds nothing, or by a lease that ends."""
+    """Whether the joiner holds nothing, or holds it by a lease that ends (§5.6)."""
 
     def is_holder(self, delegation: Delegation) -> bool:
-        """The same node, this run of it or another (§5.1)."""
+        """Whether the joiner is the holder of a delegation, in this run or another (§5.1)."""
         return (delegation.node, delegation.address) == (self.node, self.address)
 
 
@@ -57,14 +58,14 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """The child that holds this delegation is to decide."""
+    """The child with this delegation decides."""
 
     delegation: Delegation
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRefused:
-    """Refused, for `reason` (a `Reason`)."""
+    """The JOIN is refused, for `reason` (a `Reason`)."""
 
     reason: pb.Reason
     holder: Delegation | None = None
@@ -74,7 +75,7 @@ JoinDecision: TypeAlias = Admitted | Below | JoinRefused
 
 
 def applicant_from(join: pb.Join) -> Applicant | None:
-    """None: the JOIN breaks the protocol."""
+    """The JOIN as an `Applicant`; None: it is malformed."""
     address = address_from(join.address)
     named = 0 < len(join.node.encode()) <= NAME_LENGTH and topic_is_valid(join.node) and "/" not in join.node
     if address is None or not named or not topic_is_valid(join.subtree):
@@ -87,7 +88,7 @@ def applicant_from(join: pb.Join) -> Applicant | None:
 
 
 def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[Delegation]) -> JoinDecision:
-    """Who decides about a JOIN, and how this node does. `pending`: delegations whose handover has begun."""
+    """Decides about a JOIN. `pending`: the delegations whose handover has begun and has not committed."""
     subtree = applicant.subtree
     if is_within(subtree, "$SYS") and subtree != f"{STATUS_ROOT}/{applicant.node}":
         return JoinRefused(Reason.REASON_NOT_AUTHORIZED)
@@ -99,7 +100,7 @@ def judge(applicant: Applicant, jurisdiction: Jurisdiction, pending: Iterable[De
         return _by_delegation(applicant, jurisdiction, decider)
     if decider.subtree == subtree:
         return JoinRefused(Reason.REASON_OVERLAP)
-    for other in pending:  # Soon its holder decides, or it goes along.
+    for other in pending:  # After that handover the holder decides, or the pending subtree goes along.
         overlaps = is_within(other.subtree, subtree) or is_within(subtree, other.subtree)
         if overlaps and not applicant.is_holder(other):
             return JoinRefused(Reason.REASON_HANDOVER, other)
@@ -118,7 +119,7 @@ def _by_delegation(applicant: Applicant, jurisdiction: Jurisdiction, decider: De
 
 
 def _by_enclosing(applicant: Applicant, jurisdiction: Jurisdiction) -> JoinDecision:
-    """For a subtree that is delegated already, the grant that it was cut out of."""
+    """Decides by the grant out of which a subtree that is already delegated was cut."""
     grant = jurisdiction.enclosing(applicant.subtree)
     if grant is None:
         return JoinRefused(Reason.REASON_OUTSIDE_JURISDICTION)

@@ -1,7 +1,4 @@
-"""The life of one delegation, as the parent sees it (§5.4, §5.6).
-
-Its states, and what is on its way to the child, or back from it.
-"""
+"""One delegation at its parent (§5.4, §5.6): its states, and the handover under way."""
 
 from __future__ import annotations
 
@@ -26,18 +23,18 @@ class DelegationState(Enum):
 
 class DelegationEvent(Enum):
     ADOPTED = auto()
-    """A renewal for a subtree that this node, restarted, did not know as delegated."""
+    """A renewal for a subtree that this node, after a restart, did not know as delegated."""
     DONE = auto()
     LINK_LOST = auto()
     CANCELLED = auto()
     """The link was lost before the cut was made."""
     LEAVE = auto()
     OVERTAKEN = auto()
-    """A subtree that holds this one goes to a new owner, before this one was handed back."""
+    """A larger subtree goes to a new owner before this one was handed back."""
     COMMITTED = auto()
     EXPIRED = auto()
     ENTRUSTED = auto()
-    """It has another parent now."""
+    """The subtree has another parent now."""
 
 
 DELEGATION: Final = {
@@ -61,38 +58,39 @@ DELEGATION: Final = {
 
 @dataclass(slots=True)
 class Child:
-    """One delegation under way or made."""
+    """One delegation, made or under way."""
 
     delegation: Delegation
     machine: Machine[DelegationState, DelegationEvent]
     handover_source: HandoverSource | None = None
     handover_target: HandoverTarget | None = None
     misdirected: TransferSender | None = None
-    """What was taken in by mistake for a child that was not known."""
+    """The records that this node took in by mistake, before it knew of the child (§5.1)."""
     is_first: bool = True
-    """Nobody but this node served its subtree before."""
+    """Whether no node but this one has served the subtree before."""
     noted_at: int | None = None
-    """Of the note that it is delegated (`AfterSync.mark`)."""
+    """The mark of the note that the subtree is delegated (`AfterSync.mark`)."""
     exported: int = 0
-    """Where the core holds what waited below the subtree when its handover failed after COMMIT: for the
-    child's next run. 0: nothing."""
+    """Where the core holds what waited in the subtree when its handover failed after COMMIT, for the child's
+    next run. 0: nothing."""
     below: list[Delegation] = field(default_factory=list)
-    """What a child that leaves has delegated itself and goes on by itself (`serve`): see `_expire`."""
+    """The delegations of a leaving child whose owners go on by themselves (`serve`); `_expire` inherits
+    them."""
 
     def handle_timeout(self, now: int) -> None:
-        """Goes on with what is on its way to the child."""
+        """Sends the next packets of the handover."""
         for given in (self.handover_source, self.misdirected):
             if given is not None:
                 given.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(
             *(given.poll_timeout() for given in (self.handover_source, self.misdirected) if given is not None)
         )
 
     def abandon(self) -> None:
-        """Ends the handover under way. What waited below, and went along with the right to serve, is kept."""
+        """Ends the handover. After COMMIT, what waited in the subtree is kept in `exported`."""
         if self.handover_source is not None:
             self.exported = self.handover_source.abandon()
         self.handover_source = self.misdirected = None

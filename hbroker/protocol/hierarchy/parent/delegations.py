@@ -1,13 +1,13 @@
 """The subtrees that a node delegated, each from its first handover to its last lease (§5.4, §5.6).
 
-A child's subtree goes through `DELEGATION`: handed over, held, handed back. Until the handover commits the
-parent owns it; from then on only the child does, until it hands it back or its lease ends. No lease is
-granted that outlives the parent's own, so whoever takes back a parent's subtree finds everything below it
-at rest.
+A child's subtree goes through `DELEGATION`: handed over, held, handed back. The parent owns it until the
+handover commits. From then on the child alone owns it, until it hands the subtree back or its lease ends. No
+lease is granted that ends after the parent's own. So when a parent's subtree is taken back, nothing below it
+is being served.
 
-What was delegated below a subtree goes along with it: its owner stays, its parent changes. The old parent
-keeps such a cut, below the other, until the new one says that it serves; then it tells the cut's owner where
-to renew, and forgets it. In between nobody renews it here.
+The cuts below a subtree go along with it: their owners stay, and their parent changes. The source keeps such
+a cut until the target answers DONE. Then it tells the cut's owner where to renew, and forgets the cut. In
+between it renews none of these leases.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from hbroker.subtree import is_within
 __all__ = ["Delegations"]
 
 MOST_FENCED: Final = 10_000
-"""Subtrees taken back whose epoch is remembered."""
+"""The most subtrees, of those taken back, whose epoch is remembered."""
 
 
 class Delegations:
-    """Every subtree delegated by this node. `own`: name, address and incarnation. `children` by subtree."""
+    """All subtrees that this node delegated. `own`: name, address and incarnation. `children`: by subtree."""
 
     def __init__(
         self,
@@ -73,29 +73,30 @@ class Delegations:
         )
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}
-        # Of thousands of children few are on the move, and every request of every child asks for those.
+        # The three following tables are small: few of thousands of children are moving, and every request
+        # needs them.
         self._uncut: dict[str, Child] = {}
-        """Those whose handover has begun, and has not committed."""
+        """Children whose handover has begun and has not committed."""
         self._given: dict[str, Child] = {}
         self._leaving: dict[str, Child] = {}
         self._ends: TimerQueue[str] = TimerQueue()
         """When to take each subtree back."""
         self._transfer_timers: TimerQueue[str] = TimerQueue()
-        """When to go on with what is on its way to each child."""
+        """When to send the next packets of each handover."""
         self._fenced: dict[str, int] = {}
         self.highest_epoch = 0
 
     # Change
 
     def restore(self, now: int, delegations: Iterable[Delegation]) -> None:
-        """After a restart: what was delegated before is taken to be held, for as long as a lease may last."""
+        """After a restart: counts each earlier delegation as held for one lease."""
         self.inherit(now, delegations)
         for child in self.children.values():
-            child.noted_at = 0  # The file has it.
+            child.noted_at = 0  # It is on the disk already.
 
     def inherit(self, now: int, delegations: Iterable[Delegation]) -> None:
-        """Takes delegations of others for this node's own: whoever granted them last, their leases are over
-        once one has passed from now."""
+        """Makes delegations of other nodes this node's own. Their last leases, whichever node granted them,
+        end within one lease from now."""
         for delegation in delegations:
             if (delegation.node, delegation.address) == self._own:
                 continue
@@ -117,9 +118,9 @@ class Delegations:
             self._cut(child)
 
     def forget_ended(self, subtree: str, received: ReceivedState) -> None:
-        """This node is given a subtree by its parent. What it had delegated out of it before has ended where
-        the parent has served it since (§5.4): to hold it any longer would be in the way of what comes. What
-        it delegated out of a smaller one below, which another parent granted, is not this one's affair."""
+        """The parent hands this node a subtree. Removes this node's earlier delegations out of it that do not
+        exist any more, because the parent has served the subtree since (§5.4, old cuts); they would be in the
+        way. Delegations out of a smaller subtree that another parent granted stay."""
         for delegation in self._jurisdiction.cuts_below(subtree):
             grant = self._jurisdiction.enclosing(delegation.subtree)
             is_of_it = grant is not None and grant.subtree == subtree
@@ -130,7 +131,7 @@ class Delegations:
                 self._forget(child)
 
     def admit(self, now: int, delegation: Delegation) -> Child:
-        """Begins to delegate: `hand_over` or `adopt` follows."""
+        """Begins a delegation. `hand_over` or `adopt` follows."""
         before = self.children.get(delegation.subtree)
         child = Child(delegation, Machine(DELEGATION, DelegationState.HANDING_OVER))
         if before is not None:
@@ -144,19 +145,20 @@ class Delegations:
         return child
 
     def hand_over(self, now: int, child: Child) -> None:
-        """Sends what there is of the subtree."""
+        """Begins the handover of the subtree to the child."""
         delegation = child.delegation
         assert delegation.link is not None
         if self._jurisdiction.delegation_of(delegation.subtree) is not None:
             child.is_first = False
             self._owner_subscriptions.interrupt(delegation.subtree)
-            self._cut(child)  # A restart: nobody serves it now, the cut only changes.
+            # The child was restarted: nobody serves the subtree now, and only the cut changes.
+            self._cut(child)
         child.handover_source = self._give(child, delegation.link)
         child.handover_source.begin(now)
         self._plan(child)
 
     def adopt(self, now: int, child: Child) -> None:
-        """The child serves already. It gets what was taken in by mistake meanwhile."""
+        """The child serves already. Sends it the records that this node took in by mistake."""
         delegation = child.delegation
         assert delegation.link is not None
         self._cut(child)
@@ -167,14 +169,15 @@ class Delegations:
         child.misdirected.add(transfer_packets(records))
         child.misdirected.handle_timeout(now)
         self._plan(child)
-        # The child tells those whom it is sent: in vain over a link of an earlier run of theirs.
+        # The child informs these subscribers, too, but not over a link of an earlier run of a client.
         self._owner_subscriptions.moved(delegation.as_cut())
         self._core.drop_retained(delegation.subtree, less)
         child.machine.handle(DelegationEvent.ADOPTED)
         self._joined(child)
 
     def renew(self, child: Child, link: int, until: int) -> None:
-        """The child goes on, by this link. A child that renews over another link than its first serves."""
+        """The child's lease is renewed, over this link. If this is another link than before, the child
+        serves."""
         delegation = child.delegation
         if delegation.link != link:
             self._abandon(child)
@@ -186,7 +189,7 @@ class Delegations:
         self._schedule(child)
 
     def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
-        """The child's part of a handover, in either direction."""
+        """Handles TRANSFER of a child, in a handover in either direction."""
         child = self.children.get(transfer.subtree)
         expected = False
         if child is not None and child.delegation.link == link:
@@ -208,7 +211,7 @@ class Delegations:
             and child.handover_source is not None
             and child.handover_source.has_committed
         ):
-            # It has taken the subtree over: who hands back owns. Its DONE waits for its disk.
+            # A child that hands back owns the subtree, so it has taken it over. Its DONE waits for its disk.
             self._abandon(child)
             self._arrived(child)
         if child is None or not known or not is_ours or not child.machine.accepts(DelegationEvent.LEAVE):
@@ -221,7 +224,7 @@ class Delegations:
         self._plan(child)
 
     def handle_link_down(self, link: int) -> None:
-        """The lease goes on without the link; a handover does not."""
+        """A link to a child ended. Its leases go on; a handover under way ends."""
         for child in list(self._by_link.get(link, {}).values()):
             self._set_link(child, None)
             had_a_chance = (
@@ -237,19 +240,19 @@ class Delegations:
                 self._cancel(child)
 
     def give_up(self, subtree: str) -> None:
-        """This node hands the subtree back: of the handovers below it those that may be, are given up."""
+        """This node hands a subtree back: gives up the handovers below it that have not committed."""
         for child in [c for c in self.children.values() if is_within(c.delegation.subtree, subtree)]:
             if not self.is_cut(child):
                 self._abandon(child)
                 self._cancel(child)
 
     def release_below(self, subtree: str, parent: Cut) -> None:
-        """What was delegated below has another parent now: its owners are told, and renew there. What that
-        one held itself has become a part of the rest (§5.1)."""
+        """The cuts below a subtree have another parent now. Tells their owners, which renew there. The new
+        parent's own cuts have become a part of its subtree (§5.1)."""
         for delegation in self._jurisdiction.cuts_of(subtree):
             is_parents = (delegation.node, delegation.address) == parent[1:3]
             if is_parents and self._jurisdiction.entrusted_to(delegation) is not None:
-                continue  # Another node is its parent, and tells.
+                continue  # Another node is the parent of this cut, and tells its owner.
             child = self.children[delegation.subtree]
             self._abandon(child)
             self._drop(delegation.subtree)
@@ -259,16 +262,16 @@ class Delegations:
                 self._send_parent(delegation.link, delegation.subtree, parent)
 
     def outdo(self, epoch: int) -> None:
-        """What this node delegates from now on is above an epoch that another granted it."""
+        """Later epochs of this node are above this one, which another node granted it."""
         self.highest_epoch = max(self.highest_epoch, epoch)
 
     def handle_timeout(self, now: int) -> None:
-        """Takes back what outlived its lease, and goes on with what is being handed over."""
+        """Takes back the subtrees whose leases have ended, and goes on with the handovers."""
         for subtree in self._ends.due(now):
             self._expire(now, self.children[subtree])
         for subtree in list(self._transfer_timers.due(now)):
             child = self.children.get(subtree)
-            if child is None:  # An earlier one's turn ended it.
+            if child is None:  # An earlier child of this round has ended it.
                 continue
             child.handle_timeout(now)
             self._plan(child)
@@ -276,19 +279,20 @@ class Delegations:
                 self._call_off(child)
 
     def follow(self, subscription: Subscription, ended: bool) -> None:
-        """A subscription changed: the handovers under way hear of it."""
+        """A subscription changed: sends the change in the handovers under way."""
         for child in list(self._given.values()):
             if child.handover_source is not None:
                 child.handover_source.follow(subscription, ended)
                 self._plan(child)
 
     def end_lease(self, subtree: str, until: int | None) -> None:
-        """The lease of a subtree has ended, at this time at the latest: drops what nobody can miss, and keeps
-        the rest (§5.6)."""
+        """The lease of a subtree ended, at `until` at the latest: keeps persistent sessions, with their
+        subscriptions and queues, and wills, and discards the rest (§5.6)."""
         self._subtree_state.end_lease(subtree, until, list(self._given))
 
     def sweep(self) -> None:
-        """A grant is gone without a handover: drops what concerns nothing that is left or being given."""
+        """A grant ended without a handover: discards what concerns nothing that is left, or that is being
+        handed over."""
         self._subtree_state.sweep(list(self._given))
 
     # Read
@@ -302,26 +306,27 @@ class Delegations:
 
     @property
     def pending(self) -> Sequence[Delegation]:
-        """Delegations whose handover has begun, and has not committed."""
+        """The delegations whose handover has begun and has not committed."""
         return [child.delegation for child in self._uncut.values()]
 
     def fenced(self, subtree: str) -> int:
-        """The lowest epoch that still counts for a subtree that was taken back; 0: any does."""
+        """The lowest epoch that still counts for a subtree that was taken back; 0: any."""
         return self._fenced.get(subtree, 0)
 
     def is_cut(self, child: Child) -> bool:
-        """Whether its subtree is delegated: the handover has come so far that this node serves it no more."""
+        """Whether the child's subtree is delegated: the handover has come so far that this node does not
+        serve it."""
         return self._jurisdiction.delegation_of(child.delegation.subtree) is child.delegation
 
     def returning_children(self, subtree: str) -> ReturningChildren:
-        """The children that hand back just now, below a subtree that is given."""
+        """The children that are handing back just now, below a subtree that is handed over."""
         return _ReturningChildren(self, subtree)
 
     def leaving_below(self, subtree: str) -> list[Child]:
         return [c for s, c in self._leaving.items() if s != subtree and is_within(s, subtree)]
 
     def overtake(self, child: Child) -> None:
-        """The subtree that holds a child's goes to another owner: it does not hand back any more."""
+        """The subtree around a child's goes to another owner: the child's handing back ends."""
         self._abandon(child)
         child.machine.handle(DelegationEvent.OVERTAKEN)
 
@@ -356,18 +361,20 @@ class Delegations:
         return state is not None
 
     def _is_noted(self, child: Child) -> bool:
-        """Whether the next run of this node knows that the subtree is delegated. Else both would serve it."""
+        """Whether the next run of this node knows that the subtree is delegated. If it did not, both would
+        serve it."""
         return child.noted_at is not None and self._after_sync.has(child.noted_at)
 
     def _call_off(self, child: Child) -> None:
-        """This node serves the subtree on. The child learns it as by a link that is lost, and joins anew."""
+        """This node serves the subtree on. It closes the link, so the child learns it and joins again."""
         link = child.delegation.link
         if link is not None:
             self._core.close(link)
             self.handle_link_down(link)
 
     def _outlast(self, child: Child) -> None:
-        """Whoever takes this subtree back takes back what lies below: not before those leases end."""
+        """Extends the lease of a subtree to the end of the leases below it: if it is taken back, what lies
+        below is, too."""
         delegation = child.delegation
         along = self._jurisdiction.cuts_of(delegation.subtree)
         delegation.until = max([delegation.until, *(d.until for d in along)])
@@ -375,7 +382,8 @@ class Delegations:
     def _arrived(self, child: Child) -> None:
         """The child serves.
 
-        Until this is known all that moves stays here too: if it died before, its next run gets it again.
+        Until now this node kept everything that moved: if the child had died before, its next run would get
+        it again.
         """
         delegation = child.delegation
         self._drop_exported(child)
@@ -403,7 +411,7 @@ class Delegations:
     ) -> bool:
         state = handover_target.handle(transfer)
         if state is TargetState.AWAIT_COMMIT and child.delegation.policy is LeasePolicy.SERVE:
-            # It will not go on by itself: it leaves. What lies below it may.
+            # The child leaves, so it will not go on by itself. Its own children may.
             child.delegation.policy = LeasePolicy.FENCE
             child.below = [
                 d for d in handover_target.received.delegations(transfer.subtree) if d.policy is _SERVE
@@ -419,17 +427,19 @@ class Delegations:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
             self._forget(child)
             self.sweep()
-            # The child's handing back fails then, and it asks for the subtree, to hand it back again.
+            # If too many actions wait, DONE is not sent: the child's handing back fails, and it joins for the
+            # subtree and hands it back again.
             if not self._after_sync.do(handover_target.done):
                 self._diagnostics.count("dones_not_sent")
             self._diagnostics.note(ChildLeft(subtree, node))
         return state is not None
 
     def _expire(self, now: int, child: Child) -> None:
-        """Takes a subtree back whose owner let its lease end.
+        """Takes a subtree back whose owner's lease ended.
 
-        What waited for its subscribers when its handover failed waits here again. Where what holds the
-        subtree is delegated, too, only the cut ends: whoever holds that is the owner, or has one (§5.6).
+        If its handover failed after COMMIT, what waited for its subscribers waits here again. If the subtree
+        around it is delegated, too, only the cut ends: the node that holds that subtree is the owner, or
+        knows it (§5.6).
         """
         self._abandon(child)
         child.machine.handle(DelegationEvent.EXPIRED)
@@ -438,7 +448,7 @@ class Delegations:
         is_ours = self.is_cut(child) and not isinstance(around, Delegation)
         self.inherit(now, child.below)
         exported, child.exported = child.exported, 0
-        if is_ours:  # Before the cut ends: from then on messages are taken here.
+        if is_ours:  # Before the cut ends, because from then on messages are accepted here.
             self._recovery.handle_take_back(now, delegation.subtree, delegation.epoch)
         self._forget(child)
         if exported:
@@ -475,7 +485,7 @@ class Delegations:
             self._core.drop_held(exported)
 
     def _enter(self, child: Child) -> None:
-        """The child of a subtree from now on, in place of the one that there was."""
+        """Makes this the child of its subtree, in place of the one before."""
         subtree, link = child.delegation.subtree, child.delegation.link
         before = self.children.get(subtree)
         if before is not None:
@@ -484,7 +494,7 @@ class Delegations:
         self._set_link(child, link)
 
     def _set_link(self, child: Child, link: int | None) -> None:
-        """The child has this link from now on: its events come before those of clients (§3.3)."""
+        """The child has this link from now on. Its events come before those of clients (§3.3)."""
         self._leave_link(child)
         child.delegation.link = link
         if link is not None:
@@ -504,7 +514,7 @@ class Delegations:
         self._plan(child)
 
     def _plan(self, child: Child) -> None:
-        """After every change of what is on its way to a child, or back from it."""
+        """Updates the tables and timers after every change of a child's handover."""
         due, subtree = child.poll_timeout(), child.delegation.subtree
         for some, part in ((self._given, child.handover_source), (self._leaving, child.handover_target)):
             if part is None:

@@ -1,7 +1,7 @@
-"""A node as a parent: who may join below it, under which epoch and for how long (§5.1, §5.6).
+"""A node as a parent: which node may join below it, under which epoch, and for how long (§5.1, §5.6).
 
-A JOIN that this node is to decide about is answered with an invitation; within a session, with a grant. What
-follows of it, the handover and the lease, is `delegations`'s.
+Outside of a session this node answers a JOIN about which it decides with an invitation; within a session,
+with a grant. `delegations` then runs the handover and the lease.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ from hbroker.subtree import depth, is_within, prefixes
 __all__ = ["ParentRole"]
 
 EPOCHS_AHEAD: Final = 24 * 3600 * 1000
-"""An epoch so far ahead of this node's clock, in milliseconds, and of all that it knows to be granted, was
-granted by nobody: it is forged."""
+"""Milliseconds. An epoch that is further above both this node's clock and the highest known epoch is forged
+(§5.1)."""
 FENCING_WAIT: Final = 30 * timers.SECOND
-"""How long, after it was last asked for, what goes on by itself below a subtree is put under `fence`."""
+"""Microseconds for which delegations below a subtree are put under `fence`, after a JOIN last needed that
+(§5.6)."""
 MOST_FENCING: Final = 1_000
 
 
 class ParentRole:
-    """Decides about every JOIN. `epoch_at(now)`: the least epoch to grant (§5.1); `nonces`: of this run."""
+    """Decides about every JOIN. `epoch_at(now)`: the lowest epoch to grant (§5.1). `nonces`: those of this
+    run."""
 
     def __init__(
         self,
@@ -68,12 +70,13 @@ class ParentRole:
         self._nonces = nonces
         self._closed: set[str] = set()
         self._fencing: ExpiringCache[str, bool] = ExpiringCache(MOST_FENCING)
-        """Subtrees whose new owner is to be under `fence`, and what lies below them before it."""
+        """Subtrees whose new owner will be under `fence`. What is delegated below them must be under `fence`
+        first."""
 
     # Change
 
     def handle_join(self, now: int, requester: Requester, join: pb.Join) -> None:
-        """Answers it, or passes it down. One of a session is proved by that (`channels`)."""
+        """Answers a JOIN, or forwards it. A JOIN within a session is proved by its channel (`channels`)."""
         applicant = applicant_from(join)
         if applicant is None:
             self._refuse(requester, join, JoinRefused(Reason.REASON_PROTOCOL_ERROR))
@@ -87,11 +90,12 @@ class ParentRole:
             self._decide(now, requester, join, applicant)
 
     def refuse(self, link: int, source: Address, join: pb.Join) -> None:
-        """A JOIN came in a session, and without a proof."""
+        """Refuses a JOIN that arrived within a session without a proof."""
         self._refuse(Requester(source, session_link=link), join, _UNPROVED)
 
     def close(self, subtree: str) -> None:
-        """This node hands the subtree back: it delegates nothing more of it, or two would own it (§5.4)."""
+        """This node hands a subtree back, and delegates nothing of it any more. Otherwise it would have two
+        owners (§5.4)."""
         self._closed.add(subtree)
         self._delegations.give_up(subtree)
 
@@ -102,7 +106,8 @@ class ParentRole:
     # Deciding
 
     def _is_proved(self, now: int, requester: Requester, join: pb.Join) -> bool:
-        """§5.5: in a session the channel proves it, and a parent asks for a proof before it passes down."""
+        """§5.5: within a session the channel proves a JOIN, and a parent checks the proof before it forwards
+        the JOIN."""
         key = self._settings.join_key
         if not key or requester.session_link is not None or requester.parent_link is not None:
             return True
@@ -134,12 +139,14 @@ class ParentRole:
         return JoinRefused(Reason.REASON_OVERLAP) if is_own and isinstance(decision, Admitted) else decision
 
     def _refusal(self, now: int, applicant: Applicant, grant: Grant) -> JoinRefused | None:
-        """Why this node cannot take it now, though it is the parent."""
+        """Why this node cannot accept the joiner now, although it is the parent; None: it can."""
         is_new = applicant.subtree not in self._delegations.children
         if is_new and not applicant.epoch and self._jurisdiction.is_in_doubt:
-            return JoinRefused(Reason.REASON_NOT_SERVING)  # §5.9: another may have it, or something below it.
+            # §5.9: another node may hold it, or something below it.
+            return JoinRefused(Reason.REASON_NOT_SERVING)
         if is_new and not applicant.epoch and self._after_sync.is_failing:
-            return JoinRefused(Reason.REASON_NOT_SERVING)  # What it is given could not be written down.
+            # §5.10: the delegation could not be noted on the disk.
+            return JoinRefused(Reason.REASON_NOT_SERVING)
         if is_new and len(self._delegations.children) >= self._settings.limits.delegations:
             return JoinRefused(Reason.REASON_QUOTA_EXCEEDED)
         if self._lease(now, grant) <= 2 * timers.LEASE_DRIFT:
@@ -147,13 +154,13 @@ class ParentRole:
         if self._policy(now, applicant, grant) is LeasePolicy.FENCE:
             along = self._jurisdiction.entrusted(applicant.subtree, applicant.node, applicant.address)
             lasting = [d for d in along if d.policy is LeasePolicy.SERVE]
-            if lasting:  # §5.6: what its parent must give up, a node cannot go on with.
+            if lasting:  # §5.6: no node grants a lease that ends after its own.
                 self._fencing.put(applicant.subtree, True, now + FENCING_WAIT)
                 return JoinRefused(Reason.REASON_HANDOVER, lasting[0])
         return None
 
     def _policy(self, now: int, applicant: Applicant, grant: Grant) -> LeasePolicy:
-        """§5.6: `serve` only where this node goes on itself, and everybody in between."""
+        """§5.6: `serve` only if this node goes on by itself, and every node in between does."""
         if applicant.policy is LeasePolicy.FENCE or grant.until is not None or grant.fencing:
             return LeasePolicy.FENCE
         above = prefixes(applicant.subtree, depth(applicant.subtree) - 1)
@@ -178,8 +185,8 @@ class ParentRole:
             self._delegate(now, link, join, applicant, grant)
 
     def _held_within(self, applicant: Applicant) -> list[Delegation]:
-        """§5.1: what others hold of a subtree that is renewed, and that this node did not know: granted since
-        it began anew. The applicant knows nothing of it, and would serve it, too."""
+        """§5.1: the delegations of other nodes below a renewed subtree that this node, after a restart, did
+        not know as delegated. The applicant does not know them, and would serve their topics, too."""
         return self._jurisdiction.entrusted(applicant.subtree, applicant.node, applicant.address)
 
     def _delegate(self, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant) -> None:
@@ -216,7 +223,7 @@ class ParentRole:
                 return
             self._delegations.overtake(
                 child
-            )  # It goes on: it takes this node for silent, and has not committed.
+            )  # The child takes this node for silent, and has not committed, so it serves on.
         if delegation.link != link and not self._delegations.is_cut(child):
             self._refuse(Requester(applicant.address, session_link=link), join, _STALE)
             return
@@ -286,7 +293,8 @@ class ParentRole:
 
 
 def _in_force(applicant: Applicant, granted: LeasePolicy) -> LeasePolicy:
-    """What the parent has to count with: a child that went on by itself does so until it says otherwise."""
+    """The policy that the parent must assume: a child that went on by itself does so until it says
+    otherwise."""
     return LeasePolicy.FENCE if granted is LeasePolicy.FENCE and applicant.fenced else LeasePolicy.SERVE
 
 
