@@ -1,7 +1,7 @@
-"""Shared subscriptions as users write them, `$share/group/filter`, and as they travel (§6.5).
+"""Shared subscriptions: `$share/group/filter` as users write it, and as it travels (§6.5).
 
-A group is a name of one level, as MQTT 5 §4.8.2 has it. On the wire, and everywhere below the API, group
-and filter are apart: the discovery goes by the filter alone.
+A group is a name of one level, as in MQTT 5 §4.8.2. On the wire, and everywhere below the API, group and
+filter are separate, because discovery uses the filter alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ PREFIX: Final = "$share/"
 
 
 def split(text: str) -> tuple[str, str] | None:
-    """(group, filter) of what a user subscribes to; the group is empty where it is not shared. None: it is
-    not valid."""
+    """The (group, filter) of a user's filter; the group is empty if it is not shared. None: it is not
+    valid."""
     if not text.startswith(PREFIX):
         return ("", text) if filter_is_valid(text) else None
     group, slash, filter = text.removeprefix(PREFIX).partition("/")
@@ -31,5 +31,5 @@ def joined(group: str, filter: str) -> str:
 
 
 def group_is_valid(group: str) -> bool:
-    """Whether a group may have this name; the empty one is none."""
+    """Whether a group may have this name. The empty name, for no group, is valid."""
     return not group or (filter_is_valid(group) and not any(sign in group for sign in "/+#"))

@@ -1,8 +1,8 @@
-"""Who listens to one subscription, and how: many listeners, few kinds.
+"""The listeners of one subscription: many listeners, with few different options.
 
-A gateway has a listener for each MQTT client that wants a filter, fifty thousand perhaps; what the
-subscription asks of its owners follows from the kinds of options among them. So those are counted, and asking
-costs the same however many listen.
+A gateway has a listener for each MQTT client that wants a filter, perhaps fifty thousand. What the
+subscription asks of its owners follows from the different options. So these are counted, and the cost does
+not depend on the number of listeners.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Listeners"]
 
 
 class Listeners(MutableMapping[int, "Options"]):
-    """The application's subscriptions by id, in the order in which they came."""
+    """The options of each listener by its id, in the order in which they were added."""
 
     __slots__ = ("_by_id", "_kinds")
 
@@ -27,7 +27,7 @@ class Listeners(MutableMapping[int, "Options"]):
 
     @property
     def kinds(self) -> Collection[Options]:
-        """What they ask for, each kind once."""
+        """The different options, each once."""
         return self._kinds.keys()
 
     def __getitem__(self, listener: int) -> Options:

@@ -1,5 +1,5 @@
-"""One node's part in one subscription (§6): has it answered, is it responsible, does it hold the
-subscription?"""
+"""One node's part in one subscription (§6): whether it has answered, is responsible, and has the
+subscription."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_CUTS: Final = 1_000
 NONE: Final[frozenset[Any]] = frozenset()
-"""One for all sites: most have nothing in their sets."""
+"""One empty set for all owners, most of which have empty sets."""
 
 __all__ = ["NONE", "TRANSITIONS", "Event", "State", "SubscriptionOwner"]
 
@@ -28,17 +28,17 @@ class State(Symbol):
     """What the client waits for from this node."""
 
     EXPECTED = auto()
-    """The answer to a SUBSCRIBE that another node passed on to it."""
+    """For the answer to a SUBSCRIBE that another node forwarded to it."""
     ASKED = auto()
-    """The answer to a SUBSCRIBE of our own."""
+    """For the answer to a SUBSCRIBE that this client sent to it."""
     CLEAR = auto()
-    """Nothing: no topic of its jurisdiction can match."""
+    """For nothing: no topic of its jurisdiction can match."""
     SUBSCRIBING = auto()
-    """That it says, within the session, that the subscription is active."""
+    """For the SUBACK within the session that says `active`."""
     ACTIVE = auto()
-    """Nothing: it holds the subscription."""
+    """For nothing: it has the subscription."""
     BACKING_OFF = auto()
-    """The end of a pause, to make the subscription again."""
+    """For the end of a pause, to make the subscription again."""
 
 
 class Event(Symbol):
@@ -47,7 +47,7 @@ class Event(Symbol):
     EXPECT = auto()
     """Another node says that this one has a subtree now."""
     SILENCE = auto()
-    """No answer in time: ask it directly, or again."""
+    """It did not answer in time: the client asks it directly, or again."""
     RESPONSIBLE = auto()
     """It says that it is responsible."""
     NOT_RESPONSIBLE = auto()
@@ -55,11 +55,11 @@ class Event(Symbol):
     ACTIVATE = auto()
     """It says that the subscription is active."""
     RENEW = auto()
-    """The application wants more of the subscription than the node was told."""
+    """The options of the subscription changed."""
     DEFER = auto()
-    """It asks to come back later."""
+    """It asks the client to come back later."""
     LINK_DOWN = auto()
-    """The session with it is gone, and the subscription with it."""
+    """The link to it ended, and with it the subscription."""
     RESUME = auto()
     """The pause is over."""
 
@@ -97,14 +97,16 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(slots=True, eq=False)
 class SubscriptionOwner:
-    """A node, as one subscription sees it.
+    """A node, as one subscription knows it.
 
-    `cuts`: the delegations (subtree, epoch) by which it was named. `answer`: the last that it gave, for which
-    of them it does not stand is `left_out` (§6.1). `question`: the request outside of a session. `parts`:
-    which of its answer to that have come; `session_parts`: and within the session `link`. `pending`: the
-    SUBSCRIBEs within that session that it has not answered, and in which listener's name each was. `served`:
-    in whose names it has answered, until the subscription is complete. `failures`: pauses since it was last
-    active.
+    - `cuts`: the delegations (subtree, epoch) by which other nodes named it.
+    - `answer`: its last answer. `left_out`: the delegations for which the answer does not stand (§6.1).
+    - `question`: the request outside of a session.
+    - `parts`: the parts of its answer to that; `session_parts`: those within the session.
+    - `link`: the link of the session.
+    - `pending`: the SUBSCRIBEs within the session that wait for an answer, with the listener of each.
+    - `served`: the listeners for which it has answered, until the subscription is complete.
+    - `failures`: pauses since it was last active.
     """
 
     subscription: Subscription
@@ -123,7 +125,7 @@ class SubscriptionOwner:
     failures: int = 0
 
     def add_cut(self, subtree: str, epoch: int) -> bool:
-        """Remembers a delegation by which the node was named; False: it was known."""
+        """Adds a delegation by which the node was named. False: it was known."""
         if (subtree, epoch) in self.cuts or len(self.cuts) >= _MOST_CUTS:
             return False
         self.cuts.add((subtree, epoch))
@@ -132,19 +134,19 @@ class SubscriptionOwner:
         return True
 
     def set_answer(self, answer: Answer) -> None:
-        """Remembers its answer, which takes the place of the one before."""
+        """Replaces its last answer."""
         self.answer = answer
         self.left_out = {cut for cut in self.cuts if not answer.stands_for(*cut)} or NONE
 
     def begin_anew(self) -> None:
-        """Forgets what it answered, and by what it was named."""
+        """Forgets its answer, and the delegations by which it was named."""
         self.cuts.clear()
         self.parts, self.session_parts = AnswerParts(), AnswerParts()
         self.set_answer(Answer())
 
     @property
     def text(self) -> str:
-        """For messages to people."""
+        """The node for error messages."""
         address = format_address(self.address)
         return f"{self.node} ({address})" if self.node else address
 
@@ -155,17 +157,18 @@ class SubscriptionOwner:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it has not said yet if it is responsible."""
+        """Whether it has not answered yet whether it is responsible."""
         return self.machine.state in (State.EXPECTED, State.ASKED)
 
     @property
     def knows_cuts(self) -> bool:
-        """Whether its cuts are known: nothing that it was asked is open. News are what has changed since."""
+        """Whether its cuts are known, because no request to it is open. Unsolicited SUBACKs name only
+        changes."""
         return self.machine.state in (State.CLEAR, State.ACTIVE)
 
     @property
     def has_answered(self) -> bool:
-        """Whether it said if it is responsible, for all that it was named for."""
+        """Whether its answer stands for all delegations by which it was named."""
         return not self.is_awaited and not self.left_out
 
     @property

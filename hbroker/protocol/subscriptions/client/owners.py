@@ -1,14 +1,16 @@
-"""The nodes that a client's subscriptions touch (§6): discovers, confirms, recovers.
+"""The nodes that a client's subscriptions touch (§6): discovers, confirms and recovers them.
 
-Two streams of answers meet here. Outside of a session every node that the filter touches tells whether it
-is responsible, and to whom it passed the question on; within the sessions the responsible ones confirm. Who
-stays silent is asked directly; a session that is lost is made again with the same node once, and then by a
-new discovery, because the subtree may have moved (§6.3). Owners also come and go of themselves, by
-handover: they say so with a SUBACK that answers no request (§5.4).
+Two kinds of answers arrive here. Outside of a session, each node that the filter touches answers whether it
+is responsible, and to which nodes it forwarded the SUBSCRIBE. Within sessions, the responsible nodes confirm.
 
-Where a sibling has heard of the one node that serves the filter (`owner_cache`), that one is confirmed with
-at once, and what it answers there takes the place of the discovery. If that does not do, all begins at the
-root.
+- If a node stays silent, the client asks it directly.
+- If a session is lost, the client makes the subscription again, once with the same node, and then by a new
+  discovery, because the subtree may have moved (§6.3).
+- If an owner gets or loses a subtree by a handover, it sends an unsolicited SUBACK (§5.4).
+
+If another client behind the same address has heard of the one node that serves the filter (`owner_cache`),
+the client makes the subscription with that node at once, and the node's answer takes the place of the
+discovery. If that fails, the client begins at the root.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ _MOST_OWNERS: Final = 10_000
 
 
 class SubscriptionOwners:
-    """Those of all subscriptions of one client. `review`: called after what may complete a subscription, or
-    make it incomplete; `refuse`: with the reason for which a node refuses one."""
+    """The owners of all subscriptions of one client. `review`: called after an event that may make a
+    subscription complete or incomplete. `refuse`: called with the reason for which a node refuses a
+    subscription."""
 
     __slots__ = (
         "_by_link",
@@ -90,7 +93,7 @@ class SubscriptionOwners:
     # In: the client
 
     def begin(self, now: int, known: Subscription) -> None:
-        """A new subscription."""
+        """Begins a new subscription."""
         hint = self._owner_cache.sole_holder(now, known.filter)
         if hint is None:
             self._discover(now, known)
@@ -98,19 +101,19 @@ class SubscriptionOwners:
             self._begin_at(now, known, hint)
 
     def renew(self, now: int, known: Subscription) -> None:
-        """What is wanted of a subscription is not what it was: who holds it is told."""
+        """The options of a subscription changed: sends SUBSCRIBE to the nodes that have it."""
         for owner in known.everyone:
             if owner.machine.accepts(Event.RENEW):
                 owner.machine.handle(Event.RENEW)
                 self._subscribe(now, owner)
 
     def set_session_options(self, session_options: SessionOptions) -> None:
-        """Other terms of the session, for what is asked from now on."""
+        """Sets the options of the session for later requests."""
         self._session_options = session_options
         self._subscribe_requests.set_session_options(session_options)
 
     def release(self, owner: SubscriptionOwner) -> None:
-        """Awaits nothing more from this node, and forgets the session with it."""
+        """Awaits nothing more from this node, and forgets the link to it."""
         self._close_question(owner)
         self._pauses.cancel(owner)
         self._subscribe_requests.forget(owner)
@@ -124,11 +127,12 @@ class SubscriptionOwners:
     # In: the network
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """§4.1."""
+        """Handles CHALLENGE (§4.1)."""
         self._questions.handle_challenge(now, source, challenge)
 
     def handle_answer(self, now: int, source: Address, suback: pb.SubAck) -> None:
-        """§6.1: a SUBACK outside of a session says who is responsible, and who was asked besides."""
+        """§6.1: handles a SUBACK outside of a session: whether the node is responsible, and which nodes it
+        named."""
         question = self._questions.find(suback.request)
         if question is None or not suback.node:
             return
@@ -150,7 +154,7 @@ class SubscriptionOwners:
         if not is_direct and (source == question.address or suback.hops == 0):
             pending.machine.handle(Event.NOT_RESPONSIBLE)
             self._questions.settle(question)
-        elif is_direct and pending.node != suback.node:  # another node has this address now
+        elif is_direct and pending.node != suback.node:  # Another node has this address now.
             pending.machine.handle(Event.NOT_RESPONSIBLE)
             self.release(pending)
             self._doubt(now, pending)
@@ -158,7 +162,7 @@ class SubscriptionOwners:
         self._review(known)
 
     def handle_session_suback(self, now: int, link: int, suback: pb.SubAck) -> bool:
-        """§6.2: an answer within a session; False: to nothing that is open."""
+        """§6.2: handles an answer within a session. False: no open request matches it."""
         owner = self._subscribe_requests.find(suback.request)
         if owner is None or owner.link != link:
             return False
@@ -168,7 +172,7 @@ class SubscriptionOwners:
     def handle_owner_change(
         self, now: int, known: Subscription, link: int, source: Address, suback: pb.SubAck
     ) -> None:
-        """§5.4: an owner that came or went of itself."""
+        """§5.4: handles an unsolicited SUBACK, by which an owner gets or loses topics of the filter."""
         before = known.by_node.get(suback.node)
         is_awaited = known.is_discovering if before is None else before.is_awaited
         owner = self._owner(now, known, suback.node, reachable(suback.address, source))
@@ -180,11 +184,11 @@ class SubscriptionOwners:
         if not is_whole:
             return
         if suback.active and owner.pending and owner.link == link:
-            return  # Its answer to what it was asked follows.
-        if suback.active and is_awaited:  # §6.2: it has not told what it delegated
+            return  # Its answer to the open requests follows.
+        if suback.active and is_awaited:  # §6.2: its cuts are not known yet.
             owner.machine.handle(Event.RESPONSIBLE)
             self._subscribe(now, owner)
-        elif suback.active and owner.state is State.BACKING_OFF:  # Nor what it has been handed since.
+        elif suback.active and owner.state is State.BACKING_OFF:  # Nor what it was handed since.
             owner.machine.handle(Event.RESUME)
             self._subscribe(now, owner)
         elif suback.active:
@@ -199,7 +203,8 @@ class SubscriptionOwners:
         self._review(known)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool) -> None:
-        """§6.3: every subscription in that session is to be made again. `is_refused`: see `Subscriber`."""
+        """§6.3: makes every subscription of that session again. `is_refused`: as in
+        `Subscriber.handle_link_down`."""
         for owner in list(self._by_link.get(link, ())):
             if is_refused:
                 owner.subscription.reason = Reason.REASON_QUOTA_EXCEEDED
@@ -208,7 +213,7 @@ class SubscriptionOwners:
             self._review(owner.subscription)
 
     def handle_timeout(self, now: int) -> None:
-        """Asks the silent, and makes again what was lost."""
+        """Asks silent nodes again, and makes lost subscriptions again."""
         for question in self._questions.unanswered(now):
             self._unanswered(now, question.owner, question)
         for owner in self._pauses.due(now):
@@ -217,7 +222,7 @@ class SubscriptionOwners:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(self._questions.poll_timeout(), self._pauses.next())
 
     # Discovery
@@ -229,7 +234,8 @@ class SubscriptionOwners:
         self._ask(now, known.entry, pb.MODE_RECURSIVE)
 
     def _begin_at(self, now: int, known: Subscription, hint: Holder) -> None:
-        """Begins with the node that seems to serve all of it: what it holds it says within the session."""
+        """Begins with the node that seems to serve all topics of the filter: its answer within the session
+        says what it holds."""
         owner = known.name(hint.node, hint.address)
         owner.add_cut(hint.subtree, 0)
         self._judge(now, owner, responsible=True)
@@ -237,7 +243,7 @@ class SubscriptionOwners:
             self._pauses.set(owner, now + HINT_PATIENCE)
 
     def _learn(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck, *, is_root: bool = False) -> None:
-        """What siblings may be spared to ask."""
+        """Takes token, subtrees and cuts of an answer into the caches, for other clients at this address."""
         keep_token(self._tokens, now, owner.address, suback.token, TOKEN_LIFETIME)
         self._owner_cache.learn(
             now, suback.node, owner.address, suback.held, suback.passed_to, is_root=is_root
@@ -253,9 +259,13 @@ class SubscriptionOwners:
     def _name(
         self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, moved: bool = False
     ) -> None:
-        """Takes note of a `passed_to`. `ask`: the question was not passed on to them, so we ask. `moved`: the
-        subtrees have come to them, of which they will speak themselves; or else we ask. Otherwise they are
-        asked whose answer does not stand for the delegation (§6.1)."""
+        """Notes the cuts that an answer names.
+
+        - `ask`: the SUBSCRIBE was not forwarded to their nodes, so this client asks them.
+        - `moved`: the subtrees have just moved to these nodes, which will send unsolicited SUBACKs. If they
+          do not, this client asks.
+        - Otherwise this client asks the nodes whose answers do not stand for the delegation (§6.1).
+        """
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
             owner = known.by_node.get(node)
             is_new = owner is None
@@ -276,8 +286,8 @@ class SubscriptionOwners:
                 self._await(now, owner)
 
     def _stands(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> bool:
-        """§6.1: whether an answer outside of a session is of use. One that is not responsible, and does not
-        stand for all that the node was named for, is as good as none."""
+        """§6.1: whether an answer outside of a session counts. If the node is not responsible, and its answer
+        does not stand for all delegations by which it was named, it counts like no answer."""
         owner.set_answer(owner.parts.answer)
         if suback.responsible or not owner.left_out:
             return True
@@ -287,7 +297,8 @@ class SubscriptionOwners:
         return False
 
     def _doubt(self, now: int, owner: SubscriptionOwner) -> None:
-        """§6.1: of what its answer leaves out the node may yet speak itself; else only a discovery tells."""
+        """§6.1: the node's answer leaves a delegation out. An unsolicited SUBACK may still amend it;
+        otherwise the client discovers anew."""
         if owner.left_out:
             self._owner_cache.forget(owner.address)
             known = owner.subscription
@@ -308,7 +319,8 @@ class SubscriptionOwners:
             self._start_over(now, owner.subscription)
 
     def _start_over(self, now: int, known: Subscription) -> None:
-        """Discovers anew. Who holds the subscription is asked again in its session, to name its cuts."""
+        """Discovers anew. The nodes that have the subscription are asked again in their sessions, to name
+        their cuts."""
         known.restarts += 1
         self._discover(now, known)
         self.renew(now, known)
@@ -329,7 +341,7 @@ class SubscriptionOwners:
         self._pauses.set(owner, now + retry_after(0, self._random))
 
     def _judge(self, now: int, owner: SubscriptionOwner, responsible: bool) -> None:
-        """What a node says outside of a session counts only until the session with it begins."""
+        """Takes a node's word outside of a session, which counts only until the session with it begins."""
         if owner.link is not None or owner.state is State.BACKING_OFF:
             return
         owner.machine.handle(Event.RESPONSIBLE if responsible else Event.NOT_RESPONSIBLE)
@@ -340,7 +352,7 @@ class SubscriptionOwners:
     # Within sessions
 
     def _subscribe(self, now: int, owner: SubscriptionOwner) -> None:
-        """§6.2: makes the subscription in the session with this node, or renews it."""
+        """§6.2: makes or renews the subscription in the session with this node."""
         self._close_question(owner)
         link = self._core.connect(owner.address, self._tokens.get(now, owner.address) or b"")
         if link != owner.link:
@@ -356,7 +368,7 @@ class SubscriptionOwners:
     ) -> None:
         known = owner.subscription
         self._learn(now, owner, suback)
-        if suback.node and suback.node != owner.node:  # another node has this address now
+        if suback.node and suback.node != owner.node:  # Another node has this address now.
             owner.machine.handle(Event.NOT_RESPONSIBLE)
             self.release(owner)
             self._start_over(now, known)
@@ -385,14 +397,15 @@ class SubscriptionOwners:
             self._activate(now, owner)
 
     def _renew_heirs(self, now: int, known: Subscription, cuts: Iterable[pb.Cut]) -> None:
-        """§5.4: what a node got by a handover is older than what the one that gave it was asked since."""
+        """§5.4: what a node got by a handover is older than what the source was asked since. So the target is
+        asked, too."""
         for heir in [known.by_node[cut.node] for cut in cuts if cut.node in known.by_node]:
             if heir.state is State.ACTIVE and self._subscribe_requests.has_askers(heir):
                 heir.machine.handle(Event.RENEW)
                 self._subscribe(now, heir)
 
     def _not_responsible(self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
-        """§6.3: where it does not say who has what it was named for, it may have lost that to anybody."""
+        """§6.3: if the answer leaves a delegation out, the node may have lost that subtree to any node."""
         known = owner.subscription
         known.links.discard(link)
         owner.machine.handle(Event.NOT_RESPONSIBLE)
@@ -408,7 +421,7 @@ class SubscriptionOwners:
         self._doubt(now, owner)
 
     def _pause(self, now: int, owner: SubscriptionOwner, event: Event) -> None:
-        """Makes the subscription again later (§6.3)."""
+        """Makes the subscription again after a pause (§6.3)."""
         owner.machine.handle(event)
         self.release(owner)
         attempts = owner.failures + owner.subscription.restarts
@@ -421,7 +434,7 @@ class SubscriptionOwners:
         elif owner.state is State.BACKING_OFF and owner.failures == 1:
             owner.machine.handle(Event.RESUME)
             self._subscribe(now, owner)
-        else:  # it did not answer a second time, or is silent in its session: the subtree may have moved
+        else:  # The node was silent a second time, or in its session: the subtree may have moved.
             self._owner_cache.forget(owner.address)
             self._start_over(now, owner.subscription)
 

@@ -1,7 +1,7 @@
-"""What a node has said of its jurisdiction, in one SUBACK or in several parts (§6.1).
+"""What a node has answered about its jurisdiction, in one SUBACK or in several parts (§6.1).
 
-Outside of a session any part may be lost: the request is repeated until every part has come. Parts of two
-answers complete each other as long as both give the same lists, which `list` tells.
+Outside of a session each part may be lost. The request is repeated until all parts have arrived. Parts of two
+answers complete each other if their `list` is the same.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ __all__ = ["Answer", "AnswerParts"]
 MOST_ANSWER_PARTS: Final = 10_000
 _NONE: Final[set[str]] = set()
 _NO_CUTS: Final[dict[str, int]] = {}
-"""One of each for all answers: most have no cuts, and come in one part."""
+"""One empty object of each kind for all answers: most have no cuts, and arrive in one part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The subtrees that a node holds, and its cuts, as (subtree: epoch), as far as a filter touches them."""
+    """The subtrees that a node holds, and its cuts as (subtree: epoch), as far as a filter touches them."""
 
     held: AbstractSet[str] = frozenset()
     cuts: Mapping[str, int] = field(default_factory=lambda: _NO_CUTS)
 
     def stands_for(self, subtree: str, epoch: int) -> bool:
-        """Whether it says what became of a delegation by which the node was named (§6.1): the node holds the
-        subtree, cut out of nothing by itself, or has delegated it since."""
+        """Whether the answer stands for a delegation by which the node was named (§6.1): the node holds the
+        subtree itself, or has delegated exactly this subtree under a higher epoch."""
         for around in reversed([*prefixes(subtree, depth(subtree))]):
             if around in self.held:
                 return True
@@ -41,8 +41,8 @@ class Answer:
         return False
 
     def amended(self, change: Answer) -> Answer:
-        """What holds after news: they name all that is held now, what came last by itself, and of the cuts
-        the new ones alone."""
+        """This answer with an unsolicited SUBACK, which lists all subtrees that are held now, and only the
+        new cuts (§6.3)."""
         before = {subtree: epoch for subtree, epoch in self.cuts.items() if subtree not in change.held}
         return Answer(change.held, {**before, **change.cuts})
 
@@ -52,17 +52,18 @@ _NO_ANSWER: Final = Answer()
 
 @dataclass(slots=True)
 class AnswerParts:
-    """Which parts of one node's answer have come. `answer`: the last that was whole."""
+    """The parts of one node's answer. `answer`: the last complete answer."""
 
     list: int = 0
     missing: set[int] | None = None
-    """None: nothing has come in parts."""
+    """None: no part of a split answer has arrived."""
     held: set[str] = field(default_factory=lambda: _NONE)
     cuts: dict[str, int] = field(default_factory=lambda: _NO_CUTS)
     answer: Answer = field(default_factory=lambda: _NO_ANSWER)
 
     def take(self, suback: pb.SubAck) -> bool:
-        """Takes note of one part. True: the answer is whole. A part of another list begins anew."""
+        """Adds one part. Returns whether the answer is complete. A part with another `list` begins a new
+        answer."""
         if suback.parts > MOST_ANSWER_PARTS:
             return False
         held, cuts = suback.held, {cut.subtree: cut.epoch for cut in suback.passed_to}
@@ -83,5 +84,5 @@ class AnswerParts:
 
 @lru_cache(maxsize=1_024)
 def _shared(held: tuple[str, ...]) -> frozenset[str]:
-    """Nodes say the same to thousands of a gateway's clients."""
+    """One object for all clients of a gateway, which get the same answer from a node."""
     return frozenset(held)

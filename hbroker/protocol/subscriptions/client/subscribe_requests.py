@@ -1,8 +1,8 @@
-"""A client's SUBSCRIBEs within sessions: in whose name each asks, and when a node has answered (§6.2, §7.6).
+"""A client's SUBSCRIBEs within sessions: the listener of each, and when a node has answered all (§6.2, §7.6).
 
-A node is asked in the name of each listener that still waits for the subscription, one SUBSCRIBE after the
-other, so that what is retained comes to that listener alone. Where all have been served it is asked to go on:
-in the name of the only listener, or else of all. The packets of a session are handled in order.
+A node gets one SUBSCRIBE for each listener that still waits for the subscription, so that each listener gets
+the retained messages for itself. If no listener waits, the SUBSCRIBE is in the name of the only listener, or
+in the name of all. The packets of a session are handled in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEVER_ASKED: Final = -1
 
 
 class SubscribeRequests:
-    """What the responsible nodes of all subscriptions were asked within their sessions."""
+    """The SUBSCRIBEs to the responsible nodes of all subscriptions, within their sessions."""
 
     __slots__ = ("_cleaned", "_core", "_owners", "_random", "_session_options")
 
@@ -31,40 +31,40 @@ class SubscribeRequests:
         self._random = random
         self._session_options = session_options
         self._owners: dict[int, SubscriptionOwner] = {}
-        """By request: who is to answer it."""
+        """By request: the node that must answer it."""
         self._cleaned: dict[Address, int | None] = {}
-        """§6.4: the links in which the owners were told to begin clean; None: one of them has answered."""
+        """§6.4: by owner, the link on which it was asked for a clean start; None: it has answered."""
 
     def set_session_options(self, session_options: SessionOptions) -> None:
-        """Other terms of the session, for what is asked from now on."""
+        """Sets the options of the session for later requests."""
         self._session_options = session_options
 
     def ask(self, owner: SubscriptionOwner, link: int) -> bool:
-        """Makes or renews the subscription over the link to this node; False: the link is gone."""
+        """Makes or renews the subscription over the link to this node. False: the link is gone."""
         return all([self._send(owner, link, listener) for listener in _askers(owner)])
 
     def has_askers(self, owner: SubscriptionOwner) -> bool:
-        """Whether a listener waits in whose name this node was not asked."""
+        """Whether a listener waits for which this node was not asked yet."""
         return bool(_unasked(owner))
 
     def find(self, request: int) -> SubscriptionOwner | None:
-        """Who was asked."""
+        """The node that must answer this request, or None."""
         return self._owners.get(request)
 
     def answered(self, owner: SubscriptionOwner, request: int) -> bool:
-        """The node has the subscription. Returns whether it has answered all that it was asked."""
+        """The node has the subscription. Returns whether it has answered all requests."""
         del self._owners[request]
         owner.served = {*owner.served, owner.pending.pop(request)}
         self.began(owner)
         return not owner.pending
 
     def began(self, owner: SubscriptionOwner) -> None:
-        """§6.4: what the node has now is of this run of the client."""
+        """§6.4: everything that the node has now is of this run of the client."""
         if self._session_options.clean_start:
             self._cleaned[owner.address] = None
 
     def forget(self, owner: SubscriptionOwner) -> None:
-        """What it was asked is not waited for any more."""
+        """Forgets the requests to this node."""
         for request in owner.pending:
             del self._owners[request]
         owner.pending.clear()
@@ -79,7 +79,8 @@ class SubscribeRequests:
         return self._core.send(link, pack(body))
 
     def _begins_clean(self, owner: SubscriptionOwner, link: int) -> bool:
-        """§6.4: the first SUBSCRIBE of each link says it, until an owner has answered one."""
+        """§6.4: `clean_start` is in the first SUBSCRIBE of each link to an owner, until the owner has
+        answered one."""
         last_link = self._cleaned.get(owner.address, _NEVER_ASKED)
         if not self._session_options.clean_start or last_link is None or last_link == link:
             return False

@@ -1,12 +1,12 @@
 """One filter's subscription at all its owners, and when it is complete (§6).
 
-A subscription is complete when *every node in any `passed_to` has answered, for all that it was named for,
-and every responsible one says active* (§6.2). So it keeps one `SubscriptionOwner` for each node that was
-named, and one for its entry, the root, whose answer names the first of them. The rule is evaluated after
-whatever happens to a site; there is no count to go wrong.
+The subscription is complete when *every node in any `passed_to` has given an answer that stands for all
+delegations by which it was named, and every responsible node has said `active`* (§6.2). So it has one
+`SubscriptionOwner` for each node that was named, and one for its entry, the root, whose answer names the
+first nodes. The rule is evaluated after each change of an owner, so there is no count to get wrong.
 
-The application may subscribe to one filter several times: that is one subscription of the network, with as
-much as the most demanding of its listeners asks for.
+The application may subscribe to one filter several times. For the network that is one subscription, with the
+options of its most demanding listeners.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from hbroker.protocol.subscriptions.client.owner import SubscriptionOwner
 __all__ = ["TRANSITIONS", "Event", "Key", "Options", "State", "Subscription", "Wanted"]
 
 Key: TypeAlias = tuple[str, str]
-"""(group, filter): what a client has one subscription for. The group is empty where it is not shared."""
+"""(group, filter): a client has one subscription for each key. The group is empty if it is not shared."""
 
 
 class State(Symbol):
     """What a subscription waits for."""
 
     DISCOVERING = auto()
-    """The answer of every node that was named."""
+    """For the answers of all nodes that were named."""
     SUBSCRIBING = auto()
-    """The confirmation of every responsible node."""
+    """For the confirmations of all responsible nodes."""
     COMPLETE = auto()
-    """Nothing."""
+    """For nothing."""
     ENDED = auto()
 
 
@@ -46,17 +46,17 @@ class Event(Symbol):
     """What happens to a subscription."""
 
     DISCOVER = auto()
-    """The root is asked (again)."""
+    """The client discovers, for the first time or anew."""
     MISS = auto()
-    """A node was named that has not answered."""
+    """A node was named and has not answered."""
     ANSWERED = auto()
     """Every node that was named has answered."""
     LOSE = auto()
-    """A responsible node does not hold the subscription, or not as it is wanted now."""
+    """A responsible node does not have the subscription, or has it with other options."""
     CONFIRMED = auto()
-    """Every responsible node holds the subscription."""
+    """Every responsible node has the subscription."""
     END = auto()
-    """The application wants it no more, or it failed."""
+    """The application has ended it, or it failed."""
 
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -76,8 +76,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How messages are wanted: the fields of SUBSCRIBE (`retain_handling` as MQTT 5 §3.8.3.1; `overflow` and
-    the bounds of the queue as §7.8; bounds of 0 ask for the node's own)."""
+    """The options of SUBSCRIBE: `retain_handling` as in MQTT 5 §3.8.3.1; `overflow` and the bounds of the
+    queue as in §7.8, where 0 stands for the node's own bound."""
 
     qos: int = 0
     no_local: bool = False
@@ -90,7 +90,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A listener that is to be added, by its id, and what for."""
+    """A listener to be added: its id, its filter, and its options."""
 
     listener: int
     key: Key
@@ -99,13 +99,16 @@ class Wanted:
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A filter, who listens to it, and who holds it.
+    """A filter with its listeners and owners.
 
-    `listeners`: the application's subscriptions by id. `waiting`: those that were not told yet that it is
-    complete. `restarts`: discoveries since it was last complete. `reason`: of the last refusal. `links`: the
-    sessions in which a node may hold it: also one that is not waited for any more. `was_missing`: one of them
-    did not have it before, by its answer to whatever SUBSCRIBE: the next one there finds what that has made.
-    Or it may not have had it. `was_complete`: all nodes had answered once.
+    - `listeners`: the listeners' options by id.
+    - `waiting`: the listeners that were not told yet that it is complete.
+    - `restarts`: discoveries since it was last complete.
+    - `reason`: that of the last refusal.
+    - `links`: the sessions in which a node may have it, also a node from which nothing is awaited any more.
+    - `was_missing`: a node did not have it before, or may not have had it. Every SUBACK counts, because a
+      later answer reports what an earlier SUBSCRIBE has made (§6.4).
+    - `was_complete`: all nodes had answered once.
     """
 
     filter: str
@@ -122,7 +125,8 @@ class Subscription:
     was_complete: bool = False
 
     def restart(self) -> list[SubscriptionOwner]:
-        """A new discovery: returns what is forgotten, all but the nodes that hold the subscription."""
+        """Begins a new discovery. Returns the owners that are forgotten: all that do not have the
+        subscription."""
         self.machine.handle(Event.DISCOVER)
         dropped = [at for at in self.everyone if at.state is not owner.State.ACTIVE]
         self.by_node = {node: at for node, at in self.by_node.items() if at.state is owner.State.ACTIVE}
@@ -131,29 +135,29 @@ class Subscription:
         return dropped
 
     def settle(self) -> None:
-        """Every listener was told that it is complete."""
+        """Notes that every listener was told that it is complete."""
         self.was_complete = True
         self.waiting.clear()
         for at in self.by_node.values():
             at.served = owner.NONE
 
     def lose(self, link: int) -> None:
-        """A session's link is gone. What the node was asked there and did not answer, it may have made: then
-        its next answer tells of that."""
+        """A session's link ended. If a SUBSCRIBE there was not answered, the node may have made the
+        subscription, and its next answer would report that as resumed."""
         has_answered = any(at.link == link and at.served for at in self.by_node.values())
         if link in self.links and not has_answered and not self.was_complete:
             self.was_missing = True
         self.links.discard(link)
 
     def name(self, node: str, address: Address) -> SubscriptionOwner:
-        """A node that was not known yet, and is expected to answer."""
+        """Adds a node that was named for the first time, and is expected to answer."""
         named = SubscriptionOwner(self, node, address, Machine(owner.TRANSITIONS, owner.State.EXPECTED))
         self.by_node[node] = named
         return named
 
     def review(self) -> None:
-        """Brings the state up to date with the sites."""
-        # Of a thousand those answer last that were named last: so it is soon seen that some are missing.
+        """Updates the state from the states of the owners."""
+        # Nodes that were named last answer last, so the reverse order finds a missing answer soon.
         everyone = self.everyone[::-1]
         has_answered = all(at.has_answered for at in everyone)
         is_settled = all(at.is_settled for at in everyone)
@@ -173,7 +177,7 @@ class Subscription:
 
     @property
     def is_discovering(self) -> bool:
-        """Whether the answer of a node that was named is awaited."""
+        """Whether the answer of a named node is missing."""
         return self.machine.state is State.DISCOVERING
 
     @property
@@ -183,7 +187,7 @@ class Subscription:
 
     @property
     def options(self) -> Options:
-        """What satisfies every listener. (What is retained each asks for itself.)"""
+        """The options that satisfy every listener. Each listener asks for its retained messages itself."""
         wanted = self.listeners.kinds
         return Options(
             qos=max(options.qos for options in wanted),
@@ -195,7 +199,7 @@ class Subscription:
         )
 
     def packet(self, session_options: SessionOptions, listener: int = 0) -> pb.Subscribe:
-        """The SUBSCRIBE that satisfies every listener, in the name of one of them, or (0) of all."""
+        """The SUBSCRIBE that satisfies every listener, in the name of one of them or (0) of all."""
         options = self.options
         return pb.Subscribe(
             filter=self.filter,
@@ -213,7 +217,8 @@ class Subscription:
         )
 
     def _retain_handling(self, listener: int) -> int:
-        """As the listener has it that waits; for others what a new owner has is news."""
+        """As a waiting listener has it. For all others only retained messages of a new subscription are
+        wanted."""
         if listener in self.waiting:
             return self.listeners[listener].retain_handling
         least = min(options.retain_handling for options in self.listeners.kinds)
@@ -221,22 +226,22 @@ class Subscription:
 
     @property
     def key(self) -> Key:
-        """What it is the client's one subscription for."""
+        """Its key among the client's subscriptions."""
         return self.group, self.filter
 
     @property
     def title(self) -> str:
-        """As its user writes it."""
+        """The filter as its user writes it."""
         return shared.joined(self.group, self.filter)
 
     @property
     def is_resumed(self) -> bool:
-        """Whether every owner had it before this run of the client asked."""
+        """Whether every owner had it before this run of the client (§6.4)."""
         return bool(self.owners) and not self.was_missing
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The nodes that hold it."""
+        """The names of the nodes that have it."""
         return tuple(sorted(node for node, at in self.by_node.items() if at.state is owner.State.ACTIVE))
 
     @property

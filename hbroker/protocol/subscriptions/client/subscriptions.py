@@ -1,7 +1,7 @@
-"""The client's subscriptions (§6), and who in it listens to them.
+"""The subscriptions of one client, and their listeners (§6).
 
-A subscription is made with its first listener and ended with its last; it is complete when every node that
-holds something of what its filter matches has it. Which nodes those are is `sites`' to find.
+A subscription begins with its first listener and ends with its last. It is complete when every owner of
+topics that its filter matches has it. `SubscriptionOwners` finds these owners.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Subscriber"]
 
 
 class Subscriber:
-    """All subscriptions of one client. `tell`: called with what becomes of them."""
+    """All subscriptions of one client. `tell`: called with each outcome."""
 
     __slots__ = (
         "_by_id",
@@ -62,10 +62,11 @@ class Subscriber:
     # In: the application
 
     def subscribe(self, now: int, wanted: Sequence[Wanted], patience: int) -> None:
-        """Adds listeners. Messages may come for them from now on; `Subscribed` says of each that they all do.
+        """Adds listeners. Messages may arrive for them from now on; `Subscribed` follows for each once the
+        subscription is complete.
 
-        All of them listen before an owner hears of the first: the core receives meanwhile, and what waits in
-        the session comes with the first link (§6.4).
+        All of them listen before the first SUBSCRIBE is sent, because queued messages of the session arrive
+        with the first link (§6.4).
         """
         for each in wanted:
             (group, filter), options = each.key, each.options
@@ -75,18 +76,18 @@ class Subscriber:
             self._add(now, each)
 
     def unsubscribe(self, now: int, listener: int) -> None:
-        """Removes a listener; the last one takes the subscription along. `Unsubscribed` follows."""
+        """Removes a listener; with the last one the subscription ends. `Unsubscribed` follows."""
         known = self._by_id.get(listener)
         key = ("", "") if known is None else known.key
         self._unsubscribe_requests.prepare(key)
         self._unsubscribe_requests.start(now, listener, key, self._remove(now, listener))
 
     def release(self, now: int, listener: int) -> None:
-        """Removes a listener, and leaves the subscription in the session, at its owners (§6.4)."""
+        """Removes a listener, and leaves the subscription in the session at its owners (§6.4)."""
         self._remove(now, listener, is_kept=True)
 
     def set_session_options(self, now: int, session_options: SessionOptions) -> None:
-        """Other terms of the session: every owner is told."""
+        """Sets the options of the session, and sends them to every owner."""
         self._session_options = session_options
         self._owners.set_session_options(session_options)
         for known in self._by_key.values():
@@ -94,7 +95,7 @@ class Subscriber:
             self._review(known)
 
     def give_up(self, now: int, reason: int) -> None:
-        """Fails every subscription, and tells no owner."""
+        """Fails every subscription, and sends nothing to the owners."""
         for known in list(self._by_key.values()):
             known.reason = reason
             for listener in sorted(known.listeners):
@@ -103,15 +104,15 @@ class Subscriber:
     # In: the network
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """§4.1."""
+        """Handles CHALLENGE (§4.1)."""
         self._owners.handle_challenge(now, source, challenge)
 
     def handle_answer(self, now: int, source: Address, suback: pb.SubAck) -> None:
-        """§6.1: a SUBACK outside of a session says who is responsible, and who was asked besides."""
+        """§6.1: handles a SUBACK outside of a session."""
         self._owners.handle_answer(now, source, suback)
 
     def handle_session_suback(self, now: int, link: int, source: Address, suback: pb.SubAck) -> None:
-        """§6.2, §5.4: a SUBACK within a session: an answer, or (request 0) news."""
+        """§6.2, §5.4: handles a SUBACK within a session: an answer or, with request 0, an unsolicited one."""
         key = suback.group, suback.filter
         known = self._by_key.get(key)
         if known is not None and suback.active and not suback.resumed:
@@ -124,15 +125,15 @@ class Subscriber:
             self._forget_if_unwanted(link, key)
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
-        """§6.3: every subscription in that session is to be made again. `is_refused`: the owner opened no
-        session, because it has too many."""
+        """§6.3: makes every subscription of that session again. `is_refused`: the owner refused the session,
+        because it has too many."""
         self._unsubscribe_requests.handle_link_down(link)
         for known in self._by_key.values():
             known.lose(link)
         self._owners.handle_link_down(now, link, is_refused=is_refused)
 
     def handle_timeout(self, now: int) -> None:
-        """Asks the silent, makes again what was lost, gives up what took too long."""
+        """Asks silent nodes again, makes lost subscriptions again, and fails those whose time is over."""
         for listener in self._deadlines.due(now):
             known = self._by_id[listener]
             reason = known.reason or Reason.REASON_OWNER_UNREACHABLE
@@ -143,7 +144,7 @@ class Subscriber:
     # Out
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(
             self._deadlines.next(),
             self._owners.poll_timeout(),
@@ -177,7 +178,8 @@ class Subscriber:
             self._forget_if_unwanted(link, (suback.group, suback.filter))
         if known is None or not suback.node:
             return
-        if suback.reason == Reason.REASON_QUOTA_EXCEEDED:  # §7.8: it asked for an end rather than for gaps
+        # §7.8: the client chose that the session ends when its queue overflows.
+        if suback.reason == Reason.REASON_QUOTA_EXCEEDED:
             self._abandon_all(now, known, suback.reason)
         else:
             self._owners.handle_owner_change(now, known, link, source, suback)
@@ -192,8 +194,9 @@ class Subscriber:
             known.settle()
 
     def _forget_if_unwanted(self, link: int, key: Key) -> None:
-        """A node made, or took over, what we gave up in the meantime. What else a session holds that is kept,
-        an earlier run made."""
+        """Ends a subscription that a node has made or taken over, although this client has ended it. In a
+        persistent session it ends only what this run has ended, because an earlier run may have made the rest
+        (§6.3)."""
         is_ours = not self._session_options.is_persistent or self._unsubscribe_requests.has_ended(key)
         if key not in self._by_key and is_ours:
             self._unsubscribe_requests.forget(key, [link])
@@ -201,7 +204,7 @@ class Subscriber:
     # Ends
 
     def _refused(self, now: int, known: Subscription, reason: int) -> None:
-        """§8: a passing reason is like silence, and is repeated; another one ends the subscription."""
+        """§8: a refusal that passes is handled like silence; any other one ends the subscription."""
         known.reason = reason
         if reason not in PASSING_REASONS:
             self._abandon_all(now, known, reason)
@@ -211,22 +214,23 @@ class Subscriber:
             self._abandon(now, listener, reason, answered=True)
 
     def _fail(self, now: int, listener: int, reason: int, *, answered: bool) -> list[int]:
-        """Ends a listener; returns the sessions in which the subscription goes on."""
+        """Fails a listener. Returns the links of the sessions in which the subscription goes on."""
         known = self._by_id[listener]
         tried = tuple(owner.text for owner in known.silent)
         self._tell(SubscriptionFailed(listener, known.title, reason, answered, tried))
         return self._remove(now, listener)
 
     def _abandon(self, now: int, listener: int, reason: int, *, answered: bool) -> None:
-        """Ends a listener, and the subscription with the last one, at whatever owners have it."""
+        """Fails a listener. With the last one, ends the subscription at all owners that have it."""
         key = self._by_id[listener].key
         self._unsubscribe_requests.prepare(key)
         self._unsubscribe_requests.forget(key, self._fail(now, listener, reason, answered=answered))
 
     def _remove(self, now: int, listener: int, *, is_kept: bool = False) -> list[int]:
-        """Takes a listener out; returns the sessions in which the subscription is to be ended.
+        """Removes a listener. Returns the links of the sessions in which the subscription must be ended.
 
-        Those that stay may ask for less: then the owners are told. `is_kept`: it is left in the session.
+        If the other listeners ask for less, the owners get a SUBSCRIBE with the new options. `is_kept`: the
+        subscription stays in the session.
         """
         known = self._by_id.pop(listener, None)
         is_member = known is not None and bool(known.key[0])

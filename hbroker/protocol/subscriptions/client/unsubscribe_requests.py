@@ -1,15 +1,16 @@
 """The end of a subscription (§6.3): UNSUBSCRIBE to every owner, and the answers.
 
-An owner whose link goes down has dropped the subscription with it. One that does not answer in time is left
-to the end of its session: the application is not kept waiting for it.
+If the link to an owner ends, the owner has ended the subscription, too. If an owner does not answer in time,
+the application does not wait for it any longer.
 
-What an owner sends to a member that has left a shared group, and was not heard yet, is for another member
-(§6.5). So the core acknowledges nothing that nobody listens to, from before the listener is gone until each
-owner has answered, or its link is down.
+If the client leaves a shared group, an owner that has not received the UNSUBSCRIBE sends messages that are
+for another member (§6.5). So the core acknowledges no message without a listener, from before the listener is
+removed until each owner has answered, or its link has ended.
 
-A subscription may be on its way from owner to owner (§5.4) when it ends: then one that was told nothing takes
-it over. A session that is not kept has nothing but what its client wants now. One that is kept may also hold
-what an earlier run made, so what this run ended is remembered: that alone is ended again.
+A subscription may be moving from owner to owner when it ends (§5.4). Then an owner may take it over that got
+no UNSUBSCRIBE. In a session that is not persistent, the client ends every subscription that it does not want
+now. In a persistent session an earlier run may have made others. So this client remembers which subscriptions
+it has ended, and ends only these again.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ __all__ = ["UnsubscribeRequests"]
 
 _PATIENCE: Final = 2 * SECOND
 _MOST_REMEMBERED: Final = 4_096
-"""Of so many subscriptions that they have ended is remembered: the latest."""
+"""The most subscriptions that are remembered as ended: the latest."""
 
 
 @dataclass(slots=True, eq=False)
 class _PendingUnsubscribe:
-    """`listener`: whom to tell; None: nobody, or not any more. `awaited`: the owners that have not answered,
-    by request id."""
+    """`listener`: whose `Unsubscribed` follows; None: nobody's, or it has followed. `awaited`: the links of
+    the owners that have not answered, by request."""
 
     listener: int | None
     is_shared: bool
@@ -45,7 +46,7 @@ class _PendingUnsubscribe:
 
 
 class UnsubscribeRequests:
-    """All subscriptions that are ending. `tell`: called with each that has ended."""
+    """All subscriptions that are being ended. `tell`: called with each outcome."""
 
     __slots__ = ("_by_request", "_core", "_deadlines", "_ended", "_leaving", "_random", "_tell")
 
@@ -56,41 +57,41 @@ class UnsubscribeRequests:
         self._deadlines: TimerQueue[_PendingUnsubscribe] = TimerQueue()
         self._tell = tell
         self._leaving = 0
-        """How many requests about shared groups are not answered."""
+        """The number of open requests about shared groups."""
         self._ended: dict[Key, None] = {}
 
     def prepare(self, key: Key) -> None:
-        """A listener of `key` is about to go; `start` or `forget` follows."""
+        """A listener of `key` is about to be removed. `start` or `forget` follows."""
         group, _ = key
         if group:
             self._core.set_leaving(True)
 
     def remember(self, key: Key) -> None:
-        """The last listener of `key` is gone, and no owner is to keep it."""
+        """The last listener of `key` was removed, and no owner may keep the subscription."""
         self._ended[key] = None
         if len(self._ended) > _MOST_REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
     def revoke(self, key: Key) -> None:
-        """Somebody wants `key` again."""
+        """The client wants `key` again."""
         self._ended.pop(key, None)
 
     def has_ended(self, key: Key) -> bool:
-        """Whether this run ended `key`, and does not want it again."""
+        """Whether this run has ended `key`, and does not want it again."""
         return key in self._ended
 
     def start(self, now: int, listener: int, key: Key, links: Iterable[int]) -> None:
-        """Ends `key` in the sessions of `links`, and then says that `listener` is unsubscribed."""
+        """Ends `key` in the sessions of `links`. `Unsubscribed` for `listener` follows."""
         pending = self._send(listener, key, links)
         self._deadlines.set(pending, now + _PATIENCE)
         self._finish_if_answered(pending)
 
     def forget(self, key: Key, links: Iterable[int]) -> None:
-        """Ends `key` in the sessions of `links`, for nobody who waits."""
+        """Ends `key` in the sessions of `links`, without an outcome."""
         self._finish_if_answered(self._send(None, key, links))
 
     def handle_suback(self, request: int) -> bool:
-        """Takes the answer to an UNSUBSCRIBE; False: it answers something else."""
+        """Handles the answer to an UNSUBSCRIBE. False: it answers something else."""
         pending = self._by_request.pop(request, None)
         if pending is None:
             return False
@@ -100,18 +101,18 @@ class UnsubscribeRequests:
         return True
 
     def handle_link_down(self, link: int) -> None:
-        """The session is gone, and its subscriptions with it."""
+        """The link ended, and with it the subscriptions of the session."""
         for request, pending in list(self._by_request.items()):
             if pending.awaited[request] == link:
                 self.handle_suback(request)
 
     def handle_timeout(self, now: int) -> None:
-        """Has nobody wait any longer for those who are silent."""
+        """Reports the outcomes that silent owners have delayed for too long."""
         for pending in self._deadlines.due(now):
             self._say(pending)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return self._deadlines.next()
 
     def _send(self, listener: int | None, key: Key, links: Iterable[int]) -> _PendingUnsubscribe:

@@ -1,7 +1,8 @@
-"""Which subscriptions may touch a subtree, by the first levels that their filters name (§5.4, §6.3).
+"""An index of the subscriptions that may touch a subtree, by the first two levels of their filters (§5.4,
+§6.3).
 
-A node may hold hundreds of thousands of subscriptions, and is asked for those of one subtree whenever a child
-comes or goes. Two levels tell most of them apart, at some ten bytes each where many share them.
+A node may have hundreds of thousands of subscriptions. Whenever a child joins or leaves, it needs those that
+touch one subtree. Two levels distinguish most of them, and cost some ten bytes for each if many share them.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ __all__ = ["FilterIndex"]
 
 _Entry: TypeAlias = int | tuple[int, tuple[str, str]]
 _Bucket: TypeAlias = _Entry | dict[_Entry, None]
-"""Most buckets of most networks have one entry."""
+"""Most buckets of most networks have one entry, which then stands alone."""
 
 _ANY: Final = ""
-"""In place of a level: a wildcard, or nothing."""
+"""Stands for a level that is a wildcard or absent."""
 
 
 class FilterIndex:
-    """Entries (a session, or a session and one of its keys) by filter. Each is in it once for each filter."""
+    """Entries by filter. An entry is a session, or a session and one of its keys; it is here once for each
+    filter."""
 
     def __init__(self) -> None:
         self._buckets: dict[str, dict[str, _Bucket]] = {}
 
     def add(self, filter: str, entry: _Entry) -> None:
-        """Adds an entry. Adding it again changes nothing."""
+        """Adds an entry. Idempotent."""
         first, second = _levels_of(filter)
         buckets = self._buckets.setdefault(first, {})
         known = buckets.get(second)
@@ -38,7 +40,7 @@ class FilterIndex:
             buckets[second] = {known: None, entry: None}
 
     def remove(self, filter: str, entry: _Entry) -> None:
-        """Takes out an entry that is there."""
+        """Removes an entry, which must be there."""
         first, second = _levels_of(filter)
         buckets = self._buckets[first]
         known = buckets[second]
@@ -71,7 +73,7 @@ def _picked(buckets: dict[str, _Bucket], *levels: str) -> list[_Bucket]:
 
 
 def _levels_of(filter: str) -> tuple[str, str]:
-    """The first two levels, each as far as the filter names it."""
+    """The first two levels of a filter; a wildcard or an absent level as `_ANY`."""
     first, _, rest = filter.partition("/")
     second = rest.partition("/")[0]
     return _ANY if first in _WILDCARDS else first, _ANY if second in _WILDCARDS else second

@@ -1,7 +1,7 @@
-"""The subscriptions that a node stores: one record for each session, shared group and filter (§6.3, §6.5).
+"""The subscriptions that a node stores, one for each session, group and filter (§6.3, §6.5).
 
-The native core holds the same in its trie, for matching; here they are kept for what a decision needs:
-which of them a subtree touches when it is handed over, and whose they are.
+The native core has the same subscriptions in its trie, for matching. This module has them for decisions:
+which subscriptions a subtree touches when it is handed over, and whose they are.
 """
 
 from __future__ import annotations
@@ -30,21 +30,27 @@ __all__ = [
 ]
 
 Key: TypeAlias = tuple[str, str]
-"""(group, filter)"""
+"""(group, filter)."""
 
 MOST_QOS: Final = 2
 MOST_OVERFLOW: Final = 2
 
 _BYTES_EACH: Final = 64
-"""A filter costs memory for its length, most of all in levels: it counts once more for so many bytes."""
+"""The memory of a filter depends on its length, most of all on its levels. Each this many bytes of it count
+as one filter more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One session's interest in one filter. `address`: where its client was when it made it. `group`: empty
-    where it is not shared. `overflow`: what its queue does when it is full (§7.8). `interrupted`: since
-    it was made an owner of topics that it matches was lost, with what waited there (§6.4). `is_prepared`: it
-    came with a subtree that this node does not serve yet, and is here for nothing else (§5.4)."""
+    """One session's subscription to one filter.
+
+    - `address`: the address of its client when the client made it.
+    - `group`: empty: it is not shared.
+    - `overflow`: what the owner does when its queue overflows (§7.8).
+    - `interrupted`: since it was made, an owner of topics that it matches was lost (§6.4).
+    - `is_prepared`: it came with a handover of a subtree that this node does not serve yet, and is here for
+      nothing else (§5.4).
+    """
 
     session: int
     address: Address
@@ -60,27 +66,28 @@ class Subscription:
 
     @property
     def key(self) -> Key:
-        """What its session has one subscription for."""
+        """A session has one subscription for each key."""
         return self.group, self.filter
 
 
 class Subscribers:
-    """Every subscription stored. `most`: what the filters of one session may count for.
+    """All stored subscriptions. `most`: the most that the filters of one session may count for.
 
-    Nearly all of them lie there until their sessions end, and nearly every session has one. So each is kept
-    as a string of bytes (`_packed`), of a tenth of the size, and no session with but one has a table.
+    Nearly all subscriptions stay unchanged until their session ends, and nearly every session has one. So
+    each is stored as bytes (`_packed`), which takes a tenth of the memory, and a session with one
+    subscription has no table.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._by_session: dict[int, bytes | _Several] = {}
         self._index = FilterIndex()
-        """A session that has one subscription by its id, others by their ids and keys."""
+        """A session with one subscription by its id; the subscriptions of others by session id and key."""
         self._shapes = Shapes()
         self._count = 0
 
     def add(self, subscription: Subscription) -> None:
-        """Adds, or replaces one of the same session, group and filter."""
+        """Adds a subscription, or replaces the one of the same session, group and filter."""
         session, key, packed = subscription.session, subscription.key, _packed(subscription)
         known = self._by_session.get(session)
         if isinstance(known, bytes) and (only := _key_of(known)) != key:
@@ -101,7 +108,7 @@ class Subscribers:
             self._by_session[session] = packed
 
     def remove(self, session: int, key: Key) -> Subscription | None:
-        """Takes one out; None where there was none."""
+        """Removes a subscription and returns it; None: there was none."""
         removed = self.get(session, key)
         if removed is None:
             return None
@@ -120,7 +127,7 @@ class Subscribers:
         return removed
 
     def remove_session(self, session: int) -> list[Subscription]:
-        """Takes all of a session out."""
+        """Removes and returns all subscriptions of a session."""
         removed = list(self.of(session))
         self._count -= len(removed)
         known = self._by_session.pop(session, None)
@@ -131,22 +138,22 @@ class Subscribers:
         return removed
 
     def get(self, session: int, key: Key) -> Subscription | None:
-        """The one of this session, group and filter."""
+        """The subscription of this session, group and filter, or None."""
         known = self._by_session.get(session)
         if isinstance(known, _Several):
             known = known.packed.get(key)
         return None if known is None or _key_of(known) != key else _unpacked(session, known)
 
     def of(self, session: int) -> Iterator[Subscription]:
-        """All of a session."""
+        """All subscriptions of a session."""
         return (_unpacked(session, packed) for packed in _each(self._by_session.get(session)))
 
     def has_any(self, session: int) -> bool:
-        """Whether a session has one."""
+        """Whether a session has a subscription."""
         return session in self._by_session
 
     def has_room(self, session: int, key: Key) -> bool:
-        """Whether another one would stay within the limits; one that is there already always does."""
+        """Whether a subscription stays within the limits. One that is stored already always does."""
         known = self._by_session.get(session)
         if isinstance(known, _Several):
             is_there, others = key in known.packed, known.weight
@@ -157,7 +164,7 @@ class Subscribers:
         return is_there or fits
 
     def touching(self, subtree: str) -> Iterator[Subscription]:
-        """All whose filter some topic at or below the subtree can match."""
+        """All subscriptions whose filter can match a topic at or below the subtree."""
         for entry in self._index.near(subtree):
             session, key = entry if isinstance(entry, tuple) else (entry, None)
             known = self._by_session[session]
@@ -177,19 +184,19 @@ class Subscribers:
 
 @dataclass(slots=True, eq=False)
 class _Several:
-    """The subscriptions of a session that has more than one, and what their filters count for together."""
+    """The subscriptions of a session with more than one, and what their filters count for together."""
 
     packed: dict[Key, bytes]
     weight: int
 
     def put(self, key: Key, packed: bytes) -> None:
-        """Adds one, or replaces it."""
+        """Adds a subscription, or replaces it."""
         if key not in self.packed:
             self.weight += weight(key)
         self.packed[key] = packed
 
     def without(self, key: Key) -> bytes | _Several:
-        """What is left without one that is there."""
+        """What is left after a subscription was removed, which must be there."""
         del self.packed[key]
         self.weight -= weight(key)
         return self if len(self.packed) > 1 else next(iter(self.packed.values()))
@@ -202,11 +209,11 @@ def _each(known: bytes | _Several | None) -> Iterable[bytes]:
 
 
 _PREFIX: Final = Struct("<BHBII")
-"""Options, port, and the lengths of the texts that follow: ip, client, group. The filter is last."""
+"""Options, port, and the lengths of the texts that follow: ip, client, group. The filter is the last text."""
 
 
 def _packed(subscription: Subscription) -> bytes:
-    """A subscription less its session."""
+    """A subscription as bytes, without its session."""
     ip, port = subscription.address
     texts = [text.encode() for text in (ip, subscription.client, subscription.group, subscription.filter)]
     options = (
@@ -246,19 +253,19 @@ def _key_of(packed: bytes) -> Key:
 
 
 def weight(key: Key) -> int:
-    """For how many filters one counts that is so long."""
+    """For how many filters this one counts, because of its length."""
     return 1 + sum(map(len, key)) // _BYTES_EACH
 
 
 def record_of(subscription: Subscription) -> pb.SubscriptionRecord:
-    """As it moves to its topics' new owner (§5.4)."""
+    """The record of a subscription for a handover (§5.4)."""
     record = ended_of(subscription)
     record.address.CopyFrom(address_of(subscription.address))
     return record
 
 
 def ended_of(subscription: Subscription) -> pb.SubscriptionRecord:
-    """Takes a record back that was sent: the same, with no address."""
+    """The record that ends a subscription: without an address."""
     return pb.SubscriptionRecord(
         filter=subscription.filter,
         qos=pb.Qos.Name(subscription.qos),
@@ -273,7 +280,7 @@ def ended_of(subscription: Subscription) -> pb.SubscriptionRecord:
 
 
 def subscription_from(record: pb.SubscriptionRecord) -> Subscription | None:
-    """The inverse of `record_of`; None for a record that took another back."""
+    """The inverse of `record_of`; None: the record ends a subscription."""
     address = address_from(record.address)
     if address is None:
         return None

@@ -1,9 +1,9 @@
-"""SUBACKs that say what a node holds and has delegated, cut into parts that each fit a datagram (§6.1).
+"""SUBACKs that list the subtrees and cuts of a node, in parts that each fit a datagram (§6.1).
 
-A node with a thousand children names them all. No path carries that in one datagram, and IP fragments are
-lost together; so the lists are cut where a datagram is full. To serialise them takes milliseconds, and
-strangers may ask for them as often as they like: so they are serialised once for all who ask, as long as the
-jurisdiction stays as it is.
+A node with a thousand children names all of them. No path carries that in one datagram, and IP fragments
+would be lost together, so the lists are split where a datagram is full. To serialise them takes milliseconds,
+and any client may ask for them as often as it likes. So they are serialised once for all clients, until the
+jurisdiction changes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from hbroker.protocol.packets import PACKET_ROOM, Cut, cut_of, packed
 __all__ = ["SubAcks"]
 
 HEAD_STEP: Final = 128
-"""Lists are cut for heads (what a SUBACK holds beside them) of a multiple of so many bytes."""
+"""The size of a head (all other fields of the SUBACK) is rounded up to a multiple of this many bytes, so that
+SUBACKs with different heads can share lists."""
 MOST_CACHED: Final = 16
-"""Lists that are kept."""
+"""The most lists that are cached."""
 
 
 _Key: TypeAlias = tuple[tuple[int, ...], tuple[str, ...], int]
-"""The identities of the children, the subtrees held, and the room for both."""
+"""The identities of the children, the held subtrees, and the room for both."""
 
 
 class SubAcks:
@@ -33,14 +34,15 @@ class SubAcks:
 
     def __init__(self) -> None:
         self._cached: dict[_Key, tuple[Sequence[Delegation], list[bytes]]] = {}
-        """With the children themselves: while they are kept no other objects have their identities."""
+        """The lists, with the children themselves: while these are stored, no other objects have their
+        identities."""
 
     def of_children(
         self, ack: pb.SubAck, children: Sequence[Delegation], held: Sequence[str]
     ) -> Iterator[bytes]:
-        """Serialised packets: `ack` with the cuts of these children and the subtrees held.
+        """Serialised packets: `ack` with the cuts of these children and the held subtrees.
 
-        The cut of a `Delegation` never changes: another epoch or owner is another object.
+        The cut of a `Delegation` object never changes: another epoch or owner is another object.
         """
         head = ack.SerializeToString()
         key = tuple(map(id, children)), tuple(held), _room(head)
@@ -64,7 +66,7 @@ def _room(head: bytes) -> int:
 
 
 def _lists(cuts: Iterable[Cut], held: Sequence[str], room: int) -> list[bytes]:
-    """The serialised fields `passed_to` and `held`: whole where they fit, else in numbered parts."""
+    """The serialised fields `passed_to` and `held`: whole if they fit, else in numbered parts."""
     items = [pb.SubAck(passed_to=[cut_of(cut)]).SerializeToString() for cut in cuts]
     items += [pb.SubAck(held=[subtree]).SerializeToString() for subtree in held]
     chunks = list(_chunks(items, room))
@@ -78,7 +80,7 @@ def _lists(cuts: Iterable[Cut], held: Sequence[str], room: int) -> list[bytes]:
 
 
 def _chunks(items: Iterable[bytes], room: int) -> Iterator[bytes]:
-    """Runs of items that fit, each in one; a single larger item goes alone."""
+    """Joins consecutive items as long as they fit. A single larger item goes alone."""
     chunk: list[bytes] = []
     size = 0
     for item in items:

@@ -1,8 +1,8 @@
-"""Subscriptions at a node: who is told of a filter, what is stored, what moves with a subtree (§6, §5.4).
+"""Subscriptions at a node: discovery, storage, and what moves with a subtree (§6, §5.4).
 
-Discovery stores nothing: each node says whether its own jurisdiction can hold a match, and passes the
-request to each child that the filter touches. Only a SUBSCRIBE within a session, with a responsible node,
-makes a record.
+Discovery stores nothing: each node answers whether its own jurisdiction can have a match, and forwards the
+request to each child that the filter touches. Only a SUBSCRIBE within a session with a responsible node is
+stored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ __all__ = ["OwnerSubscriptions"]
 
 
 class OwnerSubscriptions:
-    """A node's side of §6. `watch(subscription, ended)` hears of every change, for handovers under way."""
+    """A node's part of §6. `watch(subscription, ended)` is called with every change, for handovers under
+    way."""
 
     def __init__(
         self,
@@ -63,7 +64,8 @@ class OwnerSubscriptions:
         self._subscribers = Subscribers(settings.limits.subscriptions)
         self._sessions = Sessions(core, settings.limits, self._subscribers, clock, note_away)
         self._unconfirmed: TimerQueue[tuple[int, Key]] = TimerQueue()
-        """Those that their clients are to make again: this node, or a session's link, was restarted."""
+        """Subscriptions that their clients must make again, because this node or a session's link was
+        restarted."""
         self._ended_leases = EndedLeases(jurisdiction)
         self._announcements = Announcements(self._announce)
         self._subacks = SubAcks()
@@ -78,15 +80,15 @@ class OwnerSubscriptions:
         return self._sessions
 
     def handle_link_up(self, link: int, session: int) -> None:
-        """Of two workers' news the later may come first: a link that the session had before is gone, and what
-        was made over it where it is not persistent."""
+        """The events of two workers may arrive out of order. So this may show that an earlier link of the
+        session has ended, with the subscriptions of a session that is not persistent."""
         known = self._sessions.get(session)
         if known is not None and known.link != link and not known.is_persistent:
             self._forget(session)
         self._sessions.connect(link, session)
 
     def handle_link_down(self, now: int, link: int, reason: str) -> None:
-        """The core has ended the session itself, unless it is persistent, or its client begins another link
+        """The core has ended the session, unless it is persistent, or its client begins another link
         (§3.6)."""
         before = self._sessions.of_link(link)
         goes_on = before is not None and reason == "restarted" and self._subscribers.has_any(before.id)
@@ -100,7 +102,8 @@ class OwnerSubscriptions:
                 self._expect(now, subscription)
 
     def handle_overflow(self, session: int) -> None:
-        """§7.8: its queue overflowed, and the core has ended it. Its client is told, and may begin anew."""
+        """§7.8: the session's queue overflowed, and the core has ended the session. Informs its client, which
+        may begin anew."""
         known = self._sessions.get(session)
         if known is None:
             return
@@ -112,14 +115,14 @@ class OwnerSubscriptions:
         self._end(known)
 
     def handle_leave(self, link: int, leave: pb.Leave) -> None:
-        """§6.4: the client goes; its session goes on without it, or ends."""
+        """§6.4: LEAVE of a client. Its session ends, or goes offline."""
         session = self._sessions.of_link(link)
         if session is not None and session.is_persistent and not leave.keep_session:
             self._end(session)
         self._core.close(link)
 
     def handle_timeout(self, now: int) -> None:
-        """Ends the sessions that have been away for too long."""
+        """Ends the sessions that have expired, and the subscriptions that were not made again."""
         for session in self._sessions.expired(now):
             self._forget(session.id)
         for session_id, key in self._unconfirmed.due(now):
@@ -128,13 +131,14 @@ class OwnerSubscriptions:
         self._announcements.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
-        """When `handle_timeout` is due."""
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(
             self._sessions.poll_timeout(), self._unconfirmed.next(), self._announcements.poll_timeout()
         )
 
     def handle_subscribe(self, requester: Requester, request: pb.Subscribe) -> None:
-        """Discovery, outside of a session or from the parent; within a client's session, the subscription."""
+        """Handles SUBSCRIBE: discovery, if it comes from outside of a session or from a parent; else the
+        subscription."""
         ack = self._ack(request.request, (request.group, request.filter), min(request.qos, MOST_QOS))
         ack.hops = requester.hops
         if not filter_is_valid(request.filter) or not group_is_valid(request.group):
@@ -149,7 +153,7 @@ class OwnerSubscriptions:
         requester.answer(self._core, ack)
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
-        """§6.3."""
+        """Handles UNSUBSCRIBE (§6.3)."""
         session = self._sessions.of_link(link)
         key = request.group, request.filter
         ack = self._ack(request.request, key)
@@ -159,28 +163,29 @@ class OwnerSubscriptions:
             self._diagnostics.count("unsubacks_not_sent")
 
     def restore(self, now: int, subscriptions: Iterable[Subscription]) -> None:
-        """After a restart: makes the subscriptions of those who were connected again, and their sessions, as
-        away. What is published before they are back is queued (§5.8)."""
+        """After a restart: makes the sessions that were connected and their subscriptions again, offline. So
+        messages that are published before the clients are back are queued (§5.8)."""
         for subscription in subscriptions:
             if self._sessions.restore(now, subscription.session):
                 self._put(replace(subscription, interrupted=True, is_prepared=False))
                 self._expect(now, subscription)
 
     def prepare(self, subscription: Subscription) -> None:
-        """Makes a subscription that is being handed over, and its session. Its client is not told yet. A
-        restored one stays unconfirmed: the handover may not come, and its client may have ended it."""
+        """Makes a subscription of a handover, and its session; its client is not informed yet. A restored
+        subscription stays unconfirmed, because the handover may fail, and its client may have ended it."""
         known = self._subscribers.get(subscription.session, subscription.key)
         self._make(replace(subscription, is_prepared=known is None or known.is_prepared))
 
     def withdraw(self, session: int, key: Key) -> None:
-        """What was prepared does not come: it ended meanwhile, or the handover failed. What was here before,
-        or what its client has made here since, stays."""
+        """Removes a prepared subscription, because it has ended or the handover failed. A subscription stays
+        if it was here before, or if its client has made it here since."""
         known = self._subscribers.get(session, key)
         if known is not None and known.is_prepared:
             self._remove(session, key)
 
     def take_over(self, subtree: str, subscriptions: Sequence[Subscription]) -> None:
-        """Makes what is not prepared, and tells the clients that their subscriptions are active here."""
+        """Makes the subscriptions that were not prepared, and informs all clients that theirs are active
+        here."""
         for subscription in subscriptions:
             known = self._subscribers.get(subscription.session, subscription.key)
             if known is None:
@@ -192,8 +197,8 @@ class OwnerSubscriptions:
         self._announcements.add(subscriptions, subtree)
 
     def take_misdirected(self, subscriptions: Sequence[Subscription]) -> None:
-        """Makes what the parent took in while it did not know of this node (§5.1). The clients do not know
-        either what this node has delegated, so they are told."""
+        """Makes the subscriptions that the parent took in before it knew of this node (§5.1). Their clients
+        do not know this node's cuts either, so they are informed."""
         for subscription in subscriptions:
             if self._subscribers.get(subscription.session, subscription.key) is None:
                 self._make(subscription)
@@ -202,42 +207,46 @@ class OwnerSubscriptions:
                 self._remove(subscription.session, subscription.key)
 
     def connected_touching(self, subtree: str) -> Iterator[Subscription]:
-        """The subscriptions that touch a subtree, of clients that are not away."""
+        """The subscriptions that touch a subtree, of sessions that are not offline."""
         for subscription in self._subscribers.touching(subtree):
             session = self._sessions.get(subscription.session)
             if session is not None and not session.is_away:
                 yield subscription
 
     def interrupt(self, subtree: str) -> None:
-        """The owner of a subtree was lost, with what waited there: whoever was away learns it when it comes
-        back (§6.4). Who is connected gets it from its publishers; but nobody knows yet who really is."""
+        """The owner of a subtree was lost, with what was queued there. Clients that were offline learn it
+        when they come back (§6.4). Clients that are connected get the messages again from the publishers. But
+        it is not known which clients are really connected, so the subscriptions of all persistent sessions
+        are marked."""
         self._sessions.note_loss(subtree)
         self._interrupt(self._kept_touching(subtree))
 
     def moved(self, cut: Cut, *, with_sessions: bool = False) -> None:
-        """A subtree has gone to a new owner, or was lost, and goes to the parent: tells its subscribers, and
-        drops what touches nothing here. `with_sessions`: it was handed over."""
+        """A subtree went to a new owner, or was lost and goes to the parent: informs its subscribers, and
+        removes the subscriptions that touch nothing here. `with_sessions`: it was handed over."""
         self._announcements.add(list(self._subscribers.touching(cut[0])), Gone(cut, with_sessions))
 
     def end_lease(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
-        """The lease of a subtree has ended: now, or, where this process was stopped, at `until`. What
-        persistent sessions have of it stays, and their clients are told as all others."""
+        """The lease of a subtree ended: now or, if this process was stopped, at `until`. The subscriptions of
+        persistent sessions stay, and their clients are informed like all others."""
         self._ended_leases.prune(lambda ended_subtree: not self._kept_touching(ended_subtree))
         now = self._clock()
         self._ended_leases.begin(now if until is None else min(until, now), subtree)
         self.sweep(given, ended_subtree=subtree)
 
     def resume(self, now: int, subtree: str, received: ReceivedState) -> None:
-        """This node is about to serve a subtree: before what it was handed is taken in. A subscription that
-        is here, and was not handed over, ended at the owner before, with what waited there (§6.4). After a
-        lease that had ended (§5.6): whose client has begun anew since has nothing here."""
+        """This node is about to serve a subtree; called before the received state is taken in. If a
+        subscription is here and was not handed over, it ended at the owner in between, with what was queued
+        there (§6.4). After a lease that had ended (§5.6): if a client has begun its session anew since, its
+        old session ends here."""
         if any(record.HasField("begun_us") for record in received.sessions.values()):
             self._sessions.note_loss(subtree)
         ended_at = self._ended_leases.latest(subtree)
         if ended_at is not None:
             self._end_those_anew(now, ended_at, received)
         kept = self._kept_touching(subtree)
-        if subtree not in received.cuts:  # Another node has served it, and may not have known of these.
+        # Another node has served the subtree, and may not have known of these.
+        if subtree not in received.cuts:
             self._interrupt([s for s in kept if (s.session, *s.key) not in received.subscriptions])
         if ended_at is None:
             return
@@ -252,12 +261,12 @@ class OwnerSubscriptions:
                 self._end(session)
 
     def sweep(self, given: Sequence[str] = (), ended_subtree: str | None = None) -> None:
-        """A grant is gone without a handover: what touches nothing that is left is dropped.
+        """A grant ended without a handover: removes the subscriptions that touch nothing that is left.
 
-        Its client is told, and looks for the new owner: whoever takes the subtree back has none of these. And
-        this node may have been given what is around it, with cuts of which the client has not heard.
-        `given`: the subtrees that are being handed over just now, with what touches them. `ended_subtree`:
-        the one that is gone, if its lease has ended.
+        Their clients are informed, and look for the new owner, because the node that takes the subtree back
+        does not have these subscriptions. Besides, this node may have been granted a larger subtree around
+        it, with cuts of which the clients have not heard. `given`: the subtrees that are being handed over;
+        what touches them stays. `ended_subtree`: the subtree of the grant, if its lease has ended.
         """
         for subscription in list(self._subscribers):
             if self._is_unconfirmed(subscription):
@@ -287,8 +296,8 @@ class OwnerSubscriptions:
                 if not self._is_kept(subscription):
                     self._remove(subscription.session, subscription.key)
                 elif subtree in self._ended_leases:
-                    return  # It was told when the lease ended.
-                # It hears no more of those that are still on their way to their owners.
+                    return  # Its client was informed when the lease ended.
+                # This node will not inform it of cuts that are still moving to their owners.
                 others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
             self._tell(subscription, [move.cut, *others])
             if move.with_sessions:
@@ -319,28 +328,29 @@ class OwnerSubscriptions:
         if not ack.active:
             self._confirm(link, ack)
             return
-        # §7.6: before the answer, behind which a message may be published that is not to come twice.
+        # §7.6: before the answer. A message that is published after the answer must not arrive twice.
         has_replay = self._replay(session.id, request, is_new=not ack.resumed)
-        # §6.2: a next run of this node waits for this subscriber, if it can read who had subscribed.
+        # §6.2: the next run of this node waits for this subscriber only if it finds the subscription in its
+        # file.
         if not self._after_sync.answer(link, partial(self._confirm, link, ack)):
             self._diagnostics.count("subacks_not_sent")
         if not has_replay:
             self._refuse(session.id, link, request)
 
     def _confirm(self, link: int, ack: pb.SubAck) -> None:
-        """SUBACK within a session."""
+        """Sends SUBACK within a session."""
         for packet in self._with_children(ack):
             self._core.send(link, packet)
 
     def _replay(self, session: int, request: pb.Subscribe, *, is_new: bool) -> bool:
-        """Begins to send what is retained, if that is wanted. False: too much of it waits already."""
-        # §6.5: nobody knows which member of a group is to have what was retained.
+        """Begins to send the retained messages, if they are wanted. False: too many replays wait already."""
+        # §6.5: a group gets no retained messages.
         if request.group or not _wants_retained(request.retain_handling, is_new):
             return True
         return self._core.send_retained(session, request.filter, request.qos, request.listener)
 
     def _refuse(self, session: int, link: int, request: pb.Subscribe) -> None:
-        """§7.6: its retained messages find no room. The subscription ends, and its client is told."""
+        """§7.6: there is no room for the retained messages. Ends the subscription, and informs its client."""
         key = request.group, request.filter
         self._remove(session, key)
         ack = self._ack(0, key, request.qos)
@@ -384,7 +394,7 @@ class OwnerSubscriptions:
             self._diagnostics.drop("too_many_hops")
             return
         links = _links(children)
-        # What a parent passes down has been counted by the node that was asked.
+        # A request that a parent forwarded was counted by the node that received it first.
         if requester.parent_link is None and not self._forwarding_limits.take(
             self._clock(), requester.origin, len(links)
         ):
@@ -398,11 +408,11 @@ class OwnerSubscriptions:
             self._core.send(link, packet)
 
     def _is_unconfirmed(self, subscription: Subscription) -> bool:
-        """§5.8: after a restart they are for what this node is still to be granted, at whichever try."""
+        """§5.8: after a restart such a subscription is for subtrees that this node is still to be granted."""
         return (subscription.session, subscription.key) in self._unconfirmed
 
     def _is_kept(self, subscription: Subscription) -> bool:
-        """§5.6: whether messages may wait for it in a subtree whose lease has ended."""
+        """§5.6: whether its session may have messages queued of a subtree whose lease has ended."""
         session = self._sessions.get(subscription.session)
         is_persistent = session is not None and session.is_persistent
         return is_persistent and self._ended_leases.touch(subscription.filter)
@@ -449,7 +459,7 @@ class OwnerSubscriptions:
         return removed is not None
 
     def _end(self, session: Session) -> Session:
-        """Ends a session whose link stays; returns the one that the link has now."""
+        """Ends a session, whose link stays. Returns the new session of that link."""
         self._sessions.end(session)
         self._forget(session.id)
         return self._sessions.get(session.id) or session
@@ -460,8 +470,8 @@ class OwnerSubscriptions:
             self._watch(subscription, True)
 
     def _tell(self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()) -> None:
-        """SUBACK unasked (§6.3). `came`: the subtrees that this node was handed, which it may hold as parts
-        of larger ones."""
+        """Sends an unsolicited SUBACK (§6.3). `came`: the subtrees that this node was handed, which may be
+        parts of larger ones."""
         session = self._sessions.get(subscription.session)
         if session is None or session.link is None:
             return
@@ -477,7 +487,7 @@ class OwnerSubscriptions:
         return [delegation.as_cut() for delegation in self._jurisdiction.children(filter)]
 
     def _with_children(self, ack: pb.SubAck) -> Iterator[bytes]:
-        """SUBACK with what this node says of its jurisdiction, serialised, in as many parts as that takes."""
+        """SUBACK with the subtrees and cuts of this node, serialised, in as many parts as necessary."""
         children = self._jurisdiction.children(ack.filter)
         return self._subacks.of_children(ack, children, self._jurisdiction.served(ack.filter))
 
@@ -498,5 +508,5 @@ def _wants_retained(handling: int, is_new: bool) -> bool:
 
 
 def _links(children: Iterable[Delegation]) -> list[int]:
-    """Each child once, however many subtrees it holds."""
+    """The links of these children, each once, however many subtrees the child holds."""
     return list(dict.fromkeys(d.link for d in children if d.link is not None))

@@ -1,9 +1,10 @@
-"""At which levels filters have `+`, and how many such shapes a node takes (§6.3).
+"""The levels at which filters have `+`, and how many such shapes a node accepts (§6.3).
 
-A look-up follows every filter that matches the levels so far. Of one topic two such filters differ, up to a
-level, in nothing but where they have `+`. So a look-up follows at most one filter for each *shape*, the
-levels at which a filter has `+`; without a bound the filters of one client, `+/a`, `a/+`, `+/+` and so on,
-would double it with each level. Ordinary shapes are few, and always taken: nobody can use them up.
+A look-up in the trie follows every filter that matches the levels so far. For one topic, two such filters
+differ, up to a level, only in where they have `+`. So a look-up follows at most one filter for each *shape*,
+which is the set of levels at which a filter has `+`. Without a bound, the filters of one client (`+/a`,
+`a/+`, `+/+` and so on) would double the cost with each level. Ordinary shapes are few and always accepted, so
+no client can use them up.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ __all__ = ["Shape", "Shapes", "is_too_deep", "shape_of"]
 Shape: TypeAlias = tuple[int, ...]
 
 MOST_LEVELS: Final = 64
-"""Of a filter with `+`. One without is alone in having its shape, however deep."""
+"""The most levels of a filter with `+`. A filter without `+` has its shape alone, however deep it is."""
 ORDINARY_PLUSES: Final = 2
 ORDINARY_LEVELS: Final = 16
-"""A shape is ordinary that has no more `+`, all of them in the first levels: there are 137."""
+"""A shape is ordinary if it has at most `ORDINARY_PLUSES` `+`, all of them in the first `ORDINARY_LEVELS`
+levels. There are 137 such shapes."""
 MOST_OF_A_SESSION: Final = 64
 MOST_OF_A_NODE: Final = 256
-"""Shapes that are not ordinary."""
+"""The most shapes of a session, and of a node, that are not ordinary."""
 
 
 def shape_of(filter: str) -> Shape | None:
-    """The levels at which a valid filter has `+`; None: it is ordinary."""
+    """The levels at which a valid filter has `+`; None: the shape is ordinary."""
     pluses = filter.count("+")
     if pluses <= ORDINARY_PLUSES and filter.count("/", 0, filter.rfind("+") + 1) < ORDINARY_LEVELS:
         return None
@@ -34,13 +36,13 @@ def shape_of(filter: str) -> Shape | None:
 
 
 def is_too_deep(filter: str) -> bool:
-    """Whether a valid filter has `+`, and more levels than go with it."""
+    """Whether a valid filter has `+` and more than `MOST_LEVELS` levels."""
     return "+" in filter and filter.count("/") >= MOST_LEVELS
 
 
 class Shapes:
-    """The shapes of the filters that there are, but for the ordinary ones. `each`, `most`: how many of one
-    session, and of all."""
+    """The shapes of the stored filters that are not ordinary. `each`: the most of one session. `most`: the
+    most in all."""
 
     def __init__(self, each: int = MOST_OF_A_SESSION, most: int = MOST_OF_A_NODE) -> None:
         self._each = each
@@ -49,14 +51,14 @@ class Shapes:
         self._all: Counter[Shape] = Counter()
 
     def add(self, session: int, filter: str) -> None:
-        """Another filter of a session, room or not."""
+        """Adds a filter of a session, even beyond the bounds."""
         shape = shape_of(filter)
         if shape is not None:
             self._of_session.setdefault(session, Counter())[shape] += 1
             self._all[shape] += 1
 
     def remove(self, session: int, filter: str) -> None:
-        """One that was added is gone."""
+        """Removes a filter that was added."""
         shape = shape_of(filter)
         if shape is not None:
             of_session = self._of_session[session]
