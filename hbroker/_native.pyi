@@ -1,11 +1,12 @@
-"""The native core: every message. (The decisions are in `hbroker.protocol`.)
+"""The native core: it handles every message. (Python makes every decision, in `hbroker.protocol`.)
 
-Time is an `int` of microseconds since the Unix epoch that never goes back, always an argument. An address is `(ip, port)`, the ip as text.
-A packet is a serialised `hbroker.v1.Packet`. A link is an opaque `int`. Sections (§) are those of docs/protocol.md.
+A time is an `int` of microseconds since the Unix epoch that never goes back, and always an argument. An
+address is `(ip, port)`, with the ip as text. A packet is a serialised `hbroker.v1.Packet`. A link is an
+opaque `int`. Sections (§) are those of docs/protocol.md.
 
-`Engine` is sans-IO: the simulator and the tests run it in virtual time. `Endpoint` runs one engine in each of N threads
-with a real socket, under the same verbs, less the four that an engine's driver calls (`handle_datagram`,
-`handle_timeout`, `poll_transmit`, `poll_timeout`).
+`Engine` is sans-IO: the simulator and the tests run it in virtual time. `Endpoint` runs one engine in each of
+N threads, with a real socket. It has the same methods, without the four that the driver of an engine calls
+(`handle_datagram`, `handle_timeout`, `poll_transmit`, `poll_timeout`).
 """
 
 from collections.abc import Sequence
@@ -22,26 +23,35 @@ _Cut: TypeAlias = tuple[str, str, _Address, int]
 VERSION: Final[str]
 
 class NativeError(Exception):
-    """The caller erred: the text says how. (Bad input from the network is dropped and counted, never raised.)"""
+    """The caller made an error, and the text says which. (Bad input from the network is dropped and counted,
+    never raised.)"""
 
 @final
 class Config:
-    """Who an engine is, and its limits.
+    """The identity of an engine, and its limits.
 
-    `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each run.
-    `token_keys`: 16-byte keys of the address-validation tokens, the newest first (§4);
-    nodes that share them accept each other's. `node`: forwards (a node) instead of handing messages up (a client).
-    `max_links`, `max_links_of_host`: links that others open, and sessions without one, in all and of one IPv4 address or IPv6
-    network of 64 bits. `max_datagram`: the largest datagram that is tried on a path, from 1,200 up (§3.4). `queue_messages`, `queue_bytes`:
-    what may wait for one session; `queue_memory_bytes`: for all together (§7.8). Above half of that publishers are held
-    back (§7.7). `stranger_rate`: answers to unproven addresses, a second. `max_message_bytes`: the largest payload, out and
-    in, at most 256 MiB; `reassembly_bytes`, no less: what a client holds of messages of which parts are missing (§7.5).
-    `receive_messages`, `receive_bytes`: what a client takes from one owner without having acknowledged it (§7.7).
-    `for_many`: it publishes for many, of whom one may not hold up the others (§7.7).
-    `persistent`: the client's session outlives its links, so messages that match no `listen` yet wait for one (§6.4).
-    `named`: other runs of the client have its id, too, as those of every persistent session (§3.6).
-    `hold`: messages of QoS 1 and 2 are acknowledged when `handled` says so, and not when they are read.
-    `telemetry`: a node, or a gateway, counts by topic, for `take_load`.
+    - `session`: the session id of the links that it opens, 64 random bits. `incarnation`: random for each
+      run.
+    - `token_keys`: 16-byte keys of the address tokens, the newest first (§4). Nodes with the same keys accept
+      each other's tokens.
+    - `node`: true for a node, which forwards messages; false for a client, which passes them to its
+      application.
+    - `max_links`, `max_links_of_host`: the limit for links that others open and sessions without a link, in
+      all and for one IPv4 address or IPv6 network of 64 bits.
+    - `max_datagram`: the largest datagram that is probed on a path, from 1,200 up (§3.4).
+    - `queue_messages`, `queue_bytes`: how much may be queued for one session; `queue_memory_bytes`: for all
+      sessions together (§7.8). Above half of that, the owner grants its publishers 0 messages (§7.7).
+    - `stranger_rate`: how many answers a second go to addresses that are not validated.
+    - `max_message_bytes`: the largest payload in both directions, at most 256 MiB; `reassembly_bytes`, which
+      is at least as much: how much memory a client uses for messages with missing fragments (§7.5).
+    - `receive_messages`, `receive_bytes`: the credit that a client gives one owner: how much it takes without
+      having acknowledged it (§7.7).
+    - `for_many`: it publishes for many clients, and one of them must not delay the others (§7.7).
+    - `persistent`: the client's session outlives its links, so messages that match no `listen` yet are queued
+      for one (§6.4).
+    - `named`: other runs of the client have the same id, as every persistent session has (§3.6).
+    - `hold`: messages of QoS 1 and 2 are acknowledged when `handled` is called, and not when they are read.
+    - `telemetry`: a node or a gateway counts by topic, for `take_load`.
     """
 
     def __new__(
@@ -77,14 +87,16 @@ class Config:
     ) -> Config: ...
     @property
     def publisher(self) -> int:
-        """The publisher id of what it publishes: of this session and this run (§7.9)."""
+        """The publisher id of its messages: that of this session and this run (§7.9)."""
 
 # Events -------------------------------------------------------------------------------------------------------------
-# poll_events() returns a list of these frozen classes. Those that control logic reads can be made, for its tests.
+# poll_events() returns a list of these frozen classes. Those that control logic reads have a constructor, for
+# its tests.
 
 @final
 class ControlEvent:
-    """A packet that Python decides on. `link` is None outside of a session; the source has then proved its address."""
+    """A packet for Python to decide on. `link` is None outside of a session; then the source's address is
+    validated."""
 
     def __new__(cls, link: int | None, source: _Address, packet: bytes, inbound: bool) -> ControlEvent: ...
 
@@ -92,11 +104,11 @@ class ControlEvent:
     source: _Address
     packet: bytes
     inbound: bool
-    """The link was opened by the peer (a client, a child), not by this engine (towards an owner, a parent)."""
+    """The peer (a client, a child) opened the link, not this engine (towards an owner, a parent)."""
 
 @final
 class LinkUpEvent:
-    """A link has its first acknowledgement, or its first datagram from a proven address."""
+    """A link has its first acknowledgement, or its first datagram from a validated address."""
 
     def __new__(cls, link: int, address: _Address, session: int, inbound: bool) -> LinkUpEvent: ...
 
@@ -107,8 +119,11 @@ class LinkUpEvent:
 
 @final
 class LinkDownEvent:
-    """A link is gone, and its session with it, or away where it is persistent. `reason`: "timeout", "reset", "refused"
-    (the peer has too many), "restarted", "taken_over" (by another run of its peer), "closed"."""
+    """A link has ended. Its session has ended with it, or is offline if it is persistent.
+
+    `reason`: "timeout", "reset", "refused" (the peer has too many links), "restarted", "taken_over" (by
+    another run of its peer), "closed".
+    """
 
     def __new__(
         cls, link: int, address: _Address, session: int, inbound: bool, reason: str
@@ -122,9 +137,10 @@ class LinkDownEvent:
 
 @final
 class OverflowEvent:
-    """Node: a session ended, since its queue overflowed and its subscription asked for that (§7.8).
+    """Node: a session ended because its queue overflowed, and its subscription asked for that (§7.8).
 
-    It and its subscriptions are gone. Its link, if it has one, is still open: its client is to be told QUOTA_EXCEEDED.
+    The session and its subscriptions are gone. Its link, if it has one, is still open, so that the client can
+    receive QUOTA_EXCEEDED.
     """
 
     def __new__(cls, session: int, link: int | None) -> OverflowEvent: ...
@@ -134,9 +150,9 @@ class OverflowEvent:
 
 @final
 class UnresolvedEvent:
-    """Client: no zone in the cache covers the topic of a message that waits. Answer with `install_zone` or `reject`.
+    """Client: no cached zone covers the topic of a queued message. Answer with `install_zone` or `reject`.
 
-    `start`: the deepest node known to be above the owner; None: the root.
+    `start`: the deepest node that is known to be above the owner; None: the root.
     """
 
     def __new__(cls, topic: str, start: _Address | None) -> UnresolvedEvent: ...
@@ -146,19 +162,22 @@ class UnresolvedEvent:
 
 @final
 class Message:
-    """Client: a message for one or more of its subscriptions. Reading it from `poll_messages` acknowledges it."""
+    """Client: a message for one or more of its subscriptions. Reading it from `poll_messages` acknowledges
+    it."""
 
     topic: str
     payload: bytes
     qos: int
     retain: bool
-    """As MQTT 5 §3.3.1.3 has it: `retained`, or published so where a subscription asked for `retain_as_published`."""
+    """As MQTT 5 §3.3.1.3 defines: `retained`, or published so and a subscription asked for
+    `retain_as_published`."""
     retained: bool
-    """Sent because it was kept when a subscription was made."""
+    """Sent as a retained message because a subscription was made."""
     publisher: int
     sequence: int
     copy_id: tuple[int, int]
-    """Names this copy to `handled` and `give_back`: a message may come for a shared subscription and for others, each time once."""
+    """Identifies this copy for `handled` and `give_back`. A client may receive a message once for a shared
+    subscription and once for others."""
     published_at_us: int
     expiry_s: int | None
     content_type: str
@@ -167,22 +186,24 @@ class Message:
     correlation_data: bytes
     user_properties: list[tuple[str, str]]
     origin: int
-    """Who published it behind its publisher; 0: nobody in particular."""
+    """The MQTT client that published it through the publisher; 0: none."""
     subscriptions: list[int]
-    """The listeners that it is for: all that match, or, if it is `retained`, the one in whose name it was asked for (§7.6)."""
+    """The listeners that it is for: all that match, or, if it is `retained`, the one that asked for it
+    (§7.6)."""
 
 @final
 class PublishedEvent:
-    """Client: what became of messages of QoS 1 or 2 (`reason` is a `Reason` of the wire protocol)."""
+    """Client: the result of publishing messages of QoS 1 or 2 (`reason` is a `Reason` of the wire
+    protocol)."""
 
     def __new__(cls, sequence: int, topic: str, reason: int, count: int = 1) -> PublishedEvent: ...
 
     sequence: int
-    """The first one's."""
+    """The sequence number of the first message."""
     topic: str
     reason: int
     count: int
-    """How many messages: their sequence numbers follow one another."""
+    """The number of messages. Their sequence numbers are consecutive."""
 
 _Event: TypeAlias = (
     ControlEvent | LinkUpEvent | LinkDownEvent | OverflowEvent | UnresolvedEvent | PublishedEvent
@@ -190,10 +211,11 @@ _Event: TypeAlias = (
 
 @final
 class SessionStatus:
-    """How a session at a node is (§7.8).
+    """The status of a session at a node (§7.8).
 
-    `accepted` is `delivered` + `expired` + what was `dropped`, by reason, + `queued`, exactly. `delivered`: answered by a PUBACK;
-    at QoS 0 sealed into a datagram. `queued`: messages that wait or are in flight, `queued_bytes` long (QoS 0 left out).
+    `accepted` is exactly `delivered` + `expired` + `dropped` (by reason) + `queued`. `delivered`:
+    acknowledged by a PUBACK, or at QoS 0 put into a datagram. `queued`: messages that are queued or in
+    flight, and `queued_bytes` their size (both without QoS 0).
     """
 
     session: int
@@ -208,14 +230,19 @@ class SessionStatus:
 
 @final
 class Load:
-    """What passed in an interval, and how things are at its end (docs/telemetry.md).
+    """What passed in an interval, and the gauges at its end (docs/telemetry.md).
 
-    `counters`: as of the core, since it began, those that only rise. `gauges`: `workers`, `sessions`, `subscriptions`, `publishers`
-    (nodes), `connections` (gateways), `queued_messages`, `queued_bytes`. Topics are columns: `names` end to end in UTF-8, `offsets` of
-    each and the end of the last (32 bits each, in the byte order of this machine), and `numbers`: messages in, bytes in, messages out, bytes out, and messages
-    in and out of which a large one counts once instead of for each part (64 bits each). `rest`: these six for topics beyond the 10,000 of an interval.
-    `bytes_in`, `bytes_out`, `whole_in`, `whole_out`: of all topics together.
-    `latency`: 96 counts; bucket i is from 2^(i/4) to 2^((i+1)/4) µs. `sampled`: of how many messages one was timed.
+    - `counters`: those of the core since its start; they only rise.
+    - `gauges`: `workers`, `sessions`, `subscriptions`, `publishers` (nodes), `connections` (gateways),
+      `queued_messages`, `queued_bytes`.
+    - Topics are columns. `names`: the topic names end to end in UTF-8. `offsets`: the offset of each name and
+      the end of the last (32 bits each, in the byte order of this machine). `numbers`: messages in, bytes in,
+      messages out, bytes out, and messages in and out again, in which a large message counts once instead of
+      once for each fragment (64 bits each).
+    - `rest`: these six numbers for topics beyond the 10,000 of an interval.
+    - `bytes_in`, `bytes_out`, `whole_in`, `whole_out`: the sums over all topics.
+    - `latency`: 96 counts; bucket i is from 2^(i/4) to 2^((i+1)/4) µs. `sampled`: one in this many messages
+      was timed.
     """
 
     counters: dict[str, int]
@@ -232,7 +259,7 @@ class Load:
     sampled: int
 
 class _Core:
-    """The verbs that `Engine` and `Endpoint` share."""
+    """The methods that `Engine`, `Endpoint`, and every client of a pool or a load have."""
 
     # Out
     def poll_events(self, limit: int = 1024) -> list[_Event]: ...
@@ -240,41 +267,52 @@ class _Core:
     def counters(self) -> dict[str, int]:
         """Counters and gauges by name, summed over the workers.
 
-        Counters only rise: `datagrams_in`, `datagrams_out`, `bytes_in`, `bytes_out`, `messages_in`, `messages_out`,
-        `datagrams_lost` (numbered ones, by §3.2), `retransmits` (reliable packets sent again), and `drop.<reason>` for
-        what did not go on. Of messages for sessions: `accepted`, `delivered`, `expired` (as in `SessionStatus`).
-        Gauges: `links`, `sessions` (links that peers opened), `sessions_away`, `publishers` (links that a message came over),
-        `queued_messages` (for sessions), `queued_bytes` (on links and in the queues of sessions), `inflight` (messages not yet acknowledged), `waiting` (a client's, for their owner),
-        `subscriptions`, `retained`, `replays` (subscriptions for which retained messages are still to be sent). `socket.*` and some drops are an `Endpoint`'s alone.
+        Counters only rise: `datagrams_in`, `datagrams_out`, `bytes_in`, `bytes_out`, `messages_in`,
+        `messages_out`, `datagrams_lost` (numbered ones, by §3.2), `retransmits` (reliable packets that were
+        sent again), and `drop.<reason>` for what was dropped. For messages to sessions: `accepted`,
+        `delivered`, `expired` (as in `SessionStatus`).
+
+        Gauges: `links`, `sessions` (links that peers opened), `sessions_away` (offline sessions),
+        `publishers` (links on which a message was received), `queued_messages` (for sessions), `queued_bytes`
+        (on links and in the queues of sessions), `inflight` (messages that are not acknowledged yet),
+        `waiting` (messages and fragments of a client that wait until their owner is known or grants credit),
+        `subscriptions`, `retained`, `replays` (subscriptions for which retained messages are still to be
+        sent).
+
+        Only an `Endpoint` has `socket.*` and some drops.
         """
 
     def take_load(self) -> Load | None:
-        """Node: what passed since this was last asked; also after `shutdown`. The counters of messages and the sums over the topics agree.
+        """Node: what passed since the last call, also after `shutdown`. The counters of messages agree with
+        the sums over the topics. None without `telemetry`.
 
-        No worker is held up for longer than it takes to exchange an empty table for the full one. None: without `telemetry`.
+        No worker waits longer than it takes to exchange its table for an empty one.
         """
 
     # Links and control packets
     def connect(self, address: _Address, token: bytes = b"") -> int:
         """Opens a link to a node, or returns the one that is open."""
     def adopt(self, session: int, address: _Address) -> int:
-        """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is open."""
+        """Node: opens the link of a session that another node handed over (§5.4), or returns the one that is
+        open."""
     def is_one_sided(self, link: int) -> bool:
-        """Whether the peer opened the link, and has acknowledged nothing there since."""
+        """Whether the peer opened the link, and has acknowledged nothing on it since."""
     def prefer(self, link: int) -> None:
-        """Node: the link is a child's. What comes over it waits for the events of nodes alone, and for no client's flood (§3.3)."""
+        """Node: the link is a child's. Its events wait only for those of other nodes, and never for a
+        client's flood (§3.3)."""
     def will_publisher(self, link: int) -> int:
-        """The publisher id of the wills of the client whose link it is (§7.9); 0: there is no such link, or nothing came from its peer."""
+        """The publisher id for wills of the client at the other end of the link (§7.9); 0: there is no such
+        link, or its peer has sent nothing."""
     def peer_of(self, link: int) -> _Address | None:
-        """Where the peer of a link is now (§4.4); None: there is no such link."""
+        """The current address of a link's peer (§4.4); None: there is no such link."""
     def close(self, link: int) -> None:
-        """Forgets a link, its queue and its subscriptions; LinkDownEvent follows (reason "closed")."""
+        """Closes a link, with its queue and its subscriptions. LinkDownEvent follows (reason "closed")."""
     def send(self, link: int, packet: bytes) -> bool:
-        """Queues a control packet: reliable, in order, once. False: there is no such link."""
+        """Queues a control packet: reliable, in order, once. False: there is no such link, or no room."""
     def send_to(self, address: _Address, packet: bytes, token: bytes = b"", pad_to: int = 0) -> None:
         """Sends one datagram outside of any session, padded to at least `pad_to` bytes. Unreliable."""
     def token_for(self, address: _Address) -> bytes:
-        """A token that proves `address` to this node (§4.2)."""
+        """An address token for `address` (§4.2)."""
 
     # Node: jurisdiction and subscriptions
     def grant(
@@ -287,34 +325,39 @@ class _Core:
         reserved: bool = False,
         gathering: bool = False,
     ) -> None:
-        """Owns this subtree (a node may own several). Not serving: PUBLISH is refused with HANDOVER.
+        """Grants this subtree (a node may own several). `serving` false: PUBLISH is refused with HANDOVER.
 
-        From `until_us` on PUBLISH is refused with NOT_RESPONSIBLE (§5.6), whether or not Python runs; a grant with
-        a later one renews the lease. None: it does not end. Reserved: a client's PUBLISH is refused with
-        NOT_AUTHORIZED, at every QoS; only `publish` here writes to it (§7.2). Gathering: subscribers are on their way
-        back, and PUBLISH at QoS 1 and 2 is refused with HANDOVER meanwhile (§5.8).
+        - `until_us`: from this time on, PUBLISH is refused with NOT_RESPONSIBLE (§5.6), whether or not Python
+          runs. A grant with a later time renews the lease. None: the lease does not end.
+        - `reserved`: a client's PUBLISH is refused with NOT_AUTHORIZED, at every QoS; only `publish` here
+          writes to it (§7.2).
+        - `gathering`: recovery. Subscribers are on their way back, and PUBLISH at QoS 1 and 2 is refused with
+          HANDOVER meanwhile (§5.8).
         """
     def revoke(self, subtree: str) -> None: ...
     def cut(self, cut: _Cut) -> None:
-        """Delegated: PUBLISH below is refused with NOT_RESPONSIBLE and this cut. Replaces one of the same subtree."""
+        """Delegates a subtree: PUBLISH below it is refused with NOT_RESPONSIBLE and this cut. It replaces the
+        last cut of the subtree."""
     def uncut(self, subtree: str) -> None: ...
     def open_session(
         self, session: int, *, persistent: bool, queue_messages: int = 0, queue_bytes: int = 0
     ) -> bool:
-        """Makes the session in which a client subscribes here, or changes it (§6.4). Its links, now or later, are the session's.
+        """Opens the session in which a client subscribes here, or changes it (§6.4). The client's links, now
+        or later, belong to the session.
 
-        The bounds are of its queue; 0, or more than the node's own: the node's own.
+        `queue_messages`, `queue_bytes`: the limits of its queue. 0, or more than the node's own limit, means
+        the node's own.
 
-        One that is not persistent ends with its link, by itself. False: there are too many, or it is not persistent
-        and has no link.
+        A session that is not persistent ends with its link, by itself. False: there are too many sessions, or
+        it is not persistent and has no link.
         """
     def end_session(self, session: int, reason: str = "session_ended") -> None:
-        """Forgets the session, its queue and its subscriptions. Its link stays open.
+        """Ends the session, with its queue and its subscriptions. Its link stays open.
 
-        `reason`: what its messages are counted as, "session_ended" or "session_expired".
+        `reason`: the counter for its messages, "session_ended" or "session_expired".
         """
     def sessions(self, most: int) -> list[SessionStatus]:
-        """How the sessions are, those for which most is held first."""
+        """The status of at most `most` sessions, those with the most queued bytes first."""
     def subscribe(
         self,
         session: int,
@@ -326,87 +369,105 @@ class _Core:
         group: str = "",
         overflow: int = 0,
     ) -> bool:
-        """Adds or replaces. `group`: the shared group that the session is a member of (§6.5). `overflow`: an `Overflow` of the wire
-        protocol. False: it was there already, or the session is not open.
+        """Adds a subscription, or replaces its options. False: it existed already, or the session is not
+        open.
 
-        An `Endpoint` returns once every worker has it.
+        `group`: the shared group of which the session is a member (§6.5). `overflow`: an `Overflow` of the
+        wire protocol.
+
+        An `Endpoint` returns once every worker has the subscription.
         """
     def unsubscribe(self, session: int, filter: str, group: str = "") -> bool: ...
     def send_retained(
         self, session: int, filter: str, qos: int, listener: int, subtree: str = "", first: str = ""
     ) -> bool:
-        """Begins to send the retained messages that match, for one of the client's listeners, or (0) for all (§7.6). `subtree`, `first`: those
-        alone that lie there, and do not come before this topic. False: it stopped, since too many sessions wait for theirs, or this one for
-        too many.
+        """Begins to send the matching retained messages, for one of the client's listeners, or (0) for all
+        (§7.6).
+
+        `subtree`, `first`: only those in the subtree, and not before this topic. False: it does not, because
+        too many sessions wait for theirs, or this session for too many.
         """
     def replays(self, subtree: str) -> list[tuple[int, str, int, int, str]]:
-        """What is still to be sent of a subtree: (session, filter, qos, listener, first), as `send_retained` takes it, for handover."""
+        """What is still to be sent of a subtree: (session, filter, qos, listener, first), as `send_retained`
+        takes it, for a handover."""
     def retained(self, subtree: str, less: Sequence[str]) -> list[bytes]:
-        """The retained messages at and below a subtree, each a serialised Publish, for handover.
+        """The retained messages at and below a subtree, each a serialised Publish, for a handover.
 
-        `less`, here and in what follows: smaller subtrees below it that are no part of what is meant.
+        `less`, here and below: subtrees within it that are excluded.
         """
     def take_retained(self, messages: Sequence[bytes]) -> int:
-        """Takes them over; returns how many there was no room for."""
+        """Stores retained messages. Returns for how many there was no room."""
     def drop_retained(self, subtree: str, less: Sequence[str]) -> None: ...
     def drain_subtree(self, subtree: str, less: Sequence[str]) -> int:
-        """How many messages at and below it are open: at QoS 1 or 2, taken over, and their publishers wait for the PUBACK; and how many
-        others connected subscribers have without an answer yet, which the next owner would send again.
+        """How many messages at and below the subtree are open: those of QoS 1 or 2 whose publishers wait for
+        the PUBACK, and others that connected subscribers have not acknowledged, which the next owner would
+        send again.
 
-        Asked again until it is 0, or for as long as one may wait, before `finish_export`.
+        Called before `finish_export`, until it is 0, or for as long as the handover may wait.
         """
     def raise_barrier(self, subtree: str) -> int:
-        """Sends a barrier from every worker to every other, behind all messages that it has for it; returns its number.
+        """Sends a barrier from each worker to each other, behind all messages between them. Returns its
+        number.
 
-        `subtree`: is not served any more. Until it is exported, or served again, what its sessions leave to others stays where it is.
+        `subtree`: one that is not served any more. Until it is exported, or served again, the messages that
+        its ended sessions leave to other members of a shared group stay where they are.
         """
     def has_passed(self, barrier: int) -> bool:
-        """Whether all that was on its way between the workers when this barrier was raised has come. At once where there is one worker.
+        """Whether all that was on its way between the workers before this barrier has arrived. With one
+        worker always.
 
-        What was acknowledged as queued (`ACK_MODE_QUEUED`) and is on its way is in no account of `finish_export`: a barrier that was
-        raised after the subtree was cut has to pass first.
+        A message that was acknowledged as queued (`ACK_MODE_QUEUED`) and is on its way between workers is not
+        seen by `finish_export`. So a barrier that was sent after the subtree was cut must pass first.
         """
     def begin_export(self, subtree: str, less: Sequence[str], before: int = 0) -> int:
-        """Begins to copy what waits for sessions in a subtree that is to move (§5.4), and is served meanwhile; the export's number.
+        """Begins to copy the sessions' queues in a subtree that is to move (§5.4), and that is served
+        meanwhile. Returns the number of the export.
 
-        `less`: the smaller subtrees that stay. `before`: what is held under that number moves along, and first; it is the export's then.
+        `less`: the subtrees within it that stay. `before`: the number of records that are held from an
+        earlier export or import; they move along, are sent first, and belong to this export from now on.
         """
     def copy_export(self, export: int, less: Sequence[str]) -> tuple[list[bytes], bool]:
-        """Copies some more, in a bounded step: serialised Transfers with `queued` and `gone`, each for a packet. Messages that publishers
-        wait for are left out.
+        """Copies the next step, of bounded size: serialised Transfers with `queued` and `gone`, each for one
+        packet. Messages that publishers wait for are left out.
 
-        True: little is left, or more than twice of what there was is copied: now to stop serving. Where `less` is not what it was all
-        copies are void, and it begins again.
+        True: little is left, or more than twice of what there was is copied; stop serving now. If `less` has
+        changed, all copies are void, and copying begins again.
         """
     def stop_export(self, export: int) -> int:
-        """The subtree stays. Returns the number under which what was held before is held still; 0: nothing was."""
+        """Cancels the export: the subtree stays. Returns the number under which earlier records are still
+        held; 0: there are none."""
     def finish_export(self, export: int, less: Sequence[str]) -> list[bytes]:
-        """Takes out what moves with a subtree that is not served any more: what waits for sessions, or is with them and not acknowledged,
-        and no publisher would send again; it leaves the sessions' accounts as `moved`, and is held under the export's number. Messages that
-        are still open are refused with HANDOVER, and the cut that holds their topic.
+        """Takes out what moves with a subtree that is not served any more: messages that are queued for
+        sessions, or in flight to them, and that no publisher would send again. They leave the sessions'
+        counters as `moved`, and are held under the number of the export. Open messages are refused with
+        HANDOVER, and with the cut that contains their topic.
 
-        Returns the difference to what was copied, and what was seen, as `copy_export` does. Where nothing in a session's queue belongs to
-        another subtree this costs what the difference costs.
+        Returns the difference to what was copied, and the records of seen messages, in the form of
+        `copy_export`. If no session has messages of other subtrees queued, this costs only as much as the
+        difference.
         """
     def begin_import(self) -> int:
-        """Room for what comes with a subtree; its number."""
+        """Begins an import. Returns its number."""
     def take_records(self, held: int, transfer: bytes) -> int:
-        """Holds what a serialised Transfer has of `queued`, `gone` and `seen`. Returns how many messages there was no room for.
+        """Holds the `queued`, `gone` and `seen` records of a serialised Transfer. Returns for how many
+        messages there was no room.
 
-        A record that makes no sense is dropped and counted (`invalid_record`).
+        An invalid record is dropped and counted (`invalid_record`).
         """
     def install(self, held: int) -> int:
-        """Gives what is held to its sessions, which must be open, before the subtree is served. Returns how many messages had no room.
+        """Moves what is held into its sessions, which must be open, before the subtree is served. Returns for
+        how many messages there was no room.
 
-        What is for a session that is not open is dropped and counted (`invalid_record`).
+        Messages for a session that is not open are dropped and counted (`invalid_record`).
         """
     def drop_held(self, held: int) -> None:
-        """Forgets what is held. 0: nothing."""
+        """Drops what is held under this number. 0: nothing."""
     def publish_raw(self, publish: bytes) -> int:
-        """Node: publishes a client's message, a serialised Publish, in its name and under its id (wills, §6.6).
+        """Node: publishes a client's message, a serialised Publish, in its name and with its id (wills,
+        §6.6).
 
-        The reason (§8) as its publisher would be told it: SUCCESS; QUOTA_EXCEEDED, there is no room for it now; another, it is no
-        message, or its topic is not this node's to serve.
+        Returns the reason (§8) that its publisher would receive: SUCCESS; QUOTA_EXCEEDED if there is no room
+        now; another one if it is no valid message, or this node does not serve its topic.
         """
     def matching(self, topic: str) -> int:
         """How many subscriptions match a topic."""
@@ -415,12 +476,12 @@ class _Core:
     def install_zone(
         self, scope: str, cuts: Sequence[_Cut], owner: _Address, token: bytes, ttl_us: int
     ) -> None:
-        """Caches a jurisdiction and releases the messages that waited for it."""
+        """Caches a zone, and releases the messages that waited for it."""
     def forget_zones(self, owner: _Address | None = None) -> None: ...
     def zone(self, topic: str) -> tuple[_Address, bool] | None:
         """(owner, True), or (the node of the deepest known cut, False), or None: ask the root."""
     def reject(self, topic: str, reason: int) -> None:
-        """The messages that wait for this topic's owner fail (PublishedEvent) or are dropped (QoS 0)."""
+        """Fails the messages that wait for this topic's owner (PublishedEvent), or drops them (QoS 0)."""
     def publish(
         self,
         topic: str,
@@ -429,10 +490,11 @@ class _Core:
         retain: bool = False,
         **properties: Unpack[CoreProperties],
     ) -> int | None:
-        """Queues a message; returns its sequence number, or None where as much waits as may (try again).
+        """Queues a message. Returns its sequence number, or None if the queue is full (try again).
 
-        A client keeps a large payload, without a copy, until its last part is made. A node publishes to its own jurisdiction.
-        Raises NativeError for a topic that is not valid, and for a payload, or properties, too large.
+        A client keeps a large payload, without a copy, until its last fragment is built. A node publishes to
+        its own jurisdiction. Raises NativeError for an invalid topic, and for a payload or properties that
+        are too large.
         """
     def publish_many(
         self,
@@ -441,70 +503,81 @@ class _Core:
         retain: bool = False,
         **properties: Unpack[CoreProperties],
     ) -> list[int]:
-        """Queues messages, (topic, payload), in order, up to one that cannot be; returns the sequence numbers of those before it.
+        """Queues messages, (topic, payload), in order, up to the first that cannot be queued. Returns the
+        sequence numbers of those before it.
 
-        None of them where as much waits as may. Raises NativeError, as `publish`, where it is the first that is wrong.
+        The list is empty if the queue is full. Raises NativeError, as `publish`, if the first message is
+        invalid.
         """
     def listen(
         self, subscription: int, filter: str, qos: int, retain_as_published: bool = False, group: str = ""
     ) -> None:
-        """Client: messages that match are handed up for this subscription, at this QoS at most; in a persistent session those
-        too that wait for a `listen`, up to 30 s. Not `retain_as_published`: `Message.retain` is the publisher's flag only for
-        another subscription's sake (§7.6). `group`: of a shared subscription, which gets what owners send for it and nothing else
-        (§6.5)."""
+        """Client: passes matching messages to this subscription, at most at this QoS. In a persistent session
+        these include messages that have waited for a `listen`, for up to 30 s.
+
+        Without `retain_as_published`, `Message.retain` is the publisher's flag only if another subscription
+        asked for it (§7.6). `group`: of a shared subscription, which receives only what owners send for it
+        (§6.5).
+        """
     def unlisten(self, subscription: int, gives_back: bool = False) -> None:
-        """Client: hands nothing more up for this listener. `gives_back`: what lies unread for it alone is given back, as by
-        `give_back`."""
+        """Client: passes no more messages to this listener. `gives_back`: the unread messages for it alone
+        are given back, as by `give_back`."""
     def set_leaving(self, is_leaving: bool) -> None:
-        """Client: whether it is leaving a shared group. So long it acknowledges nothing that nobody listens to (§6.5)."""
+        """Client: whether it is leaving a shared group. Meanwhile it does not acknowledge messages without a
+        listener (§6.5)."""
     def handled(self, messages: Sequence[tuple[int, int]]) -> None:
-        """Client with `hold`: the application is done with these messages, by (publisher, sequence): they are acknowledged."""
+        """Client with `hold`: the application has handled these messages, by (publisher, sequence). They are
+        acknowledged."""
     def give_back(self, messages: Sequence[tuple[int, int]]) -> None:
-        """Client with `hold`: the application will not handle these messages, by (publisher, sequence), of a shared group that
-        it is leaving. They are not acknowledged before the owner has had the occasion to give them to another member (§6.5)."""
+        """Client with `hold`: the application will not handle these messages, by (publisher, sequence), of a
+        shared group that it is leaving. They are not acknowledged before the owner has had the opportunity to
+        send them to another member (§6.5)."""
 
 @final
 class Engine(_Core):
     def __new__(cls, config: Config) -> Engine: ...
-    # Every verb of _Core acts at the time last given by one of these:
+    # Every method of _Core acts at the time that one of these was last called with:
     def handle_datagram(self, now: int, source: _Address, datagram: bytes) -> None: ...
     def handle_timeout(self, now: int) -> None: ...
     def poll_transmit(self) -> list[tuple[_Address, bytes]]:
-        """All datagrams that may leave now. Sealing the bundles is part of this call."""
+        """All datagrams that may leave now. This call also builds them."""
     def poll_timeout(self) -> int | None:
         """When to call handle_timeout next."""
     def owns(self, now: int, topic: str) -> bool:
-        """Whether a PUBLISH to this topic would be taken at `now` (§7.2). Asking changes nothing, the time neither."""
+        """Whether a PUBLISH to this topic would be accepted at `now` (§7.2). The call changes nothing, not
+        even the time."""
 
 @final
 class Endpoint(_Core):
     def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> Endpoint:
-        """Binds (port 0: any free one) and starts the threads. Raises OSError."""
+        """Binds (port 0: any free port) and starts the threads. Raises OSError."""
     @property
     def address(self) -> _Address: ...
     @property
     def unix_offset_us(self) -> int:
-        """Microseconds since the Unix epoch less those of `hbroker.runtime.control_loop.clock`, as both were at the start (§5.6)."""
+        """The microseconds since the Unix epoch minus those of `hbroker.runtime.control_loop.clock`, as both
+        were at the start (§5.6)."""
     @property
     def fault(self) -> str | None:
-        """Why a worker ended by itself, if one has: its socket died. Shut the endpoint down."""
+        """Why a worker ended by itself, if one has: its socket failed. Shut the endpoint down."""
     def fileno(self) -> int:
         """Readable when there are events or messages to poll."""
     def wait(self, timeout_s: float) -> bool:
         """Blocks, without the GIL, until there are events or messages. False: the time is over."""
     def gather(self, gathers: bool) -> None:
-        """Whether what follows from verbs (datagrams that leave) may wait for more of them: for a caller that calls often.
+        """Whether the effects of calls (datagrams to send) may wait for more calls. It is meant for a caller
+        that calls often.
 
-        False: what waits happens now. It waits for 128 verbs at most.
+        False: the effects happen now. They wait for at most 128 calls.
         """
     def drain(self, timeout_s: float) -> bool:
-        """Blocks until everything queued has been sent and, where it asks for it, acknowledged."""
+        """Blocks until everything that is queued was sent and, if it is reliable, acknowledged."""
     def shutdown(self) -> None:
         """Stops the threads and closes the sockets. Idempotent."""
 
 @final
 class LoadGenerator:
-    """Publishers and subscribers of a load, all driven by one thread (docs/benchmarks.md)."""
+    """The publishers and subscribers of a load, all driven by one thread (docs/benchmarks.md)."""
 
     def __new__(
         cls,
@@ -517,12 +590,17 @@ class LoadGenerator:
         polls: bool = False,
         tls: tuple[bytes, str] | None = None,
     ) -> LoadGenerator:
-        """Starts the thread. `groups`: of each, how many publishers there are, how many messages one of them may have under way (None: any
-        number), and how many messages a second all of them send (None: as fast as they may). `subscribers`: of each, the first publisher
-        that it hears, and how many.
+        """Starts the thread. Raises NativeError for an invalid load, OSError (also for invalid authorities or
+        host).
 
-        `payload`: bytes; 16 at least. `topics`: of each publisher; its messages go to them in turn. `polls`: the thread never sleeps. `tls`: connections over TCP are secured: the
-        authorities, as PEM, that sign brokers' certificates, and the host that those name. Raises NativeError for what can be no load, OSError (for no such authorities or host, too).
+        - `groups`: for each, the number of publishers, how many messages each may have in flight (None: any
+          number), and how many messages a second all of them send (None: as fast as they may).
+        - `subscribers`: for each, the first publisher whose messages it receives, and how many publishers.
+        - `payload`: in bytes; at least 16.
+        - `topics`: the number of topics of each publisher, which it uses in rotation.
+        - `polls`: the thread never sleeps.
+        - `tls`: TLS for connections over TCP: the authorities (PEM) that sign brokers' certificates, and the
+          host in them.
         """
     def add_client(
         self,
@@ -533,13 +611,15 @@ class LoadGenerator:
         publishes: int | None = None,
         subscribes: int | None = None,
     ) -> LoadClient:
-        """A client of hbroker's own protocol: the number of the publisher that it is, or of the subscriber, or both.
+        """Adds a client of hbroker's own protocol: with the number of its publisher, of its subscriber, or
+        both.
 
-        `topics`: that it publishes to, where it does. Its control is to find the owner, and to subscribe. Raises NativeError, OSError.
+        `topics`: those that it publishes to, if it publishes. Its control must find the owner, and subscribe.
+        Raises NativeError, OSError.
         """
     def add_client_pool(self, config: Config, listen: _Address) -> LoadClientPool:
-        """Subscribers of hbroker's own protocol that share a socket. `config` is that of the first member, which is no subscriber. Raises NativeError,
-        OSError.
+        """Adds subscribers of hbroker's own protocol that share a socket. `config` is that of the first pool
+        client, which is no subscriber. Raises NativeError, OSError.
         """
     def add_connection(
         self,
@@ -553,42 +633,44 @@ class LoadGenerator:
         subscribes: int | None = None,
         timeout_s: float = 10.0,
     ) -> None:
-        """A client over TCP; `protocol`: mqtt (3.1.1), mqtt5 or nats. It returns once the client is subscribed to the filter, where it is to be.
+        """Adds a client over TCP; `protocol`: mqtt (3.1.1), mqtt5 or nats. Returns once it is subscribed to
+        the filter, if there is one.
 
-        `topics`: that it publishes to, where it does.
-        Raises NativeError, OSError.
+        `topics`: those that it publishes to, if it publishes. Raises NativeError, OSError.
         """
     def start(self) -> None:
-        """Publishers may send from now on."""
+        """Starts the load: publishers may send from now on."""
     def stop(self) -> None:
-        """They may not any more. What is under way still counts when it comes."""
+        """Stops the publishers. Messages in flight still count when they are received."""
     def forget_times(self) -> None:
-        """Latencies are counted anew."""
+        """Clears the recorded times."""
     def report(self) -> LoadReport:
-        """What was counted, now."""
+        """The counts so far."""
     @property
     def fault(self) -> str | None:
-        """Why the load cannot go on, if a connection has ended."""
+        """Why the load has failed, if a connection has ended."""
     def shutdown(self) -> None:
         """Stops the thread and closes the connections. Idempotent."""
 
 @final
 class LoadClient(_Core):
-    """A client whose messages are a load's: `poll_messages` has none, and `poll_events` no PublishedEvent."""
+    """A client whose messages belong to a load: `poll_messages` returns none, and `poll_events` no
+    PublishedEvent."""
 
     @property
     def address(self) -> _Address: ...
     def fileno(self) -> int:
         """Readable when there are events to poll."""
     def time_look_ups(self, topics: list[str], rounds: int) -> int:
-        """Nanoseconds that it takes the core to find these topics in its cache of zones, in turn, so many times."""
+        """How many nanoseconds the core needs to find these topics in its cache of zones, `rounds` times
+        each."""
     def drain(self, timeout_s: float) -> bool:
         """As `Endpoint.drain`."""
 
 @final
 class LoadReport:
-    """What came of a load. `lost` also has what is still under way; copies, one for each subscriber, but for `sent`, `acknowledged` and
-    `refused`: messages."""
+    """The results of a load. `sent`, `acknowledged` and `refused` count messages, the others copies, one for
+    each subscriber. `lost` includes messages in flight."""
 
     @property
     def sent(self) -> int: ...
@@ -602,7 +684,7 @@ class LoadReport:
     def disordered(self) -> int: ...
     @property
     def damaged(self) -> int:
-        """What was no message of this load, or not as it was sent."""
+        """Payloads that are not of this load, or were altered."""
     @property
     def acknowledged(self) -> int: ...
     @property
@@ -610,47 +692,53 @@ class LoadReport:
         """Messages that the broker answered with a failure."""
     @property
     def stalls(self) -> int:
-        """How often nothing came for 250 ms while all windows were full, so that they were opened again."""
+        """How often nothing was received for 250 ms, plus 1 µs for each copy in flight, while all windows
+        were full, so that they were opened again."""
     @property
     def latency_ns(self) -> list[int] | None:
         """p50, p90, p99 and p99.9, from when a message was due, or was sent; None: nothing was timed."""
     @property
     def lateness_ns(self) -> list[int] | None:
-        """The same of how late messages of a paced load were sent."""
+        """The same percentiles of how late messages of a paced load were sent."""
     @property
     def groups(self) -> list[LoadReport]:
-        """The same of each group; of a group: none."""
+        """The report of each group. The report of a group has none."""
 
 @disjoint_base
 class ClientPool:
-    """Many clients of the network behind one UDP socket, each with a session of its own: the members of a gateway.
+    """Many clients of the network behind one UDP socket, each with a session of its own. A gateway is such a
+    pool.
 
-    The first is number 0, and `config` is its own; the others differ in what `open_pool_client` takes. All of them say with `handled` when a
-    message is done with (as with `hold` of `Config`).
+    The first pool client has the number 0 and the settings `config`. The others differ in the arguments of
+    `open_pool_client`. For all of them `handled` acknowledges messages (as with `hold` of `Config`).
     """
 
     def __new__(cls, config: Config, listen: _Address, workers: int = 1) -> ClientPool:
-        """Binds (port 0: any free one) and starts the threads. Raises OSError."""
+        """Binds (port 0: any free port) and starts the threads. Raises OSError."""
     def open_pool_client(
         self, session: int, *, persistent: bool, incarnation: int, keep_alive_us: int = 7_000_000
     ) -> int:
-        """Adds a member; returns its number. `incarnation`: random, for each run of it.
+        """Adds a pool client. Returns its number. `incarnation`: random, for each of its runs.
 
-        `keep_alive_us`: what keeps its links alive, below the nodes' idle timeout (§3.5). Raises NativeError where another member has the
-        session; one that was closed gives way.
+        `keep_alive_us`: the keep-alive interval of its links, which must be less than the nodes' idle timeout
+        (§3.5). Raises NativeError if another pool client has the session, unless that one was closed: then
+        this one replaces it.
         """
     def member(self, number: int) -> PoolClient:
-        """Its verbs."""
+        """The methods of a pool client."""
     def close_pool_client(self, number: int) -> None:
-        """Tells nothing of it any more, and forgets it: once what it was to send is acknowledged, after a second in any case."""
+        """Closes a pool client: it has no more events, and is removed once what it had to send is
+        acknowledged, at the latest after a second."""
     def poll_pool_events(self, limit: int = 1024) -> list[tuple[int, _Event]]:
-        """The next events, and whose each is. Answers outside of sessions are told to the member that asked."""
+        """The next events, each with the number of its pool client. An answer outside of sessions goes to the
+        pool client that made the request."""
     def poll_pool_messages(self, limit: int = 1024) -> list[tuple[int, Message]]:
-        """The next messages, and whose each is."""
+        """The next messages, each with the number of its pool client."""
     def handled(self, messages: Sequence[tuple[int, tuple[int, int]]]) -> None:
-        """These messages, by (member, (publisher, sequence)), are done with: they are acknowledged."""
+        """Acknowledges these messages, by (pool client, (publisher, sequence))."""
     def counters(self) -> dict[str, int]:
-        """As `_Core.counters`, summed over all members, those that are gone too; `members`: how many there are."""
+        """As `_Core.counters`, summed over all pool clients, including those that are gone; `members`: how
+        many there are."""
     @property
     def address(self) -> _Address: ...
     @property
@@ -669,34 +757,43 @@ class ClientPool:
 
 @final
 class LoadClientPool(ClientPool):
-    """A hive whose members are subscribers of a load: `poll_pool_messages` has none. The load's thread drives it."""
+    """A client pool whose clients are subscribers of a load: `poll_pool_messages` returns none. The load's
+    thread drives it."""
 
     def enter(self, member: int, subscriber: int) -> None:
-        """This member is that subscriber, by its number. Raises NativeError where there is no such one."""
+        """Makes this pool client that subscriber, by number. Raises NativeError if there is no such
+        subscriber."""
 
 @final
 class PoolClient(_Core):
-    """One client of a hive. Its events and messages come by `poll_pool_events` and `poll_pool_messages` of that.
+    """One client of a client pool. `poll_pool_events` and `poll_pool_messages` of the pool return its events
+    and messages.
 
-    Once it was closed nothing that is done here has any effect.
+    Once it is closed its methods have no effect.
     """
 
 # The gateway --------------------------------------------------------------------------------------------------------------
-# MQTT terms and codes are those of MQTT 5. A connection, a session and a listener are opaque `int`s; a listener is one MQTT subscription,
-# under the number by which its member listens.
+# Terms and codes are those of MQTT 5. A connection, a session and a listener are opaque `int`s. A listener is
+# one MQTT subscription, with the number by which its pool client listens.
 
 @final
 class ListenerSettings:
-    """How clients come in at one address, and what they are held to.
+    """A listener: how clients connect at one address, and their limits.
 
-    `certificates`, `key`, `client_authorities`: contents of PEM files; empty: no TLS. `client_certificates`: "none", "optional" or
-    "required". `websocket`: over WebSocket, with this path (empty: any). `proxy_protocol`: a balancer in front tells the client's address
-    (PROXY protocol 2). `connections`: at most; `connections_of_host`: of one IPv4 address, or IPv6 network of 64 bits, but with
-    `proxy_protocol`; `connect_rate`: new ones a second; they are refused with CONNACK beyond it (0: any number). `write_buffer`: bytes that may wait for a client that does not read. `handshake_bytes`, `handshake_us`: until CONNECT is
-    whole. `maximum_packet`: bytes. `rate`, `rate_bytes`: of messages from one client in a second, by not reading it (0: any
-    number); `Accept.rate` takes the place of the first.
+    - `certificates`, `key`, `client_authorities`: the contents of PEM files; empty: no TLS.
+      `client_certificates`: "none", "optional" or "required".
+    - `websocket`: MQTT over WebSocket, with the path `websocket_path` (empty: any).
+    - `proxy_protocol`: a load balancer in front reports the client's address (PROXY protocol 2).
+    - `connections`: the most connections; `connections_of_host`: of one IPv4 address or IPv6 network of 64
+      bits, ignored with `proxy_protocol`; `connect_rate`: new ones a second (0: any number). Connections
+      beyond these are refused with CONNACK.
+    - `write_buffer`: how many bytes may wait for a client that does not read.
+    - `handshake_bytes`, `handshake_us`: the limits until CONNECT is complete.
+    - `maximum_packet`: in bytes.
+    - `rate`, `rate_bytes`: how many messages and bytes a client may send in a second (0: any number); beyond
+      that the client is not read. `Accept.rate` replaces the first.
 
-    Raises NativeError for TLS that cannot be; the text says what.
+    Raises NativeError for invalid TLS settings; the text says which.
     """
 
     def __new__(
@@ -727,7 +824,7 @@ class ListenerSettings:
 
 @final
 class WillMessage:
-    """CONNECT's will (§3.1.3). `delay_s`: 0 before version 5."""
+    """The will of a CONNECT (§3.1.3). `delay_s`: 0 before version 5."""
 
     topic: str
     payload: bytes
@@ -743,11 +840,15 @@ class WillMessage:
 
 @final
 class ConnectEvent:
-    """A CONNECT, checked. What it does not hold has the default that MQTT names. To be answered with `accept`, `refuse` or `auth`.
+    """A valid CONNECT. An absent property has the default that MQTT defines. Answer with `accept`, `refuse`
+    or `auth`.
 
-    `listener`: of `open_listener`. `peer`: behind a balancer, as that told. `version`: 3 (MQTT 3.1), 4 (3.1.1) or 5. `certificate`: the
-    subject of the client's, as RFC 4514 writes it, and `certificate_name` its common name; empty: it has none.
-    `session_expiry_s`: 0 before version 5.
+    - `listener`: the number of `open_listener`. `peer`: behind a load balancer, the address in the PROXY
+      header.
+    - `version`: 3 (MQTT 3.1), 4 (3.1.1) or 5.
+    - `certificate`: the subject of the client's certificate in the notation of RFC 4514, and
+      `certificate_name` its common name; empty: it has none.
+    - `session_expiry_s`: 0 before version 5.
     """
 
     connection: int
@@ -775,7 +876,8 @@ class ConnectEvent:
 
 @final
 class SubscribeOptions:
-    """§3.8.3.1. `retain_handling`: 0 send, 1 send if new, 2 do not."""
+    """The subscription options (§3.8.3.1). `retain_handling`: 0 send retained messages, 1 send if new, 2 do
+    not."""
 
     qos: int
     no_local: bool
@@ -784,7 +886,7 @@ class SubscribeOptions:
 
 @final
 class SubscribeEvent:
-    """SUBSCRIBE, to be answered with `suback`. `identifier`: 0 where it has none."""
+    """A SUBSCRIBE. Answer with `suback`. `identifier`: 0 if it has none."""
 
     connection: int
     packet_id: int
@@ -793,7 +895,7 @@ class SubscribeEvent:
 
 @final
 class UnsubscribeEvent:
-    """UNSUBSCRIBE, to be answered with `unsuback`."""
+    """An UNSUBSCRIBE. Answer with `unsuback`."""
 
     connection: int
     packet_id: int
@@ -801,7 +903,7 @@ class UnsubscribeEvent:
 
 @final
 class AuthEvent:
-    """AUTH (§3.15), before `accept` or after it."""
+    """An AUTH (§3.15), before or after `accept`."""
 
     connection: int
     reason: int
@@ -810,11 +912,12 @@ class AuthEvent:
 
 @final
 class ClosedEvent:
-    """A connection of which there was a ConnectEvent is gone. The last that is told of it.
+    """A connection with a ConnectEvent has ended. This is its last event.
 
-    `session`: that of `accept`, which has no connection any more, and whose messages the network has answered (or has not within 2 s);
-    0: it was not accepted. `cause`: "disconnect", "closed", "keep_alive", "protocol_error", "too_large" or "server".
-    `reason`: that of the client's DISCONNECT. `session_expiry_s`: as DISCONNECT changed it.
+    - `session`: that of `accept`. It has no connection any more, and the network has answered its messages
+      (or has not within 2 s). 0: the client was not accepted.
+    - `cause`: "disconnect", "closed", "keep_alive", "protocol_error", "too_large" or "server".
+    - `reason`: the reason code of the client's DISCONNECT. `session_expiry_s`: as DISCONNECT changed it.
     """
 
     connection: int
@@ -825,7 +928,7 @@ class ClosedEvent:
 
 @final
 class SessionOverflowEvent:
-    """More came for a session without a connection than it may hold, and it is to end by its policy."""
+    """The queue of a session without a connection overflowed, and by its policy the session is to end."""
 
     session: int
 
@@ -835,10 +938,11 @@ _MqttEvent: TypeAlias = (
 
 @final
 class InFlight:
-    """A message of QoS 1 or 2 that a client has not finished with, under its packet id.
+    """A message of QoS 1 or 2 that a client has not acknowledged finally, with its packet id.
 
-    `publisher`, `sequence`: its id (§7.4 of docs/protocol.md); 0: the network does not bring it again. `is_received`: PUBREC came, and PUBREL is
-    owed; with `packet_id` 0 PUBCOMP came, too, and the network has not heard of it.
+    `publisher`, `sequence`: its id (§7.4 of docs/protocol.md); 0: the network does not send it again.
+    `is_received`: PUBREC has arrived, and PUBREL must be sent; with `packet_id` 0 PUBCOMP has arrived, too,
+    and the message is not acknowledged to the network yet.
     """
 
     def __new__(
@@ -853,8 +957,11 @@ class InFlight:
 
 @final
 class SessionState:
-    """What MQTT 5 §4.1 wants kept of a session beside its subscriptions. `received`: packet ids of QoS 2 messages from the client that
-    wait for its PUBREL. `block`: the eighth of the packet ids, from 0, out of which new messages get theirs."""
+    """The session state of MQTT 5 §4.1 without the subscriptions.
+
+    `received`: packet ids of QoS 2 messages from the client that wait for its PUBREL. `block`: the eighth of
+    the packet ids, from 0, from which new messages get theirs.
+    """
 
     def __new__(
         cls, in_flight: Sequence[InFlight] = ..., received: Sequence[int] = ..., block: int = 0
@@ -866,7 +973,8 @@ class SessionState:
 
 @final
 class ConnectionStatus:
-    """How an accepted connection is: PUBLISH packets and bytes over it, what waits here for it, what did not go to it."""
+    """The status of an accepted connection: PUBLISH packets and bytes in both directions, what is queued for
+    it, and what was dropped."""
 
     connection: int
     session: int
@@ -884,7 +992,7 @@ class ConnectionStatus:
 
 @final
 class AttemptSource:
-    """Where an attempt comes from: hashes under the key of its `Attempts`."""
+    """Where an attempt comes from, as hashes under the key of its `Attempts`."""
 
     @property
     def address(self) -> int: ...
@@ -893,7 +1001,8 @@ class AttemptSource:
 
 @final
 class Attempts:
-    """How many passwords may be guessed, by whom and for whom. Times are µs of the core's clock. Usable from several threads."""
+    """The limits on password guesses, by address and by name. Times are µs of the core's clock. Usable from
+    several threads."""
 
     def __new__(
         cls,
@@ -906,80 +1015,93 @@ class Attempts:
         entries: int,
         known: int,
     ) -> Attempts:
-        """Buckets as (burst, µs until one more, what a client is told): of an address with a name, an address, a name, and of all
-        attempts of an address. `entries`, `known`: so many of each table, and passwords, are kept, and twice as many at most."""
+        """Buckets as (burst, µs until one more, reason string for clients): of an address with a name, of an
+        address, of a name, and of all attempts of an address. `entries`, `known`: the least number of entries
+        of each table and of known passwords; at most twice as many are kept."""
     def source(self, host: str, name: str | None) -> AttemptSource:
-        """Of an attempt for `name` by the peer at `host`; None: for no name. Raises ValueError for what is no IP address."""
+        """An attempt for `name` by the peer at `host`; None: without a name. Raises ValueError if `host` is
+        no IP address."""
     def take(self, now: int, source: AttemptSource) -> str | None:
-        """Takes the tokens of an attempt; else takes none, and returns the text of the bucket that refuses it."""
+        """Takes the tokens of an attempt. If a bucket refuses it, takes none, and returns the bucket's reason
+        string."""
     def give_back(self, now: int, source: AttemptSource) -> None:
-        """The attempt was no guess."""
+        """Gives the tokens back: the attempt was not a wrong guess."""
     def succeeded(self, now: int, source: AttemptSource) -> None:
-        """The password was right: this address is trusted with this name."""
+        """The password was right: gives the tokens back, and trusts this address with this name."""
     def asked(self, now: int, source: AttemptSource) -> int:
-        """How much the address has asked of late, all that was right left out."""
+        """How many attempts of the address count at present. Successful ones do not."""
     def remember(self, name: str, password: bytes) -> None:
-        """This password is right: workers leave it to Python. Of each name the last one counts."""
+        """Remembers a right password: workers pass such an attempt to Python. For each name only the last one
+        is remembered."""
     def set_full(self, is_full: bool) -> None:
-        """Whether there is no room. Then workers refuse the addresses that have asked as often as is counted."""
+        """Sets whether the queue of password checks is full. Then workers refuse addresses whose `asked`
+        bucket is empty."""
     def refused(self) -> list[tuple[str, int]]:
-        """How many attempts workers refused, by what clients were told."""
+        """How many attempts the workers have refused, by reason string."""
     def sizes(self) -> tuple[int, int]:
-        """Entries of the largest table, and passwords that are known."""
+        """The number of entries of the largest table, and the number of known passwords."""
 
 @final
 class Gateway(ClientPool):
-    """A hive, and an MQTT server in front of it. Its first member publishes what clients publish.
+    """A client pool, and an MQTT server in front of it. Its first pool client publishes the messages of the
+    MQTT clients.
 
-    Messages whose listeners are attached go to clients. Those of the first member that are for no such listener come out of
-    `poll_pool_messages`. Verbs for one connection, session or listener take effect in the order of the calls; those for a
-    connection that has ended do nothing.
+    Messages with attached listeners go to MQTT clients. `poll_pool_messages` returns the messages of the
+    first pool client without such a listener. Calls for one connection, session or listener take effect in
+    their order. Calls for a connection that has ended do nothing.
     """
 
     def __new__(
         cls, config: Config, listen: _Address, workers: int = 0, unfinished_bytes: int = 536_870_912
     ) -> Gateway:
-        """`workers`: threads for MQTT; 0: one for each processor. `unfinished_bytes`: of packets that are not whole yet, of all
-        clients. Raises OSError."""
+        """`workers`: the number of MQTT threads; 0: one for each processor. `unfinished_bytes`: the memory
+        for incomplete packets of all clients. Raises OSError."""
 
     # Listeners
     def open_listener(self, number: int, address: _Address, settings: ListenerSettings) -> _Address:
-        """Takes clients in (port 0: any free one); the address. Raises OSError: it is taken, or not here, or so is the number."""
+        """Opens a listener (port 0: any free port). Returns the address. Raises OSError if the address is in
+        use or not of this machine, or the number is in use."""
     def set_listener(self, number: int, settings: ListenerSettings) -> None:
-        """For who comes from now on. Whoever is in keeps what it came in by."""
+        """Changes the settings for new connections. Open connections keep theirs."""
     def close_listener(self, number: int) -> None:
-        """Takes nobody in there any more."""
+        """Closes the listener to new connections."""
 
     # Connections
     def poll_mqtt(self, limit: int = 1024) -> list[_MqttEvent]:
-        """What clients ask. `fileno` is readable, and `wait` returns, as long as there is something."""
+        """The events of MQTT clients. While there are any, `fileno` is readable and `wait` returns."""
     def accept(self, connection: int, accept: Any) -> None:
-        """CONNACK with success: `accept` has the attributes of `hbroker.gateway.native_api.Accept`. Its session is one without a connection."""
+        """Sends CONNACK with success. `accept` has the attributes of `hbroker.gateway.native_api.Accept`. Its
+        session must have no connection."""
     def refuse(
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:
-        """CONNACK with this code: a reason code of MQTT 5, or, before that, a return code; then closes."""
+        """Sends CONNACK with this code and closes. The code is a reason code of MQTT 5, or before that a
+        return code."""
     def auth(self, connection: int, reason: int, method: str, data: bytes) -> None:
-        """AUTH."""
+        """Sends AUTH."""
     def disconnect(
         self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
     ) -> None:
-        """DISCONNECT, where the version has it for servers, and closes. ClosedEvent follows."""
+        """Sends DISCONNECT, if the version allows it, and closes. ClosedEvent follows."""
     def disconnect_all(self, code: int, *, text: str = "", server_reference: str | None = None) -> None:
-        """The same for every connection; those that are not accepted yet are refused."""
+        """The same for every connection. Clients that are not accepted yet are refused."""
     def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None:
-        """SUBACK, and behind it what came for the listeners that waited for it."""
+        """Sends SUBACK, and then the messages for the listeners that waited for it."""
     def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
 
     # Sessions
     def open_session(self, state: Any) -> int:
-        """A session without a connection. What comes for it waits. `state`: a `SessionState`, or an object with its attributes."""
+        """Opens a session without a connection. Its messages are queued. `state`: a `SessionState`, or an
+        object with its attributes."""
     def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
-        """Ends it here, and its listeners. What came for it through the first member counts as handled; what came through
-        another one stays unanswered, so that it comes again to whoever has that member's session next. `is_over`: nobody will;
-        then what the client began to get at QoS 2 counts as handled, too (MQTT 5 §4.8.2), before its member says anything else.
+        """Ends a session here, and its listeners.
 
-        Raises NativeError where it has a connection, or is not here.
+        Its messages that the first pool client received count as handled. Those that another pool client
+        received stay unacknowledged, so that the network sends them to the next gateway that has that pool
+        client's session. `is_over`: no gateway will; then messages whose delivery at QoS 2 has begun count as
+        handled, too (MQTT 5 §4.8.2), before the pool client sends anything else.
+
+        Raises NativeError if it has a connection, or is not here.
         """
 
     # Listeners of sessions
@@ -993,36 +1115,41 @@ class Gateway(ClientPool):
         *,
         packet_id: int | None,
     ) -> None:
-        """Has messages for this listener go to the session, once the SUBACK with `packet_id` has left; None: at once. Before the member
-        listens. `options`: with the attributes `qos`, `no_local`, `retain_as_published`. Raises NativeError for what is no filter."""
+        """Passes the messages of this listener to the session, once the SUBACK with `packet_id` was sent;
+        None: at once. Call it before the pool client listens. `options`: with the attributes `qos`,
+        `no_local`, `retain_as_published`. Raises NativeError for an invalid filter."""
     def detach_listener(self, listener: int) -> None:
-        """No more messages for it; those that are in the session stay there."""
+        """Passes it no more messages. Those that are in the session stay there."""
     def deliver(
         self, listener: int, topic: str, payload: bytes, *, qos: int = 0, retained: bool = False
     ) -> None:
-        """Gives it a message of the gateway's own, as if its owner had sent it."""
+        """Delivers a message of the gateway itself, as if its owner had sent it."""
 
     # Policy
     def install_acl(self, acl: int, rules: Sequence[Any]) -> None:
-        """Makes or replaces an access list, at once for all connections that have it. Rules have the attributes `filter`,
-        `is_allowed`, `for_read`, `for_write`. The first that matches and speaks of the act decides; where none does: no."""
+        """Installs or replaces an access list. It applies at once to all connections that have it. Rules have
+        the attributes `filter`, `is_allowed`, `for_read`, `for_write`. The first rule for the access whose
+        filter matches decides; if there is none, access is denied."""
     def assign_acl(self, connection: int, acl: int) -> None:
-        """A connection has another list from now on. Raises NativeError where there is no such list."""
+        """Assigns another access list to a connection. Raises NativeError if there is no such list."""
     def forget_acl(self, acl: int) -> None: ...
     def refuse_guesses(self, attempts: Attempts | None) -> None:
-        """A CONNECT with a name and a password, and without a certificate or a method, that these refuse is refused without a
-        ConnectEvent, and counted there. None: none is."""
+        """Refuses a CONNECT with a name and a password, and without a certificate or an authentication
+        method, if `attempts` refuses it: without a ConnectEvent, and counted there. None: refuses none."""
 
     # Read
     def connections(self, most: int) -> list[ConnectionStatus]: ...
     def gateway_counters(self) -> dict[str, int]:
-        """Of all connections since the start: `accepted`, `refused`, `closed`, `bytes_in`, `bytes_out`, `packets_in`, `packets_out`,
-        `messages_in`, `messages_out` (PUBLISH), `dropped`, and `drop.<reason>`; and now: `connections`, `sessions`, `sessions_parked`,
-        `listeners`, `unanswered` (messages of clients)."""
+        """For all connections since the start: `accepted`, `refused`, `closed`, `bytes_in`, `bytes_out`,
+        `packets_in`, `packets_out`, `messages_in`, `messages_out` (PUBLISH), `dropped`, and `drop.<reason>`.
+        At present: `connections`, `sessions`, `sessions_parked`, `listeners`, `unanswered` (messages of
+        clients)."""
     def take_load(self) -> Load | None:
-        """As `_Core.take_load`, of MQTT clients: `messages_in` is what was taken over from them, `drop.refused` what was not."""
+        """As `_Core.take_load`, for MQTT clients: `messages_in` counts the messages that the network took,
+        `drop.refused` those that were refused."""
     def shutdown(self, grace_s: float = 0.0) -> None:
-        """Takes nobody in any more, waits so long for those who are being told their end, and stops all threads. Idempotent."""
+        """Stops accepting, lets the connections that are closing send their last bytes for `grace_s`, and
+        stops all threads. Idempotent."""
 
 # Topics (§7.1) --------------------------------------------------------------------------------------------------------
 
@@ -1030,44 +1157,50 @@ def topic_is_valid(topic: str) -> bool: ...
 def filter_is_valid(filter: str) -> bool: ...
 def topic_matches(filter: str, topic: str) -> bool: ...
 def filter_touches(filter: str, subtree: str) -> bool:
-    """Whether some topic at or below the subtree can match the filter."""
+    """Whether the filter can match a topic at or below the subtree."""
 
 # For tests and tools ---------------------------------------------------------------------------------------------------
 
 def decode(datagram: bytes) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]] | None:
-    """The fast path's view of a datagram: (header, packets), as native/src/python/codec.rs lists their values.
+    """The fast path's view of a datagram: (header, packets), with the values that native/src/python/codec.rs
+    lists.
 
-    None where it is malformed. For the test that holds both codecs equal.
+    None if it is malformed. For the test that compares both codecs.
     """
 
 def encode(header: tuple[Any, ...], packets: Sequence[tuple[Any, ...]], padding: int = 0) -> bytes:
-    """The datagram that `decode` would read so, and `padding` more bytes (1 is impossible: it adds none)."""
+    """The datagram that `decode` would decode to these values, and `padding` more bytes (1 is impossible: it
+    adds none)."""
 
 def decode_queued(
     record: bytes,
 ) -> tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]] | None:
-    """(session, publish, qos, (retained_for, shared_for), group, overflow, launched, (queue, number)) of a serialised QueuedRecord. None where it is malformed."""
+    """(session, publish, qos, (retained_for, shared_for), group, overflow, launched, (queue, number)) of a
+    serialised QueuedRecord. None if it is malformed."""
 
 def encode_queued(
     values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]],
 ) -> bytes:
-    """The QueuedRecord that `decode_queued` would read so."""
+    """The QueuedRecord that `decode_queued` would decode to these values."""
 
 def decode_gone(record: bytes) -> tuple[int, int, list[tuple[int, int]], int] | None:
-    """(queue, below, [(first, last)], launched) of a serialised GoneRecord. None where it is malformed, or its runs make no sense."""
+    """(queue, below, [(first, last)], launched) of a serialised GoneRecord. None if it is malformed, or its
+    runs are invalid."""
 
 def encode_gone(values: tuple[int, int, Sequence[tuple[int, int]], int]) -> bytes:
-    """The GoneRecord that `decode_gone` would read so; the runs must ascend."""
+    """The GoneRecord that `decode_gone` would decode to these values. The runs must ascend."""
 
 def decode_seen(record: bytes) -> tuple[int, int, list[tuple[int, int]]] | None:
-    """(publisher, floor, [(index, bits)]) of a serialised SeenRecord. None where it is malformed, or its words make no sense."""
+    """(publisher, floor, [(index, bits)]) of a serialised SeenRecord. None if it is malformed, or its words
+    are invalid."""
 
 def encode_seen(values: tuple[int, int, Sequence[tuple[int, int]]]) -> bytes:
-    """The SeenRecord that `decode_seen` would read so. Raises ValueError for words that do not ascend from the floor."""
+    """The SeenRecord that `decode_seen` would decode to these values. Raises ValueError if the words do not
+    ascend from the floor."""
 
 @final
 class SubscriptionTrie:
-    """The forwarding table's trie, alone, for property tests and benchmarks."""
+    """The forwarding table's trie alone, for property tests and benchmarks."""
 
     def __new__(cls) -> SubscriptionTrie: ...
     def insert(self, filter: str, subscriber: int) -> bool: ...

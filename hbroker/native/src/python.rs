@@ -1,6 +1,17 @@
-//! The border: alone in naming pyo3. Documented, for Python's readers, in `hbroker/_native.pyi`.
+//! The native API for Python. Only this module names pyo3. `hbroker/_native.pyi` documents the API for
+//! Python's readers.
 //!
-//! Plain values and frozen classes cross it, in batches, with the GIL released around work, and with no call back into Python.
+//! ```text
+//! engine, endpoint, client_pool ──> core      every method of a core (virtual time, threads, in a pool)
+//! gateway/      the MQTT server: its methods, settings, events, session states and status
+//! bench         the load generator
+//! events, messages, sessions, load            values for Python
+//! config, publishing                          values from Python
+//! codec, records, topics                      for tests and tools
+//! ```
+//!
+//! Plain values and frozen classes cross this boundary, in batches. The GIL is released during work. Rust
+//! never calls Python.
 
 mod bench;
 mod client_pool;
@@ -50,7 +61,7 @@ fn cut_in((subtree, node, address, epoch): CutTuple) -> PyResult<crate::tables::
     Ok(crate::tables::jurisdiction::Cut { subtree: subtree.into(), node: node.into(), address, epoch })
 }
 
-/// From seconds.
+/// Converts seconds.
 fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -1,4 +1,5 @@
-//! `LoadGenerator`, `LoadClient` and `LoadClientPool`: a native load (`crate::bench`), and its clients' controls.
+//! `LoadGenerator`, `LoadClient` and `LoadClientPool`: a native load (`crate::bench`), and the controls of
+//! its clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::python::client_pool::ClientPool;
 
 /// The largest payload of a load.
 const MOST_PAYLOAD: usize = 16 << 20;
-/// Publishers, and what each subscriber remembers of each topic, in all.
+/// The limit for the publishers, and for the state that the subscribers have for each topic, in all.
 const MOST_STREAMS: usize = 1 << 24;
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
@@ -134,7 +135,7 @@ impl LoadGenerator {
         let (crowd, core, subscriber_map) =
             PoolPort::open(config.0.clone(), address_in(&listen)?, shared).map_err(PyOSError::new_err)?;
         self.generator.add(Box::new(crowd));
-        // Messages go to the load, and never there.
+        // Messages go to the load, and never into this mailbox.
         let client_pool = ClientPool { core, mailbox: Mailbox::new(0) };
         let subscribers = self.generator.shared.load.lock().plan().subscribers.len();
         Py::new(

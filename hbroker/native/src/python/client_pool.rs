@@ -1,4 +1,5 @@
-//! `ClientPool` and `PoolClient`: many clients behind one socket. A member's verbs are those of the base class `Core`.
+//! `ClientPool` and `PoolClient`: many clients behind one socket. The base class `Core` has the methods of a
+//! `PoolClient`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,19 +1,23 @@
-//! The wire codec as tuples of plain values, for the tests that hold it equal to Python's protobuf.
+//! The wire codec as tuples of plain values, for the tests that compare it with Python's protobuf.
 //!
 //! A datagram is `(header, packets)`:
 //!
-//! - header: `(session, incarnation, number, ack, token, ack_every)`; ack: `(largest, delay_us, [(low, high)])` or None
-//! - packet: `(delivery, after, (retained_for, shared_for), kind, content)`, kind being the body's field name, and content
-//!   - `"publish"`: `(topic, payload, (publisher, sequence), (qos, retain, ack_queued), published_at_us, expiry_s,
-//!     (index, count, total) or None, properties, field)`; properties: `(content_type, payload_format, response_topic,
-//!     correlation_data, [(name, value)], origin)`; field: what a relay copies
+//! - header: `(session, incarnation, number, ack, token, ack_every)`; ack: `(largest, delay_us, [(low,
+//!   high)])` or None
+//! - packet: `(delivery, after, (retained_for, shared_for), kind, content)`. The kind is the field name of
+//!   the body. The content is
+//!   - `"publish"`: `(topic, payload, (publisher, sequence), (qos, retain, ack_queued), published_at_us,
+//!     expiry_s, (index, count, total) or None, properties, field)`; properties: `(content_type,
+//!     payload_format, response_topic, correlation_data, [(name, value)], origin)`; field: the bytes that a
+//!     relay copies
 //!   - `"again"`: payload
-//!   - `"puback"`: `(reason, topic, [(first, last)], referral)`; referral: `(subtree, node, (ip, port) or None, epoch)`
-//!     or None
+//!   - `"puback"`: `(reason, topic, [(first, last)], referral)`; referral: `(subtree, node, (ip, port) or
+//!     None, epoch)` or None
 //!   - `"ping"`, `"pong"`: `sent_at_us`
-//!   - `"reset"`: `(session, token)`
+//!   - `"reset"`: `(session, token, reason)`
 //!   - `"challenge"`: `(token, lifetime_s)`
-//!   - any other: the whole packet as it came
+//!   - `"credit"`: `(messages, bytes, for_many)`
+//!   - any other: the whole packet as received
 //!   - `""`, a packet without a body: None
 
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +49,7 @@ type Publish<'py> = (
 type Packet<'py> = (u64, u64, (Option<u64>, u64), String, Bound<'py, PyAny>);
 type HeaderIn = (u64, u64, u64, Option<(u64, u64, Ranges)>, Vec<u8>, u32);
 
-/// A datagram's values; None where it is malformed.
+/// The values of a datagram; None if it is malformed.
 #[pyfunction]
 pub fn decode<'py>(py: Python<'py>, datagram: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Ok(view) = DatagramView::parse(datagram) else {
@@ -56,7 +60,7 @@ pub fn decode<'py>(py: Python<'py>, datagram: &[u8]) -> PyResult<Option<Bound<'p
     object(py, (header_values(py, &view.header)?, packets)).map(Some)
 }
 
-/// The datagram with these values, and `padding` bytes of padding.
+/// A datagram with these values, and `padding` bytes of padding.
 #[pyfunction]
 #[pyo3(signature = (header, packets, padding = 0))]
 pub fn encode<'py>(
@@ -93,7 +97,7 @@ pub fn encode<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
-// Out of views
+// Views to values
 
 fn header_values<'py>(py: Python<'py>, header: &Header<'_>) -> PyResult<Bound<'py, PyAny>> {
     let ack = |ack: AckView<'_>| (ack.largest, ack.delay_us, ack.ranges().collect::<Ranges>());
@@ -184,7 +188,7 @@ fn object<'py>(py: Python<'py>, values: impl IntoPyObjectExt<'py>) -> PyResult<B
     values.into_bound_py_any(py)
 }
 
-// Into bytes
+// Values to bytes
 
 fn put_body(out: &mut Vec<u8>, kind: &str, content: &Bound<'_, PyAny>) -> PyResult<()> {
     match kind {

@@ -1,13 +1,13 @@
-//! An engine's settings, as Python gives them.
+//! The settings of an engine, as Python sets them.
 
 use pyo3::prelude::*;
 
 use super::NativeError;
 use crate::token::TokenKeys;
 
-/// Packets that came before their turn, of all links of one core (§9).
+/// The memory for packets that were received out of order, over all links of a core (§9).
 const EARLY_BYTES: usize = 64 << 20;
-/// The largest payload there may be (§9).
+/// The largest payload that is allowed (§9).
 const MOST_MESSAGE_BYTES: usize = 1 << 28;
 
 #[pyclass(module = "hbroker._native", frozen)]

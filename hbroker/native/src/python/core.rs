@@ -1,4 +1,4 @@
-//! `_Core`: the verbs that `Engine`, `Endpoint` and every client of a hive or of a load have.
+//! `_Core`: the methods of `Engine`, `Endpoint`, and every client of a pool or a load.
 
 use std::collections::BTreeMap;
 

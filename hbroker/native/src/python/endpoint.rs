@@ -1,4 +1,4 @@
-//! `Endpoint`: a core on threads, with sockets.
+//! `Endpoint`: a core with threads and sockets.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -73,7 +73,7 @@ impl Endpoint {
     }
 }
 
-/// The threads of a core that has them.
+/// The threads of the core.
 fn endpoint<'a>(self_: &'a PyRef<'_, Endpoint>) -> &'a crate::endpoint::Endpoint<crate::engine::Engine> {
     self_.as_super().core.endpoint().expect("an Endpoint is made with threads")
 }

@@ -1,4 +1,4 @@
-//! Events, as frozen classes.
+//! The events of an engine, as frozen classes.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -135,7 +135,7 @@ impl PublishedEvent {
     }
 }
 
-/// One event as its class.
+/// Converts an event into its class.
 pub fn event_out(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
     Ok(match event {
         Event::Control { link, source, packet, inbound } => {

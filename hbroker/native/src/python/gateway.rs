@@ -1,4 +1,14 @@
-//! `Gateway`: an MQTT server in front of a hive. Its members' verbs are those of the base class `ClientPool`.
+//! `Gateway`: an MQTT server in front of a client pool. The base class `ClientPool` has the methods of the
+//! pool.
+//!
+//! ```text
+//! Gateway (this file)   its methods ──> crate::mqtt::gateway
+//!   settings   listener settings, Accept, access rules, read from Python objects
+//!   events     what MQTT clients ask, for Python
+//!   state      the state of a session for another gateway, both ways
+//!   status     the status of a connection
+//!   attempts   the limits on password guesses
+//! ```
 
 mod attempts;
 mod events;

@@ -1,4 +1,4 @@
-//! The load of an interval, as columns that need no further work.
+//! The metrics of an interval, as columns that need no further work.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! A message for the application. Topic and payload are made at once; what few ask for is read from its bytes when they do.
+//! A message for the application. Topic and payload are converted at once. The other fields are read from the
+//! message's bytes when they are asked for.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -19,7 +20,7 @@ impl Message {
         let topic = PyString::new(py, message.view().topic).unbind();
         let payload = message.whole.as_deref().unwrap_or(message.view().payload);
         let payload = PyBytes::new(py, payload).unbind();
-        // The payload is Python's now.
+        // From here on Python has the payload.
         Self { topic, payload, message: event::Message { whole: None, ..message } }
     }
 }

@@ -1,4 +1,4 @@
-//! `publish` and `publish_many`: what a caller says of messages, and how these get into the core.
+//! `publish` and `publish_many`: converts a caller's messages and their properties.
 
 use bytes::Bytes;
 use pyo3::exceptions::PyTypeError;
@@ -11,7 +11,8 @@ use crate::core::Core;
 use crate::engine::Unpublishable;
 use crate::wire::PublishOut;
 
-/// What is said of messages besides topic and payload: `CoreProperties` of `hbroker/properties.py`, QoS and the retain flag.
+/// The properties of messages in addition to topic and payload: `CoreProperties` of `hbroker/properties.py`,
+/// QoS and the retain flag.
 #[derive(Default)]
 pub struct PublishProperties {
     qos: u8,
@@ -27,8 +28,9 @@ pub struct PublishProperties {
 }
 
 impl PublishProperties {
-    /// # Errors
-    /// There is no such property, or it cannot have this value.
+    /// Converts the properties.
+    ///
+    /// # Errors There is no such property, or the value is not valid for it.
     pub fn of(qos: u8, retain: bool, properties: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut publish_properties = Self { qos, retain, ..Self::default() };
         for (name, value) in properties.into_iter().flatten() {
@@ -70,7 +72,7 @@ impl PublishProperties {
     }
 }
 
-/// As `_Core.publish` of the stub says.
+/// See `_Core.publish` in the stub.
 pub fn publish(
     py: Python<'_>,
     core: &Core,
@@ -79,14 +81,14 @@ pub fn publish(
     publish_properties: &PublishProperties,
 ) -> PyResult<Option<u64>> {
     let message = publish_properties.message(topic, payload.as_bytes());
-    // Of a large payload nothing is copied: the object is kept until its last part is made.
+    // A large payload is not copied: the Python object is kept until the last fragment is built.
     let mut shared = Some(PyBackedBytes::from(payload.clone()));
     let mut share = || Bytes::from_owner(shared.take().expect("it is shared once"));
     let published = py.detach(|| core.on(0, |engine, now| engine.publish(now, &message, &mut share)));
     published.map_err(|why| unpublishable(why, &message))
 }
 
-/// As `_Core.publish_many` of the stub says.
+/// See `_Core.publish_many` in the stub.
 pub fn publish_many(
     py: Python<'_>,
     core: &Core,
@@ -96,7 +98,7 @@ pub fn publish_many(
     let messages = messages.into_iter().map(|(topic, payload)| {
         (topic, PyBackedBytes::from(payload.clone()), Some(PyBackedBytes::from(payload)))
     });
-    // What is left of them is dropped where Python's lock is held.
+    // The rest of the messages is dropped here, where the GIL is held.
     let mut messages: Vec<_> = messages.collect();
     let mut sequences = Vec::with_capacity(messages.len());
     let ended = py.detach(|| {

@@ -1,4 +1,5 @@
-//! The records of a handover that the core reads and writes itself, for the tests that hold them equal to Python's protobuf.
+//! The records of a handover that the core reads and writes itself, for the tests that compare them with
+//! Python's protobuf.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ type Gone = (u64, u64, Vec<(u64, u64)>, u64);
 /// `(publisher, floor, [(index, bits)])`
 type Seen = (u64, u64, Vec<(u64, u64)>);
 
-/// The values of a serialised `QueuedRecord`; None where it is malformed.
+/// The values of a serialised `QueuedRecord`; None if it is malformed.
 #[pyfunction]
 pub fn decode_queued<'py>(py: Python<'py>, record: &[u8]) -> Option<Queued<'py>> {
     let QueuedRecord { session, publish, qos, meant_for, group, overflow, launched, queue, number } =
@@ -31,7 +32,7 @@ pub fn decode_queued<'py>(py: Python<'py>, record: &[u8]) -> Option<Queued<'py>>
     ))
 }
 
-/// The `QueuedRecord` with these values.
+/// A `QueuedRecord` with these values.
 #[pyfunction]
 pub fn encode_queued<'py>(py: Python<'py>, values: Queued<'py>) -> Bound<'py, PyBytes> {
     let (session, publish, qos, (retained_for, shared_for), group, overflow, launched, (queue, number)) =
@@ -42,28 +43,28 @@ pub fn encode_queued<'py>(py: Python<'py>, values: Queued<'py>) -> Bound<'py, Py
     PyBytes::new(py, &wire::queued_record(&record))
 }
 
-/// The values of a serialised `GoneRecord`; None where it is malformed.
+/// The values of a serialised `GoneRecord`; None if it is malformed.
 #[pyfunction]
 pub fn decode_gone(record: &[u8]) -> Option<Gone> {
     let GoneRecord { queue, below, ranges, launched } = GoneRecord::parse(record).ok()?;
     Some((queue, below, ranges, launched))
 }
 
-/// The `GoneRecord` with these values; the runs must ascend.
+/// A `GoneRecord` with these values. The runs must ascend.
 #[pyfunction]
 pub fn encode_gone(py: Python<'_>, values: Gone) -> Bound<'_, PyBytes> {
     let (queue, below, ranges, launched) = values;
     PyBytes::new(py, &wire::gone_record(&GoneRecord { queue, below, ranges, launched }))
 }
 
-/// The values of a serialised `SeenRecord`; None where it is malformed.
+/// The values of a serialised `SeenRecord`; None if it is malformed.
 #[pyfunction]
 pub fn decode_seen(record: &[u8]) -> Option<Seen> {
     let record = SeenRecord::parse(record).ok()?;
     Some((record.publisher, record.floor, record.words().collect()))
 }
 
-/// The `SeenRecord` with these values; the words must ascend from the floor on.
+/// A `SeenRecord` with these values. The words must ascend from the floor on.
 #[pyfunction]
 pub fn encode_seen(py: Python<'_>, values: Seen) -> PyResult<Bound<'_, PyBytes>> {
     let (publisher, floor, words) = values;

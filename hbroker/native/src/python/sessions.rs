@@ -1,4 +1,4 @@
-//! How a session is, as a frozen class.
+//! The status of a session, as a frozen class.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Topic names and filters, and the trie alone.
+//! Topic names and filters, and the subscription trie alone.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -10,7 +10,7 @@ use crate::topic;
 
 #[pyfunction]
 pub fn topic_is_valid(topic: &Bound<'_, PyString>) -> bool {
-    // A str with lone surrogates has no UTF-8, so it is no topic.
+    // A str with lone surrogates has no UTF-8 encoding, so it is no topic.
     topic.to_str().is_ok_and(topic::topic_is_valid)
 }
 
@@ -29,7 +29,7 @@ pub fn filter_touches(filter: &str, subtree: &str) -> bool {
     topic::filter_touches(filter, subtree)
 }
 
-/// The trie alone, for tests and measurements: a subscriber is a number.
+/// The subscription trie alone, for tests and measurements. A subscriber is a number.
 #[pyclass(module = "hbroker._native")]
 pub struct SubscriptionTrie {
     trie: trie::SubscriptionTrie,
@@ -40,7 +40,7 @@ pub struct SubscriptionTrie {
 impl SubscriptionTrie {
     #[new]
     fn new() -> Self {
-        // Those who choose its filters are the tests, so its hash key need not be secret.
+        // The tests choose its filters, so its hash key need not be secret.
         Self { trie: trie::SubscriptionTrie::new(0), found: MatchSet::default() }
     }
 

@@ -1,4 +1,4 @@
-//! `Attempts`: what decides about guesses, shared by Python and the workers.
+//! `Attempts`: the limits on password guesses, shared by Python and the workers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::mqtt::access::attempts;
 use crate::mqtt::access::attempts::{Bounds, Bucket, Refused, Source};
 
-/// Burst, interval (µs), and what a client is told.
+/// Burst, interval (µs), and the reason string for clients.
 type Limit = (u64, u64, String);
 
 #[pyclass(module = "hbroker._native", frozen)]

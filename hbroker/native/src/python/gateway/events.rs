@@ -1,4 +1,4 @@
-//! What MQTT clients ask, as frozen classes.
+//! The requests of MQTT clients, as frozen classes.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -98,7 +98,7 @@ pub struct SessionOverflowEvent {
 
 #[pymethods]
 impl ConnectEvent {
-    /// Without what is secret.
+    /// Without secrets.
     fn __repr__(&self) -> String {
         let Self { connection, listener, peer: (ip, port), version, client_id, .. } = self;
         format!(

@@ -1,4 +1,4 @@
-//! What Python says to clients and sessions, read from any object with these attributes.
+//! The settings and answers that Python passes, read from any object with these attributes.
 
 use pyo3::prelude::*;
 
@@ -66,7 +66,7 @@ impl ListenerSettings {
         let tls = is_secure.then(|| tls.build()).transpose().map_err(|bad| NativeError::new_err(bad.0))?;
         let websocket = websocket.then(|| websocket_path.into());
         let layers = Layers { proxy_protocol, tls, websocket };
-        // Behind a balancer all have its address until it has told theirs.
+        // Behind a load balancer all clients have its address until the PROXY header has arrived.
         let of_host = if proxy_protocol { usize::MAX } else { connections_of_host };
         let limits = Limits { connections, of_host, connect_rate };
         let io = Settings { layers, limits, write_buffer };
@@ -134,7 +134,7 @@ impl Accept {
             rate: Some(self.rate),
             origin: origin_of(&self.client_id),
             client_id: self.client_id.into(),
-            // Python's lists name their clients.
+            // Python identifies clients in its access lists itself.
             user: "".into(),
             access: None,
             ack_queued: !self.is_distributed,

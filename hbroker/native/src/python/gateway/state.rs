@@ -1,11 +1,11 @@
-//! What is kept of a session for another gateway, both ways.
+//! The state of a session for another gateway, both ways.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::mqtt::session::{SentState, SessionState as State};
 
-/// A message that its client has not finished with.
+/// A message that its client has not acknowledged finally.
 #[pyclass(module = "hbroker._native", frozen, get_all, eq)]
 #[derive(Clone, PartialEq, Eq)]
 pub struct InFlight {
@@ -98,7 +98,8 @@ pub fn state_out(py: Python<'_>, state: State) -> PyResult<SessionState> {
         qos,
         is_received,
     };
-    // What the QoS of a message was is known only of those that were received. The others come again by themselves.
+    // The QoS is known only of messages that the client has received. The network sends the others again by
+    // itself.
     let sent = sent.into_iter().map(|it| in_flight(it, 1, false));
     let awaiting_pubcomp = awaiting_pubcomp.into_iter().map(|it| in_flight(it, 2, true));
     let had = had.into_iter().map(|message| in_flight((message, 0), 2, true));

@@ -1,4 +1,4 @@
-//! How a connection is, as a frozen class.
+//! The status of a connection, as a frozen class.
 
 use pyo3::prelude::*;
 
