@@ -1,7 +1,7 @@
-"""The books: what nodes say of themselves beside what their topics add up to.
+"""Compares each process's own counters with the sums of its rows by topic.
 
-Each process writes both. The rows by topic, that of unnamed topics included, add up to the process's own
-counters. Where they do not, a file of one kind is missing, or its process was killed between two files.
+Each process writes both. The rows by topic, with that of unnamed topics, add up to the process's counters. If
+they do not, a file of one kind is missing, or the process was killed between writing the two files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .loads import COUNTS
 
 
 def accounts(loads: DataFrame, totals: DataFrame) -> DataFrame:
-    """Each node's counters by `node_load`, the sums of its `topic_totals`, and whether they agree."""
+    """Each node's counters from `node_load`, the sums of its `topic_totals`, and whether they agree."""
     by_node = loads.groupBy("role", "node").agg(*[F.sum(name).alias(name) for name in COUNTS])
     by_topic = totals.groupBy("role", "node").agg(*[F.sum(name).alias(f"topics_{name}") for name in COUNTS])
     rows = by_node.join(by_topic, on=["role", "node"], how="full")

@@ -1,15 +1,16 @@
-"""What deserves somebody's attention: from windows that are whole, with no clock and no memory but its own.
+"""The states of alerts, computed from closed windows, without a clock.
 
-An alert is about a *subject*: the imbalance of a role, the saturation of a node, the drops of a node. Each
-has a value in each window, or none: a subject that is not there, or that has too little to do to say anything
-of it, is quiet.
+An alert has a *subject*: the imbalance of a role, the saturation of a node, or the drops of a node. A subject
+has a value in each window, or none: then it is absent, or has too little load for the value to mean
+something.
 
 A subject has a *level*: 0, or that of a severity. It rises to a severity when `after` windows in a row reach
-its threshold, and falls below it when as many in a row stay under `RELEASE` of it. Between the two nothing
-changes: a value that swings about a threshold raises an alert once, and clears it once.
+its threshold. It falls below the severity when `after` windows in a row are under `RELEASE` times the
+threshold. In between nothing changes (hysteresis): a value that oscillates around a threshold raises one
+alert and clears it once.
 
-What an alert says follows from the windows up to its own and from nothing else. So the same windows, told
-again after a crash, in whatever batches, make the same alerts to the byte.
+The state of an alert depends only on the windows up to its own. So if the same windows are processed again
+after a crash, in any batches, the alerts are the same to the byte.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ CLEARED: Final = "cleared"
 SEVERITIES: Final = ("warning", "critical")
 
 RELEASE: Final = 0.9
-"""Of a threshold: what is below it is quiet again."""
+"""The factor of a threshold below which a value counts as normal again."""
 
 REMEMBERED: Final = 360
-"""Quiet windows after which an alert that was cleared is forgotten: an hour of windows of ten seconds."""
+"""Normal windows after which a cleared alert is forgotten: an hour of windows of ten seconds."""
 
 
 class Subject(NamedTuple):
-    """What an alert is about. `node`: empty where it is about a whole role."""
+    """The subject of an alert. `node`: empty if it is a whole role."""
 
     alert: str
     role: str
@@ -46,7 +47,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The value of a subject in a window. `node`: whom it is about, or who has most of it."""
+    """The value of a subject in a window. `node`: of the subject; for an imbalance, the most loaded node."""
 
     value: float
     node: str
@@ -54,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From which value on an alert is of which severity."""
+    """The values from which an alert has each severity."""
 
     warning: float
     critical: float
@@ -62,53 +63,54 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """When there is an alert."""
+    """The conditions of alerts."""
 
     imbalance: Thresholds = Thresholds(2.0, 3.0)
     """Largest load over mean load, of the nodes or the gateways."""
     saturation: Thresholds = Thresholds(0.7, 0.9)
     """CPU time over that of all workers."""
     drops: Thresholds = Thresholds(0.01, 0.1)
-    """Dropped over all that was handled or dropped."""
+    """Dropped messages over handled and dropped messages."""
     after: int = 3
-    """Windows in a row that raise an alert, or clear it."""
+    """Windows in a row that raise or clear an alert."""
     least_rate: float = 10.0
-    """Messages a second. With less, imbalance and drops say nothing."""
+    """Messages a second. With fewer, there is no value of imbalance or drops."""
 
     def thresholds(self, alert: str) -> tuple[float, ...]:
-        """In the order of `SEVERITIES`."""
+        """The thresholds of an alert, in the order of `SEVERITIES`."""
         own: Thresholds = getattr(self, alert)
         return own.warning, own.critical
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A subject's state, as it is told. Times are those of windows, as ISO 8601 in UTC."""
+    """The state of an alert, as it is published. Times are those of windows, in ISO 8601 and UTC."""
 
     alert: str
     role: str
     node: str | None
-    """Whom it is about; of an imbalance, who carries most."""
+    """Its node; for an imbalance, the most loaded node."""
     state: str
     severity: str | None
     """None: cleared."""
     value: float | None
-    """In the window that changed the state. None: there was nothing to be measured."""
+    """The value in the window that changed the state. None: there was none."""
     threshold: float
-    """That was reached, or is no longer."""
+    """The threshold that was reached, or is not reached any more."""
     window_start: str
-    """Of the window that changed the state."""
+    """The begin of the window that changed the state."""
     window_s: int
 
     @property
     def subject(self) -> tuple[str, ...]:
-        """The names of what it is about: unlike other alerts' names, and the same whatever it says."""
+        """The names of its subject: unique among alerts, and the same in all states."""
         return (self.alert, self.role, *([] if self.alert == IMBALANCE or not self.node else [self.node]))
 
 
 @dataclass(slots=True)
 class _Watch:
-    """One subject. `hot[i]`: windows in a row at threshold i or above, `cold[i]`: below its release."""
+    """The state of one subject. `hot[i]`: windows in a row at or above threshold i; `cold[i]`: below its
+    release."""
 
     level: int = 0
     hot: list[int] = field(default_factory=lambda: [0, 0])
@@ -116,7 +118,7 @@ class _Watch:
     told: Alert | None = None
 
     def observe(self, value: float | None, thresholds: tuple[float, ...], after: int) -> bool:
-        """One more window. Returns whether the level has changed."""
+        """Adds the value of a window. Returns whether the level has changed."""
         for i, threshold in enumerate(thresholds):
             is_hot = value is not None and value >= threshold
             is_cold = value is None or value < RELEASE * threshold
@@ -131,15 +133,15 @@ class _Watch:
         return self.level != former
 
     def is_forgettable(self) -> bool:
-        """Nothing would be different without it."""
+        """Whether this state is the initial one, or an old cleared alert."""
         is_old = self.told is None or self.cold[0] >= REMEMBERED
         return self.level == 0 and not any(self.hot) and is_old
 
 
 class Watches:
-    """All subjects of whom something is to be remembered: those that are hot, or were of late.
+    """The subjects that have a state to remember.
 
-    `state`: what `state()` returned; None: nothing has been seen.
+    `state`: what `state()` returned; None: no window was observed.
     """
 
     def __init__(self, rules: Rules, window_s: int, state: Iterable[Mapping[str, Any]] | None = None) -> None:
@@ -148,7 +150,7 @@ class Watches:
         self._watches = {Subject(*entry["subject"]): _watch(entry) for entry in state or ()}
 
     def observe(self, start: datetime, measured: Mapping[Subject, Measured]) -> list[Alert]:
-        """The next window, and what has changed with it."""
+        """Observes the next window. Returns the alerts that have changed."""
         changed: list[Alert] = []
         for subject in sorted({*self._watches, *measured}):
             watch = self._watches.setdefault(subject, _Watch())
@@ -164,11 +166,11 @@ class Watches:
         return changed
 
     def told(self) -> list[Alert]:
-        """What was last said of each subject, as far as it is remembered."""
+        """The last published state of each alert that is remembered."""
         return [watch.told for _, watch in sorted(self._watches.items()) if watch.told is not None]
 
     def state(self) -> list[dict[str, Any]]:
-        """All that is remembered, fit for JSON."""
+        """The whole state, ready for JSON."""
         return [{"subject": list(key), **asdict(watch)} for key, watch in sorted(self._watches.items())]
 
     def _alert(
@@ -190,8 +192,10 @@ class Watches:
 def measure(
     loads: Iterable[Mapping[str, Any]], spreads: Iterable[Mapping[str, Any]], window_s: int, rules: Rules
 ) -> dict[datetime, dict[Subject, Measured]]:
-    """The value of each subject in each window, in the order of time: from rows of `loads.node_load`, and of
-    `loads.imbalance` by role and window."""
+    """The value of each subject in each window, in time order.
+
+    `loads`: rows of `loads.node_load`; `spreads`: rows of `loads.imbalance` by role and window.
+    """
     least = rules.least_rate * window_s
     windows: dict[datetime, dict[Subject, Measured]] = {}
     busiest: dict[tuple[datetime, str], tuple[int, str]] = {}

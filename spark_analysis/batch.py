@@ -1,7 +1,7 @@
-"""The batch job: a directory of telemetry in, a directory of tables and one page out.
+"""The batch job: reads a directory of telemetry, and writes a directory of tables and one page.
 
-The order of the steps is the order in which tables need one another. The page and `summary.json` come last,
-and those of an earlier run are removed first, so that where they are, all of them are of one run.
+The steps run in the order in which tables need each other. The page and `summary.json` are written last, and
+those of an earlier run are removed first. So if they exist, all tables are of the same run.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ _NICE_SECONDS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600,
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be asked of the job."""
+    """The settings of the job."""
 
     window_s: int | None = None
-    """Length of a window; None: one of a round length, about a hundred of them."""
+    """The length of a window in seconds; None: a round length that makes about a hundred windows."""
     first: int = 100
-    """How many topics, and subtrees at each depth, the rankings hold."""
+    """The number of topics, and of subtrees at each depth, in the rankings."""
     wanted: Wanted = field(default_factory=Wanted)
-    """Of which run, and of which time: of the latest, all."""
+    """Which run and which time is analysed; by default all of the latest run."""
 
 
 def analyse(
     spark: SparkSession, directory: str, out: str, settings: Settings, progress: Reporter
 ) -> dict[str, Any]:
-    """Analyses the telemetry in a directory; returns what is also written as `summary.json`.
+    """Analyses the telemetry in a directory. Returns what is also written as `summary.json`.
 
-    Raises AnalysisError where there is no telemetry in it, there would be too many windows, or the output
-    is that of `follow`.
+    Raises AnalysisError if the directory has no telemetry, if there would be too many windows, or if the
+    output directory belongs to `follow`.
     """
     storage = Storage(spark)
     if storage.exists(below(out, FOLLOWED)):
@@ -87,7 +87,7 @@ class _Job:
         self._choice, self._found = self._find(directory)
 
     def run(self) -> dict[str, Any]:
-        """All steps, in their order."""
+        """Runs all steps in order."""
         totals = self._topics()
         begin, end, window_s = self._windows()
         node_load = self._nodes(window_s)
@@ -123,7 +123,7 @@ class _Job:
         return reading.read(self._spark, self._found, kind)
 
     def _whole(self, kind: str, name: str, aggregate: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        """A table that is summed from all rows of a kind, none of them of a damaged file."""
+        """A table that is summed from all rows of a kind, without those of damaged files."""
         while True:
             table = self._tables.keep(name, aggregate(self._read(kind)))
             rows = table.agg(F.sum("intervals")).collect()[0][0] or 0
@@ -141,7 +141,7 @@ class _Job:
         return totals
 
     def _windows(self) -> tuple[datetime, datetime, int]:
-        """From when to when, and how long a window is."""
+        """The begin and the end of the telemetry, and the length of a window in seconds."""
         end = F.timestamp_micros(F.unix_micros("at") + (F.col("seconds") * 1e6).cast("bigint"))
         row = collected(
             self._read("nodes").agg(
@@ -205,7 +205,8 @@ class _Job:
             self._tables.keep_small("forecast", forecast.forecast(nodes, costs), ["role", "node"])
 
     def _plan(self, totals: DataFrame) -> tuple[list[report.Section], dict[str, Any]]:
-        """What to show of it, and what to say: where there is none, why."""
+        """The sections for the report, and the entry for the summary. Without a plan, the entry has the
+        reason."""
         with self._step("plan") as step:
             nodes = self._read("nodes")
             small = self._tables.small
@@ -266,5 +267,5 @@ def _iso(time: datetime | None) -> str | None:
 
 
 def _nice(seconds: float) -> int:
-    """The shortest round length that is no shorter."""
+    """The shortest round length that is at least `seconds`."""
     return next((nice for nice in _NICE_SECONDS if nice >= seconds), _NICE_SECONDS[-1])

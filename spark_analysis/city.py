@@ -1,11 +1,11 @@
-"""A city that was never built: its telemetry as columns of a row number.
+"""The synthetic telemetry of a city, as columns of a row number.
 
-A city has buildings; a building has 4 floors of 5 rooms with 5 devices each, so 100 topics, such as
-`city/b0042/f2/r3/camera`. Buildings differ in popularity by Zipf's law, and neighbours are owned by one
-node, so the load of nodes differs, too. Load rises and falls with the hour, and grows a little from day to
-day. Every tenth topic comes over a gateway, which counts it as well.
+A city has buildings. A building has 4 floors of 5 rooms with 5 devices each, so 100 topics, such as
+`city/b0042/f2/r3/camera`. The popularity of buildings follows Zipf's law, and one node owns neighbouring
+buildings, so the nodes' loads differ, too. Load varies with the hour of the day, and grows a little from day
+to day. A gateway also counts every tenth topic.
 
-Every value is a hash of the seed and the row's number, so a row is the same whichever task makes it.
+Every value is a hash of the seed and the row's number. So a row is the same in whichever task it is made.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _SIZES: Final = (8, 8, 2, 24, 20_000)
 _FAN_OUT: Final = (1.0, 0.0, 5.0, 1.2, 1.6)
 _TOPICS_EACH: Final = _FLOORS * _ROOMS * len(_DEVICES)
 _OVER_GATEWAYS: Final = 10
-"""One topic in so many."""
+"""One topic in this number also goes over a gateway."""
 
 _MEAN_RATE: Final = 12_000.0
-"""Messages in a second, for each node of the network."""
+"""Messages a second for each node of the network."""
 _GROWTH_A_DAY: Final = 0.15
 _WORKERS: Final = 2
 BASE_CPU: Final = 0.02
 IN_US: Final = 9.0
 OUT_US: Final = 5.0
-"""What the made-up nodes pay, in CPU: the regression is to find it."""
+"""The CPU costs of the synthetic nodes, which the regression must find."""
 _SAMPLED: Final = 16
 _PRIMES: Final = (7_919, 104_729, 1_299_709)
 
 
 @dataclass(frozen=True)
 class City:
-    """How large, and from which seed. `rows`: of topics; those of nodes come on top."""
+    """The size and the seed. `rows`: of topics; the rows of nodes come in addition."""
 
     rows: int
     nodes: int
@@ -59,38 +59,38 @@ class City:
 
     @property
     def topics(self) -> int:
-        """Distinct topics."""
+        """The number of distinct topics."""
         return self.buildings * _TOPICS_EACH
 
     @property
     def rows_of_interval(self) -> int:
-        """Each topic at its owner, and one in ten at a gateway."""
+        """Rows of topics in an interval: one for each topic at its owner, and one in ten at a gateway."""
         return self.topics + self.topics // _OVER_GATEWAYS
 
     @property
     def intervals(self) -> int:
-        """The last may not be full."""
+        """The number of intervals. The last one may be incomplete."""
         return -(-self.rows // self.rows_of_interval)
 
     @property
     def seconds(self) -> float:
-        """The length of an interval."""
+        """The length of an interval in seconds."""
         return self.hours * 3600 / self.intervals
 
     @cached_property
     def unit_rate(self) -> float:
-        """Messages in a second of a topic of weight 1 in the building of rank 1."""
+        """Messages a second of a topic of weight 1 in the building of rank 1."""
         buildings = math.fsum(1 / rank for rank in range(1, self.buildings + 1))
         return self.nodes * _MEAN_RATE / (buildings * _FLOORS * _ROOMS * sum(_WEIGHTS))
 
     @property
     def stride(self) -> int:
-        """Coprime to the number of buildings: it deals the ranks out to them."""
+        """A number coprime to the number of buildings. It permutes the ranks of the buildings."""
         return next((prime for prime in _PRIMES if self.buildings % prime), 1)
 
 
 def topic_rows(spark: SparkSession, city: City, tasks: int) -> DataFrame:
-    """The rows of topics, with the columns of the contract."""
+    """The rows of topics, with the columns of `schema`."""
     rows = spark.range(0, city.rows, 1, tasks)
     interval = F.expr(f"id div {city.rows_of_interval}")
     place = F.col("id") % city.rows_of_interval
@@ -123,7 +123,8 @@ def topic_rows(spark: SparkSession, city: City, tasks: int) -> DataFrame:
 
 
 def node_rows(topics: DataFrame, city: City) -> DataFrame:
-    """The rows of nodes that go with them: sums that agree, and the CPU time that they cost."""
+    """The rows of nodes that belong to the rows of topics: sums that agree, and the CPU time that they
+    cost."""
     rows = topics.groupBy("role", "node", "run", "at", "seconds").agg(
         *[F.sum(name).alias(name) for name in COUNTS]
     )
@@ -159,7 +160,7 @@ def node_rows(topics: DataFrame, city: City) -> DataFrame:
 
 
 def _messages(city: City) -> Column:
-    """At least one: what has no traffic has no row."""
+    """Messages of a topic in an interval. At least one: a topic without traffic has no row."""
     rank = (F.col("building") * city.stride) % city.buildings + 1
     days = (F.unix_micros("at") - STARTED_AT) / 86_400e6
     by_hour = 1 + 0.6 * F.sin((days - 9 / 24) * (2 * math.pi))
@@ -172,7 +173,7 @@ def _at(city: City, interval: Column) -> Column:
 
 
 def _node_name(city: City) -> Column:
-    """Neighbouring buildings have one owner; the first is the root."""
+    """Neighbouring buildings have one owner. The first owner is the root."""
     owner = F.floor(F.col("building") * city.nodes / city.buildings)
     node = F.when(owner == 0, "root").otherwise(F.concat(F.lit("n"), F.lpad(owner.cast("string"), 3, "0")))
     gateway = F.concat(F.lit("gateway"), (F.col("building") % city.gateways + 1).cast("string"))
@@ -199,7 +200,7 @@ def _of_device(values: tuple[float, ...]) -> Column:
 
 
 def _uniform(city: City, which: int) -> Column:
-    """From 0 to below 1, for each row; `which` tells one draw of a row from another."""
+    """A uniform number from 0 to below 1 for each row. `which`: distinguishes the numbers of one row."""
     return _hashed(F.xxhash64("id", F.lit(city.seed), F.lit(which)))
 
 
@@ -208,7 +209,7 @@ def _hashed(value: Column) -> Column:
 
 
 def _latencies() -> Column:
-    """Bell-shaped over the buckets, which are logarithmic; slower the busier the node is."""
+    """A bell curve over the logarithmic buckets. Its centre rises with the load of the node."""
     middle = 26 + 24 * F.col("busy") + F.col("noise")
     measured = F.col("messages_out") / _SAMPLED
     width = 3.0

@@ -1,17 +1,16 @@
-"""What a message costs: CPU time, by regression, for each node.
+"""The CPU time that a message costs at each node, by linear regression.
 
-For each interval of a node, with rates for a second of it:
+The model, for each interval of a node, with rates per second:
 
     cpu = base + in_cost * messages_in + out_cost * messages_out
 
-All nodes are fitted at once. Each value has its node's mean taken off (so the base drops out, by the
-theorem of Frisch, Waugh and Lovell), and each node has two features of its own, its rates, which are zero in
-the rows of all others. The normal equations of such a matrix fall apart into those of each node: the
-coefficients are those of a fit for each node alone, for one pass over the data instead of one for each node.
-The base follows from the means.
+One regression fits all nodes. Each value is centred by its node's mean, which removes the base (theorem of
+Frisch, Waugh and Lovell). Each node has two features, its rates, which are zero in the rows of all other
+nodes. The normal equations of such a matrix are block diagonal. So the coefficients are those of a separate
+fit for each node, with one pass over the data instead of one for each node. The base follows from the means.
 
-Where a node's copies are always in the same proportion to its messages, nothing tells the two costs apart. A
-very weak ridge then splits the cost between them, with the right sum.
+If a node's copies are always in the same proportion to its messages, the two rates are collinear. A very weak
+ridge penalty then divides the cost between them, with the right sum.
 """
 
 from __future__ import annotations
@@ -26,20 +25,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DoubleType, StringType, StructField, StructType
 
 FEWEST_INTERVALS: Final = 10
-"""A node with fewer is not fitted."""
+"""A node with fewer intervals is not fitted."""
 
 _AT_ONCE: Final = 1_000
-"""Nodes for each fit: twice as many features, and their normal equations fit the driver's memory."""
+"""Nodes in each regression. It has twice this number of features, and their normal equations fit into the
+driver's memory."""
 
 _RIDGE: Final = 1e-9
 _STILL: Final = 1e-12
-"""CPU seconds in a second: what varies by less varies by rounding."""
+"""CPU seconds per second: a standard deviation below this is due to rounding."""
 _ROUNDING: Final = 1e-6
-"""CPU seconds in a second: a base that is negative by less is none."""
+"""CPU seconds per second: a negative base above minus this counts as 0."""
 
 SIGNIFICANT: Final = 0.01
-"""Costs are told where messages that cost nothing would explain as much of the CPU time by chance with no
-more than this probability."""
+"""The significance level: the largest probability that messages without any cost would explain as much of the
+CPU time by chance."""
 
 _RATES: Final = ("in_rate", "out_rate")
 _KEY: Final = "key"
@@ -53,13 +53,13 @@ _COEFFICIENTS: Final = StructType(
 
 
 def costs(nodes: DataFrame) -> DataFrame:
-    """The cost at each node. `nodes` are interval rows.
+    """The cost at each node. `nodes`: interval rows.
 
-    `base_cpu`: CPU seconds in a second without messages; `in_us`, `out_us`: CPU microseconds for a message
-    taken over and for a copy handed on; `r2`: how much of what varies in the CPU time this explains;
-    `error_cpu`: root mean square of what is left. A node with too few intervals, or whose load or CPU time
-    never changed, has nulls. So have the first three where the fit is not `SIGNIFICANT`, or makes any of them
-    negative: nothing costs less than nothing, so what was fitted is noise.
+    `base_cpu`: CPU seconds per second without messages. `in_us`, `out_us`: CPU microseconds of a message
+    taken in, and of a copy sent. `r2`: the share of the CPU time's variance that the fit explains.
+    `error_cpu`: the root mean square of the residuals. A node has nulls if it has too few intervals, or if
+    its load or CPU time never changed. The first three are also null if the fit is not `SIGNIFICANT`, or if
+    one of them is negative: no cost is negative, so the fit is noise.
     """
     centred = _centred(_rates(nodes))
     reported = centred.where(F.col("is_told"))
@@ -77,7 +77,7 @@ def _rates(nodes: DataFrame) -> DataFrame:
 
 
 def _centred(rates: DataFrame) -> DataFrame:
-    """Each rate as its distance from the node's mean, beside that mean, which is broadcast: no row moves."""
+    """Each rate less its node's mean, with that mean, which is broadcast, so that no row is shuffled."""
     names = (*_RATES, "cpu_rate")
     varies = (F.stddev_pop("in_rate") > 0) | (F.stddev_pop("out_rate") > 0)
     costs = F.stddev_pop("cpu_rate") > _STILL
@@ -90,7 +90,7 @@ def _centred(rates: DataFrame) -> DataFrame:
 
 
 def _fit(reported: DataFrame, keys: list[str]) -> list[tuple[str, float, float]]:
-    """The coefficients of these nodes, by one regression with a block of features for each."""
+    """The coefficients of these nodes, by one regression with two features for each node."""
     rows = reported.where(F.col(_KEY).isin(keys))
     indexer = StringIndexer(inputCol=_KEY, outputCol="index", stringOrderType="alphabetAsc").fit(rows)
     indexed = indexer.transform(rows)
@@ -107,13 +107,13 @@ def _fit(reported: DataFrame, keys: list[str]) -> list[tuple[str, float, float]]
 
 
 def _frame(spark: SparkSession, coefficients: list[tuple[str, float, float]]) -> DataFrame:
-    """As one literal: what PySpark makes of a list wants a Python process on an executor."""
+    """The coefficients as one literal: a DataFrame from a Python list would need Python on an executor."""
     rows = json.dumps([dict(zip(_COEFFICIENTS.names, row, strict=True)) for row in coefficients])
     return spark.range(1).select(F.inline(F.from_json(F.lit(rows), ArrayType(_COEFFICIENTS))))
 
 
 def _judged(centred: DataFrame, fitted: DataFrame) -> DataFrame:
-    """Coefficients in their units, with the base from the means, and how well they explain the CPU time."""
+    """Coefficients in their units, the base from the means, and the quality of the fit."""
     rows = centred.join(F.broadcast(fitted), on=_KEY, how="left")
     explained = F.col("in_cost") * F.col("in_rate_off") + F.col("out_cost") * F.col("out_rate_off")
     left_over = F.sum((F.col("cpu_rate_off") - explained) ** 2)
@@ -134,10 +134,10 @@ def _judged(centred: DataFrame, fitted: DataFrame) -> DataFrame:
 
 
 def _is_told() -> Column:
-    """Not where chance may have made the fit, nor where it has negative costs.
+    """Whether costs are reported: the fit is significant, and no cost is negative.
 
     The probability that two rates without influence explain as much is that of the F distribution with 2 and
-    n - 3 degrees of freedom, which has a closed form: (1 - r2) ^ ((n - 3) / 2).
+    n - 3 degrees of freedom. It has the closed form (1 - r2) ^ ((n - 3) / 2).
     """
     chance = F.pow(1 - F.col("r2"), (F.col("intervals") - 3) / 2)
     negative = [F.col(name) < -_STILL for name in ("in_cost", "out_cost")]
@@ -145,6 +145,6 @@ def _is_told() -> Column:
 
 
 def _at_means() -> Column:
-    """What the messages of a mean second cost."""
+    """The CPU time of the messages at their mean rates."""
     parts = [F.first(f"{side}_cost") * F.first(f"{side}_rate_mean") for side in ("in", "out")]
     return parts[0] + parts[1]

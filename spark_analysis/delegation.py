@@ -1,12 +1,12 @@
-"""From what was measured to a plan, and the plan as a topology that `hbroker apply` carries out.
+"""From measured loads to a plan, and to a topology file that `hbroker apply` executes.
 
-The load that is planned with is CPU time: what a message taken over costs, and a copy handed on, at the
-median node by what they handled (`cost`), in a second in which the network is in use (`pace`). Nodes differ
-in their capacity, which is that of their workers. The load of a subtree does not depend on who owned it, so
-it does not matter what moved while it was measured.
+The planned load is CPU time: what a message taken in and a copy sent cost at the median node, weighted by the
+messages handled (`cost`), in a second in which the network is in use (`pace`). The capacity of a node is that
+of its workers. The load of a subtree does not depend on its owner, so moves during the measurement do not
+matter.
 
-Subtrees with less than `FINEST` of all load are not told apart: so there are few, however many topics there
-are, and the planner works in the driver. What they hold moves with what is around it.
+Subtrees with less than `FINEST` of all load are not distinguished. So there are few of them, whatever the
+number of topics, and the planner runs in the driver. Their load moves with the subtree around them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from .schema import NODE
 from .tables import Rows, collected
 
 FINEST: Final = 1 / 2_000
-"""Of all load: a subtree with less is no unit of its own, unless a node claims it."""
+"""A share of all load: a smaller subtree is no unit of its own, unless a node claims it."""
 
 _EQUAL: Final = (1.0, 1.0)
-"""Microseconds of a message and of a copy, where no node's were found."""
+"""Microseconds of a message and of a copy, if no node's costs are known."""
 
 
 @dataclass(frozen=True)
 class Delegation:
-    """A plan, and what it was made with. `addresses`, `workers`: of each node, by name; `in_us`, `out_us`:
-    what a message and a copy cost."""
+    """A plan, and its inputs. `addresses`, `workers`: by node; `in_us`, `out_us`: the cost of a message and
+    of a copy, in microseconds."""
 
     plan: planning.Plan
     addresses: dict[str, str]
@@ -46,7 +46,8 @@ class Delegation:
 
     @property
     def nodes(self) -> Rows:
-        """A row for each node: its load before and after, in CPU-seconds a second, and what it is to own."""
+        """A row for each node: its load before and after, in CPU seconds per second, and its planned
+        subtrees."""
         return [
             {
                 "node": node.name,
@@ -74,7 +75,7 @@ class Delegation:
         ]
 
     def topology(self) -> str:
-        """A topology file: YAML, whose values are written as JSON, which is YAML too."""
+        """A topology file: YAML, with values written as JSON, which is valid YAML."""
         lines = [
             "# Made by `hbroker analyze`; `hbroker apply` carries it out on the running network.",
             "nodes:",
@@ -91,10 +92,10 @@ class Delegation:
 
 
 def delegate(totals: DataFrame, nodes: DataFrame, costs: Rows, node_load: Rows) -> Delegation | str:
-    """The plan for the nodes as they were last, or why there is none.
+    """The plan for the nodes in their last state, or the reason why there is none.
 
-    `totals`: of `hierarchy.topic_totals`; `nodes`: interval rows; `costs`: of `cost.costs`;
-    `node_load`: of `loads.node_load`.
+    `totals`: of `hierarchy.topic_totals`; `nodes`: interval rows; `costs`: of `cost.costs`; `node_load`: of
+    `loads.node_load`.
     """
     seconds = seconds_at_pace(node_load)
     last = _last(nodes)
@@ -131,11 +132,11 @@ def delegate(totals: DataFrame, nodes: DataFrame, costs: Rows, node_load: Rows) 
 
 
 def subtree_messages(totals: DataFrame, claimed: Iterable[str]) -> DataFrame:
-    """Messages and copies of each subtree that has `FINEST` of all load at the owners, or is claimed; with
-    `""` for all of them.
+    """Messages and copies of each subtree that has at least `FINEST` of all load at the owners, or is
+    claimed; `""` has those of all.
 
-    What no subtree can be named for stays in there: unnamed topics, those of `$`, empty levels, control
-    characters.
+    Topics that no subtree can name are counted only there: unnamed topics, those that begin with `$`, and
+    those with control characters. A topic with an empty level counts for the levels before it.
     """
     owned = totals.where(F.col("role") == NODE)
     of_all = owned.agg(F.sum("load").alias("of_all"))
@@ -157,7 +158,7 @@ def subtree_messages(totals: DataFrame, claimed: Iterable[str]) -> DataFrame:
 
 
 def _last(nodes: DataFrame) -> Rows:
-    """Each node as it was in its last interval, the root first."""
+    """Each node in its last interval, the root first."""
     facts = F.struct("at", "address", "parent", "subtrees", "workers")
     latest = nodes.where(F.col("role") == NODE).groupBy("node").agg(F.max_by(facts, "at").alias("last"))
     rows = latest.select("node", "last.address", "last.parent", "last.subtrees", "last.workers")
@@ -165,14 +166,16 @@ def _last(nodes: DataFrame) -> Rows:
 
 
 def _claims(row: dict[str, Any]) -> tuple[str, ...]:
-    """What a node claims: the root nothing but the whole hierarchy."""
+    """The subtrees that a node claims; the root claims only the whole hierarchy."""
     return ("",) if row["parent"] is None else tuple(subtree for subtree in row["subtrees"] if subtree)
 
 
 def _weights(costs: Rows, node_load: Rows) -> tuple[float, float]:
-    """What a message and a copy cost, in microseconds: at the median node by what both together cost there,
-    where a node counts by what it handled, for of an idle one regression knows little. Where it found no node
-    at which both cost something, they are taken for equal."""
+    """The cost of a message and of a copy, in microseconds: those of the node with the median sum of both.
+
+    The median is weighted by the messages that nodes handled, because the regression of an idle node has
+    little data. If at no node both costs are positive, both count as equal.
+    """
     handled = Counter[str]()
     for row in node_load:
         if row["role"] == NODE:

@@ -1,9 +1,9 @@
-"""What goes wrong before or beside Spark, in words for who started the analysis."""
+"""Errors outside Spark, with texts for the user who started the analysis."""
 
 
 class AnalysisError(Exception):
-    """It could not be done; the text says why, and what to do about it."""
+    """The analysis failed. The text has the reason and the remedy."""
 
 
 class NotInstalled(AnalysisError):
-    """Java, or a Python package that the analysis needs, is not there."""
+    """Java, or a Python package that the analysis needs, is not installed."""

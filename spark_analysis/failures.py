@@ -1,7 +1,7 @@
-"""Why Spark failed: the cause, in a line, and what helps where that is known.
+"""The reason of a Spark failure in one line, with a remedy if one is known.
 
-An exception of the Java process wraps the one that caused it, often several times, and PySpark shows the
-outermost first. The innermost says what is wrong: a host that does not answer, a class that is not there.
+An exception of the Java process wraps its cause, often several times, and PySpark shows the outermost first.
+The innermost has the reason: a host that does not answer, a class that is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CAUSE: Final = re.compile(r"^\s*Caused by: (.*)$", re.MULTILINE)
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z_]\w*\.)+([A-Z]\w*(?:\$\w+)?): ?")
 _LONGEST: Final = 400
 
-# The module of Hadoop that reads the addresses of a scheme, by the class that is missing without it.
+# By a class: the Hadoop module that has it, and so can read addresses of its scheme.
 _MODULES: Final = {
     "S3AFileSystem": "hadoop-aws",
     "AzureBlobFileSystem": "hadoop-azure",
@@ -26,7 +26,7 @@ _MODULES: Final = {
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of what went wrong, its innermost cause, and the remedy where one is known."""
+    """The first line of the error, its innermost cause, and the remedy if one is known."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = _words(_told(lines))
@@ -39,14 +39,14 @@ def reason_of(error: BaseException) -> str:
 
 
 def _told(lines: list[str]) -> str:
-    """Py4J begins with a line that says only which call failed."""
+    """Skips the first line of Py4J, which only says which call failed."""
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         return lines[1].removeprefix(": ")
     return lines[0] if lines else "no reason given"
 
 
 def _words(line: str) -> str:
-    """Without the package of the Java class; its name stays, for it is what one looks up."""
+    """The line without the package of the Java class. The class name stays, because users search for it."""
     short = _JAVA_CLASS.sub(r"\1: ", line.strip())
     return short if len(short) <= _LONGEST else f"{short[:_LONGEST]}…"
 
@@ -61,7 +61,7 @@ def _remedy(text: str) -> str | None:
 
 
 def _hadoop_version() -> str:
-    """Of the Spark that runs: its modules must be of one version."""
+    """The Hadoop version of the running Spark, which its modules must have, too."""
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     found = next(home.glob("jars/hadoop-client-api-*.jar"), None)
     return found.stem.removeprefix("hadoop-client-api-") if found else "VERSION"

@@ -1,4 +1,4 @@
-"""What the flags of several commands mean. Whoever only reads a command line needs no Spark."""
+"""Values of flags that several commands have. Importing this does not import Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["setting"]
 
 
 def setting(text: str) -> tuple[str, str]:
-    """A setting of Spark, given as KEY=VALUE. Raises argparse.ArgumentTypeError."""
+    """A Spark setting, given as KEY=VALUE. Raises argparse.ArgumentTypeError."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")

@@ -1,16 +1,14 @@
-"""The same analysis over files as they appear: Structured Streaming says which windows are whole, and of them
-is computed what the batch computes.
+"""The same analysis over files as they appear, with Structured Streaming.
 
-Rows come from the `intake`. The stream gathers the intervals of each node in each window until the watermark
-(the latest interval that was seen, less the time that one may be late) has passed the window's end. Then the
-window is whole: it leaves the state, all nodes of it in one batch of the stream, and its rows go through the
-functions of the batch analysis (`loads`, `losses`, `latency`), which need to know nothing of this. What comes
-for a window that has left is late: it is counted, and goes nowhere.
+The rows come from `intake`. The stream collects the intervals of each node in each window until the watermark
+(the latest interval less the allowed lateness) has passed the window's end. Then the window is complete and
+leaves the state, all its nodes in one micro-batch. Its rows go through the functions of the batch analysis
+(`loads`, `losses`, `latency`). Later rows of that window are late: they are counted and dropped.
 
-The output is exactly once. Which rows a batch of the stream has is in the checkpoint before it begins, so one
-that is done again after a crash has the same rows; it writes `NAME.parquet/batch=N` in the place of what an
-earlier try has left. The alerts after batch N follow from those after the batch before it and from the
-windows of N: they are written as `alerts/N.json` before they are told, and are the same when told again.
+The output is exactly-once. The checkpoint records the rows of a micro-batch before it runs, so a repetition
+after a crash has the same rows. It overwrites `NAME.parquet/batch=N` of an earlier attempt. The alerts after
+micro-batch N follow from those after the one before, and from its windows. They are written as
+`alerts/N.json` before they are published, and are the same if they are published again.
 """
 
 from __future__ import annotations
@@ -43,52 +41,54 @@ _SETTINGS: Final = "settings.json"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be asked. The first two are part of the state: one output has them for ever."""
+    """The settings. `window_s` and `late_s` are part of the state: an output directory keeps its first
+    values."""
 
     window_s: int = 10
     late_s: int = 30
-    """How much later than the latest interval one may come and still count."""
+    """The allowed lateness in seconds: how much later than the latest interval one may arrive and still
+    count."""
     every_s: float = 10.0
-    """How often the directory is looked at."""
+    """Seconds between two listings of the directory."""
     rules: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Windows that became whole together."""
+    """Windows that were completed together."""
 
     begin: datetime
     end: datetime
-    """Of the last one, its begin."""
+    """The begin of the last window."""
     nodes: int
     spread: Rows
-    """`loads.imbalance` by role and window."""
+    """Rows of `loads.imbalance` by role and window."""
     changed: tuple[Alert, ...]
 
 
 class Audience(Protocol):
-    """Who hears of it. Called from several threads."""
+    """Receives the events of a follower. It is called from several threads."""
 
     def took(self, taken: Taken) -> None:
-        """Files have been taken, or skipped."""
+        """Files were taken or skipped."""
         ...
 
     def closed(self, closed: Closed) -> None:
-        """Windows are whole, and in the tables."""
+        """Windows are complete and in the tables."""
         ...
 
     def stands(self, told: Sequence[Alert]) -> None:
-        """What earlier runs have left: the last state of each alert. It may not have been told."""
+        """The last state of each alert of earlier runs. It may not have been published."""
         ...
 
     def late(self, count: int) -> None:
-        """So many windows of a node had left before these intervals of theirs came."""
+        """These intervals arrived after their window had left: `count` windows of a node."""
         ...
 
 
 def whole_windows(rows: DataFrame, window_s: int, late_s: int) -> DataFrame:
-    """The interval rows of a stream, each when its window is whole: those of a node and window together, and
-    all of a window in one batch of the stream."""
+    """The interval rows of a stream, when their window is complete: those of a node and window together, and
+    all of a window in one micro-batch."""
     others = [name for name in rows.columns if name not in _NODE]
     gathered = (
         rows.withWatermark("at", f"{late_s} seconds")
@@ -100,9 +100,9 @@ def whole_windows(rows: DataFrame, window_s: int, late_s: int) -> DataFrame:
 
 
 class Follower:
-    """Follows a directory. What was done in `out` by a run before goes on.
+    """Follows a directory. It continues the work of an earlier run in `out`.
 
-    Raises AnalysisError where `out` holds something else.
+    Raises AnalysisError if `out` has other tables or other settings.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Follower:
         audience.stands(self._watches(None).told())
 
     def run(self, over: threading.Event) -> None:
-        """Goes on until it is over, or something fails. Raises AnalysisError, and what Spark raises."""
+        """Runs until `over` is set, or something fails. Raises AnalysisError, and Spark's exceptions."""
         query = self._start(processingTime="1 second")
         try:
             while not over.is_set():
@@ -137,7 +137,7 @@ class Follower:
             query.stop()
 
     def run_once(self) -> None:
-        """Takes what is there, and closes the windows that are whole. Raises as `run`."""
+        """Takes the files that are there, and closes the complete windows. Raises as `run`."""
         while (taken := self._intake.take()) is not None:
             self._audience.took(taken)
         query = self._start(availableNow=True)
@@ -152,7 +152,7 @@ class Follower:
         return writer.option("checkpointLocation", below(self._place, "windows")).trigger(**trigger).start()
 
     def _close(self, rows: DataFrame, batch: int) -> None:
-        """One batch of the stream. Its rows are read once, for they come out of the state."""
+        """Handles one micro-batch. Its rows are read once from the state, and written."""
         whole = loads.in_windows(self._scratch.keep("whole", rows), self._settings.window_s)
         if whole.isEmpty():
             return
@@ -176,7 +176,7 @@ class Follower:
         self._audience.closed(Closed(min(measured), max(measured), nodes, spread, tuple(changed)))
 
     def _watches(self, batch: int | None) -> Watches:
-        """As they are before a batch of the stream; None: after the last."""
+        """The watches before a micro-batch; None: after the last one."""
         earlier = [number for number in self._batches() if batch is None or number < batch]
         state = json.loads(self._storage.read(self._alerts(earlier[-1]))) if earlier else None
         return Watches(self._settings.rules, self._settings.window_s, state)
@@ -189,13 +189,13 @@ class Follower:
         return below(self._place, "alerts", f"{batch}.json")
 
     def _claim(self, directory: str, out: str) -> None:
-        """The output is of one directory, with windows of one length."""
+        """Checks that the output is of this directory and these settings, or claims it."""
         address = below(self._place, _SETTINGS)
         kept = {
             "source": directory,
             "window_s": self._settings.window_s,
             "late_s": self._settings.late_s,
-            "columns": len(NODES),  # The state of the stream holds them.
+            "columns": len(NODES),  # the stream's state has these columns
         }
         if self._storage.exists(address):
             if (there := json.loads(self._storage.read(address))) != kept:
@@ -207,7 +207,8 @@ class Follower:
         self._storage.write_whole(address, json.dumps(kept))
 
     def _tell_late(self, query: StreamingQuery) -> None:
-        """While it waits for rows, a stream reports on the batch to come: that one had none."""
+        """Reports late rows. A waiting stream reports progress without rows on its next micro-batch: that is
+        skipped."""
         count = 0
         for progress in query.recentProgress:
             if progress["numInputRows"] and progress["batchId"] > self._late_up_to:

@@ -1,11 +1,11 @@
-"""When a node's workers will have no CPU time left, if it goes on like this.
+"""When the CPU time of a node's workers will be used up, if the trend continues.
 
-The rates of messages taken over and of copies handed on are fitted with a line over time (least squares), for
-each node. `cost` says what CPU time a rate wants; that of two lines is a line. The node is saturated where it
-reaches the CPU time that its workers have: one second a second each.
+For each node the rates of messages taken in and of copies sent are fitted with a line over time (least
+squares). `cost` gives the CPU time of a rate, so CPU time is a line, too. The node is saturated when the line
+reaches the CPU time of its workers: one second per second each.
 
-A line knows nothing of day and night: what was observed from morning to noon foretells a terrible night. So
-nothing is foretold further ahead than `REACH` times what was observed.
+A line has no daily cycle: measurements from morning to noon would predict far too much for the night. So the
+prediction reaches at most `REACH` times the measured time ahead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 REACH: Final = 10
-"""Times the length of what was observed."""
+"""A factor of the length of the measured time."""
 
 SATURATED: Final = "saturated"
 RISING: Final = "rising"
@@ -25,13 +25,13 @@ UNKNOWN: Final = "unknown"
 
 
 def forecast(nodes: DataFrame, costs: DataFrame) -> DataFrame:
-    """The outlook of each node. `nodes` are interval rows, `costs` of `cost.costs`.
+    """The outlook of each node. `nodes`: interval rows; `costs`: of `cost.costs`.
 
-    - `busy`: the part of its workers' CPU time that its load wants at the end, by the lines.
-    - `load_rate`, `growth`: messages handled in a second at the end, and how much more each hour.
-    - `capacity`: messages handled in a second that it could at most, in the proportion of the end.
-    - `saturates_at`: when the line reaches it; null where it does not within reach.
-    - `outlook`: saturated, rising (it will be, within reach), steady, unknown (no cost could be told).
+    - `busy`: the share of its workers' CPU time that its load needs at the end of the lines.
+    - `load_rate`, `growth`: messages handled per second at the end, and their increase per hour.
+    - `capacity`: the most messages per second that it could handle, in the proportion at the end.
+    - `saturates_at`: when the line reaches the capacity; null if not within reach.
+    - `outlook`: saturated, rising (saturated within reach), steady, unknown (no cost is known).
     """
     lines = _lines(nodes)
     rows = lines.join(F.broadcast(costs), on=["role", "node"], how="left")
@@ -57,7 +57,7 @@ def forecast(nodes: DataFrame, costs: DataFrame) -> DataFrame:
 
 
 def _lines(nodes: DataFrame) -> DataFrame:
-    """Each rate's line, by its slope (for each second) and its value at the end of the last interval."""
+    """The line of each rate: its slope per second, and its value at the end of the last interval."""
     time = F.unix_micros("at") / 1e6
     rates = nodes.where(F.col("seconds") > 0).select(
         "role",
@@ -79,7 +79,7 @@ def _lines(nodes: DataFrame) -> DataFrame:
 
 
 def _line(rate: str, side: str, end: Column) -> list[Column]:
-    """Of one interval, or of many at one time, there is no slope: taken for level."""
+    """Slope and end value. With one interval, or all at one time, the slope is undefined and taken as 0."""
     slope = F.coalesce(F.regr_slope(rate, "time"), F.lit(0.0))
     value = F.avg(rate) + slope * (end - F.avg("time"))
     return [slope.alias(f"{side}_slope"), F.greatest(value, F.lit(0.0)).alias(f"{side}_end")]

@@ -1,13 +1,12 @@
-"""Where in the hierarchy of topics the load sits.
+"""The distribution of the load over the hierarchy of topics.
 
-All of it comes from one aggregate, `topic_totals`: one pass over the rows of all intervals, after which there
-is a row for each topic and node. That pass is two-stage by nature: every task adds up what it reads, and
-only sums go to the shuffle, one for each task and topic. So a topic with a thousand times the traffic of the
-others sends no more to its reducer than they do, and wants no salt. What follows works on totals, never on
-intervals.
+Everything comes from one aggregation, `topic_totals`: one pass over the rows of all intervals gives a row for
+each topic and node. Spark aggregates in two stages: each task adds up its rows, and only the sums are
+shuffled, one for each task and topic. So a topic with a thousand times the traffic of others does not skew
+the shuffle, and needs no salting. All other functions work on totals, not on intervals.
 
-`first` rows of a ranking are taken in two stages, too: Spark cuts each task's part to that many before the
-shuffle (`WindowGroupLimit` in its plans), so no task sorts all subtrees of a depth.
+A ranking of `first` rows is made in two stages, too: Spark limits each task's rows before the shuffle
+(`WindowGroupLimit` in its plans), so no task sorts all subtrees of a depth.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ from pyspark.sql import functions as F
 from .loads import COUNTS, load
 
 DEEPEST: Final = 8
-"""Levels below this are counted with the subtree at this depth."""
+"""Deeper levels are counted with the subtree at this depth."""
 
 FAN_OUT_EDGES: Final = (0, *(2**i for i in range(17)))
-"""Copies handed on for each message taken over: a bucket ends at each, and one has no end."""
+"""Copies sent for each message taken in: the upper edges of the buckets; the last bucket has no upper
+edge."""
 
 
 def topic_totals(topics: DataFrame) -> DataFrame:
-    """Each topic at each node, over all intervals. `intervals`: rows that it was summed from."""
+    """The totals of each topic at each node, over all intervals. `intervals`: the number of rows summed."""
     sums = [F.sum(name).alias(name) for name in COUNTS]
     return topics.groupBy("role", "node", "topic").agg(
         F.count(F.lit(1)).alias("intervals"), *sums, F.sum(load()).alias("load")
@@ -36,8 +36,11 @@ def topic_totals(topics: DataFrame) -> DataFrame:
 
 
 def hot_topics(totals: DataFrame, first: int) -> DataFrame:
-    """The `first` topics with the largest load, of each role. `share` is of all load of the role, that of
-    unnamed topics included; `main_node` handled most of it."""
+    """The `first` topics of each role with the largest load.
+
+    `share`: of all load of the role, with that of unnamed topics. `main_node`: the node that handled most of
+    it.
+    """
     rows = totals.where(F.col("topic").isNotNull()).groupBy("role", "topic").agg(*_sums(), *_nodes())
     ranked = _ranked(rows, ["role"], "topic", first)
     return _with_share(ranked, totals).select(
@@ -48,8 +51,8 @@ def hot_topics(totals: DataFrame, first: int) -> DataFrame:
 def subtrees(totals: DataFrame, first: int) -> DataFrame:
     """The `first` subtrees with the largest load, at each depth of each role.
 
-    A subtree holds the topic of its own name and all below; depth 1 is the first level. Those whose share is
-    large are there with all above them, for a parent's load is never less.
+    A subtree has the topic of its own name and all topics below it; depth 1 is the first level. If a subtree
+    is listed, so are all above it, unless there are ties: a parent's load is never less.
     """
     levels = F.split("topic", "/", -1)
     depths = F.sequence(F.lit(1), F.least(F.size(levels), F.lit(DEEPEST)))
@@ -85,10 +88,10 @@ def subtrees(totals: DataFrame, first: int) -> DataFrame:
 
 
 def fan_out(totals: DataFrame) -> DataFrame:
-    """How many copies of a message go out: topics by `messages_out / messages_in`.
+    """The number of topics by `messages_out / messages_in`, in buckets.
 
-    `at_most` is the bucket's upper edge (`FAN_OUT_EDGES`; null: above them all), `above` its lower. A topic
-    that had copies but no message (it was taken over before) is above all edges.
+    `above`, `at_most`: the edges of the bucket (`FAN_OUT_EDGES`); `at_most` null: no upper edge. A topic that
+    had copies but no message (which was taken in before) is above all edges.
     """
     topics = totals.where(F.col("topic").isNotNull()).groupBy("role", "topic").agg(*_sums())
     passed = [(F.col("messages_out") > edge * F.col("messages_in")).cast("int") for edge in FAN_OUT_EDGES]
@@ -118,7 +121,8 @@ def _sums() -> list[Column]:
 
 
 def _nodes() -> list[Column]:
-    """Of rows that are one for each node: at how many, and at which most; of equals, the last by name."""
+    """For rows of one node each: the number of nodes, and the node with most load (with equal loads, the last
+    by name)."""
     return [
         F.count(F.lit(1)).alias("nodes"),
         F.max_by("node", F.struct("load", "node")).alias("main_node"),
@@ -135,7 +139,7 @@ def _ranked(rows: DataFrame, by: list[str], name: str, first: int) -> DataFrame:
 
 
 def _with_share(rows: DataFrame, totals: DataFrame) -> DataFrame:
-    """`share`: of the load of the role. There are two roles, so their sums are broadcast."""
+    """Adds `share`, of the load of the role. There are two roles, so their sums are broadcast."""
     of_roles = totals.groupBy("role").agg(F.sum("load").alias("of_role"))
     joined = rows.join(F.broadcast(of_roles), on="role", how="inner")
     return joined.withColumn("share", F.try_divide("load", "of_role"))

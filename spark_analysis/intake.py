@@ -1,17 +1,17 @@
-"""Files as they appear: each is taken once, whatever happens, and only if it is telemetry.
+"""Takes telemetry files as they appear: each exactly once, and only valid ones.
 
-Spark's own source of files does two things that would be wrong here. It passes over what it cannot read
-without a word, or reads a part of it, where the batch analysis leaves out the whole file and names it. And it
-keeps the name of every file that there ever was. So this looks at what is new as the batch does (`reading`),
-and hands the rows of what is good on to the stream, as one file for each round: `intake/N.parquet`.
+Spark's own file source does two things that would be wrong here. It skips unreadable files, or reads a part
+of them, without a report; the batch analysis leaves out the whole file and names it. And it remembers every
+file name for ever. So this module examines new files as the batch analysis does (`reading`), and gives the
+rows of valid ones to the stream, as one file for each round: `intake/N.parquet`.
 
-A round is *decided*, then *done*. Its decision, `files/N.json`, names the files that are taken and those that
-are skipped; it is there whole or not at all. Whoever is killed after that finds the last decision when it
-starts again, and carries it out: `intake/N.parquet` is made from the same files, and has the same name, so
-the stream, which takes each name once, has no row twice.
+A round is first *decided*, then *done*. Its decision, `files/N.json`, names the files that are taken and
+those that are skipped; it is written atomically. After a crash the next run finds the last decision and
+executes it: it writes `intake/N.parquet` from the same files under the same name. The stream takes each name
+once, so no row is doubled.
 
-Every hundredth decision also names all earlier files that are still there, and takes the place of the
-decisions before it. So what is remembered is bounded by what lies in the directory, which its writers bound.
+Every hundredth decision also names all earlier files that still exist, and replaces the decisions before it.
+So the state is bounded by the directory's size, which its writers bound.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .schema import FILE_NAME
 from .storage import Storage, below
 
 KIND: Final = "nodes"
-"""Rows of topics go into no table of windows: their files are passed over."""
+"""Rows of topics are in no table of windows, so their files are ignored."""
 
 MOST_FILES: Final = 10_000
-"""In a round. The next takes the rest."""
+"""Files in a round. Further ones are taken in the next."""
 
 AHEAD_S: Final = 300
-"""Intervals that begin later than this after their file was written are a clock's that is wrong. One such
-file would carry the watermark away, and everything after it would be late."""
+"""If a file's interval begins more than this number of seconds after the file was written, its writer's clock
+is wrong. Such a file would advance the watermark, and all later rows would be late."""
 
 _AHEAD: Final = f"its intervals begin more than {AHEAD_S} s after it was written: a clock is wrong"
 _ROUNDS_KEPT: Final = 100
@@ -46,7 +46,7 @@ _FILE_US: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a round found."""
+    """The result of a round."""
 
     files: int
     rows: int
@@ -54,7 +54,7 @@ class Taken:
 
 
 class Intake:
-    """The files of a directory. `place`: where decisions and rows go."""
+    """The files of a directory. `place`: the directory of decisions and rows."""
 
     def __init__(self, spark: SparkSession, directory: str, place: str) -> None:
         self._spark = spark
@@ -73,10 +73,7 @@ class Intake:
                 self._do(number, decision["taken"])
 
     def take(self) -> Taken | None:
-        """Takes what is new; None: nothing is.
-
-        Raises AnalysisError where the directory is gone.
-        """
+        """Takes the new files; None: there are none. Raises AnalysisError if the directory does not exist."""
         there = self._storage.files(self._directory)
         new = sorted((path for path in there if self._is_new(path)), key=_in_order)[:MOST_FILES]
         if not new:
@@ -93,7 +90,7 @@ class Intake:
         return path not in self._known and (name is None or name["kind"] == KIND)
 
     def _judged(self, found: Found) -> Found:
-        """Less what cannot be read to its end, or lies ahead of its own time."""
+        """Removes files that cannot be read to their end, and those with a wrong clock."""
         inside = reading.look_through(self._spark, found, KIND)
         damaged: list[str] = []
         ahead: list[str] = []
@@ -119,7 +116,7 @@ class Intake:
         self._rounds.append(number)
 
     def _do(self, number: int, taken: Sequence[str]) -> None:
-        """Writes the rows of a round, unless they are there."""
+        """Writes the rows of a round, unless they exist."""
         target = below(self.rows, f"{number}.parquet")
         if not taken or self._storage.exists(target):
             return
@@ -137,6 +134,7 @@ class Intake:
 
 
 def _in_order(path: str) -> tuple[int, str]:
-    """About when it begins: its run's begin, and ten seconds for each file of the run before it."""
+    """About when a file begins: its process's start, and ten seconds for each earlier file of that
+    process."""
     name = FILE_NAME.fullmatch(path.rpartition("/")[2])
     return (0 if name is None else int(name["started_at"]) + int(name["sequence"]) * _FILE_US, path)

@@ -1,9 +1,9 @@
 """Percentiles of latency, from histograms that are added up.
 
-Histograms of equal buckets merge exactly: the sum of counts is the histogram of all. A percentile is found by
-nearest rank: p99 is the value below or at which lie at least 99% of all. Its bucket is exact; within it, the
-value is told as the bucket's geometric middle, so that it is off by a factor of at most 2^(1/8), 9.1%.
-(That does not hold in the first and the last bucket, which have no edge on one side.)
+Histograms of equal buckets merge exactly: the sums of their counts are the histogram of all. A percentile is
+found by nearest rank: p99 is the smallest value such that at least 99% of all values are at or below it. Its
+bucket is exact. Within it, the value is given as the bucket's geometric mean, which is off by a factor of at
+most 2^(1/8), 9.1%. (That does not hold for the first and the last bucket, which are open on one side.)
 
 A histogram that was sampled, 1 in n, counts n times.
 """
@@ -23,8 +23,8 @@ PERMILLES: Final = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
 
 
 def histograms(nodes: DataFrame) -> DataFrame:
-    """The histogram of each node in each window: how many in each bucket, where there are any. `nodes` are
-    interval rows `in_windows`."""
+    """The histogram of each node in each window, as rows of non-empty buckets. `nodes`: interval rows
+    `in_windows`."""
     weight = F.coalesce("latency_sampled", F.lit(1)).cast("bigint")
     counts = nodes.select("role", "node", WINDOW, weight.alias("weight"), F.posexplode("latency"))
     return (
@@ -35,8 +35,11 @@ def histograms(nodes: DataFrame) -> DataFrame:
 
 
 def percentiles(merged: DataFrame, by: Sequence[str]) -> DataFrame:
-    """`p50_us` to `p999_us`, in microseconds, of each group of `histograms`; `messages` were measured. A
-    group without any is left out."""
+    """`p50_us` to `p999_us` in microseconds of each group of `histograms`, and the number of `messages`
+    measured.
+
+    A group without measurements has no row.
+    """
     counts = merged.groupBy(*by, "bucket").agg(F.sum("count").alias("count"))
     up_to = Window.partitionBy(*by).orderBy("bucket")
     so_far = F.sum("count").over(up_to.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -50,8 +53,10 @@ def percentiles(merged: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def _reached(permille: int) -> Column:
-    """The middle of the first bucket by whose end so many of a thousand are counted. In whole numbers: no
-    rounding decides."""
+    """The geometric mean of the first bucket at whose end this number in a thousand is reached.
+
+    Integer arithmetic, so that rounding does not decide.
+    """
     is_reached = F.col("so_far") * 1000 >= F.col("all") * permille
     return _middle_us(F.min(F.when(is_reached, F.col("bucket"))))
 

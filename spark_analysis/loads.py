@@ -1,12 +1,12 @@
-"""How the load is spread over the nodes, and over time.
+"""The distribution of the load over the nodes, and over time.
 
-The **load** of a node is the messages that it handled: those that it took over plus the copies that it handed
-on; of a large message each part, for each is handled by itself. (`whole_in` and `whole_out` count it once.)
-Its **share** is its part of the load of all with its role: gateways are counted apart from owners, for a
-message that comes over a gateway is handled by both.
+The **load** of a node is the messages that it handled: those that it took in, and the copies that it sent. Of
+a large message each fragment counts, because each is handled separately. (`whole_in` and `whole_out` count
+the message once.) Its **share** is its part of the load of all processes of its role. Gateways are counted
+apart from owners, because a message that goes over a gateway is handled by both.
 
-An interval belongs to the window in which it begins. Windows lie on the clock: those of 10 s begin at :00,
-:10, ….
+An interval belongs to the window in which it begins. Windows are aligned with the clock: those of 10 s begin
+at :00, :10, ….
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ def load() -> Column:
 
 
 def node_load(nodes: DataFrame) -> DataFrame:
-    """Each node in each window: sums of what it did, peaks of what it held.
+    """Each node in each window: sums of counters, and maxima of gauges. `nodes`: interval rows `in_windows`.
 
-    `seconds` is how much of the window its intervals cover. `busy` is the CPU it used of what its workers can
-    use: 1 is all of them all the time. `measured` are messages whose latency was. `nodes` are interval rows
-    `in_windows`.
+    `seconds`: how much of the window its intervals cover. `busy`: the CPU time used, over that of its
+    workers; 1: all of it. `measured`: the messages whose latency was measured.
     """
     sums = [F.sum(name).alias(name) for name in _SUMS]
     peaks = [F.max(name).alias(name) for name in _PEAKS]
@@ -85,8 +84,8 @@ def node_load(nodes: DataFrame) -> DataFrame:
 def node_totals(loads: DataFrame) -> DataFrame:
     """Each node over all windows of `node_load`, in the order of its load.
 
-    `cumulative_share` is the part of the load that this node and all with less carry together: the Lorenz
-    curve, at `rank / nodes`.
+    `cumulative_share` is the share of this node and all nodes with less load: the Lorenz curve, at `rank /
+    nodes`.
     """
     totals = loads.groupBy("role", "node").agg(
         F.sum("load").alias("load"),
@@ -114,14 +113,14 @@ def node_totals(loads: DataFrame) -> DataFrame:
 
 
 def imbalance(loads: DataFrame, by: Sequence[str]) -> DataFrame:
-    """How unevenly `load` is spread over the rows of each group.
+    """How unevenly `load` is distributed over the rows of each group.
 
-    - `max_over_mean`: 1 is even, the number of nodes is all on one. What a plan is to bring down.
-    - `variation`: standard deviation (of the population) over mean: 0 is even.
-    - `gini`: 0 is even, (n-1)/n is all on one of n.
-    - `jain`: Jain's index of fairness, 1 is even, 1/n is all on one of n.
+    - `max_over_mean`: 1 is even; the number of nodes if one node has all. This is what a plan lowers.
+    - `variation`: coefficient of variation, the population's standard deviation over the mean: 0 is even.
+    - `gini`: Gini coefficient: 0 is even, (n-1)/n if one of n has all.
+    - `jain`: Jain's fairness index: 1 is even, 1/n if one of n has all.
 
-    All are null where there was no load.
+    All are null if there was no load.
     """
     ranked = Window.partitionBy(*by).orderBy("load")
     ranks = loads.withColumn("place", F.row_number().over(ranked))

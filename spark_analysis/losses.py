@@ -1,7 +1,7 @@
-"""What was dropped, for which reason.
+"""Drops by reason, and which of them are losses.
 
-Most of it is a network at work, and harms nobody: a first contact without proof of its address, a datagram
-that came twice. Messages that a node had taken and did not deliver are told apart: they are lost.
+Most drops are normal, and harm nobody: a first contact without a proved address, a duplicate datagram. A
+message that a node had taken in and did not deliver is lost.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ LOSSES: Final = frozenset(
         "will_unpublished",
     }
 )
-"""The reasons by which a message that a node had taken did not arrive."""
+"""The reasons for which a message that a node had taken in did not arrive."""
 
 
 def drops(nodes: DataFrame) -> DataFrame:
-    """Each reason at each node in each window, where anything was dropped. `nodes` are interval rows
-    `in_windows`."""
+    """The drops of each reason at each node in each window. `nodes`: interval rows `in_windows`."""
     reasons = nodes.select("role", "node", WINDOW, F.explode("drops").alias("reason", "dropped"))
     return (
         reasons.where(F.col("dropped") > 0)
@@ -41,5 +40,5 @@ def drops(nodes: DataFrame) -> DataFrame:
 
 
 def lost(drops: Rows) -> int:
-    """How many messages of a table of drops are lost."""
+    """The number of lost messages in a table of drops."""
     return sum(row["dropped"] for row in drops if row["reason"] in LOSSES)

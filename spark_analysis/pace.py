@@ -1,12 +1,12 @@
-"""The pace of a network in use: what traffic a plan is for.
+"""The pace of a network in use: the rate of traffic for which a plan is made.
 
-A mean over all time says how much there was: an idle night weighs in it as much as a busy hour, and a
-network that stood still before and after a test seems to have been half as busy. But what a node has to bear
-is what comes while it comes. So the pace is the rate at which the busier half of all messages was handled: in
-a span of time in which hardly any were, none of that half were, so it counts for nothing.
+In a mean over all time an idle night has the weight of a busy hour, and a network that was idle before and
+after a test seems half as busy. But a node must bear the rate at which messages come. So the pace is the rate
+at which the busier half of all messages was handled. A span of time with hardly any messages has none of that
+half, so it does not count.
 
-A span is long enough to even out what queues even out, such as meters that all speak at one moment. It is as
-long as `hbroker apply` measures.
+A span is long enough to even out what queues even out, such as meters that all publish at one moment. It is
+as long as the measurement of `hbroker apply`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SPAN_S: Final = 10
 
 
 def seconds_at_pace(node_load: Rows) -> float:
-    """For how many seconds the owners would have had to go on at the network's pace to handle what they did:
-    twice as long as the busier half of it took. 0: they handled nothing.
+    """Seconds that the owners would have needed at the network's pace for all messages they handled.
 
-    `node_load`: of `loads.node_load`, whose windows are told apart by `SPAN_S`, or added up to it.
+    That is twice the time that the busier half took. 0: they handled none. `node_load`: of `loads.node_load`,
+    whose windows are divided or combined into spans of `SPAN_S`.
     """
     loads: dict[int, Counter[str]] = defaultdict(Counter)
     reported: dict[int, Counter[str]] = defaultdict(Counter)
@@ -34,7 +34,7 @@ def seconds_at_pace(node_load: Rows) -> float:
             span = int(row[WINDOW].timestamp() // SPAN_S)
             loads[span][row["node"]] += row["load"]
             reported[span][row["node"]] += row["seconds"]
-    # The intervals that begin in a span are not of equal length at all nodes: each has a rate of its own.
+    # Intervals that begin in a span have different lengths at different nodes: so each node has its own rate.
     rates = {
         span: sum(load / reported[span][node] for node, load in nodes.items())
         for span, nodes in loads.items()

@@ -1,28 +1,31 @@
 """Which subtrees to split off, move or merge, so that no node carries much more than the others.
 
-A *cut* gives a subtree to a node; a topic belongs to the node of the longest cut above it. The *part* of a
-subtree is what the node that owns it carries in it: its load less that of the cuts below. To move a subtree
-is to move its part, so every prefix of a topic can be moved, however large or small.
+A *cut* assigns a subtree to a node. A topic belongs to the node of the longest cut above it. The *part* of a
+subtree is what its owner carries in it: its load less that of the cuts below. Moving a subtree moves its
+part, so every prefix of a topic can be moved, whatever its size.
 
-To choose cuts so that the largest load is least is to schedule jobs on machines, which is NP-hard. So parts
-are moved step by step, each from the most loaded node, and each the one that leaves the larger of the two
-nodes with the least. It ends where no step helps, or where the largest load is within a tolerance of even.
-Then whatever turned out not to be needed is taken back, least first: what the largest load would be within
-that tolerance without, of even or of what was reached. So no subtree is moved for next to nothing.
+Choosing cuts that minimise the largest load is scheduling of jobs on machines, which is NP-hard. So the
+planner is greedy:
 
-A subtree that carries nearly all of one that could be moved is no unit beside it: a device is moved, not the
-one topic on which it says much.
+1. Each step moves one part from the most loaded node. It chooses the part and the target so that the larger
+   of the two loads is least.
+2. It ends when no step helps, or when the largest load is within a tolerance of even.
+3. Then it undoes the moves that are not needed, the smallest first: those without which the largest load
+   stays within the tolerance of even, or of what was reached.
 
-**The root** can be given nothing: it owns what nobody else does. Where it is to carry more, a cut that lies
-in what it owns is *opened*: its node gives it up, and claims the larger subtrees below it instead.
+So no subtree is moved for almost nothing. A subtree that has nearly all load of a larger movable one is no
+unit of its own: a device is moved, not its one topic with most messages.
 
-**Every node keeps something**: it has one subtree at least, as it must in a topology.
+**The root** can be given no cut: it owns what no other node owns. If it must carry more, a cut inside its own
+part is *opened*: its node gives it up, and claims the larger subtrees below it instead.
 
-**Bound.** Where it ends because no step helps, every part `u` of the most loaded node `p` that it may give
-is too large for the least loaded node `q` but the root: `L(q) + u >= L(p)`. Hence `L(p) <= mean + u`, with
-the mean over all nodes but the root, and `u` its smallest part; and what is taken back adds the tolerance. A
-part goes down to a single topic, or to as finely as loads are told; and no assignment has less than the mean,
-nor less than any single topic. (Loads are over capacities.)
+**Every node keeps something**: it has at least one subtree, as in every topology.
+
+**Bound.** If it ends because no step helps, every part `u` that the most loaded node `p` may give is too
+large for the least loaded node `q` except the root: `L(q) + u >= L(p)`. Hence `L(p) <= mean + u`, with the
+mean over all nodes except the root, and `u` its smallest part. Step 3 adds the tolerance. A part can be a
+single topic, or as small as loads are given. No assignment has less than the mean, nor less than any single
+topic. (Loads are divided by capacities.)
 """
 
 from __future__ import annotations
@@ -38,19 +41,19 @@ TOLERANCE: Final = 0.05
 """How far above even, or above what can be reached, the most loaded node may stay."""
 
 _WORTH: Final = 1e-3
-"""A step has to lower the largest load by so much of it."""
+"""A step must lower the largest load by this share of it."""
 
 _ALIKE: Final = 0.01
-"""A subtree with so much less than one around it, or still less, is no unit of its own."""
+"""A subtree whose load is less by at most this share than that of one around it is no unit of its own."""
 
 _OPENING: Final = 0.02
-"""By how much more a step has to lower it that opens a cut: it takes several moves."""
+"""A step that opens a cut must lower the load by this share more, because it takes several moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node. `subtrees`: what it claims, its main one first; of the root: the empty one alone. `capacity`:
-    the load that it can carry, in the unit of loads."""
+    """A node. `subtrees`: its claims, the main one first; the root has only the empty one. `capacity`: the
+    load that it can carry, in the unit of loads."""
 
     name: str
     subtrees: tuple[str, ...]
@@ -58,29 +61,32 @@ class Node:
 
     @property
     def is_root(self) -> bool:
-        """Whether it owns what nobody else does."""
+        """Whether it is the root, which owns what no other node owns."""
         return self.subtrees[:1] == ("",)
 
 
 @dataclass(frozen=True)
 class Network:
-    """What is to be planned. `loads`: of subtrees, each with all that lies in it, whoever owns that; with a
-    subtree come all above it, and every claim, and `""` for all."""
+    """The input of the planner.
+
+    `loads`: of subtrees, each with everything in it, whoever owns that. If it has a subtree, it has all above
+    it. It has every claim, and `""` for all.
+    """
 
     nodes: tuple[Node, ...]
     loads: Mapping[str, float]
 
     def capacity(self, name: str) -> float:
-        """Of the node of that name."""
+        """The capacity of the node with this name."""
         return self._capacities[name]
 
     def below(self, subtree: str) -> Sequence[str]:
-        """Those subtrees that are told whose parent is this one."""
+        """The subtrees in `loads` whose parent is this one."""
         return self._children.get(subtree, ())
 
     @cached_property
     def subtrees(self) -> list[str]:
-        """Those whose loads are told, in their order: of equal steps the first is taken."""
+        """The subtrees in `loads`, sorted: of equally good steps the first is taken."""
         return sorted(self.loads)
 
     @cached_property
@@ -97,8 +103,11 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One subtree that changes hands. `load`: of its part. `is_merged`: it is no cut any more, and `target`
-    owns what is around it. `source` and `target` are one where a node keeps a part of what it gives up."""
+    """One subtree that changes its owner.
+
+    `load`: of its part. `is_merged`: it is no cut any more, and `target` owns what is around it. `source` and
+    `target` are the same if a node keeps a part of what it gives up.
+    """
 
     subtree: str
     source: str
@@ -109,7 +118,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do. `nodes`: as they are to be; `before`, `after`: the load of each, by name."""
+    """The result. `nodes`: with their new claims; `before`, `after`: the load of each, by name."""
 
     moves: tuple[Move, ...]
     nodes: tuple[Node, ...]
@@ -118,10 +127,10 @@ class Plan:
 
 
 def plan(network: Network, tolerance: float = TOLERANCE) -> Plan:
-    """The plan for a network. `tolerance`: how far above even, or above what can be reached, the most
-    loaded node may stay, as a share.
+    """The plan for a network.
 
-    Raises ValueError where it has no root, a node without a subtree, or two nodes with one name or subtree.
+    `tolerance`: how far above even, or above what can be reached, the most loaded node may stay, as a share.
+    Raises ValueError if there is no root, a node has no subtree, or two nodes have one name or subtree.
     """
     _check(network)
     begun = _Cuts.of(network)
@@ -138,25 +147,25 @@ def plan(network: Network, tolerance: float = TOLERANCE) -> Plan:
 
 
 def largest_over_mean(loads: Mapping[str, float], nodes: Sequence[Node]) -> float:
-    """The largest load over the mean, each over its node's capacity; 1 where there is no load."""
+    """The largest load over the mean, each divided by its node's capacity; 1 if there is no load."""
     total = sum(loads.values())
     even = total / sum(node.capacity for node in nodes)
     return max(loads[node.name] / node.capacity for node in nodes) / even if total else 1.0
 
 
 _Step = Sequence[tuple[str, str]]
-"""Subtrees, and the node that each is given to, in order."""
+"""Subtrees, and the node that gets each, in order."""
 
 
 @dataclass(slots=True)
 class _Cuts:
-    """Cuts, and what nodes carry by them. `owners`: the node of each cut."""
+    """Cuts, and the resulting loads of nodes. `owners`: by cut, its node."""
 
     network: Network
     owners: dict[str, str]
     carried: dict[str, float]
     _taken: dict[str, float] | None = None
-    """Of each subtree that holds cuts, what the outermost of them take from it; None: to be counted."""
+    """By subtree, the load of the outermost cuts inside it; None: to be computed."""
 
     @classmethod
     def of(cls, network: Network) -> _Cuts:
@@ -174,21 +183,21 @@ class _Cuts:
         return self.owners[""]
 
     def owner(self, subtree: str) -> str:
-        """Who owns the topic of that name."""
+        """The owner of the topic with this name."""
         return next(self.owners[above] for above in _upwards(subtree) if above in self.owners)
 
     def around(self, subtree: str) -> str:
-        """Who owns what a subtree lies in."""
+        """The owner of what is around a subtree."""
         return self.owner(_parent(subtree))
 
     def part(self, subtree: str) -> float:
-        """What its owner carries in it: never below 0, whatever is rounded."""
+        """The load that its owner carries in it; at least 0, despite rounding."""
         if self._taken is None:
             self._taken = self._count_taken()
         return max(self.network.loads[subtree] - self._taken.get(subtree, 0.0), 0.0)
 
     def level(self, name: str) -> float:
-        """How loaded a node is: over its capacity."""
+        """The load of a node, divided by its capacity."""
         return self.carried[name] / self.network.capacity(name)
 
     @property
@@ -197,23 +206,26 @@ class _Cuts:
 
     @property
     def even(self) -> float:
-        """The level that all would have, could load be divided at will."""
+        """The level of all nodes if load could be divided without limit."""
         return sum(self.carried.values()) / sum(node.capacity for node in self.network.nodes)
 
     def take(self, step: _Step) -> None:
-        """Subtrees go to nodes."""
+        """Gives subtrees to nodes."""
         for subtree, target in step:
             self._give(subtree, target)
 
     def after(self, step: _Step) -> _Cuts:
-        """What they would be then."""
+        """The cuts after a step."""
         cuts = self.copy()
         cuts.take(step)
         return cuts
 
     def _give(self, subtree: str, target: str) -> None:
-        """It is no cut any more where its new node owns what is around it, and neither are cuts in it that
-        the node had."""
+        """Gives a subtree to a node.
+
+        It is no cut any more if its new node owns what is around it. The same holds for cuts inside it that
+        the node had.
+        """
         load, source = self.part(subtree), self.owner(subtree)
         if self.around(subtree) == target:
             self.owners.pop(subtree, None)
@@ -237,8 +249,8 @@ class _Cuts:
 
 
 def _best_step(cuts: _Cuts, tolerance: float) -> _Step | None:
-    """What leaves the larger of two nodes with least, one of them the most loaded; None: nothing helps, or
-    nothing is needed."""
+    """The step that leaves the larger of two levels least, one of them the highest; None: no step helps, or
+    none is needed."""
     most = max(cuts.carried, key=lambda name: (cuts.level(name), name))
     if cuts.level(most) <= (1 + tolerance) * cuts.even:
         return None
@@ -256,7 +268,7 @@ def _best_step(cuts: _Cuts, tolerance: float) -> _Step | None:
 
 
 def _larger(cuts: _Cuts, source: str, target: str, load: float) -> float:
-    """The larger of two levels once a load has gone from one node to the other."""
+    """The larger of two levels after a load has moved from one node to the other."""
     capacity = cuts.network.capacity
     return max(
         (cuts.carried[source] - load) / capacity(source), (cuts.carried[target] + load) / capacity(target)
@@ -264,8 +276,10 @@ def _larger(cuts: _Cuts, source: str, target: str, load: float) -> float:
 
 
 def _parts(cuts: _Cuts, name: str) -> Iterator[tuple[str, float]]:
-    """What a node could give away, with its load: anything but the last that it claims, and what carries
-    about as much as another part around it."""
+    """The parts that a node could give, each with its load.
+
+    It must keep its last claim. A part with about the load of another part around it is left out.
+    """
     claims = [subtree for subtree, owner in cuts.owners.items() if owner == name]
     found: dict[str, float] = {}
     for subtree in cuts.network.subtrees:
@@ -278,7 +292,7 @@ def _parts(cuts: _Cuts, name: str) -> Iterator[tuple[str, float]]:
 
 
 def _targets(cuts: _Cuts, subtree: str, source: str) -> Iterator[str]:
-    """The least loaded node of each capacity, and who owns what is around the subtree."""
+    """The least loaded node of each capacity, and the owner of what is around the subtree."""
     around = cuts.around(subtree)
     if around != source:
         yield around
@@ -292,8 +306,10 @@ def _targets(cuts: _Cuts, subtree: str, source: str) -> Iterator[str]:
 
 
 def _openings(cuts: _Cuts, name: str) -> Iterator[tuple[_Step, float]]:
-    """Cuts of a node in what the root owns, each opened so that about as much goes to the root as makes both
-    even; with the load that goes."""
+    """Steps that open a cut of a node inside the root's part, each with the load that goes to the root.
+
+    Each gives the root about the load that makes both equal.
+    """
     capacity = cuts.network.capacity
     wanted = (cuts.carried[name] * capacity(cuts.root) - cuts.carried[cuts.root] * capacity(name)) / (
         capacity(name) + capacity(cuts.root)
@@ -304,7 +320,8 @@ def _openings(cuts: _Cuts, name: str) -> Iterator[tuple[_Step, float]]:
 
 
 def _opening(cuts: _Cuts, cut: str, wanted: float) -> Iterator[tuple[_Step, float]]:
-    """Keeps the largest subtrees that leave `wanted` to go; and the same with one more of them."""
+    """Keeps the largest subtrees that leave at least `wanted` for the root; and the same with one more of
+    them."""
     owner, going = cuts.owners[cut], cuts.part(cut)
     below = cuts.network.below(cut)
     loads = sorted(((cuts.part(child), child) for child in below if cuts.owner(child) == owner), reverse=True)
@@ -324,7 +341,7 @@ def _opening(cuts: _Cuts, cut: str, wanted: float) -> Iterator[tuple[_Step, floa
 
 
 def _without_needless(cuts: _Cuts, begun: _Cuts, tolerance: float) -> _Cuts:
-    """Takes back what is not needed to stay within the tolerance of even, or of what was reached."""
+    """Undoes what is not needed to stay within the tolerance of even, or of what was reached."""
     allowed = (1 + tolerance) * cuts.even
     if cuts.highest > allowed:
         allowed = min((1 + tolerance) * cuts.highest, begun.highest)
@@ -340,7 +357,7 @@ def _without_needless(cuts: _Cuts, begun: _Cuts, tolerance: float) -> _Cuts:
 
 
 def _is_sound(cuts: _Cuts) -> bool:
-    """Whether the root was given nothing, and every node keeps something."""
+    """Whether the root was given no cut, and every node keeps a subtree."""
     given = {name for subtree, name in cuts.owners.items() if subtree}
     return given == cuts.carried.keys() - {cuts.root}
 
@@ -350,7 +367,7 @@ def _count(begun: _Cuts, cuts: _Cuts) -> int:
 
 
 def _moves(begun: _Cuts, cuts: _Cuts) -> Iterator[Move]:
-    """From the cuts that there were to those that are to be: what is merged, then what is given."""
+    """The moves from the former cuts to the new ones: first merges, then transfers."""
     for subtree, name in begun.owners.items():
         if subtree not in cuts.owners:
             yield Move(subtree, name, cuts.owner(subtree), begun.part(subtree), is_merged=True)
@@ -360,7 +377,7 @@ def _moves(begun: _Cuts, cuts: _Cuts) -> Iterator[Move]:
 
 
 def _claims(node: Node, owners: Mapping[str, str]) -> tuple[str, ...]:
-    """What it had first, in its order, then what is new."""
+    """The node's former claims in their order, then the new ones."""
     claims = [subtree for subtree, name in owners.items() if name == node.name]
     had = [subtree for subtree in node.subtrees if subtree in claims]
     return (*had, *sorted(set(claims) - set(had)))
@@ -385,7 +402,7 @@ def _parent(subtree: str) -> str:
 
 
 def _upwards(subtree: str) -> Iterator[str]:
-    """The subtree and all that hold it, the whole hierarchy last."""
+    """The subtree and all that contain it, the whole hierarchy last."""
     while subtree:
         yield subtree
         subtree = _parent(subtree)

@@ -1,10 +1,10 @@
-"""How far the work is: one line for each step, and while it lasts a bar of Spark's tasks.
+"""The progress of the analysis: one line for each step, and a bar of Spark's tasks while it runs.
 
-Spark runs a step as jobs of stages of tasks. Its status tracker says which stages run and how many of their
-tasks are done; a thread asks it a few times a second. The bar goes forwards and back, as stages come: it
-shows that something happens, and the line below it what was done.
+Spark runs a step as jobs of stages of tasks. Its status tracker has the active stages and the number of their
+completed tasks; a thread reads it five times a second. The bar goes back and forth as stages come and go: it
+shows that the step is alive. Its line at the end shows the result.
 
-All of it goes to standard error, so that standard output is the result's alone.
+Progress goes to standard error, so that standard output has only the result.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _EVERY_S: Final = 0.2
 
 
 class Step(Protocol):
-    """A step that is under way."""
+    """A step that is running."""
 
     def tell(self, result: str) -> None:
-        """What came of it, for its line."""
+        """Sets the result that its line shows."""
         ...
 
 
 class Reporter(Protocol):
-    """To whom a job says what it does."""
+    """Reports the steps of a job."""
 
     def step(self, title: str) -> AbstractContextManager[Step]:
         """A step, from its begin to its end."""
@@ -40,16 +40,16 @@ class Reporter(Protocol):
 
 
 class Silent:
-    """Says nothing."""
+    """Reports nothing."""
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """A step of which nobody hears."""
+        """A step without a report."""
         yield _Told()
 
 
 class Progression:
-    """Lines for a person; on a terminal, with a bar while Spark works."""
+    """Lines for a person; on a terminal also a bar while Spark works."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,20 +1,20 @@
 """Which files are telemetry, and their rows.
 
-Nothing that lies in the directory ends an analysis. Every file is looked at before Spark reads it, and one
-that is no telemetry of this version is skipped, with its name and the reason:
+No file in the directory can end an analysis. Every file is examined before Spark reads it. A file that is not
+telemetry of this version is skipped, with its name and the reason:
 
-- by its name, what is neither `topics-…` nor `nodes-…`;
-- by its footer, what is truncated or malformed, has no rows, is of another version, or lacks a column.
+- by its name: it is neither `topics-…` nor `nodes-…`;
+- by its footer: it is truncated or malformed, has no rows, is of another version, or lacks a column.
 
-Footers are read in the driver's Java process, by the reader that Spark itself uses, from threads, with three
-calls for each file. That is bounded by the driver: about a thousand files a second on two cores, and memory
-for a line a file. It works at any address that Spark reads, and no executor needs Python or pyarrow.
-(Spark's `binaryFile` would read every byte of every file for its last kilobyte, and rows that Spark reads
-from Parquet show nothing of their file's metadata.)
+Footers are read in the driver's Java process by Spark's own reader, from threads, with three calls for each
+file. The driver limits that to about a thousand files a second on two cores, and needs memory for one line a
+file. It works at any address that Spark reads, and no executor needs Python or pyarrow. (Spark's `binaryFile`
+would read every byte of every file for its last kilobyte, and rows that Spark reads from Parquet do not have
+their file's metadata.)
 
-What a footer cannot tell is whether the pages before it are whole. Spark skips the rest of a file that it
-cannot decode (`ignoreCorruptFiles`), so fewer rows are read than the footers promise: `damaged` then finds
-the files, and the analysis goes on without them.
+A footer does not show whether the pages before it are intact. Spark skips the rest of a file that it cannot
+decode (`ignoreCorruptFiles`), so fewer rows are read than the footers say. `damaged` then finds these files,
+and the analysis goes on without them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .schema import FILE_NAME, SCHEMAS, VERSION, VERSION_KEY, WHOLE
 from .storage import Storage, literally
 
 DAMAGED: Final = "damaged: its footer is whole, its rows are not"
-"""Why a file is skipped of which fewer rows can be read than it has."""
+"""The reason for a skipped file of which fewer rows can be read than its footer says."""
 
 _THREADS: Final = 8
 _LONGEST_REASON: Final = 200
@@ -44,7 +44,7 @@ _LONGEST_REASON: Final = 200
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that was not read, and why."""
+    """A file that was not read, and the reason."""
 
     path: str
     reason: str
@@ -52,44 +52,44 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Usable:
-    """A file of telemetry, whole as far as its footer tells."""
+    """A telemetry file that is valid according to its footer."""
 
     path: str
     kind: str
     rows: int
     columns: str
-    """What the footer says of its columns. Equal text, equal columns."""
+    """The columns according to the footer. Equal texts mean equal columns."""
     within: int | None = None
-    """How many of its rows lie between the bounds of what is analysed; None: all."""
+    """The number of its rows within the bounds of the analysis; None: all."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A snapshot of a directory: what appears in it later is not read."""
+    """A snapshot of a directory: files that appear later are not read."""
 
     directory: str
     usable: tuple[Usable, ...]
     skipped: tuple[Skipped, ...]
     since: int | None = None
     until: int | None = None
-    """What is analysed begins from the one on and before the other, in microseconds since the epoch; None:
-    without such a bound."""
+    """The bounds of the analysis: from `since` on and before `until`, in microseconds since the epoch; None:
+    no such bound."""
 
     def rows(self, kind: str) -> int:
-        """How many rows there are to be read."""
+        """The number of rows of a kind to read."""
         counts = (
             file.rows if file.within is None else file.within for file in self.usable if file.kind == kind
         )
         return sum(counts)
 
     def holds(self) -> Column:
-        """Whether a row lies between the bounds."""
+        """Whether a row lies within the bounds."""
         at = F.unix_micros("at")
         since = F.lit(True) if self.since is None else at >= self.since
         return since if self.until is None else since & (at < self.until)
 
     def without(self, paths: Collection[str], reason: str) -> Found:
-        """The same, less these files."""
+        """The same without these files."""
         gone = tuple(Skipped(file.path, reason) for file in self.usable if file.path in paths)
         kept = tuple(file for file in self.usable if file.path not in paths)
         return replace(self, usable=kept, skipped=(*self.skipped, *gone))
@@ -97,8 +97,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Inside:
-    """What a file holds: how many rows, and how many of them between the bounds; the begin of its last
-    interval, and when it was written, both in microseconds since the epoch."""
+    """The content of a file: its rows, its rows within the bounds, the begin of its last interval, and when
+    it was written, both in microseconds since the epoch."""
 
     rows: int
     within: int
@@ -107,12 +107,12 @@ class Inside:
 
 
 def find(spark: SparkSession, directory: str) -> Found:
-    """Looks at every file below the directory. Raises AnalysisError where there is no such directory."""
+    """Examines every file below the directory. Raises AnalysisError if there is no such directory."""
     return look_at(spark, directory, Storage(spark).files(directory))
 
 
 def look_at(spark: SparkSession, directory: str, paths: Iterable[str]) -> Found:
-    """Looks at these files, which lie below the directory."""
+    """Examines these files below the directory."""
     storage = Storage(spark)
     with ThreadPoolExecutor(_THREADS) as pool:
         looked_at = list(pool.map(lambda path: _look_at(storage, path), paths))
@@ -122,8 +122,10 @@ def look_at(spark: SparkSession, directory: str, paths: Iterable[str]) -> Found:
 
 
 def read(spark: SparkSession, found: Found, kind: str) -> DataFrame:
-    """The rows of all usable files of a kind, with the columns of its schema. (Those of a file that was
-    removed meanwhile are not there.)"""
+    """The rows of all usable files of a kind, with the columns of its schema.
+
+    Rows of a file that was removed in the meantime are missing.
+    """
     there = _rows(spark, found, kind)
     if there is not None:
         is_bounded = found.since is not None or found.until is not None
@@ -133,7 +135,7 @@ def read(spark: SparkSession, found: Found, kind: str) -> DataFrame:
 
 
 def damaged(spark: SparkSession, found: Found, kind: str) -> set[str]:
-    """The files of which fewer rows can be read than their footers promise. Ask only when the sum does not
+    """The files of which fewer rows can be read than their footers say. Call it only if the sum does not
     agree."""
     inside = look_through(spark, found, kind)
     return {
@@ -144,11 +146,14 @@ def damaged(spark: SparkSession, found: Found, kind: str) -> set[str]:
 
 
 def look_through(spark: SparkSession, found: Found, kind: str) -> dict[str, Inside]:
-    """What is in each usable file of a kind of which any row can be read. Reads every column of every row."""
+    """The content of each usable file of a kind of which at least one row can be read.
+
+    Reads every column of every row.
+    """
     frame = _rows(spark, found, kind)
     if frame is None:
         return {}
-    # Asked for a number of rows alone, Spark would read no column.
+    # For a count alone, Spark would read no column.
     whole = F.hash(*[_hashable(field) for field in frame.schema])
     last, written = F.unix_micros(F.max("at")), F.unix_micros(F.max("_metadata.file_modification_time"))
     files = frame.groupBy(F.col("_metadata.file_path").alias("path")).agg(
@@ -166,7 +171,7 @@ def look_through(spark: SparkSession, found: Found, kind: str) -> dict[str, Insi
 
 
 def _rows(spark: SparkSession, found: Found, kind: str) -> DataFrame | None:
-    """None: there is no file."""
+    """The rows of all usable files of a kind; None: there is no file."""
     paths = [file.path for file in found.usable if file.kind == kind]
     reader = spark.read.schema(SCHEMAS[kind]).options(ignoreCorruptFiles=True, ignoreMissingFiles=True)
     while paths:
@@ -201,7 +206,8 @@ def _look_at(storage: Storage, path: str) -> Usable | Skipped:
 
 
 def _of_our_columns(spark: SparkSession, files: Iterable[Usable]) -> tuple[list[Usable], list[Skipped]]:
-    """Asks Spark for the columns of one file of each distinct footer: few, whatever the number of files."""
+    """Asks Spark for the columns of one file of each distinct footer: these are few, whatever the number of
+    files."""
     usable: list[Usable] = []
     foreign: list[Skipped] = []
     judged: dict[tuple[str, str], str | None] = {}
@@ -217,7 +223,7 @@ def _of_our_columns(spark: SparkSession, files: Iterable[Usable]) -> tuple[list[
 
 
 def _judge(spark: SparkSession, file: Usable) -> str | None:
-    """What is wrong with its columns."""
+    """What is wrong with its columns; None: nothing."""
     try:
         theirs = spark.read.parquet(literally(file.path)).schema
     except PySparkException:
@@ -226,8 +232,10 @@ def _judge(spark: SparkSession, file: Usable) -> str | None:
 
 
 def _difference(ours: StructType, theirs: StructType) -> str | None:
-    """What is missing or of another type. What may be null makes no difference, nor do more columns, nor the
-    lack of those that were added later."""
+    """A column that is missing or of another type; None: there is none.
+
+    Nullability, additional columns, and missing columns that were added in later versions make no difference.
+    """
     found = {field.name: field.dataType for field in theirs}
     for field in ours:
         if field.name not in found:
@@ -241,12 +249,12 @@ def _difference(ours: StructType, theirs: StructType) -> str | None:
 
 
 def _hashable(field: StructField) -> Column:
-    """Spark hashes no maps."""
+    """A column that Spark can hash: it hashes no maps."""
     return F.to_json(field.name) if isinstance(field.dataType, MapType) else F.col(field.name)
 
 
 def _plain(path: str) -> str:
-    """`file:///a` and `file:/a` are one file."""
+    """One form of a path: `file:///a` and `file:/a` are the same file."""
     scheme, _, rest = path.partition(":")
     return f"{scheme}:/{rest.lstrip('/')}" if scheme == "file" else path
 

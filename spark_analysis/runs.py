@@ -1,12 +1,12 @@
-"""Runs of a network: which of the telemetry in a directory belongs together.
+"""Runs of a network: which telemetry of a directory belongs together.
 
-Each process names its files with the time of its own begin. A network goes on while its processes are killed,
-restarted and replaced one by one, and it ends when all of them have ended. So a **run** of the network is a
-set of processes that hang together in time: from the begin of the first one on, there was always one that had
-begun and not ended. `hbroker up`, stopped and started again, makes two runs, however little time was between;
-a process that is restarted while others go on makes none.
+Each process names its files with its own start time. A network goes on while its processes are killed,
+restarted and replaced one by one, and ends when all of them have ended. So a **run** of the network is a set
+of processes that are connected in time: from the begin of the first one on, there was always one that had
+begun and not ended. If `hbroker up` is stopped and started again, that makes two runs, however short the
+pause. If a process is restarted while others run, the run goes on.
 
-Clocks of several hosts that differ by more than the pause between two runs make one run of them.
+If the clocks of several hosts differ by more than the pause between two runs, these become one run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_NAMED: Final = 3
 
 @dataclass(frozen=True)
 class Process:
-    """One process. `began`, `ended`: in microseconds since the epoch; `files`: of its telemetry."""
+    """One process. `began`, `ended`: in microseconds since the epoch; `files`: its telemetry."""
 
     began: int
     ended: int
@@ -33,7 +33,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the network: its processes, in the order in which they began. There is at least one."""
+    """One run of the network: its processes in the order of their begin, at least one."""
 
     processes: tuple[Process, ...]
 
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def end(self) -> datetime:
-        """When the last process ended, or was last heard of."""
+        """When the last process ended, or the end of its telemetry."""
         return _time(max(process.ended for process in self.processes))
 
     def __str__(self) -> str:
@@ -55,19 +55,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be analysed: the latest run that has telemetry from `since` to before `until`, and of it
-    what lies between."""
+    """The wanted telemetry: from `since` to before `until`, of the latest run that has such telemetry."""
 
     since: datetime | None = None
     until: datetime | None = None
     at: datetime | None = None
-    """The run that went on at this time, instead of the latest."""
+    """Takes the run at this time instead of the latest."""
     every: bool = False
-    """All runs, as if they were one."""
+    """Takes all runs, as if they were one."""
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a part of a run may be all that is wanted."""
+        """Whether only a part of a run may be wanted."""
         return self.since is not None or self.until is not None
 
     @property
@@ -78,13 +77,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Choice:
-    """Runs that are analysed, and the others, the oldest first."""
+    """The runs that are analysed, and the others, the oldest first."""
 
     taken: tuple[Run, ...]
     left_out: tuple[Run, ...]
 
     def __str__(self) -> str:
-        """In a line, for a person."""
+        """The choice in one line, for a person."""
         processes = sum(len(run.processes) for run in self.taken)
         reported = f"{_named(self.taken)} UTC, {processes} process{'es' if processes != 1 else ''}"
         if not self.left_out:
@@ -95,7 +94,7 @@ class Choice:
 
 
 def runs_of(processes: Iterable[Process]) -> list[Run]:
-    """The runs that these processes make, the oldest first."""
+    """The runs of these processes, the oldest first."""
     runs: list[list[Process]] = []
     goes_on_until = 0
     for process in sorted(processes, key=lambda process: (process.began, process.ended)):
@@ -107,7 +106,7 @@ def runs_of(processes: Iterable[Process]) -> list[Run]:
 
 
 def choose(runs: Sequence[Run], wanted: Wanted) -> Choice:
-    """The runs that are wanted. Raises AnalysisError where there are runs, and none of them is."""
+    """The wanted runs. Raises AnalysisError if there are runs, and none of them is wanted."""
     there = [run for run in runs if _lies_within(run, wanted)]
     if wanted.at is not None:
         there = [run for run in there if run.begin.replace(microsecond=0) <= wanted.at <= run.end]
@@ -125,7 +124,7 @@ def _lies_within(run: Run, wanted: Wanted) -> bool:
 
 
 def _named(runs: Sequence[Run]) -> str:
-    """The latest of them, each by its times."""
+    """The latest of the runs, by their times."""
     named = ", ".join(str(run) for run in runs[-_MOST_NAMED:])
     return named if len(runs) <= _MOST_NAMED else f"…, {named}"
 

@@ -1,11 +1,11 @@
-"""The telemetry files, as this package reads them: the contract with those who write.
+"""The telemetry files as this package reads them: the contract with their writers.
 
-`DIR/date=YYYY-MM-DD/node=NAME/KIND-STARTEDAT-SEQUENCE.parquet`, where KIND is `topics` (a row for each
+A file is `DIR/date=YYYY-MM-DD/node=NAME/KIND-STARTEDAT-SEQUENCE.parquet`. KIND is `topics` (a row for each
 interval and topic) or `nodes` (a row for each interval). A file appears whole, by a rename from a name that
-begins with a dot. Its metadata hold `VERSION_KEY`.
+begins with a dot. Its metadata have `VERSION_KEY`.
 
-A latency histogram has `BUCKETS` counts; bucket i counts what took from `2^(i/4)` to below `2^((i+1)/4)`
-microseconds, the first also all that was quicker, the last all that took longer.
+A latency histogram has `BUCKETS` counts. Bucket i counts latencies from `2^(i/4)` to below `2^((i+1)/4)`
+microseconds; the first also all below, and the last all above.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TOPICS: Final = _struct(
     whole_in=LongType(),
     whole_out=LongType(),
 )
-"""One row for each interval and topic with any traffic; topic null: the rest, beyond the writer's bound."""
+"""One row for each interval and topic with traffic. `topic` null: all topics beyond the writer's bound."""
 
 NODES: Final = _struct(
     node=StringType(),
@@ -88,10 +88,12 @@ NODES: Final = _struct(
     whole_in=LongType(),
     whole_out=LongType(),
 )
-"""One row for each interval: the process as a whole."""
+"""One row for each interval, of the whole process."""
 
 SCHEMAS: Final = {"topics": TOPICS, "nodes": NODES}
 
 WHOLE: Final = {"whole_in": "messages_in", "whole_out": "messages_out"}
-"""Messages, a large one counted once; and the columns that count each of its parts, and stand for them in
-files of earlier versions, which do not have them."""
+"""Columns that count a large message once, and the columns that count each of its fragments.
+
+Files of earlier versions do not have the former; the latter replace them.
+"""

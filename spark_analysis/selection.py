@@ -1,9 +1,9 @@
-"""Which files of a directory are read: those of the runs, and of the time, that are wanted.
+"""Which files of a directory are read: those of the wanted runs and the wanted time.
 
-To know the runs takes the names of all files, and one footer for each process: that of its last file, which
-says when its last interval began. Only the files of the runs that are taken are looked at further. Where a
-part of the time is wanted, their footers say from when to when each file is; those that lie across a bound
-are read once more than others, to know how many of their rows count.
+To find the runs takes the names of all files, and one footer for each process: that of its last file, which
+has the begin of its last interval. Only the files of the chosen runs are examined further. If only a part of
+the time is wanted, the footers have the begin and end of each file. Files across a bound are read once more
+than others, to count their rows within the bounds.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _AT: Final = "at"
 _THREADS: Final = 8
 _INTERVAL_US: Final = 1_000_000
 _FILE_US: Final = 10_000_000
-"""About how long one file lasts, where its footer does not say."""
+"""The approximate length of one file, if its footer does not have it."""
 
 
 @dataclass(frozen=True)
 class Selected:
-    """What is to be analysed: its files, and of which runs they are."""
+    """The files to analyse, and their runs."""
 
     found: Found
     choice: Choice
 
 
 def select(spark: SparkSession, directory: str, wanted: Wanted) -> Selected:
-    """Looks at the files below a directory that are wanted.
+    """Examines the wanted files below a directory.
 
-    Raises AnalysisError where there is no such directory, or nothing of what is wanted.
+    Raises AnalysisError if there is no such directory, or none of the wanted telemetry.
     """
     storage = Storage(spark)
     foreign: list[str] = []
@@ -64,7 +64,7 @@ def select(spark: SparkSession, directory: str, wanted: Wanted) -> Selected:
 
 
 def _process(storage: Storage, began: int, files: Sequence[str]) -> Process:
-    """Its last interval is in the last file that can be read."""
+    """A process, whose end is in its last readable file."""
     ordered = sorted(files, key=_sequence, reverse=True)
     ended = None
     for path in ordered:
@@ -84,7 +84,7 @@ def _within(
     files: Sequence[str],
     bounds: tuple[int | None, int | None],
 ) -> Found:
-    """The files with rows between the bounds, and how many those are."""
+    """The files with rows within the bounds, and the number of these rows."""
     storage = Storage(spark)
     since, until = bounds
     low, high = since or 0, until or 1 << 63
@@ -99,7 +99,7 @@ def _within(
 
 
 def _counted(spark: SparkSession, found: Found, across: Iterable[Usable]) -> Found:
-    """These files are damaged, or it is known how many of their rows count."""
+    """Examines files across a bound: they are damaged, or their rows within the bounds are counted."""
     counted: dict[str, Usable] = {}
     damaged: list[str] = []
     for kind in SCHEMAS:

@@ -1,18 +1,18 @@
-"""A Spark session that keeps quiet: made here, stopped here.
+"""A Spark session for one job, with its log in a file.
 
-PySpark starts a Java process. Spark's log goes to a file, by a configuration of log4j that the process is
-started with, and so does what the Java process itself says, for its standard error is that file.
+PySpark starts a Java process. Spark's log goes to a file, by a log4j configuration that the process gets at
+its start. The standard error of the Java process is the same file.
 
-Ctrl-C reaches Python alone. PySpark would answer it with a call into Java from within the call that it
-interrupts, which tears the conversation of the two. So its handler is put aside, and work is done in a thread
-of its own (`interruptible`): the main thread is interrupted where it waits, and cancels the jobs in peace.
+Ctrl-C reaches only Python. PySpark would handle it with a call into Java, inside the call that it interrupts,
+which breaks the protocol between the two. So its handler is removed, and work runs in another thread
+(`interruptible`): the main thread is interrupted while it waits, and cancels the jobs.
 
-The master is what the caller says; else what `spark-submit` or `spark-defaults.conf` says; else this machine
-(`local[*]`, which is Spark's own default). It is known once the Java process runs, before there is a context.
+The master is the caller's, or that of `spark-submit` or `spark-defaults.conf`, or this machine (`local[*]`,
+Spark's own default). It is known once the Java process runs, before there is a context.
 
-What is left to Spark's own defaults: memory of driver and executors, adaptive execution (AQE), broadcast
-thresholds. On this machine alone (`local…`) there are few cores, so a shuffle has few partitions; a cluster
-keeps Spark's 200, which AQE merges where they are small.
+Spark's own defaults hold for the memory of driver and executors, adaptive query execution (AQE), and
+broadcast thresholds. On this machine (`local…`) there are few cores, so a shuffle has few partitions. A
+cluster keeps Spark's 200, which AQE coalesces if they are small.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _ADVICE: Final = f"install Java {OLDEST_JAVA} or later (Debian, Ubuntu: apt inst
 def session(
     name: str, master: str | None, log: Path, conf: Mapping[str, str], java: Sequence[str] = ()
 ) -> Iterator[SparkSession]:
-    """A session for one job, with Spark's log in the file `log`. `conf` overrides what is set here. Without
-    `master` it is that of spark-submit or spark-defaults.conf, or this machine. `java`: more flags of the
-    driver's Java process.
+    """A session for one job, with Spark's log in the file `log`.
 
-    Raises NotInstalled without Java, AnalysisError where Spark does not start, or fails at the job.
+    `conf` overrides the settings made here. Without `master` it is that of spark-submit or
+    spark-defaults.conf, or this machine. `java`: further flags of the driver's Java process. Raises
+    NotInstalled without Java, and AnalysisError if Spark does not start, or the job fails.
     """
     require_java()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,8 @@ def session(
 
 
 def tasks_of_cpu(spark: SparkSession, tasks: int) -> None:
-    """On this machine alone, a shuffle makes this many tasks for each CPU, unless a setting says how many."""
+    """On this machine, sets the shuffle partitions to `tasks` for each CPU, unless a setting has their
+    number."""
     context = spark.sparkContext
     if _is_local(context.master) and context.getConf().get(_PARTITIONS) is None:
         spark.conf.set(_PARTITIONS, str(tasks * (os.cpu_count() or 1)))
@@ -86,8 +87,11 @@ def tasks_of_cpu(spark: SparkSession, tasks: int) -> None:
 def interruptible(
     spark: SparkSession, work: Callable[[], Result], end: Callable[[], object] | None = None
 ) -> Result:
-    """Does the work. At Ctrl-C it ends the session, waits until the work has noticed, and raises
-    KeyboardInterrupt. `end`: what has the work end by itself; then the session goes on until it has."""
+    """Runs the work in a thread. At Ctrl-C it ends the session, waits for the work, and raises
+    KeyboardInterrupt.
+
+    `end`: makes the work end by itself; then the session stays until it has ended.
+    """
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
         try:
@@ -103,7 +107,7 @@ def interruptible(
 
 
 def require_java() -> None:
-    """Raises NotInstalled where there is no Java, or one that is too old."""
+    """Raises NotInstalled if there is no Java, or one that is too old."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
@@ -115,7 +119,7 @@ def require_java() -> None:
 
 
 def _started(name: str, settings: Mapping[str, str]) -> SparkSession:
-    """The Java process is started first: it reads spark-defaults.conf, and so knows the master."""
+    """Starts the Java process first: it reads spark-defaults.conf, and so knows the master."""
     given = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     SparkContext._ensure_initialized(conf=given)
     conf = {"spark.master": SparkConf().get("spark.master") or "local[*]", **settings}
@@ -144,7 +148,7 @@ def _is_local(master: str | None) -> bool:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Ctrl-C is handled afterwards as it was before."""
+    """Restores the former handler of Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -157,7 +161,7 @@ def _own_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(descriptor: int) -> Iterator[None]:
-    """What is started meanwhile inherits it."""
+    """Redirects standard error, which processes that start inside the block inherit."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(descriptor, 2)

@@ -1,9 +1,10 @@
-"""What suits a small input: Spark prepares for a large one, which takes longer than all the work here.
+"""Settings for a small input: Spark's defaults prepare for a large one, which takes longer than the work
+itself.
 
-Spark compiles each query to Java, plans each of its stages anew, and has the Java machine optimise what runs
-often. Of a house's few thousand rows nothing runs often. So where the files are few and on this host, queries
-are interpreted, a shuffle has one part, and the Java machine compiles once and quickly. On two CPUs this took
-the analysis of half a minute of a house from 62 to 22 seconds of CPU time.
+Spark compiles each query to Java, plans each of its stages again, and the JVM optimises code that runs often.
+With the few thousand rows of a house no code runs often. So if the files are small and on this host, queries
+are interpreted, a shuffle has one partition, and the JVM uses only its fast compiler. On two CPUs this
+reduced the analysis of half a minute of a house from 62 to 22 seconds of CPU time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 MOST_BYTES: Final = 32 << 20
-"""Of all files together: some hours of a house, some millions of rows where many topics are busy."""
+"""The size of all files together: some hours of a house, or some millions of rows with many busy topics."""
 
 SETTINGS: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -22,15 +23,17 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
-"""Of Spark. What a user sets goes before."""
+"""Settings of Spark. The user's settings override them."""
 
 JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Flags of the driver's Java process."""
 
 
 def is_small(directory: str) -> bool:
-    """Whether a directory, given as Spark is given it, is on this host and holds little. What cannot be read
-    is taken for nothing: Spark will say so."""
+    """Whether a directory (as given to Spark) is on this host and small.
+
+    An unreadable directory counts as empty: Spark will report it.
+    """
     scheme, colon, path = directory.partition("://")
     if colon and scheme != "file":
         return False

@@ -1,7 +1,7 @@
-"""Files at any address that Spark reads: through Hadoop's file systems, in the driver's Java process.
+"""Files at any address that Spark reads, through Hadoop's file systems in the driver's Java process.
 
-Python's own files would know local paths alone, and pyarrow's file systems want credentials of their own.
-Here an address that Spark reads is an address that this reads, with the same credentials.
+Python's own functions read only local paths, and pyarrow's file systems need their own credentials. Here the
+addresses and the credentials are those of Spark.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from .errors import AnalysisError
 
 FOLLOWED: Final = "follow"
-"""Below an output: what `follow` needs to go on where the run before it ended."""
+"""The directory below an output in which `follow` keeps what it needs to continue."""
 
 
 class Storage:
-    """The file systems that a session knows."""
+    """The file systems of a session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -33,16 +33,16 @@ class Storage:
         self._streams = java.org.apache.commons.io.IOUtils
 
     def path(self, address: str) -> Any:
-        """The address, as Hadoop's Path."""
+        """The address as Hadoop's Path."""
         return self._path(address)
 
     def exists(self, address: str) -> bool:
-        """Whether anything is there."""
+        """Whether the address exists."""
         path = self.path(address)
         return bool(path.getFileSystem(self._configuration).exists(path))
 
     def write(self, address: str, text: str) -> None:
-        """Writes a text file, in the place of one that was there."""
+        """Writes a text file, replacing an existing one."""
         path = self.path(address)
         stream = path.getFileSystem(self._configuration).create(path, True)
         try:
@@ -51,7 +51,7 @@ class Storage:
             stream.close()
 
     def write_whole(self, address: str, text: str) -> None:
-        """The same, so that who reads never finds a part of it: under a hidden name first, then renamed."""
+        """As `write`, but atomic for readers: writes under a hidden name first, then renames."""
         directory, _, name = address.rpartition("/")
         hidden = below(directory, f".{name}")
         self.write(hidden, text)
@@ -60,7 +60,7 @@ class Storage:
             raise AnalysisError(f"{address} could not be written")
 
     def read(self, address: str) -> str:
-        """A text file's content."""
+        """The content of a text file."""
         path = self.path(address)
         stream = path.getFileSystem(self._configuration).open(path)
         try:
@@ -69,7 +69,7 @@ class Storage:
             stream.close()
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, hidden ones left out; nothing where there is no such directory."""
+        """The names in a directory, without hidden ones; none if there is no such directory."""
         if not self.exists(directory):
             return []
         path = self.path(directory)
@@ -78,30 +78,30 @@ class Storage:
         return sorted(name for name in names if not name.startswith((".", "_")))
 
     def remove(self, address: str) -> None:
-        """Removes a file, or a directory with all that it holds; nothing, where nothing is there."""
+        """Removes a file, or a directory with its content. Does nothing if the address does not exist."""
         path = self.path(address)
         path.getFileSystem(self._configuration).delete(path, True)
 
     def move(self, source: str, target: str) -> bool:
-        """Renames within one file system. False: it refused."""
+        """Renames within one file system. Returns False if the file system refused."""
         path = self.path(source)
         return bool(path.getFileSystem(self._configuration).rename(path, self.path(target)))
 
     def make_directory(self, address: str) -> None:
-        """With those above it."""
+        """Makes a directory and its parents."""
         path = self.path(address)
         path.getFileSystem(self._configuration).mkdirs(path)
 
     def files(self, directory: str) -> list[str]:
-        """The addresses of all files below, hidden ones (`.…`, `_…`) and what is in hidden directories left
-        out. Spark lists many directories in parallel, as a job.
+        """The addresses of all files below a directory, without hidden files and directories (`.…`, `_…`).
 
-        Raises AnalysisError where there is no such directory.
+        Spark lists many directories in parallel, as a job. Raises AnalysisError if there is no such
+        directory.
         """
         if not self.exists(directory):
             raise AnalysisError(f"{directory}: there is no such directory")
         reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", True)
-        reader = reader.option("ignoreMissingFiles", True)  # Writers remove their oldest.
+        reader = reader.option("ignoreMissingFiles", True)  # Writers remove their oldest files.
         try:
             found = reader.load(literally(directory)).inputFiles()
         except PySparkException as error:
@@ -109,13 +109,16 @@ class Storage:
         return sorted(unquote(uri) for uri in found)
 
     def footer(self, address: str) -> str:
-        """A Parquet file's footer as JSON. Raises py4j's error where it has none that can be read."""
+        """The footer of a Parquet file as JSON. Raises py4j's error if it is not readable."""
         footer = self._footers.readFooter(self._configuration, self.path(address))
         return str(self._metadata.toJSON(footer))
 
     def span(self, address: str, column: str) -> tuple[int, int] | None:
-        """The least and the greatest of a Parquet file's times, in microseconds since the epoch, by its
-        footer; None: it does not say, or cannot be read."""
+        """The least and the greatest time of a Parquet file's column, in microseconds since the epoch, from
+        its footer.
+
+        None: the footer does not have them, or is not readable.
+        """
         try:
             footer = self._footers.readFooter(self._configuration, self.path(address))
             index = footer.getFileMetaData().getSchema().getFieldIndex(column)
@@ -129,7 +132,7 @@ class Storage:
 
     @staticmethod
     def _span_of(chunk: Any, column: str) -> tuple[int, int] | None:
-        """Of one group of rows. (Columns before it that are no plain ones would shift its place.)"""
+        """The same of one row group. (A nested column before this one would shift its index.)"""
         kind = chunk.getPrimitiveType()
         statistics = chunk.getStatistics()
         is_told = chunk.getPath().toDotString() == column and statistics.hasNonNullValue()
@@ -139,10 +142,10 @@ class Storage:
 
 
 def literally(address: str) -> str:
-    """The address, as Spark's readers want it, which take `*`, `?`, `[` and `{` for patterns."""
+    """The address with the pattern characters of Spark's readers escaped: `*`, `?`, `[` and `{`."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", address)
 
 
 def below(directory: str, *names: str) -> str:
-    """An address within a directory."""
+    """An address inside a directory."""
     return "/".join([directory.rstrip("/"), *names])

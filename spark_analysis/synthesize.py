@@ -1,11 +1,11 @@
-"""Telemetry of any size, made on Spark: `python -m spark_analysis.synthesize --rows 100000000 --out DIR`.
+"""Makes telemetry of any size on Spark: `python -m spark_analysis.synthesize --rows 100000000 --out DIR`.
 
-`city` says what each row holds. Spark writes the rows below a hidden directory, in files of its own names
-and without the contract's version, which Spark cannot be told to write. Each file is then published: its row
-groups are copied as they are, undecoded, under a footer that has the version, to a hidden name, and the
-copy is renamed. So files appear whole, as those of a node do, at any address that Spark writes to.
+`city` defines the content of each row. Spark writes the rows below a hidden directory, under its own file
+names and without the contract's version, which Spark cannot write. Then each file is published: its row
+groups are copied without decoding, under a footer with the version, to a hidden name, and the copy is
+renamed. So files appear whole, as those of a node do, at any address that Spark writes to.
 
-The files hold more than the ten seconds of those that a node writes: there would be millions.
+The files hold more than ten seconds each, unlike those of a node: otherwise there would be millions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _TOPICS_OF_BUILDING: Final = 110
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes what the flags ask for. Returns the exit code: 0 done, 1 failed, 130 interrupted."""
+    """Makes the telemetry that the flags describe. Returns the exit code: 0 done, 1 failed, 130
+    interrupted."""
     options = _parser().parse_args(arguments)
     buildings = options.buildings or max(1, options.rows // (_INTERVALS_WANTED * _TOPICS_OF_BUILDING))
     city = City(options.rows, options.nodes, buildings, options.seed, options.hours)
@@ -58,9 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def synthesize(spark: SparkSession, city: City, out: str, progress: Reporter) -> int:
-    """Writes the telemetry of a city into a directory, beside what is there. Returns the number of files.
+    """Writes the telemetry of a city into a directory, beside existing files. Returns the number of files.
 
-    Raises AnalysisError where such files are there already.
+    Raises AnalysisError if such files exist already.
     """
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     storage = Storage(spark)
@@ -82,13 +83,14 @@ def synthesize(spark: SparkSession, city: City, out: str, progress: Reporter) ->
 
 
 def _stage(rows: DataFrame, directory: str) -> None:
-    """A directory for each day and node. Its names are not those of columns, which the files keep."""
+    """Writes a directory for each day and node. Their names are not those of columns, which the files
+    keep."""
     placed = rows.withColumns({"in_date": F.to_date("at"), "at_node": F.col("node")})
     placed.write.option("compression", "zstd").partitionBy("in_date", "at_node").parquet(directory)
 
 
 def _publish(spark: SparkSession, storage: Storage, staging: str, kind: str, out: str) -> int:
-    """Gives the files of a kind their names: by node, numbered in the order of Spark's tasks."""
+    """Gives the files of a kind their final names: by node, numbered in the order of Spark's tasks."""
     targets: dict[str, str] = {}
     sequences: dict[str, int] = {}
     for path in storage.files(below(staging, kind)):
@@ -103,7 +105,7 @@ def _publish(spark: SparkSession, storage: Storage, staging: str, kind: str, out
 
 
 def _copy(spark: SparkSession, storage: Storage, source: str, target: str) -> None:
-    """The same row groups under a footer with the version; whole, or not at all."""
+    """Copies the row groups under a footer with the version. The copy appears whole, or not at all."""
     java: Any = spark.sparkContext._jvm
     parquet = java.org.apache.parquet.hadoop
     configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()

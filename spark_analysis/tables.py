@@ -1,8 +1,8 @@
-"""Tables as files: each is computed once, written, and read back from there by whatever follows.
+"""Tables as files: each is computed once, written, and read back by the following steps.
 
-So a table's Parquet is also the checkpoint between two steps: nothing is computed twice, nothing is held in
-memory, and what a step reads is what a user finds. The small ones come to the driver as well, for the CSV
-beside it and for the report; they are small by construction (rankings, windows of nodes), never by luck.
+So the Parquet file of a table is also the checkpoint between two steps: no table is computed twice, none is
+kept in memory, and a step reads what a user finds. Small tables are also collected in the driver, for the CSV
+file and for the report. They are small by construction: rankings, and windows of nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.types import TimestampType
 from .storage import Storage, below, literally
 
 Rows = list[dict[str, Any]]
-"""A small table: each row by the names of its columns. Times are datetimes in UTC."""
+"""A small table: each row by column name. Times are datetimes in UTC."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,31 +35,34 @@ class Tables:
         self.small: dict[str, Rows] = {}
 
     def keep(self, name: str, frame: DataFrame, *, batch: int | None = None) -> DataFrame:
-        """Writes `NAME.parquet`, in the place of an earlier one, and returns what was written. `batch`: that
-        part of it alone, in the place of what an earlier try has left of it."""
+        """Writes `NAME.parquet`, replacing an earlier one, and returns what was written.
+
+        `batch`: only this micro-batch's part, replacing that of an earlier attempt.
+        """
         address = below(self._directory, f"{name}.parquet", *([] if batch is None else [f"batch={batch}"]))
         frame.write.mode("overwrite").parquet(address)
         return self._spark.read.schema(frame.schema).parquet(literally(address))
 
     def keep_small(self, name: str, frame: DataFrame, order: Sequence[str]) -> DataFrame:
-        """The same, and its rows as `collect` has them."""
+        """As `keep`, and collects the rows with `collect`."""
         written = self.keep(name, frame)
         self.collect(name, written, order)
         return written
 
     def collect(self, name: str, written: DataFrame, order: Sequence[str]) -> None:
-        """The rows of a table in this order: as `NAME.csv`, and in `small`."""
+        """Collects the rows of a table in this order: into `NAME.csv`, and into `small`."""
         rows = collected(written.coalesce(1).sortWithinPartitions(*order))
         self.small[name] = rows
         self._storage.write(below(self._directory, f"{name}.csv"), _csv(written.columns, rows))
 
     def read(self, name: str) -> DataFrame:
-        """A table that was kept."""
+        """A table that was written by `keep`."""
         return self._spark.read.parquet(literally(below(self._directory, f"{name}.parquet")))
 
 
 def collected(frame: DataFrame) -> Rows:
-    """The rows, in the driver. (PySpark itself gives times in this process's time zone, unmarked.)"""
+    """The rows, collected in the driver. (PySpark itself gives times in this process's time zone, without a
+    zone.)"""
     times = [field.name for field in frame.schema if isinstance(field.dataType, TimestampType)]
     rows = [
         row.asDict() for row in frame.withColumns({name: F.unix_micros(name) for name in times}).collect()
@@ -72,7 +75,7 @@ def collected(frame: DataFrame) -> Rows:
 
 
 def _csv(columns: Sequence[str], rows: Rows) -> str:
-    """RFC 4180, times as ISO 8601 in UTC, null as nothing."""
+    """CSV of RFC 4180, times in ISO 8601 and UTC, null as an empty field."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)

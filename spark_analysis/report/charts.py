@@ -1,9 +1,9 @@
-"""Charts, drawn as SVG and positioned boxes without a library: they inline to a few kilobytes and follow the
-page's colours, light and dark.
+"""Charts, drawn as SVG and positioned boxes without a library.
 
-Marks are stretched to the width there is; text never is, for it stands beside the SVG, as HTML. So a chart is
-as legible on a telephone as on a desk. What a mark stands for is in its `data-tip`, which the page's
-script shows at a touch or under the pointer.
+They take a few kilobytes inlined, and follow the page's colours, light and dark. Marks are stretched to the
+available width. Text is not stretched, because it is HTML beside the SVG. So a chart is as legible on a
+telephone as on a desktop. The meaning of a mark is in its `data-tip`, which the page's script shows at a
+touch or under the pointer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .timeline import Timeline
 
 HEAT_LEVELS: Final = 12
 COLOURS: Final = 8
-"""Nodes that have a colour of their own; the others share one."""
+"""Nodes with a colour of their own. The others share one."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart over time: y by x, x from 0 to 1. `y` None: a gap."""
+    """A line of a chart over time: points (x, y), with x from 0 to 1. `y` None: a gap."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Box:
-    """A subtree in an icicle; `left` and `width` are parts of the whole."""
+    """A subtree in an icicle. `left` and `width` are shares of the whole width."""
 
     depth: int
     left: float
@@ -51,7 +51,7 @@ class Box:
 
 
 def heat_map(rows: Mapping[str, Sequence[Cell]], timeline: Timeline) -> Markup:
-    """Rows of coloured cells over time, each beside its name. Where a row has no cell, it is hatched."""
+    """Rows of coloured cells over time, each beside its name. A row is hatched where it has no cell."""
     lines = [
         tag(
             "div",
@@ -65,14 +65,14 @@ def heat_map(rows: Mapping[str, Sequence[Cell]], timeline: Timeline) -> Markup:
 
 
 def heat_legend(low: str, high: str, *, has_gaps: bool) -> Markup:
-    """What the colours of a heat map stand for."""
+    """The legend of a heat map's colours."""
     steps = [tag("i", class_=f"h{level}") for level in range(HEAT_LEVELS)]
     ramp = [low, " ", tag("span", steps, class_="ramp"), " ", high]
     return tag("p", [*ramp, *(_key_of_gaps() if has_gaps else ())], class_="legend")
 
 
 def icicle(boxes: Sequence[Box]) -> Markup:
-    """A hierarchy from above: the width of a box is its part of the whole, below it lie its parts."""
+    """A hierarchy from above: the width of a box is its share of the whole, and its parts are below it."""
     deepest = max((box.depth for box in boxes), default=0)
     drawn = [
         tag(
@@ -88,7 +88,7 @@ def icicle(boxes: Sequence[Box]) -> Markup:
 
 
 def key(names: Sequence[tuple[str, int]]) -> Markup:
-    """Which colour is whose."""
+    """The legend of colours by name."""
     return tag(
         "p",
         [tag("span", [tag("i", class_=f"c{colour}"), name]) for name, colour in names],
@@ -97,7 +97,8 @@ def key(names: Sequence[tuple[str, int]]) -> Markup:
 
 
 def lorenz(curves: Mapping[str, Sequence[float]]) -> Markup:
-    """Cumulative shares, from the least loaded on, beside the diagonal of an even spread."""
+    """Lorenz curves: cumulative shares from the least loaded node on, with the diagonal of an even
+    distribution."""
     marks = [tag("path", d="M0 100L100 0", class_="even")]
     for index, shares in enumerate(curves.values()):
         steps = [(0.0, 0.0), *((rank / len(shares), share) for rank, share in enumerate(shares, start=1))]
@@ -120,7 +121,7 @@ def lines_over_time(
     *,
     log: bool = False,
 ) -> Markup:
-    """Lines over time. `ticks`: values of y that have a grid line, with their labels, rising."""
+    """Lines over time. `ticks`: rising values of y that have a grid line, with their labels."""
     low, high = ticks[0][0], ticks[-1][0]
 
     def height(value: float) -> float:
@@ -146,14 +147,14 @@ def lines_over_time(
 
 
 def key_of_lines(names: Sequence[str], *, has_gaps: bool = False) -> Markup:
-    """Which line is which, where there are several."""
+    """The legend of the lines, if there are several."""
     entries = [tag("span", [tag("i", class_=f"s{index}"), name]) for index, name in enumerate(names)]
     shown = [*(entries if names[1:] else ()), *(_key_of_gaps() if has_gaps else ())]
     return tag("p", shown, class_="legend key") if shown else Markup("")
 
 
 def time_axis(timeline: Timeline) -> Markup:
-    """Begin, middle and end."""
+    """The labels at the begin, the middle and the end."""
     times = timeline.labels()
     one_day = times[0].date() == times[-1].date()
     labels = [tag("span", moment(time, with_day=not one_day)) for time in times]
@@ -161,13 +162,13 @@ def time_axis(timeline: Timeline) -> Markup:
 
 
 def bar(part: float, text: str, class_: str = "") -> Markup:
-    """A figure over a bar as long as its part of the largest."""
+    """A number over a bar whose length is its share of the largest."""
     inner = [tag("i", style=f"width:{min(max(part, 0.0), 1.0):.2%}", class_=class_), tag("span", text)]
     return tag("div", inner, class_="bar")
 
 
 def columns(entries: Sequence[tuple[str, float, str]]) -> Markup:
-    """Upright bars: (label, height from 0 to 1, tip)."""
+    """Vertical bars: label, height from 0 to 1, and tip."""
     drawn = [
         tag(
             "div",
@@ -180,7 +181,7 @@ def columns(entries: Sequence[tuple[str, float, str]]) -> Markup:
 
 
 def span_on_scale(marks: Sequence[tuple[float, str]], low: float, high: float) -> Markup:
-    """Points of one thing on a logarithmic scale, joined: (value, tip), rising."""
+    """Connected points on a logarithmic scale: value and tip, in rising order."""
 
     def place(value: float) -> float:
         return math.log(min(max(value, low), high) / low) / math.log(high / low)
@@ -223,7 +224,7 @@ def _plot(marks: Sequence[Markup]) -> Markup:
 
 
 def _path(line: Line, height: Callable[[float], float]) -> str:
-    """A stroke for each run of points without a gap; a point alone is a dot, as wide as the stroke."""
+    """A stroke for each run of points without a gap. A single point is a dot, as wide as the stroke."""
     commands: list[str] = []
     pen_is_down = False
     for x, y in line.points:

@@ -1,4 +1,4 @@
-"""The subtrees of a ranking, laid out as an icicle: each box within that of its parent, the largest first."""
+"""The layout of an icicle of subtrees: each box inside that of its parent, the largest first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .charts import Box
 from .markup import number, percent, size
 
 _NARROWEST: Final = 0.002
-"""Parts of the whole below this are not drawn."""
+"""Smaller shares of the whole are not drawn."""
 
 _DEEPEST: Final = 6
 
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 def main_nodes(rows: Sequence[Row], count: int) -> dict[str, int]:
-    """The nodes that handle most, each with the number of its colour, in the order of their names."""
+    """The nodes that handle most, each with its colour's number, in the order of their names."""
     deepest_boxes: dict[str, float] = {}
     for row in rows:
         node = row["main_node"]
@@ -27,7 +27,7 @@ def main_nodes(rows: Sequence[Row], count: int) -> dict[str, int]:
 
 
 def icicle_of(rows: Sequence[Row], colours: Mapping[str, int]) -> list[Box]:
-    """Boxes for all subtrees that are wide enough and whose parents are there."""
+    """Boxes for all subtrees that are wide enough and whose parents are in the ranking."""
     children: dict[tuple[int, str], list[Row]] = {}
     for row in rows:
         parent = row["subtree"].rpartition("/")[0] if row["depth"] > 1 else ""

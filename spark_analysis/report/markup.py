@@ -1,6 +1,6 @@
-"""HTML that cannot be broken by what it shows: every text is escaped, markup alone is not.
+"""HTML in which every text is escaped, and only `Markup` is not.
 
-Topics and names come from the network; anyone who may publish chooses them.
+Topics and names come from the network: any publisher can choose them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """A text that is markup already."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ _VOID = {"br", "meta", "rect", "line", "path", "circle"}
 
 
 def tag(name: str, content: Content = "", /, **attributes: str | float | None) -> Markup:
-    """An element. In attributes `_` stands for `-`, but at the end (`class_`); None leaves one out."""
+    """An element. In attributes `_` stands for `-`, except at the end (`class_`). None omits an attribute."""
     named = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
@@ -36,7 +36,7 @@ def tag(name: str, content: Content = "", /, **attributes: str | float | None) -
 
 
 def joined(content: Content) -> Markup:
-    """Texts escaped, markup as it is."""
+    """Escaped texts, and unchanged markup."""
     if isinstance(content, Markup):
         return content
     if isinstance(content, str | int):
@@ -45,7 +45,7 @@ def joined(content: Content) -> Markup:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """In so many digits: `12.3 k`, `4.56 M`, `0.34`; a dash for None."""
+    """A number with this number of digits: `12.3 k`, `4.56 M`, `0.34`; a dash for None."""
     if value is None:
         return _DASH
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -56,20 +56,20 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes: `512 B`, `48.3 MB`; a dash for None."""
+    """A number of bytes: `512 B`, `48.3 MB`; a dash for None."""
     reported = number(value)
     return reported if value is None else f"{reported}B" if reported[-1].isalpha() else f"{reported} B"
 
 
 def percent(part: float | None) -> str:
-    """`41%`, `0.3%`; a dash for None."""
+    """A percentage: `41%`, `0.3%`; a dash for None."""
     if part is None:
         return _DASH
     return f"{part * 100:.0f}%" if part >= 0.0995 else f"{part * 100:.1f}%"
 
 
 def micros(value: float | None) -> str:
-    """A length of time, from microseconds."""
+    """A duration, from microseconds; a dash for None."""
     if value is None:
         return _DASH
     for limit, unit in ((1e6, "s"), (1e3, "ms")):

@@ -1,4 +1,4 @@
-"""Lines over time, made of the rows of a table."""
+"""Lines over time from the rows of a table."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def over_time(
     *,
     log: bool = False,
 ) -> Markup:
-    """Lines over time, each by its name: of which role, from which column. A line is broken at a window that
-    has no row, or no value."""
+    """Lines over time, by name: each of one role, from one column. A line has a gap at a window without a row
+    or value."""
     if not rows:
         return tag("p", "nothing was measured", class_="none")
     drawn = []

@@ -1,4 +1,4 @@
-"""The page itself: head, style, sections, script; nothing is fetched from anywhere."""
+"""The page: head, style, sections, script. It loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .markup import Content, Markup, tag
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report."""
+    """A section of the report."""
 
     title: str
     lead: str
-    """What the charts below say, in a sentence."""
+    """One sentence about what the charts below show."""
     body: Content
     note: str = ""
-    """How to read them."""
+    """How to read the charts."""
 
 
 def page(
     summary: Mapping[str, Any], tables: Mapping[str, list[dict[str, Any]]], more: Sequence[Section] = ()
 ) -> str:
-    """The report as one HTML document. `more` sections stand after those of what was measured."""
+    """The report as one HTML document. `more`: sections after those of the measurement."""
     from . import sections
 
     head = [

@@ -1,4 +1,4 @@
-"""Which subtrees and topics make the load."""
+"""The sections about subtrees and topics with the most load."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def hot_topics(tables: Tables) -> Section | None:
 
 
 def _hottest_by_depth(rows: Rows) -> list[Markup]:
-    """A short ranking for each depth, of the owners' load."""
+    """A short ranking of the owners' load for each depth."""
     shown: list[Markup] = []
     for depth in sorted({row["depth"] for row in rows if row["role"] == "node"}):
         of_depth = [row for row in rows if row["role"] == "node" and row["depth"] == depth][:5]

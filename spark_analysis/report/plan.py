@@ -1,4 +1,4 @@
-"""The plan in the report: what each node carried, and what it is to carry."""
+"""The section of the plan: what each node carried, and what it will carry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ MOST_SHOWN = 50
 
 
 def plan(nodes: Rows, moves: Rows) -> Section:
-    """Before and after, and the moves between. Loads are shares of what a node's workers can do."""
+    """Loads before and after the plan, and its moves. Loads are shares of the capacity of a node's
+    workers."""
     before = {row["node"]: row["before"] / row["capacity"] for row in nodes}
     after = {row["node"]: row["after"] / row["capacity"] for row in nodes}
     most = max([*before.values(), *after.values()]) or 1.0

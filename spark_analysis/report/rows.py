@@ -1,4 +1,4 @@
-"""What the sections share: the rows of small tables, how roles are called, tables made of rows."""
+"""What the sections share: rows of small tables, titles of roles, and HTML tables."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ ROLES: Final = {"node": "Owners", "gateway": "Gateways"}
 
 
 def of_role(rows: Rows, role: str) -> Row | None:
-    """The row of a role, in a table that has one for each."""
+    """The row of a role, in a table with one row for each role; None: there is none."""
     return next((row for row in rows if row["role"] == role), None)
 
 
 def title_of(role: str) -> str:
-    """What a role is called."""
+    """The title of a role."""
     return ROLES.get(role, role)
 
 
 def table(
     header: Sequence[str] | None, body: Sequence[Sequence[Content]], *, texts: Sequence[int] = (0,)
 ) -> Markup:
-    """A table that scrolls by itself where it is too wide. The columns `texts` hold names, which are broken
-    where they do not fit; the others hold figures and drawings, which are not."""
+    """A table that scrolls if it is too wide.
+
+    The columns `texts` have names, which are wrapped if they do not fit. The others have numbers and
+    drawings, which are not.
+    """
 
     def cell(content: Content, index: int) -> Markup:
         return tag("td", content, class_="text" if index in texts else None)

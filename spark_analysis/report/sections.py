@@ -1,7 +1,7 @@
-"""What the report shows of what was measured, in the order in which one asks: is the load uneven, where does
-it sit, what does it cost, how long will it do.
+"""The sections of the report, in the order of a reader's questions: is the load uneven, where is it, what
+does it cost, and when will it be too much?
 
-Owners come first, and alone wherever their load is compared; gateways are shown beside them, never added.
+Owners come first, and alone wherever their load is compared. Gateways are shown beside them, and never added.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .timeline import Timeline
 
 
 def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
-    """Title, what was looked at, and the figures that one wants first."""
+    """Title, what was analysed, and the most important figures."""
     begin, end = (datetime.fromisoformat(summary[name]) for name in ("begin", "end"))
     looked_at = (
         f"{moment(begin)} to {moment(end)} UTC, in windows of {summary['window_s']} s; "
@@ -51,7 +51,7 @@ def header(summary: Mapping[str, Any], tables: Tables) -> Markup:
 
 
 def _runs(summary: Mapping[str, Any]) -> str:
-    """How many runs of the network these are, and how many others there are."""
+    """The number of runs that were analysed, and of those that were not."""
     taken, others = len(summary["runs"]), len(summary["left_out"])
     reported = "Of one run of the network" if taken == 1 else f"Of {taken} runs of the network, taken for one"
     if not others:
@@ -60,7 +60,7 @@ def _runs(summary: Mapping[str, Any]) -> str:
 
 
 def of_measurement(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
-    """All sections of what was measured. One without data says so."""
+    """All sections of the measurement. A section without data says so, or is omitted."""
     timeline = Timeline.of(tables["node_load"], summary["window_s"])
     made = (
         load_over_time(tables, timeline),
@@ -76,7 +76,7 @@ def of_measurement(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
 
 
 def of_files(summary: Mapping[str, Any], tables: Tables) -> list[Section]:
-    """What was not read, and whether the books agree."""
+    """The section about skipped files, and about counters that do not agree."""
     wrong = [row for row in tables["accounts"] if not row["agrees"]]
     agree = (
         "What each process counts and what its topics add up to agree."

@@ -1,4 +1,4 @@
-"""How the nodes serve: latencies, drops, copies, what a message costs, and for how long that will do."""
+"""The sections about latency, drops, copies, the cost of a message, and the forecast."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def cost(tables: Tables) -> Section:
 
 
 def _outlook(outlooks: Rows) -> str:
-    """What is foretold, and of how many nothing is."""
+    """What is predicted, and for how many nodes nothing is."""
     untold = sum(row["outlook"] == "unknown" for row in outlooks)
     if untold == len(outlooks):
         return "What a message costs cannot be told of any node, so nothing is foretold."

@@ -1,4 +1,4 @@
-"""Who carries how much of the load, when, and how uneven that is."""
+"""The sections about the load of each node over time, and its imbalance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rows import NODES_SHOWN, PARTS, ROLES, Row, Rows, Tables, of_role, table, 
 from .timeline import Timeline
 
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""What the darkest colour may stand for, of the CPU that workers have."""
+"""The shares of the workers' CPU time that the darkest colour may stand for."""
 
 
 def load_over_time(tables: Tables, timeline: Timeline) -> Section:
@@ -80,7 +80,7 @@ def imbalance(tables: Tables, timeline: Timeline) -> Section:
 
 
 def _totals(nodes: Rows) -> Markup:
-    """Each node over all time: load, messages, bytes. Owners first."""
+    """Load, messages and bytes of each node over all time, owners first."""
     ordered = sorted(nodes, key=lambda row: (row["role"] != "node", -row["load"]))[:NODES_SHOWN]
     body: list[list[Content]] = [
         [

@@ -1,7 +1,7 @@
-"""The time axis of the report: windows of one length, one after the other, with telemetry in them or without.
+"""The time axis of the report: windows of one length in sequence, with or without telemetry.
 
-All charts over time share it, so a moment is at one place in each of them, and a time in which nothing was
-written is as wide as it was long.
+All charts over time share it. So a moment has the same place in each of them, and a time without telemetry is
+as wide as it was long.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .rows import Rows
 
 @dataclass(frozen=True)
 class Timeline:
-    """From the first window to the last. `count`: how many windows there are, those without telemetry
-    included; `gaps`: where those are, from where to where, as of `middle`."""
+    """From the first window to the last. `count`: the number of windows, with those without telemetry.
+    `gaps`: the begin and end of times without telemetry, as shares of the axis."""
 
     begin: datetime
     window: timedelta
@@ -26,7 +26,7 @@ class Timeline:
 
     @classmethod
     def of(cls, rows: Rows, window_s: int) -> Timeline:
-        """The axis of rows that have a `window_start`. There is at least one row."""
+        """The axis of rows with a `window_start`. There is at least one row."""
         times = {row["window_start"] for row in rows}
         begin, window = min(times), timedelta(seconds=window_s)
         count = (max(times) - begin) // window + 1
@@ -40,21 +40,21 @@ class Timeline:
 
     @property
     def end(self) -> datetime:
-        """Of the last window."""
+        """The end of the last window."""
         return self.begin + self.count * self.window
 
     def column(self, time: datetime) -> int:
-        """Which window begins at this time; the first is 0."""
+        """The index of the window that begins at this time. The first is 0."""
         return (time - self.begin) // self.window
 
     def windows(self) -> Iterator[datetime]:
-        """When each window begins."""
+        """The begin of each window."""
         return (self.begin + index * self.window for index in range(self.count))
 
     def middle(self, column: int) -> float:
-        """Where the middle of a window is, from 0 (the begin of the axis) to 1 (its end)."""
+        """The middle of a window, from 0 (the begin of the axis) to 1 (its end)."""
         return (column + 0.5) / self.count
 
     def labels(self) -> Sequence[datetime]:
-        """Begin, middle and end."""
+        """The labelled times: begin, middle and end."""
         return (self.begin, self.begin + (self.end - self.begin) / 2, self.end)
