@@ -157,6 +157,7 @@ class Diagnostics:
         self._events: deque[NodeEvent] = deque(maxlen=MOST_EVENTS)
 
     def count(self, name: str, times: int = 1) -> None:
+        """Raises a counter."""
         self.counters[name] += times
 
     def drop(self, reason: str, times: int = 1) -> None:
@@ -164,7 +165,9 @@ class Diagnostics:
         self.count(f"drop.{reason}", times)
 
     def note(self, node_event: NodeEvent) -> None:
+        """Adds an event."""
         self._events.append(node_event)
 
     def poll(self) -> NodeEvent | None:
+        """The next event; None: there is none now."""
         return self._events.popleft() if self._events else None

@@ -237,6 +237,7 @@ class Node:
         self._orders.settle(now)
 
     def handle_timeout(self, now: int) -> None:
+        """Does everything that is due at `now`."""
         self._now = now
         deadline = self.poll_timeout()
         if deadline is None or now < deadline:
@@ -287,6 +288,7 @@ class Node:
         return min((d for d in deadlines if d is not None), default=None)
 
     def poll_event(self) -> NodeEvent | None:
+        """The next event for the process; None: there is none now."""
         return self._diagnostics.poll()
 
     @property
@@ -315,30 +317,37 @@ class Node:
 
     @property
     def requested_subtrees(self) -> RequestedSubtrees:
+        """The claims of this node."""
         return self._requested_subtrees
 
     @property
     def delegations(self) -> Delegations:
+        """The subtrees that this node delegated."""
         return self._delegations
 
     @property
     def jurisdiction(self) -> Jurisdiction:
+        """The grants and cuts of this node."""
         return self._jurisdiction
 
     @property
     def subscribers(self) -> Subscribers:
+        """The stored subscriptions."""
         return self._owner_subscriptions.subscribers
 
     @property
     def owner_subscriptions(self) -> OwnerSubscriptions:
+        """This node's part of §6."""
         return self._owner_subscriptions
 
     @property
     def sessions(self) -> Sessions:
+        """The sessions of this node's clients."""
         return self._owner_subscriptions.sessions
 
     @property
     def wills(self) -> Wills:
+        """The wills that this node keeps."""
         return self._wills
 
     def status(self, now: int) -> dict[str, object]:

@@ -41,6 +41,7 @@ class StatusTopic:
         self._published_at: int | None = None
 
     def concerns(self, filter: str) -> bool:
+        """Whether a filter matches the topic."""
         return topic_matches(filter, self.topic)
 
     def refresh(self, now: int) -> None:
@@ -62,6 +63,7 @@ class StatusTopic:
         return self._core.matching(self.topic) > 0
 
     def poll_timeout(self) -> int | None:
+        """When to ask `is_due` next, in microseconds; None: never."""
         return self._due_at
 
 

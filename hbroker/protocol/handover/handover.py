@@ -69,6 +69,8 @@ DISK_WAIT: Final = timers.SECOND
 
 
 class SourceState(Enum):
+    """What the source waits for."""
+
     AWAIT_READY = auto()
     DRAINING = auto()
     """The source has stopped serving, and waits until the messages that it accepted are distributed."""
@@ -77,6 +79,8 @@ class SourceState(Enum):
 
 
 class SourceEvent(Enum):
+    """What happens to a handover at the source."""
+
     READY = auto()
     DRAINED = auto()
     """All messages are distributed, or their time is over."""
@@ -96,12 +100,16 @@ _SOURCE_EVENTS: Final = {
 
 
 class TargetState(Enum):
+    """What the target waits for."""
+
     AWAIT_RECORDS = auto()
     AWAIT_COMMIT = auto()
     COMPLETE = auto()
 
 
 class TargetEvent(Enum):
+    """A packet of the source."""
+
     RECORDS = auto()
     LAST_RECORDS = auto()
     COMMIT = auto()

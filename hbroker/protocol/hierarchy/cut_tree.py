@@ -77,6 +77,7 @@ class CutTree(Generic[CutT]):
     # Read
 
     def get(self, subtree: str) -> CutT | None:
+        """The cut of exactly this subtree, or None."""
         return self._by_subtree.get(subtree)
 
     def __iter__(self) -> Iterator[CutT]:

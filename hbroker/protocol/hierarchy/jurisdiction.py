@@ -64,6 +64,7 @@ class Delegation:
     """
 
     def as_cut(self) -> Cut:
+        """The delegation as the native core takes it."""
         return self.subtree, self.node, self.address, self.epoch
 
 
@@ -206,16 +207,20 @@ class Jurisdiction:
 
     @property
     def grants(self) -> list[Grant]:
+        """All grants."""
         return list(self._grants.values())
 
     @property
     def delegations(self) -> list[Delegation]:
+        """All cuts."""
         return list(self._cuts)
 
     def grant_of(self, subtree: str) -> Grant | None:
+        """The grant of exactly this subtree, or None."""
         return self._grants.get(subtree)
 
     def delegation_of(self, subtree: str) -> Delegation | None:
+        """The cut of exactly this subtree, or None."""
         return self._cuts.get(subtree)
 
     def lookup(self, topic: str) -> Grant | Delegation | None:

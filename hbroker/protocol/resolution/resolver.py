@@ -122,7 +122,7 @@ class Resolver:
         self._begin(now, lookup)
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
-        """§4.1."""
+        """Handles CHALLENGE (§4.1)."""
         self._requests.handle_challenge(now, source, challenge)
 
     def handle_accept(self, now: int, source: Address, accept: pb.PubAccept) -> None:
@@ -199,7 +199,7 @@ class Resolver:
         """The next outcome of `resolve`; None: there is none now."""
         return self._results.popleft() if self._results else None
 
-    # Turns: one question at a time of each starting node
+    # Starting nodes: one request at a time at each
 
     def _advance(self, now: int) -> None:
         starts = deque(self._queues)
@@ -350,7 +350,7 @@ class Resolver:
             self._results.append(ResolveFailed(lookup.ticket, lookup.topic, reason, answered, tried))
         self._end(now, lookup)
 
-    # What others were told
+    # Answers of other clients
 
     def _is_covered(self, now: int, lookup: Lookup) -> bool:
         """Ends a look-up for waiting messages, if another client has received an answer that covers its

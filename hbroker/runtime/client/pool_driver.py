@@ -84,7 +84,7 @@ class PoolDriver:
         self._loop = None
         self.pool.shutdown()
 
-    # Turns
+    # Iterations
 
     def _iterate(self) -> None:
         """Runs one iteration."""

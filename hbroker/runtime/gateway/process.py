@@ -145,7 +145,7 @@ class _Process:
         self._log.info("ended")
         return int(self._has_failed)
 
-    # Turns
+    # Iterations
 
     def _iterate(self) -> None:
         """Runs one iteration: takes events, messages and requests, and does what is due."""

@@ -127,7 +127,7 @@ class StateWriter:
             return Fault(self._memory.path, OSError(errno.ETIMEDOUT, f"no answer for {OVERDUE_S:g} s"))
         return known
 
-    # The threads'
+    # In the threads
 
     def _write(self) -> None:
         is_last = False

@@ -110,7 +110,7 @@ class FileArchive:
             run += 1
         return run
 
-    # Below
+    # Within this module
 
     def _first(self) -> tuple[str, deque[_ArchivedFile]] | None:
         """The oldest day with files, and its files; None: there are none."""

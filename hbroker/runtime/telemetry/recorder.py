@@ -58,7 +58,7 @@ class Recorder:
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
-    # The event loop's
+    # In the event loop
 
     def start(self, ask: Callable[[], Facts]) -> None:
         """Begins the first interval. `ask` is called at the end of each interval, in this event loop."""
@@ -94,7 +94,7 @@ class Recorder:
         self._facts = self._ask()
         self._due.set()
 
-    # The thread's
+    # In the thread
 
     def _run(self) -> None:
         try:

@@ -83,4 +83,5 @@ class JoinRequests:
 
     @property
     def are_waiting(self) -> bool:
+        """Whether a JOIN waits for an answer."""
         return bool(self._sent)

@@ -91,6 +91,7 @@ class Uplink:
     # Change
 
     def start(self, now: int) -> None:
+        """Begins to ask for the subtree."""
         self._ask_root(now)
 
     def handle_challenge(self, now: int, source: Address, challenge: pb.Challenge) -> None:
@@ -242,6 +243,7 @@ class Uplink:
 
     @property
     def state(self) -> UplinkState:
+        """The state of the claim."""
         return self._machine.state
 
     @property
@@ -257,6 +259,7 @@ class Uplink:
 
     @property
     def link(self) -> int | None:
+        """The link to the parent; None: there is none."""
         return self._link
 
     @property
@@ -265,6 +268,7 @@ class Uplink:
         return self._parent_name
 
     def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due, in microseconds; None: never."""
         handover_source = None if self._handover_source is None else self._handover_source.poll_timeout()
         return earliest(self._lease_holder.until, self._retry_at, self._renew_at, handover_source)
 

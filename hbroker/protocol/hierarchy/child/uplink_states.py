@@ -9,6 +9,8 @@ __all__ = ["UPLINK", "UplinkEvent", "UplinkState"]
 
 
 class UplinkState(Enum):
+    """What a claim waits for."""
+
     AWAIT_INVITATION = auto()
     AWAIT_GRANT = auto()
     AWAIT_HANDOVER = auto()
@@ -20,6 +22,8 @@ class UplinkState(Enum):
 
 
 class UplinkEvent(Enum):
+    """What happens to a claim."""
+
     INVITED = auto()
     GRANTED = auto()
     HANDED_OVER = auto()

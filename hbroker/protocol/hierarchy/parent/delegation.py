@@ -15,6 +15,8 @@ __all__ = ["DELEGATION", "Child", "DelegationEvent", "DelegationState"]
 
 
 class DelegationState(Enum):
+    """The state of a delegation at its parent."""
+
     HANDING_OVER = auto()
     HELD = auto()
     TAKING_BACK = auto()
@@ -22,6 +24,8 @@ class DelegationState(Enum):
 
 
 class DelegationEvent(Enum):
+    """What happens to a delegation."""
+
     ADOPTED = auto()
     """A renewal for a subtree that this node, after a restart, did not know as delegated."""
     DONE = auto()

@@ -298,10 +298,12 @@ class Delegations:
     # Read
 
     def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(self._ends.next(), self._transfer_timers.next())
 
     @property
     def subtree_state(self) -> SubtreeState:
+        """The state of this node that moves with a subtree."""
         return self._subtree_state
 
     @property
@@ -323,6 +325,7 @@ class Delegations:
         return _ReturningChildren(self, subtree)
 
     def leaving_below(self, subtree: str) -> list[Child]:
+        """The children that are handing back a subtree below this one."""
         return [c for s, c in self._leaving.items() if s != subtree and is_within(s, subtree)]
 
     def overtake(self, child: Child) -> None:

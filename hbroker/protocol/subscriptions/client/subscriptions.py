@@ -151,7 +151,7 @@ class Subscriber:
             self._unsubscribe_requests.poll_timeout(),
         )
 
-    # What becomes of them
+    # Listeners and outcomes
 
     def _add(self, now: int, wanted: Wanted) -> None:
         key, listener, options = wanted.key, wanted.listener, wanted.options

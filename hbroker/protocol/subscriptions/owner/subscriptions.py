@@ -73,10 +73,12 @@ class OwnerSubscriptions:
 
     @property
     def subscribers(self) -> Subscribers:
+        """The stored subscriptions."""
         return self._subscribers
 
     @property
     def sessions(self) -> Sessions:
+        """The sessions of this node's clients."""
         return self._sessions
 
     def handle_link_up(self, link: int, session: int) -> None:
