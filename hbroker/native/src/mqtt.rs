@@ -14,7 +14,7 @@
 //!          io   sockets, threads, TLS, WebSocket; knows nothing of MQTT
 //! ```
 //!
-//! The code from `connection` down is sans-IO.
+//! `codec`, `connection`, `session` and `distribution` are sans-IO.
 //!
 //! A [`Connection`](connection::Connection) is one transport stream. Its input is bytes and time. Its output
 //! is bytes, which it appends to the iteration's buffer, events, and a deadline. It frames and checks

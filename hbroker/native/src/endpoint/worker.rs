@@ -138,8 +138,8 @@ impl<M: Machine> Worker<M> {
             worker_handle: self.worker_handle(),
             fault: Some("panicked".to_owned()),
         };
-        // Dropped before `exit`, also after a panic: when the fault is reported, the socket is closed, and so
-        // are the handles to its peers.
+        // Dropped before `exit`, also after a panic: when the fault is reported, the socket is closed and the
+        // worker holds no handle of its peers.
         let mut worker = self;
         exit.fault = worker.work().err().map(|error| error.to_string());
     }

@@ -279,7 +279,7 @@ impl RetainedStore {
         !self.dismantled.is_empty() || !self.detached.is_empty() || self.next_expired().is_some()
     }
 
-    /// What matches a filter: the topic, and the fields of its parts end to end.
+    /// What matches a filter: the topic, and the fields of its fragments end to end.
     #[cfg(test)]
     pub fn found(&self, filter: &str) -> Vec<(String, Vec<u8>)> {
         let wanted = Wanted::Filter(filter);

@@ -7,9 +7,9 @@
 //! nothing either.
 //!
 //! Both errors are serious: a new message that is taken for a duplicate is lost, and a duplicate that is
-//! taken for a new message is delivered twice. So the window of a publisher is wide: a publisher may hold
-//! messages back while one owner of its topics is offline and others are not, and these messages must not
-//! fall below the window of that owner.
+//! taken for a new message is delivered twice. So the window of a publisher is wide: a publisher may have to
+//! keep messages back while one owner of its topics is unreachable and others are not, and these messages
+//! must not fall below the window of that owner.
 //!
 //! The number of publishers is bounded, and so is the number of words of all publishers. The publisher to
 //! forget is found by the clock algorithm (Corbató, 1968), which approximates least recently used at constant

@@ -19,8 +19,8 @@
 //! is *stalled*:
 //!
 //! - Its ack guards of messages that the shared pool client received are dropped, so it no longer delays the
-//!   acknowledgement to other clients' owners. Its messages stay, within the limits of its queue. The client
-//!   counts again once nothing is queued for it.
+//!   acknowledgement of messages that other clients receive, too. Its messages stay, within the limits of its
+//!   queue. The client counts again once nothing is queued for it.
 //! - Messages that a pool client of its own received delay no other client. They are never acknowledged in
 //!   the client's stead; their owner decides what a slow client may miss (§7.3).
 
