@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hbroker._native import Message
     from hbroker.protocol.packets import Address
     from hbroker.protocol.resolution.lookup import Resolution
-    from hbroker.protocol.subscriptions.client.subscription import Options
+    from hbroker.protocol.subscriptions.client.options import Options
 
 __all__ = ["Client", "Subscription", "connect"]
 

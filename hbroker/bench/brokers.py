@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from hbroker.bench.chain import Topology
 from hbroker.bench.launching import NoAnswer, announcement, ended, launch, on_cpus
 from hbroker.bench.process import descendants
 from hbroker.config import parse_address
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Broker",
     "Started",
-    "Topology",
     "announced",
     "own_broker",
     "own_network",
@@ -43,9 +43,6 @@ _STATE: Final = "state"
 
 Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
 """The first process, and where clients come to."""
-
-Topology: TypeAlias = dict[str, Any]
-"""As in a file, but for the addresses of nodes: all ports are free ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from hbroker.bench.brokers import Topology
+__all__ = ["Topology", "chain", "node_at", "subtree_at"]
 
-__all__ = ["chain", "node_at", "subtree_at"]
+Topology: TypeAlias = dict[str, Any]
+"""The contents of a topology file without the nodes' addresses: every node gets a free port."""
 
 
 def chain(depth: int) -> Topology:

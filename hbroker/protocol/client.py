@@ -29,7 +29,7 @@ from hbroker.protocol.results import Published, Resolved, ResolveFailed, Result,
 from hbroker.protocol.sessions.client_will import ClientWill, Will
 from hbroker.protocol.sessions.client_will import State as WillState
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.subscriptions.client.subscription import Options, Wanted
+from hbroker.protocol.subscriptions.client.options import Options, Wanted
 from hbroker.protocol.subscriptions.client.subscriptions import Subscriber
 from hbroker.protocol.timer_queue import earliest
 

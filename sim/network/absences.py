@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hbroker.protocol import timers
-from hbroker.protocol.subscriptions.client.subscription import Key
+from hbroker.protocol.subscriptions.client.options import Key
 
 from .invariants import Ownership
 from .world import Address

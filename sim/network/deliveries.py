@@ -31,7 +31,7 @@ from hbroker._native import Message, topic_matches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.results import Published, Subscribed, SubscriptionFailed, WillSet
-from hbroker.protocol.subscriptions.client.subscription import Key
+from hbroker.protocol.subscriptions.client.options import Key
 from hbroker.subtree import is_within
 
 from .absences import Absences

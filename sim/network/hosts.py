@@ -22,7 +22,7 @@ from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.results import Result, TakenOver
 from hbroker.protocol.sessions.client_will import Will
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.subscriptions.owner.store import Subscription
 from hbroker.protocol.timer_queue import earliest
 

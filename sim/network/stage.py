@@ -9,7 +9,7 @@ import errno
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.sessions.client_will import Will
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 
 from . import actions, operators
 from .applications import Sent

@@ -14,7 +14,7 @@ from hbroker.gateway.access.policy import FilePolicy
 from hbroker.gateway.connect.connection import MOST_SHAPES
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions
 from hbroker.protocol.client import ClientControl
-from hbroker.protocol.subscriptions.client.subscription import Wanted
+from hbroker.protocol.subscriptions.client.options import Wanted
 from tests.gateway.fakes import MemberHost
 from tests.gateway.networks import SECOND, Client, FakeGateway
 from tests.network.networks import HOME, Tree

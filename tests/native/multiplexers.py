@@ -14,7 +14,7 @@ from hbroker.protocol.client import ClientControl
 from hbroker.protocol.packets import Address
 from hbroker.protocol.results import Result, Subscribed, TakenOver
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.runtime.control_loop import clock
 
 PATIENCE = 60.0

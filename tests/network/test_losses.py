@@ -10,7 +10,7 @@ import pytest
 from hbroker._native import SessionStatus
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.sim.network import NodeHost
 from hbroker.sim.network.actions import Overflow, Queue
 from hbroker.sim.network.applications import Sent

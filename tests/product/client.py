@@ -16,7 +16,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import Address
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.results import Resolved, Subscribed
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.runtime.client.dispatcher import new_endpoint
 from hbroker.runtime.client.identity import Identity
 from hbroker.runtime.control_loop import clock

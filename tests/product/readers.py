@@ -20,7 +20,7 @@ from typing import Final
 
 from hbroker._native import Message
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.runtime.address import parse_place, resolve
 from hbroker.sim.rooms.ledger import ReceiveCounters
 from tests.product.client import PolledClient

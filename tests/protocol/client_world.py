@@ -22,7 +22,7 @@ from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of,
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.results import Result
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Faults
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker.protocol.subscriptions.client.listeners import Listeners
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.none() | st.builds(Options, qos=st.integers(0, 2))))
 

@@ -20,7 +20,7 @@ from hbroker.protocol.results import (
 from hbroker.protocol.sessions.client_will import State, Will
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.subscriptions import shared
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from tests.protocol.client_world import SECOND, Node, World, home
 
 SESSION = session_id("tester")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from tests.protocol.client_world import SECOND, World, holders, home
 
 

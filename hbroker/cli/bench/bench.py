@@ -18,7 +18,8 @@ from hbroker.cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hbroker.bench.brokers import Broker, Topology
+    from hbroker.bench.brokers import Broker
+    from hbroker.bench.chain import Topology
     from hbroker.bench.plan import Address, Plan, Trust
     from hbroker.cli.flags import Commands
 

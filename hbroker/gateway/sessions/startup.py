@@ -12,7 +12,7 @@ from typing import Final
 from hbroker.gateway.sessions.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
 from hbroker.gateway.subscriptions.network_clients import SHARED, NetworkClients
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["PATIENCE", "Startup"]

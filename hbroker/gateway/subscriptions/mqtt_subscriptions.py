@@ -27,7 +27,7 @@ from hbroker.gateway.subscriptions.network_clients import SHARED
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions import shared
-from hbroker.protocol.subscriptions.client.subscription import Options, Wanted
+from hbroker.protocol.subscriptions.client.options import Options, Wanted
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, TypedDict
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 
 __all__ = ["Delivery", "options_of"]
 

@@ -33,7 +33,7 @@ from hbroker.protocol.results import (
     WillSet,
 )
 from hbroker.protocol.subscriptions import shared
-from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.runtime.client.failure import of_publication, of_request, of_takeover
 from hbroker.runtime.client.identity import Identity, Will, random_id
 from hbroker.runtime.client.inbox import Inbox

@@ -15,7 +15,7 @@ from hbroker.runtime.client.pending_request import Waiting
 
 if TYPE_CHECKING:
     from hbroker._native import Message
-    from hbroker.protocol.subscriptions.client.subscription import Options
+    from hbroker.protocol.subscriptions.client.options import Options
 
 __all__ = ["Subscription"]
 

@@ -8,10 +8,8 @@ not depend on the number of listeners.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, MutableMapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hbroker.protocol.subscriptions.client.subscription import Options
+from hbroker.protocol.subscriptions.client.options import Options
 
 __all__ = ["Listeners"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import auto
-from typing import Final, TypeAlias
+from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address
@@ -22,12 +22,10 @@ from hbroker.protocol.state_machine import Machine, Symbol
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client import owner
 from hbroker.protocol.subscriptions.client.listeners import Listeners
+from hbroker.protocol.subscriptions.client.options import Key, Options
 from hbroker.protocol.subscriptions.client.owner import SubscriptionOwner
 
-__all__ = ["TRANSITIONS", "Event", "Key", "Options", "State", "Subscription", "Wanted"]
-
-Key: TypeAlias = tuple[str, str]
-"""(group, filter): a client has one subscription for each key. The group is empty if it is not shared."""
+__all__ = ["TRANSITIONS", "Event", "State", "Subscription"]
 
 
 class State(Symbol):
@@ -72,29 +70,6 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.COMPLETE, Event.LOSE): State.SUBSCRIBING,
     (State.COMPLETE, Event.END): State.ENDED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of SUBSCRIBE: `retain_handling` as in MQTT 5 §3.8.3.1; `overflow` and the bounds of the
-    queue as in §7.8, where 0 stands for the node's own bound."""
-
-    qos: int = 0
-    no_local: bool = False
-    retain_as_published: bool = False
-    retain_handling: int = 0
-    overflow: int = 0
-    queue_messages: int = 0
-    queue_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A listener to be added: its id, its filter, and its options."""
-
-    listener: int
-    key: Key
-    options: Options
 
 
 @dataclass(slots=True, eq=False)

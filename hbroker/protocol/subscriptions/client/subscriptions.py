@@ -17,8 +17,9 @@ from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client import subscription
+from hbroker.protocol.subscriptions.client.options import Key, Wanted
 from hbroker.protocol.subscriptions.client.owners import SubscriptionOwners
-from hbroker.protocol.subscriptions.client.subscription import Key, Subscription, Wanted
+from hbroker.protocol.subscriptions.client.subscription import Subscription
 from hbroker.protocol.subscriptions.client.unsubscribe_requests import UnsubscribeRequests
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 

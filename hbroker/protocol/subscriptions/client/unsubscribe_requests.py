@@ -24,7 +24,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.packets import pack
 from hbroker.protocol.results import Result, Unsubscribed
-from hbroker.protocol.subscriptions.client.subscription import Key
+from hbroker.protocol.subscriptions.client.options import Key
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 
