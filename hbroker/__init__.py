@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from hbroker.protocol.packets import Reason
-    from hbroker.protocol.resolution.lookup import Hop, Resolution
+    from hbroker.protocol.results import Hop, Resolution
     from hbroker.runtime.client.client import Client, Connecting, connect
     from hbroker.runtime.client.client_pool import ClientPool, PoolClient, client_pool
     from hbroker.runtime.client.identity import Will
@@ -82,12 +82,12 @@ _MODULES: Final = {
     "Client": "hbroker.runtime.client.client",
     "Connecting": "hbroker.runtime.client.client",
     "ClientPool": "hbroker.runtime.client.client_pool",
-    "Hop": "hbroker.protocol.resolution.lookup",
+    "Hop": "hbroker.protocol.results",
     "PoolClient": "hbroker.runtime.client.client_pool",
     "Message": "hbroker._native",
     "Reason": "hbroker.protocol.packets",
     "Receipt": "hbroker.runtime.client.publication",
-    "Resolution": "hbroker.protocol.resolution.lookup",
+    "Resolution": "hbroker.protocol.results",
     "Subscription": "hbroker.runtime.client.subscription",
     "Will": "hbroker.runtime.client.identity",
     "connect": "hbroker.runtime.client.client",

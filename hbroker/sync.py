@@ -50,7 +50,7 @@ from hbroker.runtime.control_loop import HOLD_S, ControlLoop, clock
 if TYPE_CHECKING:
     from hbroker._native import Message
     from hbroker.protocol.packets import Address
-    from hbroker.protocol.resolution.lookup import Resolution
+    from hbroker.protocol.results import Resolution
     from hbroker.protocol.subscriptions.client.options import Options
 
 __all__ = ["Client", "Subscription", "connect"]

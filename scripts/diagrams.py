@@ -60,13 +60,13 @@ CHAPTERS: Final = {
     "hbroker.protocol.subscriptions.client.owner.TRANSITIONS": Chapter(
         "A subscription at one node", "At the client, for each node: [§6](protocol.md#6-subscriptions)."
     ),
-    "hbroker.protocol.sessions.client_will.TRANSITIONS": Chapter(
+    "hbroker.protocol.wills.client_will.TRANSITIONS": Chapter(
         "A will, at its client", "[§6.6](protocol.md#66-wills)."
     ),
-    "hbroker.protocol.sessions.sessions.TRANSITIONS": Chapter(
+    "hbroker.protocol.sessions.session_table.TRANSITIONS": Chapter(
         "A session, at an owner", "[§6.4](protocol.md#64-sessions)."
     ),
-    "hbroker.protocol.sessions.wills.TRANSITIONS": Chapter(
+    "hbroker.protocol.wills.session_wills.TRANSITIONS": Chapter(
         "A will, at its owner", "[§6.6](protocol.md#66-wills)."
     ),
     "hbroker.gateway.connect.connection.TRANSITIONS": Chapter(

@@ -27,7 +27,7 @@ from hbroker.runtime.control_loop import EVENTS, clock
 if TYPE_CHECKING:
     from hbroker._native import LoadClient, LoadClientPool
     from hbroker.bench.plan import Address
-    from hbroker.protocol.resolution.lookup import Resolution
+    from hbroker.protocol.results import Resolution
 
 __all__ = ["Controls"]
 

@@ -26,12 +26,12 @@ from hbroker.protocol.packets import Address, Reason, body_of, pack
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.resolution.resolver import PATIENCE, Resolver
 from hbroker.protocol.results import Published, Resolved, ResolveFailed, Result, TakenOver
-from hbroker.protocol.sessions.client_will import ClientWill, Will
-from hbroker.protocol.sessions.client_will import State as WillState
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.options import Options, Wanted
 from hbroker.protocol.subscriptions.client.subscriptions import Subscriber
 from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.wills.client_will import ClientWill, Will
+from hbroker.protocol.wills.client_will import State as WillState
 
 __all__ = ["ClientControl"]
 

@@ -25,20 +25,19 @@ from hbroker.protocol.hierarchy.channels import Channels
 from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtrees
 from hbroker.protocol.hierarchy.join_proofs import Nonces
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
-from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.hierarchy.parent.parent import ParentRole
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Body, address_from, body_of
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.resolution.responder import Responder
-from hbroker.protocol.sessions.sessions import Sessions
+from hbroker.protocol.sessions.session_table import Sessions
+from hbroker.protocol.sessions.subscription_store import Subscribers, Subscription
 from hbroker.protocol.sessions.takeover import Takeovers
-from hbroker.protocol.sessions.wills import Wills
 from hbroker.protocol.status import StatusTopic, session_counters, split_drops
 from hbroker.protocol.storage import AfterSync, Storage, Unstored
-from hbroker.protocol.subscriptions.owner.store import Subscribers, Subscription
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
+from hbroker.protocol.wills.session_wills import Wills
 
 __all__ = ["Node"]
 

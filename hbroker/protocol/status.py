@@ -14,8 +14,8 @@ from typing import Final
 from hbroker._native import topic_matches
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
-from hbroker.protocol.sessions.sessions import Sessions
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
+from hbroker.protocol.sessions.session_table import Sessions
 
 __all__ = ["MOST_SESSIONS", "PERIOD", "StatusTopic", "session_counters", "split_drops"]
 

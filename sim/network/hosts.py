@@ -16,15 +16,15 @@ from hbroker.config import NodeSettings
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import NodeEvent
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.results import Result, TakenOver
-from hbroker.protocol.sessions.client_will import Will
 from hbroker.protocol.sessions.options import SessionOptions
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.subscriptions.client.options import Options
-from hbroker.protocol.subscriptions.owner.store import Subscription
 from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.wills.client_will import Will
 
 from .files import NodeFiles, Notes
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
 from hbroker.subtree import is_within
 
 from .hosts import Host, NodeHost

@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.sessions.client_will import Will
 from hbroker.protocol.subscriptions.client.options import Options
+from hbroker.protocol.wills.client_will import Will
 
 from . import actions, operators
 from .applications import Sent

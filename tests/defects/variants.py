@@ -16,18 +16,19 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import node, storage, timers
 from hbroker.protocol.handover import handover, recovery
 from hbroker.protocol.handover.transfer import Record
-from hbroker.protocol.hierarchy import ended_leases
 from hbroker.protocol.hierarchy.channels import Channels
 from hbroker.protocol.hierarchy.child import requested_subtrees
-from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.hierarchy.parent import delegations, parent
 from hbroker.protocol.hierarchy.parent.admission import Applicant
 from hbroker.protocol.hierarchy.parent.delegation import Child
-from hbroker.protocol.sessions import sessions, wills
+from hbroker.protocol.ownership import ended_leases
+from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.sessions import session_table
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.subscriptions.client import owners, subscription
 from hbroker.protocol.subscriptions.client.owner import Event, SubscriptionOwner
 from hbroker.protocol.subscriptions.owner import subscriptions
-from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.protocol.wills import session_wills
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.files import NodeFiles
@@ -239,7 +240,7 @@ def _zero(_: Callable[..., int]) -> Callable[..., int]:
 
 
 def _never_kept(open: Callable[..., bool]) -> Callable[..., bool]:
-    def broken(self: sessions.Sessions, session: sessions.Session) -> bool:
+    def broken(self: session_table.Sessions, session: session_table.Session) -> bool:
         expiry, session.expiry_s = session.expiry_s, 0
         is_open = open(self, session)
         session.expiry_s = expiry
@@ -249,7 +250,7 @@ def _never_kept(open: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _without_bounds(open: Callable[..., bool]) -> Callable[..., bool]:
-    def broken(self: sessions.Sessions, session: sessions.Session) -> bool:
+    def broken(self: session_table.Sessions, session: session_table.Session) -> bool:
         session.queue_messages = session.queue_bytes = 0
         return open(self, session)
 
@@ -283,7 +284,7 @@ KEPT: Final = (
     Variant(
         "an owner keeps nothing for a session that is away",
         Invariant.NOTHING_LOST,
-        sessions.Sessions,
+        session_table.Sessions,
         "open",
         _never_kept,
     ),
@@ -304,7 +305,7 @@ KEPT: Final = (
     Variant(
         "an owner keeps what waits without the bounds that were asked for",
         Invariant.QUEUES,
-        sessions.Sessions,
+        session_table.Sessions,
         "open",
         _without_bounds,
     ),
@@ -318,14 +319,14 @@ KEPT: Final = (
     Variant(
         "a will is not published",
         Invariant.WILLS,
-        wills.Wills,
+        session_wills.Wills,
         "handle_link_down",
         _nothing,
     ),
     Variant(
         "a will does not wait",
         Invariant.WILLS,
-        wills.Wills,
+        session_wills.Wills,
         "_break_off",
         _due_at_once,
     ),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hbroker.protocol.hierarchy import ended_leases
+from hbroker.protocol.ownership import ended_leases
 from hbroker.sim.network import World
 from hbroker.sim.network.actions import (
     Continue,

@@ -11,8 +11,8 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.events import LeaseLost, TookBack
 from hbroker.protocol.results import Published, Subscribed, WillSet
-from hbroker.protocol.sessions.client_will import Will
 from hbroker.protocol.sessions.options import SessionOptions, session_id
+from hbroker.protocol.wills.client_will import Will
 from hbroker.sim.network import ClientHost, NodeHost, World
 from tests.network.networks import Tree
 

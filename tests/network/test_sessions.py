@@ -11,9 +11,9 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.results import Published, Subscribed, TakenOver, WillSet
-from hbroker.protocol.sessions.client_will import Will
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.timers import SECOND
+from hbroker.protocol.wills.client_will import Will
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults, NodeHost
 from hbroker.sim.network.applications import Interest, Sent
 from hbroker.sim.network.losses import Losses

@@ -20,7 +20,7 @@ import pytest
 from hbroker._native import ControlEvent, Endpoint
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason, address_of, body_of
 from hbroker.runtime.node.state_files import NodeStateFiles
 from tests.background import Background

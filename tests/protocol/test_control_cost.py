@@ -14,8 +14,8 @@ import pytest
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Address, pack
 from hbroker.protocol.resolution import forwarding_limits
 from hbroker.protocol.resolution.forwarding_limits import ForwardingLimits

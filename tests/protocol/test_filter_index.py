@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker._native import filter_touches
-from hbroker.protocol.subscriptions.owner.filter_index import FilterIndex
+from hbroker.protocol.sessions.filter_index import FilterIndex
 
 _LEVELS = st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=3).map("/".join)
 _FILTERS = st.lists(st.sampled_from(["", "a", "b", "+"]), min_size=1, max_size=3).map("/".join)

@@ -21,9 +21,9 @@ from hbroker.protocol.handover.handover import (
 )
 from hbroker.protocol.handover.subtree_state import SubtreeState
 from hbroker.protocol.handover.transfer import CHUNK, ReceivedState, Record, cut_record
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.subscriptions.owner.store import Subscription, record_of
+from hbroker.protocol.sessions.subscription_store import Subscription, record_of
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hbroker._native import filter_touches, topic_matches
 from hbroker.config import LeasePolicy
-from hbroker.protocol.hierarchy.cut_tree import CutTree
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
-from hbroker.protocol.hierarchy.touched_cuts import LONGEST_FILTER, MOST_ANSWERS
+from hbroker.protocol.ownership.cut_tree import CutTree
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.touched_cuts import LONGEST_FILTER, MOST_ANSWERS
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore

@@ -9,7 +9,7 @@ from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.hierarchy.child.join_requests import MOST_WAITING, JoinRequests, PendingJoin
 from hbroker.protocol.hierarchy.child.lease_holder import LeaseHolder, Renewal
-from hbroker.protocol.hierarchy.jurisdiction import Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address, body_of
 from tests.protocol.fake_network import Network
 

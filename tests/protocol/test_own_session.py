@@ -17,10 +17,10 @@ from hbroker.protocol.results import (
     WillRefused,
     WillSet,
 )
-from hbroker.protocol.sessions.client_will import State, Will
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client.options import Options
+from hbroker.protocol.wills.client_will import State, Will
 from tests.protocol.client_world import SECOND, Node, World, home
 
 SESSION = session_id("tester")

@@ -11,8 +11,8 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, cut_of
 from hbroker.protocol.resolution.owner_cache import Knowledge, OwnerCache
 from hbroker.protocol.results import Subscribed, WillSet
-from hbroker.protocol.sessions.client_will import Will
 from hbroker.protocol.timers import ZONE_TTL
+from hbroker.protocol.wills.client_will import Will
 from tests.protocol.client_world import SECOND, World, holders, home
 from tests.protocol.fake_network import Faults
 

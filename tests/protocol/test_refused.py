@@ -11,10 +11,10 @@ import pytest
 from hbroker._native import LinkDownEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address
+from hbroker.protocol.resolution.session_refusals import PATIENCE, Refusals
 from hbroker.protocol.results import Resolved, Subscribed, SubscriptionFailed, WillRefused
-from hbroker.protocol.sessions.client_will import Will
-from hbroker.protocol.sessions.refused import PATIENCE, Refusals
 from hbroker.protocol.timers import RETRY_MOST
+from hbroker.protocol.wills.client_will import Will
 from tests.protocol.client_world import SECOND, World
 
 QUOTA = pb.REASON_QUOTA_EXCEEDED

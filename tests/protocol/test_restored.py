@@ -9,10 +9,10 @@ from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.handover.transfer import ReceivedState
-from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.requester import Requester
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.storage import AfterSync, Unstored
-from hbroker.protocol.subscriptions.owner.store import Subscription
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from tests.protocol.sole_node import HERE, HOME, ScriptedCore
 

@@ -14,10 +14,10 @@ from hbroker._native import OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
 from hbroker.protocol.handover.transfer import ReceivedState
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.sessions.sessions import Session
-from hbroker.protocol.subscriptions.owner.store import Subscription, record_of, subscription_from
+from hbroker.protocol.sessions.session_table import Session
+from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
 from tests.protocol.sole_node import ELSEWHERE, HERE, SoleNode
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hbroker._native import filter_touches
 from hbroker.config import Limits
-from hbroker.protocol.sessions.sessions import Sessions
-from hbroker.protocol.subscriptions.owner.store import Key, Subscribers, Subscription, weight
+from hbroker.protocol.sessions.session_table import Sessions
+from hbroker.protocol.sessions.subscription_store import Key, Subscribers, Subscription, weight
 from tests.protocol.sole_node import ScriptedCore
 
 _MOST = 12
@@ -81,7 +81,7 @@ def test_what_touches_a_subtree_is_found_without_a_look_at_the_rest(monkeypatch:
         looked_at.append(filter)
         return filter_touches(filter, subtree)
 
-    monkeypatch.setattr("hbroker.protocol.subscriptions.owner.store.filter_touches", touches)
+    monkeypatch.setattr("hbroker.protocol.sessions.subscription_store.filter_touches", touches)
     assert len(list(subscribers.touching("home/7"))) == 20
     assert len(looked_at) == 20
 

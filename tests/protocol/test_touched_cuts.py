@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from hbroker.protocol.hierarchy import touched_cuts
-from hbroker.protocol.hierarchy.touched_cuts import LONGEST_FILTER, MOST_ANSWERS, TouchedCuts
+from hbroker.protocol.ownership import touched_cuts
+from hbroker.protocol.ownership.touched_cuts import LONGEST_FILTER, MOST_ANSWERS, TouchedCuts
 
 CUTS = [object() for _ in range(100)]
 

@@ -8,8 +8,8 @@ from itertools import combinations, islice, product
 import pytest
 
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.subscriptions.owner import wildcard_shapes
-from hbroker.protocol.subscriptions.owner.wildcard_shapes import Shapes, is_too_deep, shape_of
+from hbroker.protocol.sessions import wildcard_shapes
+from hbroker.protocol.sessions.wildcard_shapes import Shapes, is_too_deep, shape_of
 from tests.protocol.sole_node import SoleNode
 
 

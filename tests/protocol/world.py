@@ -13,8 +13,8 @@ from hbroker.config import LeasePolicy, Limits, NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import NodeEvent
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
 from hbroker.protocol.node import Node
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Body, address_from, body_of, pack
 from tests.protocol.fake_network import Faults, Network
 from tests.protocol.fakes import FakeCore

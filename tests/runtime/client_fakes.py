@@ -14,10 +14,17 @@ import pytest
 
 from hbroker._native import NativeError, topic_is_valid
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.lookup import Resolution
-from hbroker.protocol.results import Published, Resolved, Result, Subscribed, Unsubscribed, WillSet
-from hbroker.protocol.sessions.client_will import Will
+from hbroker.protocol.results import (
+    Published,
+    Resolution,
+    Resolved,
+    Result,
+    Subscribed,
+    Unsubscribed,
+    WillSet,
+)
 from hbroker.protocol.sessions.options import SessionOptions
+from hbroker.protocol.wills.client_will import Will
 from tests.waiting import eventually
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from hbroker.config import LeasePolicy
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.runtime.launcher.reset import forget_the_dead
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.disk import SimulatedDisk

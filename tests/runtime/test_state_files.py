@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
-from hbroker.protocol.subscriptions.owner.store import Subscription, ended_of, record_of
+from hbroker.protocol.ownership.jurisdiction import Delegation
+from hbroker.protocol.sessions.subscription_store import Subscription, ended_of, record_of
 from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
 from hbroker.sim.network.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant

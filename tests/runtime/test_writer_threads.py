@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hbroker.protocol import timers
-from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.node import writer_threads
 from hbroker.runtime.node.state_files import NodeStateFiles

@@ -12,7 +12,7 @@ from hbroker.errors import HBrokerError, LocalError, RemoteError
 
 if TYPE_CHECKING:
     from hbroker.config import Address
-    from hbroker.protocol.resolution.lookup import Resolution
+    from hbroker.protocol.results import Resolution
     from hbroker.sync import Client
 
 TIMEOUT = 30.0

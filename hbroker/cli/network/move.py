@@ -14,7 +14,7 @@ from hbroker.errors import HBrokerError, LocalError, RemoteError
 
 if TYPE_CHECKING:
     from hbroker.cli.flags import Commands
-    from hbroker.protocol.resolution.lookup import Resolution
+    from hbroker.protocol.results import Resolution
     from hbroker.sync import Client
 
 _TEXT = """\

@@ -12,9 +12,9 @@ from hbroker.gateway.native_api import ConnectEvent, SubscribeOptions, WillMessa
 from hbroker.gateway.outbox import Done
 from hbroker.gateway.sessions.claims import Stamp
 from hbroker.gateway.sessions.records import SessionSubscription
+from hbroker.protocol.sessions.subscription_store import weight
+from hbroker.protocol.sessions.wildcard_shapes import Shapes, shape_of
 from hbroker.protocol.state_machine import Machine, Symbol
-from hbroker.protocol.subscriptions.owner.store import weight
-from hbroker.protocol.subscriptions.owner.wildcard_shapes import Shapes, shape_of
 
 __all__ = ["TRANSITIONS", "Connection", "Event", "Listening", "State"]
 

@@ -16,8 +16,8 @@ from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.sessions.record_authentication import within
 from hbroker.properties import mqtt_properties_of
-from hbroker.protocol.sessions import client_will
 from hbroker.protocol.timers import SECOND
+from hbroker.protocol.wills import client_will
 
 __all__ = ["PendingWill", "after_close", "registered"]
 

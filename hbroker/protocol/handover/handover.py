@@ -38,8 +38,8 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.handover.subtree_state import SubtreeState, ended
 from hbroker.protocol.handover.transfer import ReceivedState, Record, transfer_packets
 from hbroker.protocol.packets import pack
+from hbroker.protocol.sessions.subscription_store import Subscription, ended_of, record_of
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.subscriptions.owner.store import Subscription, ended_of, record_of
 from hbroker.protocol.timer_queue import earliest
 
 __all__ = [

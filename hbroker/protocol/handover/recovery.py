@@ -24,9 +24,8 @@ from typing import Final
 from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
-from hbroker.protocol.hierarchy.jurisdiction import Jurisdiction
-from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
-from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Jurisdiction
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.subtree import is_within
 

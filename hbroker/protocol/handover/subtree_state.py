@@ -16,9 +16,9 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.handover.transfer import Keeper, ReceivedState, Record, cut_record
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address
-from hbroker.protocol.subscriptions.owner.store import MOST_QOS, Subscription, record_of
+from hbroker.protocol.sessions.subscription_store import MOST_QOS, Subscription, record_of
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 
 __all__ = ["SubtreeState", "ended"]

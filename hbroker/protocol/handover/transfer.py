@@ -15,9 +15,9 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from hbroker._native import filter_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import cut_from, cut_of
-from hbroker.protocol.subscriptions.owner.store import Subscription, subscription_from
+from hbroker.protocol.sessions.subscription_store import Subscription, subscription_from
 from hbroker.subtree import depth, is_within, prefixes
 
 __all__ = ["CHUNK", "Keeper", "ReceivedState", "Record", "cut_record", "transfer_packets"]

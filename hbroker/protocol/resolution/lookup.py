@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from hbroker.config import format_address
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.requests import Request
+from hbroker.protocol.results import Hop
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timers import NEGATIVE_TTL
 
-__all__ = ["TRANSITIONS", "Event", "Hop", "Lookup", "Resolution", "State"]
+__all__ = ["TRANSITIONS", "Event", "Lookup", "State"]
 
 
 class State(Enum):
@@ -93,64 +93,6 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.BACKING_OFF, Event.ACCEPT): State.RESOLVED,
     (State.BACKING_OFF, Event.EXPIRE): State.FAILED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """One answer of a look-up. `time_ms`: milliseconds since the request was last sent. `cache`: what the
-    client knew before it asked ("hit": the owner; "cut": a node above the owner; "miss": nothing)."""
-
-    node: str
-    address: Address
-    packet: str
-    subtree: str
-    epoch: int
-    ttl_s: int
-    time_ms: float
-    cache: str
-
-    def to_json(self) -> dict[str, object]:
-        """The object as `hbroker resolve --trace --json` prints it."""
-        return {
-            "node": self.node,
-            "address": format_address(self.address),
-            "packet": self.packet,
-            "subtree": self.subtree,
-            "epoch": self.epoch,
-            "ttl_s": self.ttl_s,
-            "time_ms": self.time_ms,
-            "cache": self.cache,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """The owner of a topic. `scope`: the subtree for which the answer holds, less the cuts in it (§5.3).
-    `subscriptions`: how many match the topic. `trace`: the answers of the look-up, in order."""
-
-    topic: str
-    owner: str
-    address: Address
-    epoch: int
-    ttl_s: int
-    subtree: str
-    scope: str
-    subscriptions: int
-    trace: tuple[Hop, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """The object as `hbroker resolve --json` prints it."""
-        return {
-            "topic": self.topic,
-            "owner": self.owner,
-            "address": format_address(self.address),
-            "epoch": self.epoch,
-            "ttl_s": self.ttl_s,
-            "subtree": self.subtree,
-            "scope": self.scope,
-            "subscriptions": self.subscriptions,
-            "trace": [hop.to_json() for hop in self.trace],
-        }
 
 
 @dataclass(slots=True, eq=False)

@@ -31,11 +31,11 @@ from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.reasons import RETRIED_REASONS
 from hbroker.protocol.resolution.answer_cache import FRESH, Answer, covers
-from hbroker.protocol.resolution.lookup import Event, Hop, Lookup, Resolution, State
+from hbroker.protocol.resolution.lookup import Event, Lookup, State
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.resolution.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
-from hbroker.protocol.results import Resolved, ResolveFailed, Result
-from hbroker.protocol.sessions.refused import Refusal, Refusals
+from hbroker.protocol.resolution.session_refusals import Refusal, Refusals
+from hbroker.protocol.results import Hop, Resolution, Resolved, ResolveFailed, Result
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import (
     LEASE,

@@ -11,7 +11,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.events import Diagnostics
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_of, cut_of, pack
 from hbroker.protocol.requester import Requester
 

@@ -17,8 +17,8 @@ from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.errors import InvalidTopic, PayloadTooLarge
 from hbroker.properties import mqtt_properties_of
-from hbroker.protocol.sessions import client_will
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S, SessionOptions, session_id
+from hbroker.protocol.wills import client_will
 from hbroker.runtime.client.publication import encoded
 
 __all__ = ["Identity", "PoolClientProfile", "Profile", "Will", "random_id"]

@@ -36,7 +36,7 @@ from hbroker.runtime.gateway.native_gateway import NativeShell, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.node.usage import process_usage
+from hbroker.runtime.process_usage import process_usage
 from hbroker.runtime.telemetry import Facts, Recorder
 
 __all__ = ["run_gateway"]

@@ -39,8 +39,8 @@ from hbroker.runtime.control_loop import clock
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
 from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
-from hbroker.runtime.node.usage import process_usage
 from hbroker.runtime.node.writer_threads import StateWriter
+from hbroker.runtime.process_usage import process_usage
 from hbroker.runtime.telemetry import Facts, Recorder
 from hbroker.subtree import is_within
 

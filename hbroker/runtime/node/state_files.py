@@ -35,8 +35,8 @@ from google.protobuf.message import DecodeError
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
-from hbroker.protocol.subscriptions.owner.store import Subscription, record_of, subscription_from
+from hbroker.protocol.ownership.jurisdiction import Delegation
+from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
 from hbroker.runtime.node import legacy_state_files
 from hbroker.storage import checkpoint
 from hbroker.storage.checkpoint import Instant

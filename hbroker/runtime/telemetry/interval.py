@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hbroker.runtime.node.usage import process_usage
+from hbroker.runtime.process_usage import process_usage
 
 __all__ = ["Sample", "Watch"]
 

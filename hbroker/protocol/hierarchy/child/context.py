@@ -10,9 +10,9 @@ from hbroker.config import NodeSettings
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.handover.recovery import Recovery
-from hbroker.protocol.hierarchy.jurisdiction import Jurisdiction
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.hierarchy.parent.parent import ParentRole
+from hbroker.protocol.ownership.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address
 from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.hierarchy.child.lease import Lease
-from hbroker.protocol.hierarchy.jurisdiction import Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 
 __all__ = ["LeaseHolder", "Renewal"]
 

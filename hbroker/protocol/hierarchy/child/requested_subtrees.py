@@ -13,7 +13,7 @@ from typing import Final
 
 from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkState
-from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT
 
 __all__ = ["RequestedSubtrees"]
 

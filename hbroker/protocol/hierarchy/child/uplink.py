@@ -25,12 +25,11 @@ from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
 from hbroker.protocol.hierarchy.child.lease_holder import LeaseHolder
 from hbroker.protocol.hierarchy.child.parent_discovery import ParentDiscovery
 from hbroker.protocol.hierarchy.child.uplink_states import UPLINK, UplinkEvent, UplinkState
-from hbroker.protocol.hierarchy.jurisdiction import Grant
-from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant
 from hbroker.protocol.packets import Address, Cut, Reason, address_from, cut_from, pack
 from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.sessions.subscription_store import Subscription, subscription_from
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.subscriptions.owner.store import Subscription, subscription_from
 from hbroker.protocol.timer_queue import earliest
 
 __all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]

@@ -10,12 +10,11 @@ from typing import Final, TypeAlias
 from hbroker._native import topic_is_valid
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_from
 from hbroker.subtree import is_within
 
 __all__ = [
-    "STATUS_ROOT",
     "Admitted",
     "Applicant",
     "Below",
@@ -23,9 +22,6 @@ __all__ = [
     "applicant_from",
     "judge",
 ]
-
-STATUS_ROOT: Final = "$SYS/nodes"
-"""Every node owns the subtree below this with its own name, which keeps names unique."""
 
 NAME_LENGTH: Final = 255
 

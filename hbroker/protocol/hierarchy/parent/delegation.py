@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from hbroker.protocol.handover.handover import HandoverSource, HandoverTarget, TransferSender
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timer_queue import earliest
 

@@ -31,12 +31,12 @@ from hbroker.protocol.handover.handover import (
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.handover.subtree_state import SubtreeState
 from hbroker.protocol.handover.transfer import Keeper, ReceivedState, transfer_packets
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, Child, DelegationEvent, DelegationState
+from hbroker.protocol.ownership.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.storage import AfterSync
-from hbroker.protocol.subscriptions.owner.store import Subscription
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.subtree import is_within

@@ -16,7 +16,6 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.hierarchy.join_proofs import Nonces, invitation_credential, is_proof, join_credential
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.hierarchy.parent.admission import (
     Admitted,
     Applicant,
@@ -27,6 +26,7 @@ from hbroker.protocol.hierarchy.parent.admission import (
 )
 from hbroker.protocol.hierarchy.parent.delegation import Child, DelegationState
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Reason, address_of, cut_of, pack
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.storage import AfterSync

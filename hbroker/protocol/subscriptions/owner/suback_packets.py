@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Final, TypeAlias
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.protocol.hierarchy.jurisdiction import Delegation
+from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import PACKET_ROOM, Cut, cut_of, packed
 
 __all__ = ["SubAcks"]

@@ -18,15 +18,21 @@ from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.events import Diagnostics
-from hbroker.protocol.handover.announcements import Announcements, Gone, Move
-from hbroker.protocol.hierarchy.ended_leases import EndedLeases
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.ended_leases import EndedLeases
+from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.resolution.forwarding_limits import ForwardingLimits
-from hbroker.protocol.sessions.sessions import Session, Sessions
+from hbroker.protocol.sessions.session_table import Session, Sessions
+from hbroker.protocol.sessions.subscription_store import (
+    MOST_OVERFLOW,
+    MOST_QOS,
+    Key,
+    Subscribers,
+    Subscription,
+)
 from hbroker.protocol.storage import AfterSync
-from hbroker.protocol.subscriptions.owner.store import MOST_OVERFLOW, MOST_QOS, Key, Subscribers, Subscription
+from hbroker.protocol.subscriptions.owner.announcements import Announcements, Gone, Move
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
 from hbroker.protocol.timer_queue import TimerQueue, earliest

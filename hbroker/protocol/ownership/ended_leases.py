@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hbroker._native import filter_touches
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import Delegation, Jurisdiction
 from hbroker.subtree import is_within
 
 __all__ = ["EndedLeases"]

@@ -24,8 +24,8 @@ from hbroker.config import Limits
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address
+from hbroker.protocol.sessions.subscription_store import Subscribers
 from hbroker.protocol.state_machine import step
-from hbroker.protocol.subscriptions.owner.store import Subscribers
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 from hbroker.subtree import is_within

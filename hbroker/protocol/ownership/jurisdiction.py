@@ -16,13 +16,16 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.hierarchy.cut_tree import CutTree
-from hbroker.protocol.hierarchy.touched_cuts import TouchedCuts
+from hbroker.protocol.ownership.cut_tree import CutTree
+from hbroker.protocol.ownership.touched_cuts import TouchedCuts
 from hbroker.protocol.packets import Address, Cut, cut_of
 from hbroker.protocol.timers import LEASE_DRIFT
 from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["Delegation", "Grant", "Jurisdiction"]
+__all__ = ["STATUS_ROOT", "Delegation", "Grant", "Jurisdiction"]
+
+STATUS_ROOT: Final = "$SYS/nodes"
+"""Every node owns the subtree of its own name below this topic, so that names are unique."""
 
 MOST_CUTS_ANSWERED: Final = 16
 MOST_CUT_BYTES: Final = 600

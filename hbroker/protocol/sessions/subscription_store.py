@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, address_from, address_of
-from hbroker.protocol.subscriptions.owner.filter_index import FilterIndex
-from hbroker.protocol.subscriptions.owner.wildcard_shapes import Shapes
+from hbroker.protocol.sessions.filter_index import FilterIndex
+from hbroker.protocol.sessions.wildcard_shapes import Shapes
 
 __all__ = [
     "MOST_OVERFLOW",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hbroker.protocol.packets import Cut
-from hbroker.protocol.subscriptions.owner.store import Subscription
+from hbroker.protocol.sessions.subscription_store import Subscription
 
 __all__ = ["Announcements", "Gone", "Move"]
 

@@ -23,10 +23,9 @@ from hbroker.properties import MqttProperties
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.packets import PACKET_ROOM, Address, Reason, pack
 from hbroker.protocol.reasons import RETRIED_REASONS
-from hbroker.protocol.resolution.lookup import Resolution
 from hbroker.protocol.resolution.owner_cache import HINT_PATIENCE, Knowledge
 from hbroker.protocol.resolution.resolver import Resolver
-from hbroker.protocol.results import ResolveFailed, Result, WillRefused, WillSet
+from hbroker.protocol.results import Resolution, ResolveFailed, Result, WillRefused, WillSet
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timers import SECOND, retry_after

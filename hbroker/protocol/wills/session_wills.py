@@ -24,10 +24,9 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.handover.recovery import FINDING
-from hbroker.protocol.hierarchy.jurisdiction import Delegation, Grant, Jurisdiction
-from hbroker.protocol.hierarchy.parent.admission import STATUS_ROOT
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Reason, cut_of, pack
-from hbroker.protocol.sessions.sessions import Sessions
+from hbroker.protocol.sessions.session_table import Sessions
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
