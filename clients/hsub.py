@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .console import DONE, TIMED_OUT, Console, new_console, run
 from .flags import Flag, UsageError, Values, option, switch, whole_number
-from .formatting import Format, Received, compile_format, payload_only, topic_and_payload
+from .formatting import Format, compile_format, payload_only, topic_and_payload
 from .options import BIND, SHARED, URL, parse_qos, target
+from .received import Received
 from .sessions import SESSION, session_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn
 
-from .formatting import Received
+from .received import Received
 
 __all__ = ["NotJson", "render"]
 

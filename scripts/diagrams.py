@@ -69,7 +69,7 @@ CHAPTERS: Final = {
     "hbroker.protocol.wills.session_wills.TRANSITIONS": Chapter(
         "A will, at its owner", "[§6.6](protocol.md#66-wills)."
     ),
-    "hbroker.gateway.connect.connection.TRANSITIONS": Chapter(
+    "hbroker.gateway.connections.connection.TRANSITIONS": Chapter(
         "An MQTT client's connection", "At its gateway: [Gateway](gateway.md#connecting)."
     ),
     "hbroker.runtime.launcher.supervisor.TRANSITIONS": Chapter(

@@ -9,13 +9,13 @@ from random import Random
 from hbroker.config import GatewayLimits, GatewaySettings
 from hbroker.gateway.access.access_lists import AccessLists
 from hbroker.gateway.access.policy import Policy
-from hbroker.gateway.admin.events import EventQueue
+from hbroker.gateway.events import EventQueue
 from hbroker.gateway.native_api import NativeApi
+from hbroker.gateway.network_clients import NetworkClients
 from hbroker.gateway.outbox import Outbox
-from hbroker.gateway.sessions.claims import Clock
-from hbroker.gateway.sessions.gateways import Gateways
-from hbroker.gateway.sessions.records import Records
-from hbroker.gateway.subscriptions.network_clients import NetworkClients
+from hbroker.gateway.records.claims import Clock
+from hbroker.gateway.records.gateways import Gateways
+from hbroker.gateway.records.session_records import Records
 
 __all__ = ["GatewayContext"]
 

@@ -17,15 +17,15 @@ from hbroker._native import LinkDownEvent
 from hbroker.config import GatewaySettings
 from hbroker.gateway.access.access_lists import AccessLists
 from hbroker.gateway.access.policy import Check, Decision, Policy
-from hbroker.gateway.admin.events import GatewayEvent
-from hbroker.gateway.admin.requests import AdminRequests
-from hbroker.gateway.admin.sys_topics import SysTopics
+from hbroker.gateway.admin_requests import AdminRequests
 from hbroker.gateway.connect.connect import ConnectHandler
-from hbroker.gateway.connect.connection import Connection, State
-from hbroker.gateway.connect.connection_table import ConnectionTable
 from hbroker.gateway.connect.disconnect import DisconnectHandler
-from hbroker.gateway.connect.disconnect_queue import DisconnectQueue
+from hbroker.gateway.connect.takeover import Takeover
+from hbroker.gateway.connections.connection import Connection, State
+from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.disconnect_queue import DisconnectQueue
 from hbroker.gateway.context import GatewayContext
+from hbroker.gateway.events import GatewayEvent
 from hbroker.gateway.native_api import (
     AuthEvent,
     ClosedEvent,
@@ -36,18 +36,18 @@ from hbroker.gateway.native_api import (
     SubscribeEvent,
     UnsubscribeEvent,
 )
+from hbroker.gateway.network_clients import SHARED, NetworkClients
 from hbroker.gateway.outbox import Outbox
 from hbroker.gateway.reason_codes import Code
+from hbroker.gateway.records.claims import Clock
+from hbroker.gateway.records.gateways import Gateways
+from hbroker.gateway.records.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
+from hbroker.gateway.records.session_records import Records
 from hbroker.gateway.sessions.announcements import Announcements
-from hbroker.gateway.sessions.claims import Clock
-from hbroker.gateway.sessions.gateways import Gateways
-from hbroker.gateway.sessions.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
-from hbroker.gateway.sessions.records import Records
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.startup import Startup
-from hbroker.gateway.sessions.takeover import Takeover
 from hbroker.gateway.subscriptions.mqtt_subscriptions import Answer, MqttSubscriptions
-from hbroker.gateway.subscriptions.network_clients import SHARED, NetworkClients
+from hbroker.gateway.subscriptions.sys_topics import SysTopics
 from hbroker.protocol.core import Event
 from hbroker.protocol.results import (
     Published,

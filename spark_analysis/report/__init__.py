@@ -13,7 +13,8 @@ Imports go downwards in this list, except that `page` imports `sections` when it
 `Section` of `page`. A section is a value: another part of the analysis can give one to `page`.
 """
 
-from .page import Section, page
+from .page import page
 from .plan import plan as plan_section
+from .section import Section
 
 __all__ = ["Section", "page", "plan_section"]

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from . import sections
 from .markup import Content, Markup, tag
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the report."""
-
-    title: str
-    lead: str
-    """One sentence about what the charts below show."""
-    body: Content
-    note: str = ""
-    """How to read the charts."""
+from .section import Section
 
 
 def page(
     summary: Mapping[str, Any], tables: Mapping[str, list[dict[str, Any]]], more: Sequence[Section] = ()
 ) -> str:
     """The report as one HTML document. `more`: sections after those of the measurement."""
-    from . import sections
 
     head = [
         tag("meta", charset="utf-8"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..tables import Rows
 from . import charts
 from .markup import Content, percent, tag
-from .page import Section
 from .rows import table
+from .section import Section
 
 MOST_SHOWN = 50
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from .markup import Content, Markup, micros, moment, number, size, tag
-from .page import Section
 from .places import hierarchy, hot_topics
 from .rows import Tables, of_role, table
+from .section import Section
 from .service import cost, drops, fan_out, latency
 from .spread import imbalance, load_over_time
 from .timeline import Timeline

@@ -8,8 +8,8 @@ from ..losses import LOSSES, lost
 from . import charts
 from .markup import Content, micros, moment, number, percent, tag
 from .over_time import over_time
-from .page import Section
 from .rows import LISTED, NODES_SHOWN, Row, Rows, Tables, table
+from .section import Section
 from .timeline import Timeline
 
 _LATENCY_TICKS: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from . import charts
 from .markup import Content, Markup, moment, number, percent, size, tag
 from .over_time import over_time
-from .page import Section
 from .rows import NODES_SHOWN, PARTS, ROLES, Row, Rows, Tables, of_role, table, title_of
+from .section import Section
 from .timeline import Timeline
 
 _SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

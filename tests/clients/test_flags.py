@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from hbroker.clients import hpub, hsub
 from hbroker.clients.flags import UsageError, Values, option, parse, switch, whole_number
-from hbroker.clients.formatting import Received, compile_format, payload_only, topic_and_payload
+from hbroker.clients.formatting import compile_format, payload_only, topic_and_payload
 from hbroker.clients.options import SHARED, UNSUPPORTED, client_id, target
 from hbroker.clients.properties import PROPERTY, Property, publish_properties
+from hbroker.clients.received import Received
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def test_contracts_hold() -> None:
         ("protocol/sinner.py", "import hbroker.runtime", "downward"),
         ("protocol/sinner.py", "import time", "no clock"),
         ("protocol/sinner.py", "def late():\n    from asyncio import sleep", "no clock"),
+        ("protocol/ownership/sinner.py", "from hbroker.protocol.handover import recovery", "sibling"),
         ("runtime/sinner.py", "from hbroker import cli", "downward"),
         ("../clients/sinner.py", "from hbroker.protocol import timers", "public API"),
         ("../spark_analysis/sinner.py", "import hbroker.errors", "downward"),

@@ -13,8 +13,8 @@ from hbroker._native import filter_is_valid, topic_is_valid, topic_matches
 from hbroker.errors import ConfigErrors
 from hbroker.gateway.access.access_lists import guarded
 from hbroker.gateway.access.acl_file import OPEN, Acl, may_read_some, may_write, parse
+from hbroker.gateway.filters import covers, overlap
 from hbroker.gateway.native_api import Rule
-from hbroker.gateway.subscriptions.filters import covers, overlap
 
 LEVELS = st.sampled_from(["a", "", "$x", "$SYS"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(topic_is_valid)

@@ -11,8 +11,8 @@ from hbroker.config import GatewayLimits
 from hbroker.gateway.access.acl_file import parse
 from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.access.policy import FilePolicy
-from hbroker.gateway.admin.requests import CLIENTS, KICK, Request
-from hbroker.gateway.sessions.record_authentication import sign, verify
+from hbroker.gateway.admin_requests import CLIENTS, KICK, Request
+from hbroker.gateway.records.record_authentication import sign, verify
 from hbroker.runtime.gateway.hashing import Verified
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, FakeGateway, two_gateways

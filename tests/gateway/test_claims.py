@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hbroker.gateway.native_api import ConnectEvent
-from hbroker.gateway.sessions import claims
-from hbroker.gateway.sessions.claims import Claim, Stamp
-from hbroker.gateway.sessions.record_authentication import CLAIMS, verify
+from hbroker.gateway.records import claims
+from hbroker.gateway.records.claims import Claim, Stamp
+from hbroker.gateway.records.record_authentication import CLAIMS, verify
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
 from tests.network.networks import Tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbroker.gateway.admin.events import MOST_REFUSALS, Connected, Disconnected, EventQueue, Refused
+from hbroker.gateway.events import MOST_REFUSALS, Connected, Disconnected, EventQueue, Refused
 from hbroker.gateway.native_api import ConnectEvent
 from tests.gateway.networks import SECOND, two_gateways
 

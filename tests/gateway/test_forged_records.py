@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.gateways import Gateways
-from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, sign
-from hbroker.gateway.sessions.records import MOST_ENDINGS, Ending, Record, Records
+from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.gateways import Gateways
+from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, sign
+from hbroker.gateway.records.session_records import MOST_ENDINGS, Ending, Record, Records
 from hbroker.sim.network import ClientHost
 from tests.gateway.networks import SECOND, FakeGateway, two_gateways
 from tests.network.networks import Tree

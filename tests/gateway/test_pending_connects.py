@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbroker.gateway.connect.pending_connects import MOST_WAITING
+from hbroker.gateway.connections.pending_connects import MOST_WAITING
 from hbroker.gateway.native_api import WillMessage
 from tests.gateway.networks import SECOND, Client, two_gateways
 from tests.network.networks import Tree

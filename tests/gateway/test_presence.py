@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
-from hbroker.gateway.sessions import gateways
-from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.gateways import Gateways, Presence, PresenceChange
-from hbroker.gateway.sessions.record_authentication import verify
+from hbroker.gateway.records import gateways
+from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.gateways import Gateways, Presence, PresenceChange
+from hbroker.gateway.records.record_authentication import verify
 from hbroker.sim.network import CLEAR, ClientHost
 from tests.gateway.networks import SECOND, Client, FakeGateway, WillMessage, two_gateways
 from tests.network.networks import Tree

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.gateways import Gateways, Presence
-from hbroker.gateway.sessions.record_authentication import sign
-from hbroker.gateway.sessions.records import Record, Records
+from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.gateways import Gateways, Presence
+from hbroker.gateway.records.record_authentication import sign
+from hbroker.gateway.records.session_records import Record, Records
 from tests.gateway.networks import SECOND
 
 KEY: Final = b"a secret of enough bytes"

@@ -7,7 +7,6 @@ from typing import Any, Final
 import pytest
 
 from hbroker._native import NativeError
-from hbroker.gateway.connect.wills import PendingWill
 from hbroker.gateway.native_api import (
     ClosedEvent,
     InFlight,
@@ -16,9 +15,10 @@ from hbroker.gateway.native_api import (
     SubscribeOptions,
     WillMessage,
 )
-from hbroker.gateway.sessions.record_authentication import CLAIMS, sign
-from hbroker.gateway.sessions.records import Record, SessionSubscription
-from hbroker.gateway.subscriptions.network_clients import network_session
+from hbroker.gateway.network_clients import network_session
+from hbroker.gateway.records.record_authentication import CLAIMS, sign
+from hbroker.gateway.records.session_records import Record, SessionSubscription
+from hbroker.gateway.records.wills import PendingWill
 from hbroker.sim.network import Faults
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
 from tests.network.networks import Tree

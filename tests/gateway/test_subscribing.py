@@ -11,7 +11,7 @@ from hbroker._native import Message
 from hbroker.config import GatewayLimits
 from hbroker.gateway.access.acl_file import parse
 from hbroker.gateway.access.policy import FilePolicy
-from hbroker.gateway.connect.connection import MOST_SHAPES
+from hbroker.gateway.connections.connection import MOST_SHAPES
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.subscriptions.client.options import Wanted

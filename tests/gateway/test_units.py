@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.gateway.admin.load_average import LoadAverage
-from hbroker.gateway.admin.requests import Request
-from hbroker.gateway.connect.wills import PendingWill
+from hbroker.gateway.admin_requests import Request
 from hbroker.gateway.native_api import InFlight, Member, SessionState, SubscribeOptions, WillMessage
 from hbroker.gateway.outbox import Outbox, OutboxMessage
 from hbroker.gateway.reason_codes import Code, suback_code
-from hbroker.gateway.sessions import claims
-from hbroker.gateway.sessions.claims import Claim, Clock, Stamp
-from hbroker.gateway.sessions.gateways import Gateways, Presence
-from hbroker.gateway.sessions.record_authentication import sign, verify
-from hbroker.gateway.sessions.records import Record, SessionSubscription
+from hbroker.gateway.records import claims
+from hbroker.gateway.records.claims import Claim, Clock, Stamp
+from hbroker.gateway.records.gateways import Gateways, Presence
+from hbroker.gateway.records.record_authentication import sign, verify
+from hbroker.gateway.records.session_records import Record, SessionSubscription
+from hbroker.gateway.records.wills import PendingWill
+from hbroker.gateway.subscriptions.load_average import LoadAverage
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.none() | st.integers(0, 1_000_000)), max_size=30))

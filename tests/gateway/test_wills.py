@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from hbroker.gateway.connect.wills import after_close
 from hbroker.gateway.native_api import WillMessage
+from hbroker.gateway.records.wills import after_close
 from tests.gateway.networks import SECOND, Client, FakeGateway, two_gateways
 from tests.network.networks import Tree
 

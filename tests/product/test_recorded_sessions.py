@@ -11,9 +11,9 @@ import pytest
 
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
-from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, sign
-from hbroker.gateway.sessions.records import Ending
+from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, sign
+from hbroker.gateway.records.session_records import Ending
 from tests.gateway_native import wire
 from tests.product.network import PATIENCE
 from tests.product.node import started

@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Returns 0 only if every gateway answered."""
     from hbroker.cli.gateways.requests import ask_gateways
-    from hbroker.gateway.admin.requests import CLIENTS
+    from hbroker.gateway.admin_requests import CLIENTS
 
     replies = ask_gateways(options, CLIENTS)
     clients = sorted(

@@ -41,7 +41,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Returns 0 only if a gateway had the client."""
     from hbroker.cli.gateways.requests import ask_gateways
-    from hbroker.gateway.admin.requests import KICK
+    from hbroker.gateway.admin_requests import KICK
 
     replies = ask_gateways(options, KICK, options.client)
     had = sorted(name for name, entries in replies.entries.items() if any(e.get("kicked") for e in entries))

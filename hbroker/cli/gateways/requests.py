@@ -49,8 +49,8 @@ def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") ->
     """
     from hbroker import sync
     from hbroker.cli.network.admin_requests import join_key
-    from hbroker.gateway.admin.requests import Request
-    from hbroker.gateway.sessions.record_authentication import sign, verify
+    from hbroker.gateway.admin_requests import Request
+    from hbroker.gateway.records.record_authentication import sign, verify
 
     key = join_key(options)
     deadline = time.monotonic() + options.timeout
@@ -96,8 +96,8 @@ def _key_error(options: argparse.Namespace, key: bytes) -> ConfigError:
 
 def _gateways(client: Client, key: bytes, timeout: float) -> tuple[set[str], set[str]]:
     """The names of the present gateways, and of those whose presence this key does not verify."""
-    from hbroker.gateway.sessions.gateways import Presence
-    from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, verify
+    from hbroker.gateway.records.gateways import Presence
+    from hbroker.gateway.records.record_authentication import GATEWAYS, last_level, verify
 
     names: set[str] = set()
     foreign: set[str] = set()

@@ -27,18 +27,17 @@ from hbroker.gateway.access.policy import (
     Refusal,
     remembers_passwords,
 )
-from hbroker.gateway.connect import wills
-from hbroker.gateway.connect.connect_packet import admit
-from hbroker.gateway.connect.connection import Connection, Event, State
-from hbroker.gateway.connect.connection_table import ConnectionTable
 from hbroker.gateway.connect.disconnect import DisconnectHandler
-from hbroker.gateway.connect.pending_connects import PendingConnects
+from hbroker.gateway.connections.connect_packet import admit
+from hbroker.gateway.connections.connection import Connection, Event, State
+from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.pending_connects import PendingConnects
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import Accept, AuthEvent, ConnectEvent, SessionState, next_block
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.sessions import claims
+from hbroker.gateway.records import claims, wills
+from hbroker.gateway.records.session_records import Record
 from hbroker.gateway.sessions.claim_requests import ClaimRequests
-from hbroker.gateway.sessions.records import Record
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.stale_sessions import StaleSessions, forgotten
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions

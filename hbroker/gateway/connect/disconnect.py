@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hbroker._native import NativeError
-from hbroker.gateway.connect.connection import Connection, Event, State
-from hbroker.gateway.connect.connection_table import ConnectionTable
-from hbroker.gateway.connect.wills import PendingWill, after_close
+from hbroker.gateway.connections.connection import Connection, Event, State
+from hbroker.gateway.connections.connection_table import ConnectionTable
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, next_block
 from hbroker.gateway.outbox import Done, OutboxMessage
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.sessions.records import Record
+from hbroker.gateway.records.session_records import Record
+from hbroker.gateway.records.wills import PendingWill, after_close
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.wait_group import WaitGroup
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions

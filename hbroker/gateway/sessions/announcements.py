@@ -13,15 +13,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from hbroker.gateway.connect.wills import registered
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
+from hbroker.gateway.network_clients import SHARED
 from hbroker.gateway.outbox import OutboxMessage
-from hbroker.gateway.sessions.claims import NEVER, Stamp
-from hbroker.gateway.sessions.gateways import Presence, PresenceChange
-from hbroker.gateway.sessions.record_authentication import GATEWAYS, last_level, sign, verify
+from hbroker.gateway.records.claims import NEVER, Stamp
+from hbroker.gateway.records.gateways import Presence, PresenceChange
+from hbroker.gateway.records.record_authentication import GATEWAYS, last_level, sign, verify
+from hbroker.gateway.records.wills import registered
 from hbroker.gateway.sessions.startup import PATIENCE
-from hbroker.gateway.subscriptions.network_clients import SHARED
 from hbroker.protocol.results import WillRefused, WillSet
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import SECOND

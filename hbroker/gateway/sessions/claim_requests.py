@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hbroker.gateway.connect.connection import Connection
-from hbroker.gateway.connect.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection
+from hbroker.gateway.connections.connection_table import ConnectionTable
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage
-from hbroker.gateway.sessions import claims
-from hbroker.gateway.sessions.claims import Claim
-from hbroker.gateway.sessions.record_authentication import CLAIMS, sign
+from hbroker.gateway.records import claims
+from hbroker.gateway.records.claims import Claim
+from hbroker.gateway.records.record_authentication import CLAIMS, sign
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND, retry_after
 

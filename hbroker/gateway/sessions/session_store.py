@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from hbroker.gateway.connect.connection import Connection
-from hbroker.gateway.connect.wills import PendingWill
+from hbroker.gateway.connections.connection import Connection
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, WillMessage
 from hbroker.gateway.outbox import Done, OutboxMessage
-from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.record_authentication import sign
-from hbroker.gateway.sessions.records import Ending, Record
+from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.record_authentication import sign
+from hbroker.gateway.records.session_records import Ending, Record
+from hbroker.gateway.records.wills import PendingWill
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 

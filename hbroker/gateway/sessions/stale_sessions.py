@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hbroker.gateway.connect.connection import Connection, State
+from hbroker.gateway.connections.connection import Connection, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import InFlight, SessionState, next_block
 from hbroker.gateway.sessions.session_store import SessionStore

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-from hbroker.gateway.sessions.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
-from hbroker.gateway.subscriptions.network_clients import SHARED, NetworkClients
+from hbroker.gateway.network_clients import SHARED, NetworkClients
+from hbroker.gateway.records.record_authentication import CLAIMS, GATEWAYS, REQUESTS, SESSIONS
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.timers import SECOND

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hbroker.gateway.access.acl_file import may_read_some
-from hbroker.gateway.admin.sys_topics import SysTopics
-from hbroker.gateway.connect.connection import Connection, Listening, State
+from hbroker.gateway.connections.connection import Connection, Listening, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SubscribeEvent, SubscribeOptions, UnsubscribeEvent
+from hbroker.gateway.network_clients import SHARED
 from hbroker.gateway.reason_codes import Code, suback_code
-from hbroker.gateway.sessions.records import SessionSubscription
-from hbroker.gateway.subscriptions.network_clients import SHARED
+from hbroker.gateway.records.session_records import SessionSubscription
+from hbroker.gateway.subscriptions.sys_topics import SysTopics
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions import shared

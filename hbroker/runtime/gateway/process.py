@@ -26,8 +26,8 @@ from hbroker.config import GatewaySettings, ListenerSettings, format_address
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.access.password_checks import MOST_RUNNING
 from hbroker.gateway.access.policy import Check, Decision, Refusal
-from hbroker.gateway.admin.events import Connected, Disconnected, GatewayEvent, Refused
 from hbroker.gateway.control import Gateway
+from hbroker.gateway.events import Connected, Disconnected, GatewayEvent, Refused
 from hbroker.gateway.native_api import Shell
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for

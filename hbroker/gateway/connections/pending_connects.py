@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from hbroker.gateway.connect.connection import Connection, Event, State
-from hbroker.gateway.connect.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, Event, State
+from hbroker.gateway.connections.connection_table import ConnectionTable
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import SECOND
 

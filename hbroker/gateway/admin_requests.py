@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from hbroker._native import topic_is_valid
 from hbroker.config import format_address
-from hbroker.gateway.connect.connection import Connection, State
-from hbroker.gateway.connect.connection_table import ConnectionTable
 from hbroker.gateway.connect.disconnect import DisconnectHandler
+from hbroker.gateway.connections.connection import Connection, State
+from hbroker.gateway.connections.connection_table import ConnectionTable
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import ConnectionStatus, WillMessage
 from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.sessions.record_authentication import REPLIES, REQUESTS, sign, verify
-from hbroker.gateway.sessions.records import Record
+from hbroker.gateway.records.record_authentication import REPLIES, REQUESTS, sign, verify
+from hbroker.gateway.records.session_records import Record
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND
 

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hbroker.gateway.connect.wills import PendingWill
 from hbroker.gateway.native_api import PACKET_ID_BLOCKS, InFlight, SessionState, SubscribeOptions
-from hbroker.gateway.sessions.claims import NEVER, Stamp
-from hbroker.gateway.sessions.gateways import Gateways
-from hbroker.gateway.sessions.record_authentication import SESSIONS, client_hash, last_level, verify, within
+from hbroker.gateway.records.claims import NEVER, Stamp
+from hbroker.gateway.records.gateways import Gateways
+from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, last_level, verify, within
+from hbroker.gateway.records.wills import PendingWill
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S
 from hbroker.protocol.timer_queue import TimerQueue
 from hbroker.protocol.timers import SECOND

@@ -16,8 +16,8 @@ from enum import Enum, auto
 from hashlib import blake2b
 from typing import Any, Final
 
-from hbroker.gateway.sessions.claims import NEVER, Stamp
-from hbroker.gateway.sessions.record_authentication import GATEWAYS
+from hbroker.gateway.records.claims import NEVER, Stamp
+from hbroker.gateway.records.record_authentication import GATEWAYS
 
 __all__ = ["MOST", "Gateways", "Presence", "PresenceChange"]
 

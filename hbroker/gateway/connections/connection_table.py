@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hbroker.gateway.connect.connection import Connection, State
+from hbroker.gateway.connections.connection import Connection, State
 
 __all__ = ["ConnectionTable"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.reason_codes import Code
-from hbroker.gateway.sessions.record_authentication import within
+from hbroker.gateway.records.record_authentication import within
 from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.timers import SECOND
 from hbroker.protocol.wills import client_will

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from hbroker.gateway.sessions.record_authentication import within
+from hbroker.gateway.records.record_authentication import within
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["MOST_TOGETHER", "NEVER", "PATIENCE", "Claim", "Clock", "Stamp", "body_of", "parse"]

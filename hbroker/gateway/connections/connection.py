@@ -7,11 +7,11 @@ from enum import auto
 from typing import Final
 
 from hbroker._native import AttemptSource
-from hbroker.gateway.connect.connect_packet import ConnectRequest
+from hbroker.gateway.connections.connect_packet import ConnectRequest
 from hbroker.gateway.native_api import ConnectEvent, SubscribeOptions, WillMessage
 from hbroker.gateway.outbox import Done
-from hbroker.gateway.sessions.claims import Stamp
-from hbroker.gateway.sessions.records import SessionSubscription
+from hbroker.gateway.records.claims import Stamp
+from hbroker.gateway.records.session_records import SessionSubscription
 from hbroker.protocol.sessions.subscription_store import weight
 from hbroker.protocol.sessions.wildcard_shapes import Shapes, shape_of
 from hbroker.protocol.state_machine import Machine, Symbol

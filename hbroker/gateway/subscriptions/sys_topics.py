@@ -13,9 +13,9 @@ from typing import Final
 
 from hbroker._native import topic_matches
 from hbroker.gateway.access.acl_file import BRIDGE_STATE
-from hbroker.gateway.admin.load_average import LoadAverage
+from hbroker.gateway.filters import covers, overlap
 from hbroker.gateway.native_api import NativeApi
-from hbroker.gateway.subscriptions.filters import covers, overlap
+from hbroker.gateway.subscriptions.load_average import LoadAverage
 from hbroker.protocol.timers import SECOND
 
 __all__ = ["INTERVAL", "PREFIX", "SysTopics", "values_of"]

@@ -1,0 +1,1 @@
+"""The connections of MQTT clients that this gateway has: a table of values, without behaviour."""
