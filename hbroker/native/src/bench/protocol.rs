@@ -35,7 +35,8 @@ pub trait StreamProtocol: Send + 'static {
     /// Handles the complete packets at the beginning of `input`, and returns their size in bytes. Answers are
     /// appended to `out`.
     ///
-    /// # Errors The input is not a valid packet, or is a refusal.
+    /// # Errors
+    /// The input is not a valid packet, or is a refusal.
     fn understand(
         &mut self,
         input: &[u8],

@@ -22,7 +22,8 @@ impl Incoming {
     /// Returns the topic of a PUBLISH with an alias. If the PUBLISH contains a topic, the alias stands for
     /// that topic from now on.
     ///
-    /// # Errors The alias is 0, is higher than `most`, or stands for no topic.
+    /// # Errors
+    /// The alias is 0, is higher than `most`, or stands for no topic.
     pub fn resolve(&mut self, most: u16, alias: u16, topic: &str) -> Result<&str, Reason> {
         if alias == 0 || alias > most {
             return Err(Reason::TOPIC_ALIAS_INVALID);

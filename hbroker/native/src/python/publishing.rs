@@ -30,7 +30,8 @@ pub struct PublishProperties {
 impl PublishProperties {
     /// Converts the properties.
     ///
-    /// # Errors There is no such property, or the value is not valid for it.
+    /// # Errors
+    /// There is no such property, or the value is not valid for it.
     pub fn of(qos: u8, retain: bool, properties: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut publish_properties = Self { qos, retain, ..Self::default() };
         for (name, value) in properties.into_iter().flatten() {

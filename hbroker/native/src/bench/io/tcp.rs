@@ -37,7 +37,8 @@ impl<S: StreamProtocol> Connection<S> {
     /// Connects, over TLS if `trust` is set, and returns once the broker has accepted the connection and its
     /// subscription.
     ///
-    /// # Errors The broker is not reachable, refuses, or does not answer in time.
+    /// # Errors
+    /// The broker is not reachable, refuses, or does not answer in time.
     pub fn open(
         address: SocketAddr,
         trust: Option<&Trust>,

@@ -19,7 +19,8 @@ impl Trust {
     /// Trusts a server with a certificate for this host (a name or an address) that one of these authorities
     /// (PEM) has signed.
     ///
-    /// # Errors The host is not valid, or the authorities are not certificates. The text is for people.
+    /// # Errors
+    /// The host is not valid, or the authorities are not certificates. The text is for people.
     pub fn new(authorities: &[u8], host: &str) -> Result<Self, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let mut roots = RootCertStore::empty();
@@ -47,7 +48,8 @@ pub struct Tls(ClientConnection);
 impl Tls {
     /// The first output of `encrypt` contains its first record.
     ///
-    /// # Errors As of rustls.
+    /// # Errors
+    /// As of rustls.
     pub fn new(trust: &Trust) -> io::Result<Self> {
         let made = ClientConnection::new(Arc::clone(&trust.config), trust.name.clone());
         let mut session = made.map_err(io::Error::other)?;
@@ -59,7 +61,8 @@ impl Tls {
     /// Decrypts records, and appends the result to `plain`. The next output of `encrypt` contains the answers
     /// of TLS itself.
     ///
-    /// # Errors The broker violated TLS, its certificate is not trusted, or it closed.
+    /// # Errors
+    /// The broker violated TLS, its certificate is not trusted, or it closed.
     pub fn open(&mut self, mut records: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         while !records.is_empty() {
             self.0.read_tls(&mut records)?;
@@ -79,7 +82,8 @@ impl Tls {
 
     /// Encrypts plain bytes, once the handshake is complete.
     ///
-    /// # Errors None: both sides are in memory.
+    /// # Errors
+    /// None: both sides are in memory.
     pub fn encrypt(&mut self, plain: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
         self.0.writer().write_all(plain)?;
         plain.clear();

@@ -35,7 +35,8 @@ pub struct InvalidConnect {
 
 /// Parses the first packet of a stream.
 ///
-/// # Errors It is no CONNECT, or violates the protocol.
+/// # Errors
+/// It is no CONNECT, or violates the protocol.
 pub fn parse(frame: &Frame<'_>) -> Result<Connect, InvalidConnect> {
     if frame.kind != kind::CONNECT || frame.flags != 0 {
         return Err(InvalidConnect { version: None, reason: Reason::PROTOCOL_ERROR });

@@ -19,7 +19,8 @@ const SHARED: &str = "$share/";
 
 /// Parses SUBSCRIBE (MQTT 5 §3.8).
 ///
-/// # Errors The reason code of the violation.
+/// # Errors
+/// The reason code of the violation.
 pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
     check_options(version, frame)?;
     match decode(version, frame)? {
@@ -56,7 +57,8 @@ pub fn subscribe(version: Version, frame: &Frame<'_>) -> Checked<Subscribe> {
 
 /// Parses UNSUBSCRIBE (MQTT 5 §3.10).
 ///
-/// # Errors The reason code of the violation.
+/// # Errors
+/// The reason code of the violation.
 pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> {
     let mut body = Reader::new(frame.body);
     body.packet_id()?;
@@ -85,7 +87,8 @@ pub fn unsubscribe(version: Version, frame: &Frame<'_>) -> Checked<Unsubscribe> 
 
 /// Parses DISCONNECT (MQTT 5 §3.14).
 ///
-/// # Errors The reason code of the violation.
+/// # Errors
+/// The reason code of the violation.
 pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
     let mut disconnect = Disconnect { reason: Reason::SUCCESS, session_expiry: None, text: String::new() };
     if version < Version::V5 {
@@ -108,7 +111,8 @@ pub fn disconnect(version: Version, frame: &Frame<'_>) -> Checked<Disconnect> {
 
 /// Parses AUTH (MQTT 5 §3.15).
 ///
-/// # Errors The reason code of the violation.
+/// # Errors
+/// The reason code of the violation.
 pub fn auth(frame: &Frame<'_>) -> Checked<Auth> {
     check_tail(frame)?;
     let Decoded::V5(v5::Packet::Auth(packet)) = decode(Version::V5, frame)? else {

@@ -47,7 +47,8 @@ pub struct Publish<'a> {
 impl<'a> Publish<'a> {
     /// Parses and checks a PUBLISH. Its topic may be empty if it has an alias.
     ///
-    /// # Errors The reason code that the specification names for the violation.
+    /// # Errors
+    /// The reason code that the specification names for the violation.
     pub fn parse(version: Version, frame: &Frame<'a>) -> Checked<Self> {
         let mut body = Reader::new(frame.body);
         let qos = (frame.flags >> 1) & 3;

@@ -20,7 +20,8 @@ pub trait Guard {
     /// Publishes a message. Returns its sequence number, which the network's answer names (at `QoS` 0 there
     /// is no answer); `None`: there is no room.
     ///
-    /// # Errors The message is refused permanently.
+    /// # Errors
+    /// The message is refused permanently.
     fn publish(&mut self, message: &Outgoing<'_>) -> Result<Option<u64>, Reason>;
 
     /// Acknowledges these messages to their owners: all clients have acknowledged them, or never will.

@@ -63,7 +63,8 @@ impl Listener {
 
 /// Opens a listener. Returns the listener, and the socket of each worker.
 ///
-/// # Errors As `bind` and `listen`: the address is in use, or not of this machine.
+/// # Errors
+/// As `bind` and `listen`: the address is in use, or not of this machine.
 pub fn open(
     number: u32,
     address: SocketAddr,

@@ -63,8 +63,8 @@ impl Channel {
 
     /// Appends PUBLISH. `encoder`: set if other clients may receive the same message in this iteration.
     ///
-    /// # Errors Why the message is dropped instead. The client's other messages are still sent (MQTT 5
-    /// §3.1.2.11.4).
+    /// # Errors
+    /// Why the message is dropped instead. The client's other messages are still sent (MQTT 5 §3.1.2.11.4).
     pub fn put_message(
         &mut self,
         turn: &mut Turn<'_>,

@@ -257,7 +257,8 @@ impl Outgoing {
     /// Handles PUBACK, PUBREC or PUBCOMP. One whose packet id is not in flight is ignored, because MQTT 3.1
     /// clients repeat them.
     ///
-    /// # Errors It is not the next acknowledgement of a message of this `QoS`.
+    /// # Errors
+    /// It is not the next acknowledgement of a message of this `QoS`.
     pub fn acknowledged(
         &mut self,
         turn: &mut Turn<'_>,

@@ -43,7 +43,8 @@ impl Frames {
     /// Receives bytes. The payload of data frames is appended to `plain`; answers go to `wire`. True: the
     /// client sent Close.
     ///
-    /// # Errors The client violated the protocol: the status code for its Close frame.
+    /// # Errors
+    /// The client violated the protocol: the status code for its Close frame.
     pub fn read(
         &mut self,
         mut input: &[u8],
