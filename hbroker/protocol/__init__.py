@@ -11,9 +11,9 @@
     status, storage   a node's `$SYS` topics; what waits for the disk (§5.10)
     events, results   what a node, and a client, report to their process
     core, packets     the native core's verbs as types; control packets
-    and what all use  requester, reasons, timers, timer_queue, expiring_cache, state_machine
 
-Sections (§) are those of docs/protocol.md. `node` and `client` import the packages; the packages import each
-other and the modules. Of hbroker only `config`, `subtree`, `properties`, `_proto` and the native core are
-below.
+Modules that all of them use: `requester`, `reasons`, `timers`, `timer_queue`, `expiring_cache` and
+`state_machine`. `node` and `client` import the packages; the packages import each other and the modules. Of
+hbroker only `config`, `subtree`, `properties`, `_proto` and the native core are below. Sections (§) are those
+of docs/protocol.md.
 """

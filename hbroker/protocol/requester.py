@@ -1,5 +1,4 @@
-"""The way of one request: where it came from, where its answer goes, and how much further it may go
-(§4.3)."""
+"""The way of a request: where it came from, where its answer goes, how much further it may go (§4.3)."""
 
 from __future__ import annotations
 

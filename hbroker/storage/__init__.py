@@ -7,7 +7,6 @@
     checkpoint      when the process was last alive, and how many bytes of each file were synced
     store           several record files of one process, written and synced together
 
-Imports go downward in the reverse order: `store` imports `record_file` and `checkpoint`, `record_file`
-imports `record_format` and `whole_file`, and all but `record_format` import `disk`. The package imports
-nothing else of hbroker. Nothing here reads a clock or starts a thread; `store` gets its clock as an argument.
+Each module imports only modules that are listed above it, and nothing else of hbroker. Nothing here reads a
+clock or starts a thread; `store` gets its clock as an argument.
 """

@@ -6,6 +6,6 @@
     announcements   unsolicited SUBACKs to the subscribers of a subtree that moved, a few at a time
     recovery        refuses QoS 1 and 2 until the subscribers of a new owner are back
 
-Imports go downward: `handover` imports `subtree_state`, that imports `transfer` and `recovery`. All import
+Imports go downward: `handover` imports `subtree_state`, which imports `transfer` and `recovery`. All import
 `hierarchy.jurisdiction` or `subscriptions.owner`. `hierarchy.parent` and `hierarchy.child` run the handovers.
 """

@@ -7,7 +7,7 @@
     ended_leases    subtrees that this node served until its lease ended (§5.6)
     channels        authenticated packets between child and parent; join_proofs: proofs of the join key (§5.5)
 
-Imports go downward: `child` imports `parent`, `parent` imports `jurisdiction`, that imports `cut_tree` and
+Imports go downward: `child` imports `parent`, `parent` imports `jurisdiction`, which imports `cut_tree` and
 `touched_cuts`. `child` and `parent` also import `handover` and `subscriptions.owner`, which import
 `jurisdiction`. `protocol.node` puts all of them together.
 """

@@ -1,4 +1,4 @@
-"""Sends one order to a node and waits until it is done, for `hbroker leave` and `move` (docs/protocol.md
+"""Sends one order to a node and waits until it is done: `hbroker leave`, `hbroker move` (docs/protocol.md
 §5.7)."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Turns outcomes into exceptions, which say who is at fault, what was requested, and which nodes were
-asked."""
+"""Turns outcomes into exceptions, which say who is at fault, what was requested, and who was asked."""
 
 from __future__ import annotations
 

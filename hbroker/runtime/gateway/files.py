@@ -1,5 +1,4 @@
-"""Reads the files of gateways: users, rules, certificates. `require_files` checks them before a network
-starts."""
+"""Reads the files of gateways: users, rules, certificates. `require_files` checks them before a start."""
 
 from __future__ import annotations
 

@@ -6,6 +6,6 @@
     legacy_state_files   reads the formats of earlier versions
     usage                CPU time and memory of this process
 
-Imports go downward: `process` imports `writer_threads`, that imports `state_files`, that imports
+Imports go downward: `process` imports `writer_threads`, which imports `state_files`, which imports
 `legacy_state_files` and `hbroker.storage`. `process` also imports `runtime.driver` and `runtime.telemetry`.
 """

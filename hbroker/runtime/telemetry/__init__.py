@@ -12,7 +12,7 @@ an interval, with the facts that the decisions know. So no message waits for a l
     interval       when an interval was, how long it lasted, and what it cost
     facts          what the decisions know at the end of an interval
 
-Imports go downward: `recorder` imports `journal` when its thread starts, that imports `rows` and
+Imports go downward: `recorder` imports `journal` when its thread starts, which imports `rows` and
 `file_archive`, and `rows` imports `schema`. Nothing loads Arrow before `preload`, or that thread, does.
 """
 

@@ -10,6 +10,6 @@
     context              what all claims of the node share
 
 Imports go downward: `requested_subtrees` imports `uplink`, which imports the others; `parent_discovery`
-imports `join_requests` and `lease_holder`, that imports `lease`. `uplink` also imports `handover`, and
+imports `join_requests` and `lease_holder`, which imports `lease`. `uplink` also imports `handover`, and
 `context` imports `hierarchy.parent` and `subscriptions.owner`.
 """

@@ -1,5 +1,4 @@
-"""Whether a node may join here (§5.1, §5.5): a decision about jurisdiction and request alone, without
-effects."""
+"""Whether a node may join here (§5.1, §5.5): decides by jurisdiction and request alone, without effects."""
 
 from __future__ import annotations
 
