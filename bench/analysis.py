@@ -1,10 +1,11 @@
 """How fast the load analysis is: `python -m bench.analysis --rows 1000000 10000000`.
 
-The heaviest step of `hbroker analyze`, the sums of all rows by topic and node, beside the same sums by DuckDB
-on the same files, and the whole analysis. In one run, taken by turns; each reads and writes Parquet. Spark's
-own start is left out, and told apart: it is paid once. Telemetry is made first where it is not there yet.
+Compares the heaviest step of `hbroker analyze`, the sums of all rows by topic and node, with the same sums by
+DuckDB on the same files, and measures the whole analysis. Both run alternately in one run, and read and write
+Parquet. The start of Spark is not included; it is reported separately, because it happens once. Missing
+telemetry is made first.
 
-DuckDB is not among what the project installs: `pip install duckdb`.
+The project does not install DuckDB: `pip install duckdb`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ COPY (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures each size, and prints a line of it."""
+    """Measures each size, and prints a line for it. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.analysis", description="How fast the analysis is.")
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--dir", type=Path, required=True, help="where the telemetry is, or is to be made")
@@ -94,7 +95,7 @@ def _sum_by_duckdb(source: Path, place: Path) -> None:
 
 
 def _peak_mib() -> float:
-    """Of the processes that this one started; Linux."""
+    """The largest peak of resident memory, in MiB, of this process's descendants; Linux only."""
     status = [Path(f"/proc/{pid}/status").read_text() for pid in descendants(os.getpid())]
     return max(int(found[1]) for text in status if (found := re.search(r"VmHWM:\s+(\d+)", text))) / 1024
 

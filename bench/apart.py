@@ -1,8 +1,8 @@
-"""How far apart the broker's CPU and the load's are: what a cache line takes from one to the other and back.
+"""The distance of two CPUs: the time that a cache line takes from the broker's CPU to the load's and back.
 
-On a virtual machine that changes within seconds. Its host has them run now as two threads of one core, which
-share a cache, and now on cores that do not, and a message that goes from one to the other costs several times
-as much there (docs/benchmarks.md). So rounds are compared that ran alike.
+On a virtual machine that changes within seconds. Its host runs the two CPUs now as two threads of one core,
+which share a cache, and now on cores that do not. Then a message from one to the other costs several times as
+much (docs/benchmarks.md). So only rounds with similar distances are compared.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PATIENCE_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Ruler:
-    """A program in C between two CPUs, built where it is to be."""
+    """A program in C that measures the distance of two CPUs."""
 
     program: Path
     cpus: tuple[int, int]
 
     @classmethod
     def build(cls, directory: Path, cpus: tuple[int, int]) -> Ruler | None:
-        """None: there is no C compiler, or it could not."""
+        """Builds the program in this directory. None: there is no C compiler, or it failed."""
         program = directory / _SOURCE.stem
         compiler = shutil.which("cc")
         if compiler is None:
@@ -38,7 +38,7 @@ class Ruler:
         return None if done.returncode else cls(program, cpus)
 
     def measure(self) -> float | None:
-        """Nanoseconds for a round trip. None: it could not be found out, and that is no reason to stop."""
+        """Nanoseconds for a round trip. None: it could not be measured, which does not stop the run."""
         one, other = self.cpus
         command = [str(self.program), "-a", str(one), "-b", str(other)]
         try:

@@ -1,4 +1,4 @@
-"""What is measured: a kind of broker, or of a network of brokers."""
+"""The interface of what is measured: a kind of broker, or of a network of brokers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _READY_S: Final = 15.0
 
 
 class Broker(Protocol):
-    """A kind of broker."""
+    """A kind of broker, which can be started."""
 
     @property
     def name(self) -> str:
-        """As the table calls it."""
+        """Its name in the tables."""
 
     @property
     def transport(self) -> str:
-        """What its clients speak, as the load's `--transport` has it."""
+        """The protocol of its clients: `--transport` of the load."""
 
     def version(self) -> str | None:
-        """None: it is not on this machine."""
+        """Its version; None: it is not installed."""
 
     def start(self, directory: Path) -> Started:
-        """Starts it and waits until it serves; what it writes goes into the directory. Raises NoAnswer."""
+        """Starts it, and waits until it serves. It writes its files into the directory. Raises NoAnswer."""
 
 
 def wait_for_port(process: subprocess.Popen[bytes], address: Address) -> None:
-    """Returns once connections are accepted there. Raises NoAnswer where they are not in time."""
+    """Returns when connections are accepted at this address. Raises NoAnswer if they are not in time."""
     deadline = time.monotonic() + _READY_S
     while process.poll() is None and time.monotonic() < deadline:
         try:

@@ -1,8 +1,8 @@
-"""Charts as SVG, drawn without a library: each is a few kilobytes of text, and a change of figures is a
-readable difference.
+"""Charts as SVG, drawn without a library: each is a few kilobytes of text, whose changes make a readable
+diff.
 
-Axes are logarithmic: what is compared differs by factors. A figure is a dot with the extremes as a line
-through it; what grows is a line from dot to dot.
+Axes are logarithmic, because the values differ by factors. A value is a dot, with a line between its
+extremes. A curve is a line from dot to dot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTH: Final = 760
 _LABELS: Final = 210
 """Pixels for the names at the left."""
 _RIGHT: Final = 90
-"""Pixels for the figures at the right."""
+"""Pixels for the values at the right."""
 _ROW: Final = 20
 _COLOURS: Final = ("#0b6e99", "#c4572b", "#4d7c2f", "#7a4b9c")
 _INK: Final = "#444"
@@ -30,7 +30,7 @@ _RULE: Final = "#ccc"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One figure, by name."""
+    """One value, with its name."""
 
     name: str
     value: Spread
@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Figures of one unit, beneath each other."""
+    """Values of one unit, one below the other."""
 
     title: str
     unit: str
@@ -47,14 +47,14 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What a cost is at each size."""
+    """A cost at each size."""
 
     name: str
     points: Sequence[tuple[float, float]]
 
 
 def dots(panels: Iterable[Panel]) -> str:
-    """The panels below each other; those without a figure are left out."""
+    """The panels, one below the other. Panels without a value are left out."""
     body: list[str] = []
     top = 10.0
     for panel in panels:
@@ -65,7 +65,7 @@ def dots(panels: Iterable[Panel]) -> str:
 
 
 def lines(title: str, across: str, up: str, curves: Sequence[Curve]) -> str:
-    """One plot of several curves. `across`, `up`: what the axes are."""
+    """One plot of several curves. `across`, `up`: the titles of the axes."""
     height, bottom = 300.0, 340.0
     x_axis = _Axis.over((x for curve in curves for x, _ in curve.points), 70, _WIDTH - _RIGHT - 60)
     y_axis = _Axis.over((y for curve in curves for _, y in curve.points), bottom, bottom - height + 40)
@@ -114,7 +114,7 @@ def _dot_panel(panel: Panel, top: float) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """From powers of ten to places."""
+    """Maps powers of ten to positions."""
 
     low: int
     high: int
@@ -123,18 +123,18 @@ class _Axis:
 
     @classmethod
     def over(cls, values: Iterable[float], first: float, last: float) -> _Axis:
-        """Whole decades that hold all values above 0."""
+        """An axis of whole decades that contains all values above 0."""
         logs = [math.log10(value) for value in values if value > 0] or [0.0]
         low = math.floor(min(logs))
         return cls(low, max(low + 1, math.ceil(max(logs))), first, last)
 
     def at(self, value: float) -> float:
-        """Where a value is; what is not above 0 is where the axis begins."""
+        """The position of a value. A value that is not above 0 is at the begin of the axis."""
         share = (math.log10(value) - self.low) / (self.high - self.low) if value > 0 else 0.0
         return self.first + share * (self.last - self.first)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Each power of ten; 2 and 5 between them where there are few."""
+        """Each power of ten; with few decades also 2 and 5 between them."""
         between = (1, 2, 5) if self.high - self.low <= 2 else (1,)
         for exponent in range(self.low, self.high):
             for digit in between:

@@ -1,4 +1,4 @@
-"""The command line that the measurements have in common, and the run itself."""
+"""The command line that measurements share, and the run itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INTERRUPTED: Final = 130
 def round_flags(
     name: str, description: str, *, rounds: int = 5, duration: float = 2.0, warm_up: float = 0.7
 ) -> argparse.ArgumentParser:
-    """What can be asked of every measurement: how often and how long. The rest are its own defaults."""
+    """The flags of every measurement: number and length of its rounds. The arguments are the defaults."""
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
     parser.add_argument("--rounds", type=int, default=rounds, help="those that count (default %(default)s)")
     parser.add_argument(
@@ -53,7 +53,7 @@ def round_flags(
 
 
 def timing_flags(name: str, description: str) -> argparse.ArgumentParser:
-    """The same, of rounds that are to be undisturbed."""
+    """As `round_flags`, with flags for rounds that must be undisturbed."""
     parser = round_flags(name, description)
     parser.add_argument(
         "--others", type=float, default=0.1, help="share of a CPU that others may use (default 0.1)"
@@ -76,7 +76,7 @@ def timing_flags(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def flags(name: str, description: str) -> argparse.ArgumentParser:
-    """The same, and which loads."""
+    """As `timing_flags`, with flags that choose the loads."""
     parser = timing_flags(name, description)
     parser.add_argument(
         "--pairs", type=list_of(range(1, 65)), default=[1, 8], help="how many, as in 1,8 (the default)"
@@ -90,7 +90,7 @@ def flags(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def list_of(allowed: range) -> Callable[[str], list[int]]:
-    """Reads numbers with commas between them."""
+    """A parser for numbers separated by commas."""
 
     def parse(text: str) -> list[int]:
         numbers = [int(part) for part in text.split(",")]
@@ -102,12 +102,12 @@ def list_of(allowed: range) -> Callable[[str], list[int]]:
 
 
 def pair_plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:
-    """As fast as the closed loop goes, with so many pairs."""
+    """Loads of a closed loop, one for each QoS and number of pairs."""
     return [Plan(pairs, qos, asked.window, None, load_cpus) for qos, pairs in product(asked.qos, asked.pairs)]
 
 
 def paced_plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:
-    """One pair at a fixed rate, for the latency."""
+    """Loads of one pair at a fixed rate, for the latency."""
     return [Plan(1, qos, asked.window, asked.rate, load_cpus) for qos in asked.qos if asked.rate]
 
 
@@ -119,9 +119,9 @@ def measure_all(
 ) -> int:
     """Measures and prints. Returns the exit code of `run_series`.
 
-    `measure`: one round. `plans_for`: the loads on these CPUs. They go plan by plan, and within each broker
-    by broker, so that those that are compared run next to each other. What was found until an interrupt is
-    printed.
+    `measure`: one round. `plans_for`: the loads on these CPUs. They run plan by plan, and for each plan
+    broker by broker, so that rounds that are compared run next to each other. After an interrupt the results
+    until then are printed.
     """
     broker_cpus, load_cpus = broker_and_load_cpus()
     here = [broker for broker in brokers if broker.version() is not None]
@@ -134,7 +134,7 @@ def measure_all(
 
 
 def broker_and_load_cpus() -> tuple[frozenset[int], frozenset[int]]:
-    """A CPU for the broker and one for the load. Raises SystemExit, and says so, where there are not two."""
+    """One CPU for the broker and one for the load. Raises SystemExit with a message if there are not two."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         sys.exit("two CPUs are needed: one for the broker, one for the load")
@@ -142,12 +142,12 @@ def broker_and_load_cpus() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def command_line(name: str, arguments: Sequence[str] | None) -> str:
-    """How this measurement was started. `arguments`: None: those of the process."""
+    """The command line of this measurement. `arguments`: None: those of the process."""
     return shlex.join(["python", "-m", name, *(sys.argv[1:] if arguments is None else arguments)])
 
 
 def policy_of(asked: argparse.Namespace, broker_cpus: frozenset[int]) -> Policy:
-    """What `timing_flags` asked for."""
+    """The policy that the flags of `timing_flags` ask for."""
     return Policy(
         rounds=asked.rounds,
         timing=Timing(asked.warm_up, asked.duration),
@@ -159,10 +159,10 @@ def policy_of(asked: argparse.Namespace, broker_cpus: frozenset[int]) -> Policy:
 
 
 def run_series(series: Sequence[Series], policy: Policy) -> int:
-    """Runs the rounds and says how each went. Returns the exit code: 0 done, 1 a broker failed, 130
+    """Runs the rounds, and reports each. Returns the exit code: 0 done, 1 a broker failed, 130
     interrupted."""
     _open_many_files()
-    # Asked to end, it ends those too that it started, as after Ctrl-C.
+    # On SIGTERM it also ends the processes that it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for number, (one, round) in enumerate(run_all(series, policy), 1):
@@ -174,6 +174,6 @@ def run_series(series: Sequence[Series], policy: Policy) -> int:
 
 
 def _open_many_files() -> None:
-    """Lets the load and the brokers have as many connections as the system allows."""
+    """Raises the limit of open files, of the load and the brokers, as far as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

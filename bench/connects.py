@@ -1,8 +1,8 @@
 """How fast MQTT clients connect, and what an idle one costs: `python -m bench.connects`.
 
-The gateway with a root of its own beside mosquitto, each with a storm of clients that stay (`bench.storm`),
-in one run. A server that answers every CONNECT alike, and does nothing else, tells what the load itself can
-do. A client is accepted when it has its CONNACK with success.
+Compares the gateway with its root to mosquitto, in one run, each with a storm of clients that stay connected
+(`bench.storm`). A server that answers every CONNECT alike, and does nothing else, shows the limit of the load
+itself. A client counts as accepted when it has a CONNACK with success.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _CONNACK_5: Final = b"\x20\x03\x00\x00\x00"
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server that takes clients, and its processes by name: the one that they come to is the first."""
+    """A server that accepts clients, and its processes by name. The first process is that to which clients
+    connect."""
 
     address: Address
     pids: Mapping[str, int]
@@ -50,14 +51,14 @@ class Server(Protocol):
 
     @property
     def name(self) -> str:
-        """As the table calls it."""
+        """Its name in the tables."""
 
     def start(self, directory: Path, stack: ExitStack) -> Serving:
-        """Starts it; the stack ends it. Raises NoAnswer."""
+        """Starts the server; the stack ends it. Raises NoAnswer."""
 
 
 class Gateway:
-    """`hbroker gateway`, and the root node that owns every topic."""
+    """`hbroker gateway`, and the root node, which owns every topic."""
 
     name = "hbroker gateway"
 
@@ -82,7 +83,7 @@ class Gateway:
 
 
 class MosquittoServer:
-    """mosquitto, as `make bench` runs it."""
+    """mosquitto, with the settings of `make bench`."""
 
     name = "mosquitto"
 
@@ -96,7 +97,7 @@ class MosquittoServer:
 
 
 class Responder:
-    """Answers what comes first on each connection with a CONNACK: what is left is the load's own."""
+    """Answers the first bytes of each connection with a CONNACK. The remaining cost is the load's own."""
 
     name = "responder"
 
@@ -150,8 +151,8 @@ def _started(server: Server) -> Iterator[Serving]:
 
 
 def _measure(name: str, serving: Serving, plan: Plan, storms: int) -> None:
-    """Several storms of the same clients: with sessions that outlive their connections all but the first come
-    back to them."""
+    """Several storms of the same clients. If sessions outlive their connections, all storms but the first
+    resume them."""
     for number in range(1, storms + 1):
         before = {name: cpu_seconds([pid]) for name, pid in serving.pids.items()}
         resident = {name: resident_bytes([pid]) for name, pid in serving.pids.items()}

@@ -1,8 +1,9 @@
 """`make bench`: hbroker beside its peers and beside the kernel's own limit, in one run.
 
 Loads of 64-byte messages: eight pairs at QoS 0 and 1, one topic with a thousand subscribers, eight publishers
-on one topic, and the latency at a fixed rate. The broker has CPU 0 and the load CPU 1; rounds of all take
-turns. A peer that cannot be had is left out, with a word. See docs/benchmarks.md for what the figures mean.
+on one topic, and the latency at a fixed rate. The broker has CPU 0 and the load CPU 1. Rounds of all
+contestants alternate. A peer that is not available is left out, and reported. docs/benchmarks.md says what
+the figures mean.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from bench.zenoh import Zenoh, measure_zenoh
 
 _WINDOW: Final = 4_096
 _FAN_WINDOW: Final = 64
-"""Messages under way to many subscribers: each is as many copies."""
+"""Messages in flight to many subscribers: each message is that number of copies."""
 _RATE: Final = 2_000
 _OFTEN: Final = 3
-"""A launch has its tail of latency, or has not, as the machine will."""
+"""Times the rounds of other loads: the tail of the latency differs from launch to launch."""
 _ETHERNET: Final = 1_500
 _MOST_S: Final = 1_800.0
 
@@ -49,7 +50,7 @@ _QOS_0: Final = _ALL - {"pairs-1"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints or writes. Returns the exit code of `run_series`."""
+    """Measures, and prints or writes the results. Returns the exit code of `run_series`."""
     asked = _parser().parse_args(arguments)
     broker_cpus, load_cpus = broker_and_load_cpus()
     with TemporaryDirectory(prefix="hbroker-bench-") as directory:
@@ -72,8 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A contestant, and the loads that mean something for it. `prepare`: builds what it needs; why it cannot
-    take part, or None."""
+    """A contestant, and the loads that make sense for it.
+
+    `prepare`: builds what it needs; returns why it cannot take part, or None.
+    """
 
     contestant: Contestant
     loads: frozenset[str]
@@ -81,7 +84,7 @@ class Entry:
 
 
 def _field(directory: Path) -> list[Entry]:
-    """All who may take part."""
+    """All possible contestants."""
     narrowed = Contestant.of(Node(), _measure_narrowed, f"hbroker, MTU {_ETHERNET:,}")
     limit = kernel.Limit(directory)
     return [
@@ -100,7 +103,8 @@ def _field(directory: Path) -> list[Entry]:
 def _series(
     field: Sequence[Entry], asked: argparse.Namespace, load_cpus: frozenset[int]
 ) -> tuple[list[Series], list[str]]:
-    """Load by load, so that those that are compared run next to each other; and who is left out, and why."""
+    """The series, load by load, so that rounds that are compared run next to each other; and which
+    contestants are left out, and why."""
     wanted = [
         entry
         for entry in field

@@ -1,12 +1,12 @@
-"""What a node's subscriptions cost against how many there are: memory for each filter, and the time to find
-who wants a message.
+"""The cost of a node's subscriptions by their number: memory for each filter, and the time to find the
+subscribers of a message.
 
-The core's own table, without a network: a process of its own for each size, so that its memory tells. The
-time of a look-up is that of `matching` less what the same call takes where nobody has subscribed.
+It measures the core's own table, without a network, in a new process for each size, so that its memory can be
+measured. The time of a look-up is that of `matching`, less the time of the same call without subscriptions.
 
-It is measured twice. A *working set* is the same number of topics at each size, drawn from all filters and
-asked for again and again: what a table costs by being larger. *Spread* over the whole table, most topics are
-asked for once: then a processor's caches hold nothing of what is wanted, and memory is what is waited for.
+There are two access patterns. A *working set* is the same number of topics at each size, drawn from all
+filters and looked up repeatedly: it shows the cost of a larger table. With topics *spread* over the whole
+table, most topics are looked up once: then the processor's caches miss, and the look-up waits for memory.
 """
 
 from __future__ import annotations
@@ -28,21 +28,24 @@ __all__ = ["Filters", "Kind", "measure_filters"]
 Kind: TypeAlias = Literal["plain", "wildcard"]
 
 _OF_A_SESSION: Final = 100
-"""Filters that one client has."""
+"""Filters of one client."""
 _ASKED: Final = 50_000
-"""Look-ups of one turn, each by itself, in an order that no cache guesses."""
+"""Look-ups in one turn, each a separate call, in a random order."""
 _WORKING_SET: Final = 1_000
-"""Topics that these look-ups have in common; fewer where there are no more filters."""
+"""Topics in the working set; fewer if there are fewer filters."""
 _TURNS: Final = 15
 _LEAST_WEIGHED: Final = 10_000
-"""Fewer fit into memory that the process has already."""
+"""With fewer filters the process does not grow: they fit into memory that it already has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Of one size. `bytes_each`: what the process grew by, sessions included; None: too little to tell.
-    `look_up_ns`: of topics of a working set, and `spread_ns` of topics out of the whole table: the shortest
-    mean of some turns; each topic has one subscriber."""
+    """The result for one size.
+
+    `bytes_each`: the growth of the process for each filter, with sessions; None: too few filters.
+    `look_up_ns`: for topics of a working set; `spread_ns`: for topics of the whole table. Each is the
+    shortest mean of several turns. Each topic has one subscriber.
+    """
 
     kind: Kind
     filters: int
@@ -53,7 +56,7 @@ class Filters:
 
 
 def measure_filters(kind: Kind, count: int) -> Filters:
-    """Of so many filters of a kind, in a process of its own."""
+    """Measures this number of filters of a kind, in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(_measured, kind, count).result()
 
@@ -85,15 +88,18 @@ def _measured(kind: Kind, count: int) -> Filters:
 
 
 def _look_up(engine: Engine, empty: Engine, topics: Sequence[str]) -> float:
-    """Nanoseconds of CPU time for each. Turns alternate with those of a node without subscriptions, so that
-    what else the machine does meets both."""
+    """Nanoseconds of CPU time for each look-up.
+
+    Turns alternate with those of a node without subscriptions, so that other load of the machine affects
+    both.
+    """
     turns = [(_asking(engine, topics), _asking(empty, topics)) for _ in range(_TURNS)]
     found, base = min(turn[0] for turn in turns), min(turn[1] for turn in turns)
     return max(0.0, found - base)
 
 
 def _asking(engine: Engine, topics: Sequence[str]) -> float:
-    """Nanoseconds of CPU time for each."""
+    """Nanoseconds of CPU time for each call."""
     matching = engine.matching
     began = time.thread_time_ns()
     for topic in topics:

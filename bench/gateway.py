@@ -1,8 +1,8 @@
 """`make bench`, its second half: the gateway beside other brokers of MQTT, one load for all.
 
-Stock MQTT 3.1.1 over TCP, messages of 64 bytes: pairs and one topic with many subscribers, as fast as the
-closed loop goes, and the latency at a fixed rate. Of hbroker, owner and gateway are counted together. See
-docs/benchmarks.md for what the figures mean.
+MQTT 3.1.1 over TCP, messages of 64 bytes: pairs, and one topic with many subscribers, in a closed loop, and
+the latency at a fixed rate. For hbroker, owner and gateway are counted together. docs/benchmarks.md says what
+the figures mean.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.plan import Plan
 from bench.rounds import measure_generated
 
 _FAN_WINDOW: Final = 64
-"""Messages under way to many subscribers: each is as many copies."""
+"""Messages in flight to many subscribers: each message is that number of copies."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What was to be reached, and whether it was: ratios of medians within one run."""
+"""The performance goals, and whether they are reached: ratios of medians within one run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _UNITS: Final[dict[Quantity, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """That `ours` has, under a load, at least `factor` times what `peer` has, or at most. No peer: `factor`
-    is the figure itself."""
+    """The goal that under a load the value of `ours` is at least, or at most, `factor` times that of `peer`.
+
+    Without a peer, `factor` is the value itself.
+    """
 
     load: str
     quantity: Quantity
@@ -38,14 +40,14 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class GoalResult:
-    """What became of a goal. `found`: the ratio, or the figure; None: one of the two was not measured."""
+    """The result of a goal. `found`: the ratio, or the value; None: one of the two was not measured."""
 
     goal: Goal
     found: float | None
 
     @property
     def is_held(self) -> bool | None:
-        """None: nobody can tell."""
+        """Whether the goal is reached; None: unknown."""
         if self.found is None:
             return None
         at_least = self.goal.bound == "at least"
@@ -59,7 +61,7 @@ class GoalResult:
 
 
 def judge(figures: Figures, goals: Iterable[Goal]) -> list[GoalResult]:
-    """Each goal against what was measured."""
+    """Compares each goal with the measured figures."""
     return [GoalResult(goal, _found(figures, goal)) for goal in goals]
 
 

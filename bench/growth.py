@@ -1,9 +1,8 @@
 """What things cost against how many there are: rows as JSON and a plot for each quantity.
 
-`filters` asks the core's own table (`bench.filters`), `width` a simulated network (`bench.width`); all others
-are runs of `hbroker bench`, with a fresh broker each. A size is measured once: what counts is how the cost
-goes with the size, and the noise of one figure is seen in its neighbours. See docs/benchmarks.md for what
-came of it.
+`filters` measures the core's own table (`bench.filters`), `width` a simulated network (`bench.width`). All
+others are runs of `hbroker bench`, with a new broker each. Each size is measured once: the trend with the
+size counts, and the neighbours of a value show its noise. docs/benchmarks.md has the results.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["QUANTITIES", "Quantity", "main"]
 
 Row: TypeAlias = dict[str, Any]
 Value: TypeAlias = Callable[[Row], float | None]
-"""None: it was too small to be measured."""
+"""Returns None if the value was too small to measure."""
 
 _PATIENCE_S: Final = 300.0
 _ROWS: Final = FIGURES / "growth.json"
@@ -36,8 +35,11 @@ _ROWS: Final = FIGURES / "growth.json"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something that grows. `across`: the field that is the size. `up`: what it costs. `curves`: a value of
-    each row, or, with `by`, one for each value of that field. `goal_results`: what the rows say of a goal."""
+    """A cost that depends on a size.
+
+    `across`: the field with the size. `up`: the title of the cost. `curves`: values of each row; with `by`,
+    one curve for each value of that field. `goal_results`: the results of a goal, from the rows.
+    """
 
     title: str
     across: str
@@ -48,7 +50,7 @@ class Quantity:
     goal_results: Callable[[Sequence[Row]], list[str]] = lambda rows: []
 
     def plot(self, rows: Sequence[Row]) -> str:
-        """As SVG."""
+        """The plot as SVG."""
         groups = {row[self.by]: None for row in rows} if self.by else {None: None}
         curves = [
             Curve(
@@ -65,7 +67,7 @@ class Quantity:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints or writes. Returns an exit code: 0 done, 1 something could not be measured."""
+    """Measures, and prints or writes. Returns the exit code: 0 done, 1 a quantity could not be measured."""
     asked = _parser().parse_args(arguments)
     found: dict[str, list[Row]] = {}
     code = 0
@@ -104,7 +106,7 @@ def _subscribers(duration: float) -> Iterator[Row]:
     for count in (1_000, 4_000, 16_000, 64_000):
         flags = ["fanout", "-n", str(count), "--window", str(_LEAST_WINDOW)]
         flags += ["--sockets", str(min(_MOST_SOCKETS, count // _OF_A_SOCKET))]
-        # A window of 64,000 subscribers takes seconds.
+        # With 64,000 subscribers, one window takes seconds.
         long = max(duration, _LEAST_WINDOW * count / _SLOW_PER_S)
         yield {"sockets": "shared", **_loaded(flags, long, warm_up=long / 2, subscribers=count)}
 
@@ -113,9 +115,9 @@ _LEAST_WINDOW: Final = 64
 _COPIES_UNDER_WAY: Final = 4_096
 _MOST_SOCKETS: Final = 1_000
 _OF_A_SOCKET: Final = 4
-"""Subscribers, at least, where sockets are shared."""
+"""The least number of subscribers on a shared socket."""
 _SLOW_PER_S: Final = 400_000
-"""Copies that come in any case."""
+"""Copies a second that are certainly reached."""
 
 
 def _payloads(duration: float) -> Iterator[Row]:
@@ -138,7 +140,7 @@ def _workers(duration: float) -> Iterator[Row]:
 
 _WORKERS: Final = (1, 2)
 _ROUNDS: Final = 3
-"""What is to be told lies in a few per cent."""
+"""Several rounds, because the differences are a few per cent."""
 
 
 def _of_workers(under_way: int, count: int, duration: float) -> Row:
@@ -148,7 +150,7 @@ def _of_workers(under_way: int, count: int, duration: float) -> Row:
 
 
 def _scaling(rows: Sequence[Row]) -> list[str]:
-    """What a second worker gains, and what it would without the load on its CPUs."""
+    """The gain of a second worker, and what it would be without the load on the same CPUs."""
     reported = []
     for one, two in product(rows, rows):
         if (one["load"], one["workers"], two["workers"]) == (two["load"], *_WORKERS):
@@ -200,7 +202,7 @@ def _widths(_: float) -> Iterator[Row]:
 
 
 def _loaded(flags: Sequence[str], duration: float, *, warm_up: float = 0.5, **size: int) -> Row:
-    """One load, as fast as it goes."""
+    """Runs one load in a closed loop."""
     reported = _bench([*flags, "--duration", str(duration), "--warm-up", str(max(0.5, warm_up))])
     return {**size, **{name: reported[name] for name in _OF_A_LOAD}}
 
@@ -220,14 +222,16 @@ _OF_A_LOAD: Final = (
 
 
 def _bench(flags: Sequence[str]) -> Row:
-    """What `hbroker bench` says, also where something is lost. Raises NoAnswer."""
+    """The result of `hbroker bench`, also if messages are lost. Raises NoAnswer."""
     command = [sys.executable, "-m", "hbroker", "bench", *flags, "--json"]
     return told_by("hbroker bench", command, _PATIENCE_S)
 
 
 def _look_ups(rows: Sequence[Row]) -> list[str]:
-    """The goal is about what a larger table costs, so about topics that are as many in each. What the caches
-    cost where most topics are asked for once stands beside it."""
+    """The results for the goal about the cost of a larger table, for working sets of equal size.
+
+    The effect of cache misses, with topics spread over the table, is shown beside it.
+    """
     reported = []
     for kind in get_args(Kind):
         of_kind = {row["filters"]: row for row in rows if row["kind"] == kind}
@@ -249,7 +253,7 @@ _MOST_TIMES: Final = 2
 
 
 def _cost(row: Row) -> float | None:
-    """Nanoseconds of the broker's CPUs for each copy."""
+    """Nanoseconds of the broker's CPU time for each copy."""
     rate: float | None = row["delivered_per_cpu_s"]
     return 1e9 / rate if rate else None
 
@@ -337,7 +341,7 @@ QUANTITIES: Final[dict[str, Quantity]] = {
 
 
 def _publish(measured: dict[str, list[Row]]) -> None:
-    """Puts these in the place of what stands there of the same quantities."""
+    """Writes these results, replacing earlier ones of the same quantities."""
     parts = [machine()]
     FIGURES.mkdir(exist_ok=True)
     kept = json.loads(_ROWS.read_text("utf-8")) if _ROWS.exists() else {}

@@ -1,9 +1,8 @@
-"""The limit of the kernel, measured among the brokers: two programs in C, from bench/limits.
+"""The kernel's limit, measured beside the brokers with two programs in C from bench/limits.
 
-`udplimit`, bundles: a relay that takes messages out of datagrams of 1,400 bytes, as UDP_GRO brings them,
-looks one thing up for each, and sends them on with UDP_SEGMENT. A message has 112 bytes there: what one of 64
-bytes is on hbroker's wire. `udplat`: one message in a datagram, at a fixed rate, through a relay that sleeps
-until it comes.
+`udplimit` relays bundles: it takes messages out of datagrams of 1,400 bytes (received with UDP_GRO), does one
+look-up for each, and sends them with UDP_SEGMENT. A message has 112 bytes there, as one of 64 bytes has on
+hbroker's wire. `udplat` relays one message in a datagram at a fixed rate; the relay sleeps until it arrives.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _NUMBER: Final = r"(-?\d+(?:\.\d+)?)"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The two programs, in the directory where they are built."""
+    """The two programs, and the directory in which they are built."""
 
     directory: Path
 
     def built(self) -> str | None:
-        """Builds them. None: they are there; otherwise, why not."""
+        """Builds the programs. None: it succeeded; otherwise the reason why not."""
         compiler = shutil.which("cc")
         if compiler is None:
             return "there is no C compiler"
@@ -55,11 +54,11 @@ class Limit:
         return None
 
     def contestant(self, name: str) -> Contestant:
-        """As one that takes part."""
+        """The limit as a contestant."""
         return Contestant(name, lambda: "(bench/limits)", self.measure, is_checked=False)
 
     def measure(self, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> Round:
-        """One round: of `udplimit`, or, at a rate, of `udplat`. Raises NoAnswer."""
+        """Measures one round with `udplimit`, or, at a rate, with `udplat`. Raises NoAnswer."""
         seconds = max(1, round(timing.duration))
         relay, load = str(min(broker_cpus)), str(min(plan.cpus))
         if plan.rate is None:
@@ -91,7 +90,7 @@ class Limit:
 
 
 def parse_udplimit(line: str, seconds: float, plan: Plan) -> Round:
-    """What `udplimit -m parse` printed. Raises NoAnswer for anything else."""
+    """The round that `udplimit -m parse` printed. Raises NoAnswer for other output."""
     relay, sender, sink = (_after(line, name) / 100 for name in ("relay cpu", "sender", "sink"))
     per_s = _after(line, "msg_out/s")
     return _round(
@@ -109,7 +108,7 @@ def parse_udplimit(line: str, seconds: float, plan: Plan) -> Round:
 
 
 def parse_udplat(line: str, seconds: float, plan: Plan) -> Round:
-    """What `udplat` printed. Raises NoAnswer for anything else."""
+    """The round that `udplat` printed. Raises NoAnswer for other output."""
     got, relay = _after(line, "got"), _after(line, "relay cpu") / 100
     percentiles = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": r"p99\.9"}
     return _round(
@@ -141,7 +140,7 @@ class _Spent:
 
 
 def _after(line: str, name: str) -> float:
-    """The number that stands behind this name."""
+    """The number after this name. Raises NoAnswer if there is none."""
     found = re.search(rf"(?<!\S){name} {_NUMBER}", line)
     if found is None:
         raise NoAnswer(f"no {name} in {line.strip()!r}")
@@ -151,7 +150,7 @@ def _after(line: str, name: str) -> float:
 def _round(
     name: str, seconds: float, plan: Plan, *, relay: float, delivered: float, **reported: Any
 ) -> Round:
-    """One in which the relay took that share of a CPU, and so many messages came out of it."""
+    """A round in which the relay used this share of a CPU, and delivered this number of messages."""
     return Round(
         broker=name,
         qos=plan.qos,

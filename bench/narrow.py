@@ -1,8 +1,8 @@
-"""A round on a path with the MTU of Ethernet, instead of loopback's 65,536 bytes.
+"""A round on a path with Ethernet's MTU, instead of loopback's 65,536 bytes.
 
-Broker and load run in a network namespace of their own (network_namespaces(7)), whose loopback has that MTU.
-A namespace belongs to a thread, and processes begin in that of the thread that starts them; so the round has
-a thread to itself, and nobody else is moved. It needs root.
+Broker and load run in a network namespace of their own (network_namespaces(7)) whose loopback has that MTU. A
+namespace belongs to a thread, and a process starts in that of the thread that starts it. So the round runs in
+a thread of its own, and no other thread is moved. It needs root.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ _CLONE_NEWNET: Final = 0x4000_0000
 
 
 def obstacle() -> str | None:
-    """Why this process may have no such namespace. (What forbids it all the same fails the round.)"""
+    """Why this process cannot have such a namespace; None: it probably can. (Any other obstacle fails the
+    round.)"""
     if os.geteuid() != 0:
         return "a network namespace needs root"
     return None if shutil.which("ip") else "there is no `ip` (iproute2)"
 
 
 def with_mtu(mtu: int, act: Callable[[], T]) -> T:
-    """What the function returns, called where loopback has this MTU. Raises what it raises, and NoAnswer
-    where there can be no namespace."""
+    """Calls a function where loopback has this MTU, and returns its result.
+
+    Raises what it raises, and NoAnswer if the namespace cannot be made.
+    """
 
     def inside() -> T:
         libc = ctypes.CDLL(None, use_errno=True)

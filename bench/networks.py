@@ -1,4 +1,4 @@
-"""hbroker as it is measured: one node for its own clients, or an owner and a gateway for MQTT's."""
+"""hbroker as it is measured: one node for its own clients, or an owner and a gateway for MQTT clients."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ class Node:
         return start_node(directory, *self.flags(directory))
 
     def flags(self, directory: Path) -> list[str]:
-        """More flags, for what is measured beside it."""
+        """Further flags, for variants of the measurement."""
         return []
 
 
 class Gateway:
-    """The smallest network that takes MQTT clients, as `hbroker up` runs it: a launcher, an owner of every
-    topic, a gateway. All three are counted."""
+    """The smallest network with a gateway, as `hbroker up` runs it: a launcher, an owner of every topic, a
+    gateway.
+
+    All three processes are counted.
+    """
 
     name = "hbroker"
     transport: Transport = "mqtt"
@@ -56,5 +59,5 @@ class Gateway:
         return start_network(directory, topology, "gateway", *self.flags())
 
     def flags(self) -> list[str]:
-        """More flags, for what is measured beside it."""
+        """Further flags, for variants of the measurement."""
         return []

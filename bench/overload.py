@@ -1,10 +1,9 @@
 """What an owner does with twice as much as it can take: `python -m bench.overload`.
 
-First the closed loop says what it can take; then the same publishers, in an open loop, have twice as many
-messages a second to send. Meanwhile another client subscribes and unsubscribes, again and again. What is
-told: how much of the capacity still comes through, what waits for how long, and what the owner's memory
-grows to. With many topics in turn a message costs the owner more than the load, so that one CPU of load is
-enough.
+A closed loop first measures the owner's capacity. Then the same publishers offer twice that rate in an open
+loop, while another client subscribes and unsubscribes repeatedly. The result is the delivered share of the
+capacity, the delay of SUBSCRIBE, and the growth of the owner's memory. With many topics a message costs the
+owner more than the load, so one CPU is enough for the load.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _FACTOR: Final = 2.0
 _TOPICS: Final = 10_000
 _PAIRS: Final = 8
 _PAUSE_S: Final = 0.02
-"""Between two questions of the other client, and between two looks at the memory."""
+"""Between two requests of the other client, and between two readings of the memory."""
 _PRIORITY: Final = 10
 _PATIENCE_S: Final = 60.0
 _COLUMNS: Final = (
@@ -62,9 +61,12 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One round. `capacity`: messages a second of the closed loop. `lost`: the share that never came.
+    """The result of one round.
+
+    `capacity`: messages a second of the closed loop. `lost`: the share of messages that did not arrive.
     `answered_us`: of SUBSCRIBE, from the call to the owner's answer. `rss_before`, `rss_most`: the owner's
-    memory. `limit`: what kept the closed loop from being faster. `others_cpu`: of both loads, the larger."""
+    memory. `limit`: what limited the closed loop. `others_cpu`: the larger value of both loads.
+    """
 
     capacity: float
     offered: float
@@ -83,7 +85,7 @@ class Overload:
         return self.delivered / self.capacity
 
     def cells(self) -> tuple[str, ...]:
-        """As the table has them."""
+        """The cells of its row in the table."""
         return (
             f"{self.capacity:,.0f}",
             f"{self.offered:,.0f}",
@@ -101,7 +103,7 @@ class Overload:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures and prints a table. Returns the exit code: 0 done, 1 it could not be measured."""
+    """Measures, and prints a table. Returns the exit code: 0 done, 1 it could not be measured."""
     assert __doc__ is not None
     parser = round_flags("bench.overload", __doc__.partition("\n")[0], rounds=3, duration=5.0, warm_up=1.0)
     parser.add_argument("--topics", type=int, default=_TOPICS, help="of each publisher (default %(default)s)")
@@ -127,9 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def answers(address: Address, seconds: float, cpus: frozenset[int]) -> list[int]:
-    """How long each SUBSCRIBE took, in nanoseconds, one after the other for so long. Raises HBrokerError."""
+    """The duration of each SUBSCRIBE in nanoseconds, one after the other for this time. Raises
+    HBrokerError."""
     os.sched_setaffinity(0, cpus)
-    # Where it may, it goes before the load, which has that CPU full: it is the owner that is timed.
+    # If permitted, it has priority over the load, which uses that CPU fully: the owner is to be timed.
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     took: list[int] = []
@@ -206,7 +209,7 @@ def _load(
 
 
 def _reported(load: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """What it says as JSON, also where something is lost. Raises NoAnswer."""
+    """The JSON output of the load, also if messages are lost. Raises NoAnswer."""
     try:
         output, complaint = load.communicate(timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired:

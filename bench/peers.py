@@ -1,7 +1,7 @@
-"""Other brokers, as the system's packages have them.
+"""Other brokers, as the system's packages install them.
 
-None is handicapped: each gets tcp_nodelay (which nats-server sets by itself) and queues without a limit, or
-as long as it allows, and keeps on disk only what it keeps nowhere else.
+None is handicapped: each has tcp_nodelay (which nats-server sets by itself), and unlimited queues or the
+longest that it allows. Each stores on disk only what it cannot keep in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST: Final = "127.0.0.1"
 
 
 class _Peer(ABC):
-    """A program that has its settings in a file, and listens at a port that the file names."""
+    """A program with a settings file, which listens at a port that the file names."""
 
     name: str
     _program: str
@@ -47,14 +47,14 @@ class _Peer(ABC):
         address = (_HOST, free_port())
         settings = directory / "broker.conf"
         settings.write_text(self._settings(address[1], directory))
-        directory.chmod(0o755)  # started by root, it may become another user
+        directory.chmod(0o755)  # started by root, it may switch to another user
         with launch(directory, [program, "-c", str(settings)]) as process:
             wait_for_port(process, address)
             return process, address
 
     @abstractmethod
     def _settings(self, port: int, directory: Path) -> str:
-        """The text of its file."""
+        """The text of its settings file."""
 
     def _path(self) -> str | None:
         path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
@@ -62,7 +62,7 @@ class _Peer(ABC):
 
 
 class _MqttPeer(_Peer):
-    """Its clients speak MQTT."""
+    """A peer whose clients speak MQTT."""
 
     transport: Transport = "mqtt"
 
@@ -96,7 +96,8 @@ class Mosquitto(_MqttPeer):
 
 
 class Nats(_MqttPeer):
-    """nats-server's MQTT listener. Its sessions and messages of QoS 1 are JetStream's, which are files."""
+    """nats-server's MQTT listener. Its sessions and messages of QoS 1 are in JetStream, which writes
+    files."""
 
     name = "nats-server"
     _program = "nats-server"
@@ -106,7 +107,7 @@ class Nats(_MqttPeer):
         mqtt = {
             "host": _HOST,
             "port": port,
-            "max_ack_pending": 65_535,  # the most; 100 by default
+            "max_ack_pending": 65_535,  # the largest value; 100 by default
             "consumer_memory_storage": True,
         }
         settings = {
@@ -120,7 +121,7 @@ class Nats(_MqttPeer):
 
 
 class NatsCore(_Peer):
-    """nats-server, by its own protocol: nothing is kept."""
+    """nats-server with its own protocol: it stores nothing."""
 
     name = "nats-server"
     transport: Transport = "nats"
@@ -132,7 +133,7 @@ class NatsCore(_Peer):
             "server_name": "bench",
             "host": _HOST,
             "port": port,
-            "max_pending": 1 << 30,  # bytes that wait for one client; 64 MiB by default
-            "write_deadline": "60s",  # so long a client may take none; 10 s by default
+            "max_pending": 1 << 30,  # bytes that may wait for one client; 64 MiB by default
+            "write_deadline": "60s",  # how long a client may read nothing; 10 s by default
         }
         return json.dumps(settings)

@@ -1,4 +1,4 @@
-"""What a load is: who publishes, who receives, how well it must arrive, and how fast it comes."""
+"""A load: its publishers, subscribers, QoS and rate."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A load. `pairs`: topics, each with so many `publishers` and `subscribers`, of which there are many at
-    one end alone. `rate`: messages a second in all; None: closed loop, with `window` messages under way.
-    `cpus`: of the load. `topics`: of each publisher, in turn. `often`: it gets so many times the rounds that
-    are asked for, because they differ much."""
+    """A load.
+
+    `pairs`: topics, each with this number of `publishers` and `subscribers`. There are several publishers, or
+    several subscribers, but not both. `rate`: messages a second in all; None: a closed loop, with `window`
+    messages in flight. `cpus`: of the load. `topics`: of each publisher, in rotation. `often`: a factor of
+    the number of rounds, because they differ much.
+    """
 
     pairs: int
     qos: int
@@ -26,7 +29,7 @@ class Plan:
 
     @property
     def layout(self) -> tuple[str, int]:
-        """As `hbroker bench` calls it, and how many clients it has."""
+        """Its layout in `hbroker bench`, and the number of clients."""
         if self.publishers > 1:
             return "fanin", self.publishers
         return ("pairs", self.pairs) if self.subscribers == 1 else ("fanout", self.subscribers)

@@ -1,4 +1,4 @@
-"""The measurement as a person reads it, and as JSON."""
+"""The results as text and as JSON."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 _BUSY: Final = 0.85
-"""From this share of its CPU on, a side is what limits the rate; others may have the rest."""
+"""With at least this share of its CPU, a side is the limit; others may use the rest."""
 
 
 def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
-    """The tables, and what has to be said with them. `left_out`: what was not measured, and why."""
+    """The tables, and the remarks about them. `left_out`: what was not measured, and why."""
     flat_out = [one for one in series if one.plan.rate is None]
     paced = [one for one in series if one.plan.rate is not None]
     parts = [machine(), "; ".join(_versions(series)), apart_of(series)]
@@ -50,12 +50,12 @@ def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
 
 
 def not_installed(name: str) -> str:
-    """What is said of a broker that is not on this machine."""
+    """The remark about a broker that is not installed."""
     return f"{name} is not installed: not measured"
 
 
 def as_json(series: Sequence[Series], left_out: Sequence[str]) -> dict[str, Any]:
-    """Everything, each round of it; what the tables show is the medians of the quiet rounds."""
+    """Everything, with each round. The tables show the medians of the quiet rounds."""
     return {
         "machine": {"cpu": cpu_model(), "cpus": os.cpu_count(), "kernel": platform.release()},
         "left_out": list(left_out),
@@ -82,7 +82,7 @@ def as_json(series: Sequence[Series], left_out: Sequence[str]) -> dict[str, Any]
 
 
 def load_of(plan: Plan) -> str:
-    """A plan in a few words."""
+    """A load in a few words."""
     match plan.layout:
         case ("pairs", 1):
             layout = "1 pair"
@@ -97,7 +97,7 @@ def load_of(plan: Plan) -> str:
 
 
 def progress_line(one: Series, round: Round | None) -> str:
-    """What one round showed; None: it failed."""
+    """A line about one round; None: it failed."""
     if round is None:
         return f"{one.contestant.name}, {load_of(one.plan)}: {one.failures[-1]}"
     rate = f"{_count(round.delivered_per_s)} msg/s, {_count(round.delivered_per_cpu_s)} per CPU-second"
@@ -165,7 +165,7 @@ def _paced_row(one: Series) -> list[str]:
 
 
 def apart_of(series: Sequence[Series]) -> str:
-    """How far apart the CPUs were; empty: nobody measured."""
+    """The distances of the CPUs; empty: they were not measured."""
     near, far = (
         [round.apart_ns for round in rounds if round.apart_ns is not None]
         for rounds in (
@@ -203,7 +203,7 @@ _FAULTS: Final = ("lost", "duplicated", "disordered", "corrupted", "stalls")
 
 
 def mishaps_of(one: Series) -> str:
-    """Of all rounds, the discarded too."""
+    """Faults of all rounds, also of discarded ones."""
     sums = (sum(getattr(round, name) for round in one.all) for name in ("lost", "duplicated", "disordered"))
     return ", ".join(f"{count:,}" for count in sums) if one.all and one.contestant.is_checked else "-"
 
@@ -217,7 +217,7 @@ def _failures(series: Sequence[Series]) -> list[str]:
 
 
 def limit_of(one: Series) -> str:
-    """What kept the rate from being higher."""
+    """What limited the rate."""
     broker, generator = _median(one, "broker_cpu"), _median(one, "generator_cpu")
     if broker is None or generator is None:
         return "-"
@@ -262,12 +262,12 @@ def _versions(series: Sequence[Series]) -> list[str]:
 
 
 def machine() -> str:
-    """What the figures are of."""
+    """The machine of the measurement."""
     return f"{cpu_model()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown, aligned, without columns that are empty."""
+    """A Markdown table with aligned columns, without empty columns."""
     columns = [column for column in zip(head, *rows, strict=True) if set(column[1:]) != {"-"}]
     head, *rows = lines = list(zip(*columns, strict=True))
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]

@@ -1,4 +1,4 @@
-"""One round: a fresh broker, and `hbroker bench` on it, in a process of its own on the load's CPUs."""
+"""One round: a new broker, and `hbroker bench` with it, in a process of its own on the load's CPUs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Round", "Standing", "Timing", "measure_generated", "told_by", "up"]
 
 _PAYLOAD_BYTES: Final = 64
 _PATIENCE_S: Final = 60.0
-"""To connect, and until the last message has arrived."""
+"""Seconds for connecting, and until the last message has arrived."""
 _HBROKER_BENCH: Final = (sys.executable, "-m", "hbroker", "bench")
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: before the first mark, and between the two."""
+    """In seconds: before the first mark, and between the two marks."""
 
     warm_up: float
     duration: float
@@ -37,9 +37,12 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one round showed. Shares of a CPU: 1.0 is one whole CPU. `sent` counts messages, `delivered` and
-    `lost` their copies: one for each subscriber. `apart_ns`: from the broker's CPU to the load's and back,
-    before or after it, whichever was more (`bench.apart`). What has a default not every load tells."""
+    """The result of one round.
+
+    Shares of a CPU: 1.0 is one whole CPU. `sent` counts messages; `delivered` and `lost` count copies, one
+    for each subscriber. `apart_ns`: the distance of the broker's and the load's CPU, before or after the
+    round, whichever is larger (`bench.apart`). Not every load reports the fields with a default.
+    """
 
     broker: str
     qos: int
@@ -68,7 +71,7 @@ class Round:
 
     @property
     def is_whole(self) -> bool:
-        """Everything arrived once, in order and undamaged."""
+        """Whether every message arrived once, in order and undamaged."""
         return not (self.lost or self.duplicated or self.disordered or self.corrupted or self.stalls)
 
 
@@ -79,22 +82,25 @@ def measure_generated(
     broker_cpus: frozenset[int],
     load: Sequence[str] = _HBROKER_BENCH,
 ) -> Round:
-    """Runs one round. `load`: a command with the flags and the JSON of `hbroker bench`. Raises NoAnswer where
-    the broker or its load does not come up, or goes away."""
+    """Runs one round with a new broker.
+
+    `load`: a command with the flags and the JSON of `hbroker bench`. Raises NoAnswer if the broker or its
+    load does not start, or ends.
+    """
     with up(broker, broker_cpus) as standing:
         return standing.measure(plan, timing, load)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A broker that runs, for as many rounds as there are to be. `authority`: of its certificate."""
+    """A running broker, for any number of rounds. `authority`: of its certificate."""
 
     broker: Broker
     processes: Running
     authority: Path | None
 
     def measure(self, plan: Plan, timing: Timing, load: Sequence[str] = _HBROKER_BENCH) -> Round:
-        """Runs one round. Raises NoAnswer where the load does not come up, or the broker goes away."""
+        """Runs one round. Raises NoAnswer if the load does not start, or the broker ends."""
         host, port = self.processes.address
         flags: dict[str, object] = {
             "--transport": self.broker.transport,
@@ -108,7 +114,7 @@ class Standing:
 
 @contextmanager
 def up(broker: Broker, cpus: frozenset[int]) -> Iterator[Standing]:
-    """Starts a broker on these CPUs, and ends it. Raises NoAnswer where it does not come up."""
+    """Starts a broker on these CPUs, and ends it. Raises NoAnswer if it does not start."""
     with TemporaryDirectory(prefix="hbroker-bench-") as name:
         directory = Path(name)
         with running(broker.start, directory, cpus) as processes:
@@ -116,14 +122,14 @@ def up(broker: Broker, cpus: frozenset[int]) -> Iterator[Standing]:
 
 
 def _round(name: str, plan: Plan, reported: dict[str, Any]) -> Round:
-    """What a load said, with what was asked."""
+    """The round of a load's output, with the load's plan."""
     return Round(
         broker=name,
         qos=plan.qos,
         pairs=plan.pairs,
         subscribers=plan.subscribers,
         rate=plan.rate,
-        # As fast as it goes, it says how long the window is.
+        # In a closed loop the latency only shows the length of the window.
         latency_us=None if plan.rate is None else reported["latency_us"],
         corrupted=reported["damaged"],
         refusals=reported["refused"],
@@ -148,13 +154,13 @@ _SAME: Final = (
     "disordered",
     "stalls",
 )
-"""Fields that have one name in both."""
+"""Fields with the same name in both."""
 
 
 def _reported(
     name: str, load: Sequence[str], plan: Plan, timing: Timing, target: dict[str, object]
 ) -> dict[str, Any]:
-    """What a load said of one broker."""
+    """The output of a load on one broker."""
     layout, clients = plan.layout
     flags = {
         **target,
@@ -172,13 +178,14 @@ def _reported(
         flags["--topics"] = plan.topics
     command = [*load, layout, "--json"]
     if plan.rate is not None and load is _HBROKER_BENCH:
-        command.append("--poll")  # As the client of the kernel's own limit does.
+        command.append("--poll")  # As the client of the kernel's limit does.
     command += [str(word) for flag in flags.items() for word in flag]
     return told_by(name, command, timing.warm_up + timing.duration + _PATIENCE_S)
 
 
 def told_by(name: str, command: Sequence[str], patience_s: float) -> dict[str, Any]:
-    """What a load printed as JSON, also where something was lost. Raises NoAnswer, which `name` begins."""
+    """The JSON output of a load, also if messages were lost. Raises NoAnswer, whose text begins with
+    `name`."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             output, complaint = process.communicate(timeout=patience_s)

@@ -1,4 +1,4 @@
-"""TLS for what is measured: a certificate of the moment."""
+"""TLS for measurements: a certificate made for the run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Pair:
 
 
 def issue(directory: Path) -> Pair:
-    """A certificate for a server on this host, in files that whoever the server becomes can read. Beside them
-    is who signed it."""
+    """Makes a certificate for a server on this host, in files that any user can read. The authority's
+    certificate is beside them."""
     pair = Pair(directory / "host.pem", directory / "host.key")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(directory / _AUTHORITY)
@@ -35,14 +35,14 @@ def issue(directory: Path) -> Pair:
 
 
 def authority_in(directory: Path) -> Path | None:
-    """Who signed the certificate of the server that runs in this directory; None: it has none."""
+    """The certificate of the authority for the server in this directory; None: it has none."""
     file = directory / _AUTHORITY
     return file if file.exists() else None
 
 
 def client_context() -> ssl.SSLContext:
-    """Of clients that take any server: to check it would be a cost of their own, and the server's is the
-    same."""
+    """The context of clients that accept any certificate. Checking it would cost only the client; the
+    server's cost is the same."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -1,9 +1,9 @@
-"""Interleaved rounds, and what they say together.
+"""Interleaved rounds, and their combined results.
 
-A *series* is one contestant under one plan. The rounds of all series take turns, so that what changes on the
-machine in the meantime meets all alike. A round in which others used the machine is discarded, not averaged,
-and so is one whose CPUs were further apart than in other rounds; a series that got too few quiet rounds says
-so. So does one whose broker failed.
+A *series* is one contestant under one plan. The rounds of all series alternate, so that changes of the
+machine affect all alike. A round in which other processes used the machine is discarded, not averaged. So is
+one whose CPUs were further apart than in other rounds. A series with too few quiet rounds, or with a failed
+broker, is reported as such.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ B = TypeVar("B", bound=Broker)
 
 _GLANCE_S: Final = 0.25
 _MOST_FAILURES: Final = 2
-"""After so many a series is given up."""
+"""After this number of failures a series is given up."""
 
 Measure: TypeAlias = Callable[[Broker, Plan, Timing, frozenset[int]], Round]
 """Runs a load on a broker that has these CPUs. Raises NoAnswer."""
@@ -36,9 +36,11 @@ Measure: TypeAlias = Callable[[Broker, Plan, Timing, frozenset[int]], Round]
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Who takes part. `name`: as the tables call it. `version`: None where it is not on this machine.
-    `measure`: one round of it; raises NoAnswer. `is_checked`: lost, doubled and disordered copies are
-    counted."""
+    """What takes part in a contest.
+
+    `name`: in the tables. `version`: returns None if it is not installed. `measure`: runs one round; raises
+    NoAnswer. `is_checked`: lost, duplicated and disordered copies are counted.
+    """
 
     name: str
     version: Callable[[], str | None]
@@ -52,17 +54,19 @@ class Contestant:
         measure: Callable[[B, Plan, Timing, frozenset[int]], Round],
         name: str | None = None,
     ) -> Contestant:
-        """A broker, by its own name or another."""
+        """A broker as a contestant, under its own name or another."""
         return cls(name or broker.name, broker.version, partial(measure, broker))
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How to measure. `rounds`: quiet ones wanted of each series. `most_others`: the share of a CPU that
-    others may use in a quiet round. `patience_s`: how long to wait, in all, for the machine to become quiet.
-    `most_s`: after so long no round begins. `apart`: how far apart the CPUs are now, in nanoseconds; None:
-    nobody knows. `most_apart`: so many times as far as in the round where they were nearest they may be in a
-    quiet one."""
+    """How to measure.
+
+    `rounds`: the wanted number of quiet rounds of each series. `most_others`: the share of a CPU that other
+    processes may use in a quiet round. `patience_s`: how long to wait in all for a quiet machine. `most_s`:
+    after this time no round begins. `apart`: measures the distance of the CPUs in nanoseconds; None: unknown.
+    `most_apart`: the largest distance in a quiet round, as a factor of the smallest one seen.
+    """
 
     rounds: int
     timing: Timing
@@ -76,7 +80,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Of some rounds: the median, and the extremes."""
+    """The median and the extremes of a value."""
 
     median: float
     least: float
@@ -84,13 +88,13 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of at least one value."""
+        """The spread of at least one value."""
         return cls(median(values), min(values), max(values))
 
 
 @dataclass(slots=True)
 class Series:
-    """One contestant under one plan, and its rounds. `failures`: why rounds came to nothing."""
+    """One contestant under one plan, and its rounds. `failures`: the reasons of failed rounds."""
 
     contestant: Contestant
     plan: Plan
@@ -99,25 +103,28 @@ class Series:
     failures: list[str] = field(default_factory=list)
 
     def sort(self, most_others: float, most_apart: float) -> None:
-        """Puts each round where it belongs."""
+        """Divides the rounds into quiet and disturbed ones."""
         rounds = self.all
         kept = [round.others_cpu <= most_others and (round.apart_ns or 0) <= most_apart for round in rounds]
         self.quiet = [round for round, is_quiet in zip(rounds, kept, strict=True) if is_quiet]
         self.disturbed = [round for round, is_quiet in zip(rounds, kept, strict=True) if not is_quiet]
 
     def spread(self, value: Callable[[Round], float]) -> Spread | None:
-        """Of one value of the quiet rounds; None: there is none."""
+        """The spread of a value over the quiet rounds; None: there is none."""
         return Spread.of([value(round) for round in self.quiet]) if self.quiet else None
 
     @property
     def all(self) -> list[Round]:
-        """Quiet and disturbed: a message that is lost is lost, whatever else the machine did."""
+        """All rounds, because a lost message is a fault however busy the machine was."""
         return self.quiet + self.disturbed
 
 
 def run_all(series: Sequence[Series], policy: Policy) -> Iterator[tuple[Series, Round | None]]:
-    """Runs rounds of all series in turn, until each has its quiet rounds, or has had twice as many in all, or
-    fails again and again. Yields each as it ends; None: it failed."""
+    """Runs rounds of all series alternately.
+
+    It ends when each series has its quiet rounds, or twice that number in all, or has failed too often.
+    Yields each round when it ends; None: it failed.
+    """
     patience, begun = policy.patience_s, time.monotonic()
     nearest = inf
     while wanting := [one for one in series if _wants_more(one, policy)]:
@@ -153,7 +160,7 @@ def _round(one: Series, policy: Policy) -> Round | None:
 
 
 def _wait_for_quiet(most_others: float, patience_s: float) -> float:
-    """Waits until the machine is quiet, or the patience is used up; returns the seconds that this took."""
+    """Waits until the machine is quiet, or the patience is used up. Returns the seconds that this took."""
     begun = time.monotonic()
     while time.monotonic() - begun < patience_s:
         before = machine_busy_seconds()

@@ -1,7 +1,7 @@
-"""What a contest came to: tables, goals, a chart; and where they are kept.
+"""The results of a contest: tables, goals, a chart, and the files that hold them.
 
-The figures stand in docs/benchmarks.md, between two markers, and beside it as JSON and as SVG. The page is
-otherwise written by hand, and what is between the markers by nobody else.
+The figures are in docs/benchmarks.md between two markers, and beside it as JSON and SVG. The rest of the page
+is written by hand; what is between the markers is only written by this module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIGURES: Final = _DOCS / "figures"
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Of one run. `left_out`: who was not measured, and why. `command`: how it was started."""
+    """The results of one run. `left_out`: what was not measured, and why. `command`: the command line."""
 
     series: Sequence[Series]
     left_out: Sequence[str]
@@ -39,7 +39,7 @@ class Standings:
         return {"command": self.command, **as_json(self.series, self.left_out), "goals": goals}
 
     def as_text(self) -> str:
-        """In Markdown."""
+        """The results in Markdown."""
         goals = "\n".join(f"- {goal_result}" for goal_result in self.goal_results())
         return f"`{self.command}`\n\n{as_text(self.series, self.left_out)}\n\nGoals:\n\n{goals}"
 
@@ -49,12 +49,12 @@ class Standings:
         return dots([_panel([one for one in self.series if one.plan == plan]) for plan in loads])
 
     def goal_results(self) -> list[GoalResult]:
-        """Of all goals."""
+        """The results of all goals."""
         return judge(_figures(self.series), GOALS)
 
 
 def publish(standings: Standings) -> None:
-    """Writes them where they are kept. Raises ValueError where the page has no place for them."""
+    """Writes the results into the files. Raises ValueError if the page has no markers."""
     text = f"{standings.as_text()}\n\n![Medians and extremes of all rounds](figures/peers.svg)"
     page = with_section(PAGE.read_text("utf-8"), "peers", text)
     FIGURES.mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def publish(standings: Standings) -> None:
 
 
 def with_section(page: str, name: str, text: str) -> str:
-    """The page with this text between the markers of that name. Raises ValueError where there are none."""
+    """The page with this text between the markers of that name. Raises ValueError if there are none."""
     first, last = (f"<!-- {mark} {name} -->" for mark in ("begin", "end"))
     before, found_first, rest = page.partition(first)
     _, found_last, after = rest.partition(last)

@@ -1,11 +1,12 @@
-"""A storm of MQTT clients: many connect, as devices do when the power is back, and stay.
+"""A storm of MQTT clients: many connect, as devices do when the power returns, and stay connected.
 
-One process, one loop. What costs is the kernel's: a socket, connect, send and one read for each client. The
-packets are made beforehand, and of the answer only the codes are looked at. With a `rate` clients come at
-their times, as far as the window allows; without one the next comes as soon as fewer than `window` wait.
+It runs in one process with one loop. Its cost is mostly the kernel's: a socket, connect, send and one read
+for each client. The packets are made beforehand, and of an answer only the codes are read. With a `rate`,
+clients connect at their times, as far as the window allows. Without one, the next connects as soon as fewer
+than `window` wait.
 
-Clients that have subscriptions make them the first time, in one segment with CONNECT, and then wait for
-SUBACK too. When they come back their sessions have them. Those that have wills bring them each time.
+Clients with subscriptions make them the first time, in one segment with CONNECT, and then also wait for
+SUBACK. In later storms their sessions have them. Clients with wills send them each time.
 """
 
 from __future__ import annotations
@@ -31,23 +32,26 @@ _CONNECT, _CONNACK, _SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x82, 0x90
 _CLEAN_START: Final = 0x02
 _WILL_QOS_1: Final = 0x0C
 _GRANTED: Final = 1
-"""The code of a filter at QoS 1 that was asked for."""
+"""The SUBACK code of a filter that asked for QoS 1."""
 _SESSION_EXPIRY: Final = 0x11
 _MQTT_5: Final = 5
 _KEEP_ALIVE_S: Final = 0
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 _PORTS: Final = 10_000
-"""Connections from one source address to one server. The kernel has some 28,000 ports for them, but looks for
-a free one the longer the more are taken: from half of them on that costs more than all else."""
+"""Connections from one source address to one server. The kernel has some 28,000 ports for them, but its
+search for a free one takes longer the more are in use: from half of them on it costs more than all else."""
 _SILENCE_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`window`: clients that wait for CONNACK at most. `rate`: clients a second; None: as many as the window
-    lets in. `expiry_s`: of their sessions; 0: they end with their connections. `has_subscriptions`: each has
-    one, at QoS 1, to a topic of its own. `has_wills`: each has one, at QoS 1. `tls`: over TLS; `resumes`: all
-    but the first by its ticket."""
+    """The load of a storm.
+
+    `window`: the most clients that wait for CONNACK. `rate`: clients a second; None: as many as the window
+    allows. `expiry_s`: of their sessions; 0: these end with their connections. `has_subscriptions`: each has
+    one at QoS 1, to a topic of its own. `has_wills`: each has one at QoS 1. `tls`: over TLS. `resumes`: all
+    but the first use its ticket.
+    """
 
     clients: int
     window: int = 64
@@ -61,7 +65,7 @@ class Plan:
 
 @dataclass(slots=True)
 class StormResult:
-    """What a storm came to. `latencies_s`: from connect to CONNACK, of those that were accepted."""
+    """The result of a storm. `latencies_s`: of accepted clients, from connect to CONNACK."""
 
     seconds: float = 0.0
     cpu_s: float = 0.0
@@ -71,12 +75,12 @@ class StormResult:
 
     @property
     def accepted(self) -> int:
-        """Clients that got CONNACK with success."""
+        """The number of clients that got CONNACK with success."""
         return len(self.latencies_s)
 
 
 def connect_packet(client_id: str, expiry_s: int = 0, *, has_will: bool = False) -> bytes:
-    """CONNECT of MQTT 5 (§3.1): clean, or with a session that is resumed if there is one."""
+    """CONNECT of MQTT 5 (§3.1): with clean start, or with a session that is resumed if it exists."""
     properties = struct.pack(">BI", _SESSION_EXPIRY, expiry_s) if expiry_s else b""
     flags = (0 if expiry_s else _CLEAN_START) | (_WILL_QOS_1 if has_will else 0)
     body = b"\x00\x04MQTT" + struct.pack(">BBHB", _MQTT_5, flags, _KEEP_ALIVE_S, len(properties))
@@ -87,7 +91,7 @@ def connect_packet(client_id: str, expiry_s: int = 0, *, has_will: bool = False)
 
 
 def subscribe_packet(filter: str) -> bytes:
-    """SUBSCRIBE of MQTT 5 (§3.8) to one filter, at QoS 1."""
+    """SUBSCRIBE of MQTT 5 (§3.8) to one filter at QoS 1."""
     return _packet(_SUBSCRIBE, b"\x00\x01\x00" + _text(filter) + b"\x01")
 
 
@@ -103,7 +107,8 @@ def _packet(kind: int, body: bytes) -> bytes:
 
 
 class Storm:
-    """Connections to one server, kept until the context ends. `is_first`: of these clients."""
+    """Connections to one server, kept until the context ends. `is_first`: whether this is the clients' first
+    storm."""
 
     def __init__(self, server: Address, plan: Plan, *, is_first: bool = True) -> None:
         self._server = server
@@ -114,9 +119,9 @@ class Storm:
         self._open: dict[int, socket.socket] = {}
         self._shaking: set[int] = set()
         self._begun: dict[int, tuple[float, int]] = {}
-        """By descriptor, those that wait: since when, and which one it is."""
+        """By descriptor, the waiting clients: since when, and their numbers."""
         self._heard: dict[int, bytes] = {}
-        """By descriptor, the part of an answer whose rest is still to come."""
+        """By descriptor, an incomplete answer."""
         self._reported = StormResult()
         self._context = client_context() if plan.tls else None
         self._ticket: ssl.SSLSession | None = None
@@ -132,7 +137,7 @@ class Storm:
         self._epoll.close()
 
     def run(self) -> StormResult:
-        """Connects them all. Raises NoAnswer where nothing comes any more."""
+        """Connects all clients. Raises NoAnswer if no more answers arrive."""
         begun, cpu = time.perf_counter(), time.process_time()
         coming = iter(range(self._plan.clients))
         heard = begun
@@ -154,7 +159,7 @@ class Storm:
         return 1.0 if self._plan.rate is None or len(self._begun) >= self._plan.window else 0.001
 
     def _let_in(self, coming: Iterator[int], begun: float) -> bool:
-        """Begins those whose turn it is; returns whether they were the last."""
+        """Begins the connections that are due. Returns whether all have begun."""
         room = self._plan.window - len(self._begun)
         if self._plan.rate is not None:
             due = int((time.perf_counter() - begun) * self._plan.rate) + 1
@@ -178,7 +183,7 @@ class Storm:
         if self._context is not None:
             self._shake_hands(self._context, connection)
             return
-        try:  # Over loopback the handshake is over by now.
+        try:  # Over loopback the TCP handshake has ended by now.
             connection.send(self._packets[number])
             self._epoll.register(descriptor, select.EPOLLIN)
         except (BlockingIOError, BrokenPipeError):
@@ -194,7 +199,7 @@ class Storm:
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def _go_on(self, descriptor: int, number: int) -> bool:
-        """A step of TLS; returns whether there was one, so that there is no answer yet."""
+        """Continues a TLS handshake. Returns whether it was one, so that there is no answer yet."""
         secured = self._open[descriptor]
         if descriptor not in self._shaking:
             return False
@@ -216,7 +221,7 @@ class Storm:
             return
         try:
             came = connection.recv(256)
-        except (BlockingIOError, ssl.SSLWantReadError):  # It was a ticket of TLS.
+        except (BlockingIOError, ssl.SSLWantReadError):  # It was a TLS ticket.
             return
         except OSError:
             came = b""
@@ -243,7 +248,7 @@ class Storm:
 
 
 def _verdict(answer: bytes, *, has_suback: bool) -> bool | None:
-    """Whether CONNACK, and SUBACK if there is to be one, tell of success; None: the rest is to come."""
+    """Whether CONNACK, and SUBACK if one is expected, report success; None: the answer is incomplete."""
     rest = _rest(answer)
     if rest is None or answer[0] != _CONNACK or answer[3]:
         return None if rest is None else False
@@ -253,6 +258,6 @@ def _verdict(answer: bytes, *, has_suback: bool) -> bool | None:
 
 
 def _rest(packets: bytes) -> bytes | None:
-    """What follows the first packet; None: that is not whole."""
+    """What follows the first packet; None: that is incomplete."""
     end = 2 + packets[1] if len(packets) > 1 else 2
     return packets[end:] if len(packets) >= end else None

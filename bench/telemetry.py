@@ -1,10 +1,10 @@
 """What telemetry costs: the same load on a broker with it and on one without, slice by slice.
 
-A node with eight pairs at QoS 0 and 1, a node with 10,000 topics that come in turn, and a gateway with its
-owner. What is compared is the broker's CPU time for each message. Both brokers stand at the same time, and
-the load goes from one to the other and back every few seconds: a machine whose speed changes by the minute
-then changes it for both. Where their memory lies differs from launch to launch, so there are several
-launches. See docs/benchmarks.md.
+The brokers are a node with eight pairs at QoS 0 and 1, a node with 10,000 topics in rotation, and a gateway
+with its owner. The compared value is the broker's CPU time for each message. Both brokers run at the same
+time, and the load alternates between them every few seconds, so that changes of the machine's speed affect
+both. Their memory layout differs from launch to launch, so there are several launches. See
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RecordedNode(Node):
 
 
 class QuietGateway(Gateway):
-    """An owner and a gateway that write none."""
+    """An owner and a gateway that write no telemetry."""
 
     def flags(self) -> list[str]:
         return ["--no-telemetry"]
@@ -51,12 +51,12 @@ _LOADS: Final[tuple[tuple[str, Broker, Broker, int, int, int], ...]] = (
     ("gateway, 8 pairs, QoS 0", QuietGateway(), Gateway(), 8, 0, 1),
     ("gateway, 8 pairs, QoS 1", QuietGateway(), Gateway(), 8, 1, 1),
 )
-"""What is measured: without telemetry, and with it; pairs, QoS, and topics of each, too many to be remembered
-or one."""
+"""The loads: the broker without telemetry and the one with it, pairs, QoS, and topics of each publisher (one,
+or too many to be cached)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures and prints a table. Returns the exit code: 0 done, 1 a broker failed."""
+    """Measures, and prints a table. Returns the exit code: 0 done, 1 a broker failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.telemetry", description=__doc__.partition("\n")[0])
     parser.add_argument("--launches", type=int, default=6, help="of both brokers, for each load (default 6)")
     parser.add_argument("--slices", type=int, default=8, help="of each broker in a launch (default 8)")
@@ -87,13 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 Launch = tuple[list[Round], list[Round]]
-"""Slices without telemetry and with it: those of one place came one after the other."""
+"""Slices without telemetry and with it. Slices at the same index ran one after the other."""
 
 
 def _launch(
     without: Broker, with_it: Broker, plan: Plan, timing: Timing, cpus: frozenset[int], slices: int
 ) -> Launch:
-    """Both brokers, side by side. Which comes first changes from slice to slice."""
+    """Runs both brokers side by side. Their order changes from slice to slice."""
     found: Launch = ([], [])
     with up(without, cpus) as quiet, up(with_it, cpus) as recorded:
         for number in range(slices):
@@ -117,7 +117,7 @@ def _row(name: str, launches: Sequence[Launch]) -> str:
 
 
 def _ratio(launch: Launch) -> float:
-    """The logarithm of what a message costs more with telemetry: the median of the pairs of slices."""
+    """The logarithm of the ratio of costs with and without telemetry: the median over the pairs of slices."""
     return median(log(_cost(after) / _cost(before)) for before, after in zip(*launch, strict=True))
 
 

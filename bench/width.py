@@ -1,8 +1,8 @@
-"""What a tree costs against how wide it is: a root and its children, in the simulated network.
+"""The cost of a wide tree: a root and its children, in the simulated network.
 
-All children begin to join in one moment, over clear paths of 0.2 ms without a limit of bandwidth. So times
-are round trips and the waits of the protocol, and not what a machine or a line takes. All but the CPU time
-follows from the seed: the same seed gives the same figures.
+All children begin to join at the same time, over clear paths of 0.2 ms without a bandwidth limit. So times
+are round trips and timers of the protocol, not those of a machine or a line. Everything except the CPU time
+is determined by the seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _SECOND: Final = 1_000_000
 _SETTLED: Final = 30 * _SECOND
-"""By then a link has found its path's MTU, and says no more than that it is there."""
+"""By then a link has found its path's MTU, and sends only keep-alives."""
 _WATCHED_S: Final = 60
 _SUBSCRIBING: Final = frozenset({"challenge", "subscribe", "suback"})
 _RESOLVING: Final = frozenset({"challenge", "pubconnect", "pubaccept", "referral"})
@@ -33,14 +33,14 @@ _RESOLVING: Final = frozenset({"challenge", "pubconnect", "pubaccept", "referral
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """Of a root with so many children. Times are simulated milliseconds, `cpu` is CPU time of the whole
-    simulation, and datagrams are those that the root got and sent.
+    """The result for a root with this number of children.
 
-    `join`: from the start of the children until all serve, each its subtree and its own status. `lease`:
-    datagrams a second while nothing else happens. `subscribe`: to `#`, until every node has it; of its
-    datagrams those alone that carry a SUBSCRIBE, its answer, or a CHALLENGE; `subscribe_all`: with those
-    between the client and the children. `resolve`: a topic of one child by a client that knows the root
-    alone; `resolve_all`: its datagrams on all paths; `hops`: the nodes that have a part in it.
+    Times are simulated milliseconds, `cpu` is CPU time of the whole simulation, and datagrams are those that
+    the root received and sent. `join`: from the start of the children until each serves its subtree and its
+    own status. `lease`: datagrams a second while nothing else happens. `subscribe`: to `#`, until every node
+    has it; of its datagrams only those with a SUBSCRIBE, its answer, or a CHALLENGE; `subscribe_all`: also
+    those between the client and the children. `resolve`: a topic of one child, by a client that knows only
+    the root; `resolve_all`: its datagrams on all paths; `hops`: the nodes that took part.
     """
 
     children: int
@@ -62,7 +62,7 @@ class Width:
 
 @dataclass(slots=True)
 class _Span:
-    """What was needed for something."""
+    """The cost of one phase."""
 
     ms: float = 0.0
     cpu_s: float = 0.0
@@ -72,7 +72,7 @@ class _Span:
 
 
 def measure_width(children: int, seed: int = 1) -> Width:
-    """Of one size."""
+    """Measures one size."""
     tree = _Tree(children, seed)
     with tree.span() as join:
         tree.join()
@@ -112,7 +112,7 @@ class _Tree:
 
     @contextmanager
     def span(self, kinds: Container[str] | None = None) -> Iterator[_Span]:
-        """Measures what happens meanwhile. `kinds`: counts only datagrams that have such a packet."""
+        """Measures what happens within the block. `kinds`: counts only datagrams with such a packet."""
         found, counted = _Span(), Counter[str]()
         began, cpu = self.world.now, time.process_time()
 
@@ -130,7 +130,7 @@ class _Tree:
         found.root_in, found.root_out, found.all = counted["in"], counted["out"], counted["all"]
 
     def join(self) -> None:
-        """Returns once every child serves."""
+        """Returns when every child serves."""
         root = self._root.address
         waiting = [
             NodeHost(
@@ -148,19 +148,19 @@ class _Tree:
         self.world.run_until(have_joined)
 
     def subscribe(self, filter: str) -> None:
-        """Returns once every owner has a new client's subscription."""
+        """Returns when every owner has a new client's subscription."""
         client = self._client("subscriber")
         client.subscribe(filter, qos=1)
         self._result(client, Subscribed)
 
     def resolve(self, topic: str) -> None:
-        """Returns once a new client knows the owner."""
+        """Returns when a new client knows the owner."""
         client = self._client("publisher")
         client.resolve(topic)
         self._result(client, Resolved)
 
     def hops(self, topic: str) -> int:
-        """How many nodes a new client asks, from the root to the owner."""
+        """The number of nodes that a new client asks, from the root to the owner."""
         client = self._client("tracer")
         client.resolve(topic, trace=True)
         return len(self._result(client, Resolved).resolution.trace)

@@ -1,8 +1,8 @@
-"""Eclipse Zenoh: its router, over TCP or UDP, and a load of native clients; both are one program, in Rust.
+"""Eclipse Zenoh: its router, over TCP or UDP, and a load of native clients, both in one Rust program.
 
-The program is built from bench/zenoh into target/zenoh. Its load has the window, the payload and the checks
-of `hbroker bench`, its flags, and its JSON. QoS 1 has nothing to be compared with: a Zenoh router answers no
-publisher.
+The program is built from bench/zenoh into target/zenoh. Its load has the window, the payload, the checks, the
+flags and the JSON of `hbroker bench`. There is no counterpart of QoS 1: a Zenoh router does not acknowledge
+to publishers.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _BUILD_S: Final = 3_600.0
 
 @cache
 def built() -> str | None:
-    """Builds the program, which takes minutes the first time and a moment after that. None: it is there;
-    otherwise, why not."""
+    """Builds the program, which takes minutes the first time and a moment later. None: it succeeded;
+    otherwise the reason why not."""
     cargo = shutil.which("cargo")
     if cargo is None:
         return "cargo is not installed"
@@ -57,7 +57,7 @@ def built() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Zenoh:
-    """A router without plugins: what `zenohd` starts. `transport`: of its clients."""
+    """A router without plugins, as `zenohd` starts it. `transport`: of its clients."""
 
     transport: Literal["tcp", "udp"]
 
@@ -82,8 +82,10 @@ class Zenoh:
 
 
 def measure_zenoh(broker: Zenoh, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> Round:
-    """As `bench.rounds.measure_generated`, with Zenoh's clients: they wait rather than drop, and at a
-    rate no message waits for others to leave with it."""
+    """As `bench.rounds.measure_generated`, with Zenoh's clients.
+
+    They block rather than drop. At a rate, no message waits for others to be sent with it.
+    """
     if broker.transport == "udp":
         plan = replace(plan, window=min(plan.window, _UDP_WINDOW))
     load = [str(_PROGRAM), "--config", _CONFIG, "load"]
@@ -91,7 +93,7 @@ def measure_zenoh(broker: Zenoh, plan: Plan, timing: Timing, broker_cpus: frozen
 
 
 _UDP_WINDOW: Final = 1_024
-"""Over UDP nothing is sent again, and what is under way must find room in a socket's buffer."""
+"""Over UDP nothing is retransmitted, and what is in flight must fit into a socket's buffer."""
 
 _CONFIG: Final = json.dumps(
     {
@@ -100,11 +102,11 @@ _CONFIG: Final = json.dumps(
         "transport": {"unicast": {"max_sessions": 100_000}},  # 1,000 by default
     }
 )
-"""Of router and clients. Zenoh's sample configuration (DEFAULT_CONFIG.json5) says what each setting does."""
+"""For router and clients. Zenoh's sample configuration (DEFAULT_CONFIG.json5) describes each setting."""
 
 
 def _free_port(transport: Literal["tcp", "udp"]) -> int:
-    """One that nobody has now."""
+    """A port that is free now."""
     kind = socket.SOCK_STREAM if transport == "tcp" else socket.SOCK_DGRAM
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("127.0.0.1", 0))

@@ -51,8 +51,8 @@ def hot_topics(totals: DataFrame, first: int) -> DataFrame:
 def subtrees(totals: DataFrame, first: int) -> DataFrame:
     """The `first` subtrees with the largest load, at each depth of each role.
 
-    A subtree has the topic of its own name and all topics below it; depth 1 is the first level. If a subtree
-    is listed, so are all above it, unless there are ties: a parent's load is never less.
+    A subtree has the topic of its own name and all topics below it; depth 1 is the first level. A subtree
+    with more than 1/`first` of the load is listed, and so are all above it: a parent's load is never less.
     """
     levels = F.split("topic", "/", -1)
     depths = F.sequence(F.lit(1), F.least(F.size(levels), F.lit(DEEPEST)))

@@ -1,8 +1,8 @@
 """`python -m bench.pythons`: what a message costs in Python, hbroker's client beside those of other brokers.
 
-One publisher and one subscriber, a process each, on one topic; both on one CPU, the broker on another. Rounds
-of all take turns. A library or a broker that is not installed is left out, with a word. See
-docs/benchmarks.md for what the figures mean.
+One publisher and one subscriber, each a process, use one topic. Both are on one CPU, the broker on another.
+Rounds of all libraries alternate. A library or a broker that is not installed is left out, and reported.
+docs/benchmarks.md says what the figures mean.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def series_of(
     libraries: Sequence[Library], qos: Sequence[int], window: int, load_cpus: frozenset[int]
 ) -> tuple[list[Series], list[str]]:
-    """QoS by QoS, so that those that are compared run next to each other; and who is left out, and why."""
+    """The series, QoS by QoS, so that rounds that are compared run next to each other; and what is left out,
+    and why."""
     here = [one for one in libraries if one.version() is not None]
     series = [
         Series(
@@ -83,7 +84,7 @@ def series_of(
 def as_text(
     series: Sequence[Series], left_out: Sequence[str], command: str, own_us: tuple[float, float]
 ) -> str:
-    """In Markdown: the table, and what has to be said with it. `own_us`: as `own_cost_us` has it."""
+    """The table and the remarks about it, in Markdown. `own_us`: of `own_cost_us`."""
     versions = dict.fromkeys(one.contestant.version() for one in series)
     own = "Of that the measurement's own: {:.2f} µs at the publisher, {:.2f} µs at the subscriber."
     parts = [

@@ -1,8 +1,9 @@
-"""What the two ends of a round and the measurement tell each other, in memory that all three share.
+"""What the publisher, the subscriber and the measurement report to each other, in memory that all three
+share.
 
-Messages are numbered, so that the subscriber knows which are missing, doubled or late. The publisher keeps a
-*window*: it is never more messages ahead of the subscriber, so that both go as fast as the slower of them and
-nothing has to be dropped. Both are the same for every library, and cost little beside it (`own_cost_us`).
+Messages are numbered, so that the subscriber detects missing, duplicated and late ones. The publisher has a
+*window*: it is never further ahead of the subscriber, so that both run at the speed of the slower one, and no
+message need be dropped. This code is the same for every library, and costs little (`own_cost_us`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Board: TypeAlias = Any
 """An array of 64-bit numbers, one for each `Field`. (`multiprocessing` has no better type for it.)"""
 
 BURST: Final = 256
-"""Messages that a publisher sends without a look at the window."""
+"""Messages that a publisher sends between two checks of the window."""
 PAYLOAD_BYTES: Final = 64
 
 _PAYLOAD: Final = Struct(f"<Q{PAYLOAD_BYTES - 8}s")
@@ -29,21 +30,21 @@ _FILLER: Final = bytes(range(PAYLOAD_BYTES - 8))
 _PAUSE_S: Final = 0.001
 _GLANCE_S: Final = 0.05
 _LAST_S: Final = 5.0
-"""For the last message to arrive, once it is sent."""
+"""Seconds for the last message to arrive after it was sent."""
 
 
 @unique
 class Field(IntEnum):
-    """Of a board. Each has one writer."""
+    """The fields of a board. Each has one writer."""
 
     IS_OVER = 0
-    """The measurement's: no more is to be published."""
+    """Written by the measurement: stop publishing."""
     PUBLISHED = 1
     HAS_PUBLISHED = 2
-    """The publisher's: it has sent all."""
+    """Written by the publisher: it has sent all."""
     IS_SUBSCRIBED = 3
     DELIVERED = 4
-    """One more than the highest number that has arrived: what is missing below it is lost."""
+    """One more than the highest number that has arrived. A number below it that is missing is lost."""
     LOST = 5
     DUPLICATED = 6
     DISORDERED = 7
@@ -51,19 +52,19 @@ class Field(IntEnum):
 
 
 def new_board() -> Board:
-    """All are 0."""
+    """A board whose fields are all 0."""
     return RawArray("Q", len(Field))
 
 
 class Pace:
-    """The publisher's: what to send next, and when. `window`: messages under way, whole bursts."""
+    """The publisher's end: what to send next, and when. `window`: messages in flight, in whole bursts."""
 
     def __init__(self, board: Board, window: int) -> None:
         self._board = board
         self._window = window
 
     def bursts(self) -> Iterator[list[bytes]]:
-        """Payloads to publish at once, until it is over. It sleeps while the window is full."""
+        """The payloads to publish at once, until the end. It sleeps while the window is full."""
         while not self._board[Field.IS_OVER]:
             if burst := self._burst():
                 yield burst
@@ -71,7 +72,7 @@ class Pace:
                 time.sleep(_PAUSE_S)
 
     async def bursts_in_turn(self) -> AsyncIterator[list[bytes]]:
-        """The same for an event loop, which has a turn after each."""
+        """The same for an event loop, which runs once after each burst."""
         while not self._board[Field.IS_OVER]:
             if burst := self._burst():
                 yield burst
@@ -80,7 +81,7 @@ class Pace:
                 await asyncio.sleep(_PAUSE_S)
 
     def finish(self) -> None:
-        """Says that all is sent."""
+        """Reports that all is sent."""
         self._board[Field.HAS_PUBLISHED] = 1
 
     def _burst(self) -> list[bytes]:
@@ -92,7 +93,7 @@ class Pace:
 
 
 class ReceiveChecker:
-    """The subscriber's: what has arrived."""
+    """The subscriber's end: checks the messages that arrive."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -100,11 +101,11 @@ class ReceiveChecker:
         self._missing: set[int] = set()
 
     def begin(self) -> None:
-        """Says that messages can come."""
+        """Reports that messages can come."""
         self._board[Field.IS_SUBSCRIBED] = 1
 
     def take(self, payload: bytes | bytearray) -> None:
-        """Counts a message, and looks whether it is the next one."""
+        """Counts a message, and checks whether it is the next one."""
         number, filler = _PAYLOAD.unpack(payload)
         if number != self._next:
             self._take_odd(number)
@@ -114,7 +115,7 @@ class ReceiveChecker:
         self._next = self._board[Field.DELIVERED] = number + 1
 
     def wait(self) -> None:
-        """Returns once everything has come, or it is clear that it does not."""
+        """Returns when every message has arrived, or the wait for the last ones has timed out."""
         for _ in self._glances():
             time.sleep(_GLANCE_S)
 
@@ -143,8 +144,8 @@ class ReceiveChecker:
 
 
 def own_cost_us() -> tuple[float, float]:
-    """Of a message: the CPU time, in microseconds, that numbering it and checking it takes the two ends,
-    whichever the library."""
+    """The CPU time in microseconds that numbering and checking a message takes at the two ends, with any
+    library."""
     board = new_board()
     pace, checker = Pace(board, _OWN_MESSAGES), ReceiveChecker(board)
     began = time.thread_time()

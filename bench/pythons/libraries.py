@@ -1,7 +1,7 @@
-"""The clients that are compared, each as its own documentation has a program that publishes, or takes, much.
+"""The compared clients. Each is used as its documentation does for programs with many messages.
 
-Every publisher sends what `Pace` gives it; every subscriber hands each payload to `ReceiveChecker`. Where a
-library gathers messages by itself (nats-py, Zenoh, hbroker), it is left to do so.
+Every publisher sends what `Pace` provides. Every subscriber gives each payload to `ReceiveChecker`. If a
+library batches messages by itself (nats-py, Zenoh, hbroker), it may do so.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ _READY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A client, or one way to use it. `package`: as the registry has it. `publish` and `subscribe`: what its
-    process does, from its broker's address, the QoS, and what it shares with the other end. `qos`: those that
-    mean something for it."""
+    """A client, or one way to use it.
+
+    `package`: its name in the registry. `publish`, `subscribe`: the function of each process, called with its
+    broker's address, the QoS, and its end of the board. `qos`: the levels that make sense for it.
+    """
 
     name: str
     package: str
@@ -49,7 +51,7 @@ class Library:
     qos: frozenset[int] = frozenset({0})
 
     def version(self) -> str | None:
-        """The package's, with its broker's; None: one of them is not on this machine."""
+        """The version of the package and of its broker; None: one of them is not installed."""
         try:
             of_package = hbroker.__version__ if self.package == "hbroker" else version(self.package)
         except PackageNotFoundError:
@@ -70,7 +72,7 @@ def _publish_by(
     qos: int,
     pace: Pace,
 ) -> None:
-    """`publish`: one burst."""
+    """Publishes all bursts. `publish`: publishes one burst."""
 
     async def run() -> None:
         async with hbroker.connect(_place(address)) as client:
@@ -153,8 +155,8 @@ def _place(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-# paho-mqtt: a thread of its own for the socket. Its bound of 20 messages in flight stays: with each answer it
-# looks through all that are.
+# paho-mqtt: its own thread serves the socket. Its bound of 20 messages in flight stays: with each
+# acknowledgement it searches all messages in flight.
 
 
 def _publish_paho(address: Address, qos: int, pace: Pace) -> None:
@@ -194,7 +196,7 @@ def _paho(address: Address) -> mqtt.Client:
     return client
 
 
-# nats-py: its connection gathers what is published until the loop has a turn
+# nats-py: its connection collects messages until the event loop's next iteration
 
 
 def _publish_nats(address: Address, _qos: int, pace: Pace) -> None:
@@ -229,7 +231,7 @@ def _subscribe_nats(address: Address, _qos: int, checker: ReceiveChecker) -> Non
     asyncio.run(run())
 
 
-# eclipse-zenoh: threads of its own; what it calls, it calls from one of Python's
+# eclipse-zenoh: its own threads, which call callbacks from a Python thread
 
 
 def _publish_zenoh(address: Address, _qos: int, pace: Pace) -> None:
@@ -237,8 +239,8 @@ def _publish_zenoh(address: Address, _qos: int, pace: Pace) -> None:
 
     with zenoh.open(client_config(address)) as session:
         publisher = session.declare_publisher(_TOPIC, congestion_control=zenoh.CongestionControl.BLOCK)
-        status: Any = publisher  # its stub says that the status is a bool
-        while not status.matching_status.matching:  # the router has not heard of the subscriber yet
+        status: Any = publisher  # its stub declares the status as a bool
+        while not status.matching_status.matching:  # the router does not know the subscriber yet
             threading.Event().wait(0.01)
         for burst in pace.bursts():
             for payload in burst:

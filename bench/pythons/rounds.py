@@ -1,4 +1,4 @@
-"""One round: a fresh broker, a process that publishes and one that subscribes."""
+"""One round: a new broker, a publishing process and a subscribing process."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _GLANCE_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonRound(Round):
-    """What one round showed. Microseconds of CPU for each message that was delivered, the kernel's part
-    included."""
+    """The result of one round: microseconds of CPU time for each delivered message, with the kernel's
+    part."""
 
     publisher_us: float
     subscriber_us: float
@@ -41,8 +41,8 @@ class PythonRound(Round):
 
 
 def measure_python(library: Library, plan: Plan, timing: Timing, broker_cpus: frozenset[int]) -> PythonRound:
-    """Runs one round. Raises NoAnswer where one of the three does not come up, or goes away, or messages do
-    not come any more."""
+    """Runs one round. Raises NoAnswer if one of the three processes does not start or ends, or messages stop
+    arriving."""
     board = new_board()
     with (
         TemporaryDirectory(prefix="hbroker-bench-") as directory,
@@ -66,7 +66,7 @@ def measure_python(library: Library, plan: Plan, timing: Timing, broker_cpus: fr
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """At one moment, or between two: messages, and seconds of the clock and of CPU."""
+    """Counters at one moment, or the differences of two: messages, wall time and CPU seconds."""
 
     delivered: int
     clock: float
@@ -132,7 +132,7 @@ def _round(library: Library, plan: Plan, spent: _Mark, board: Board, resident: i
 def _running(
     body: Callable[[Address, int, E], None], address: Address, plan: Plan, end: E
 ) -> Iterator[BaseProcess]:
-    """A process of its own on the load's CPUs, as long as the context lasts."""
+    """A process on the load's CPUs, as long as the context lasts."""
     process = get_context("spawn").Process(target=body, args=(address, plan.qos, end), daemon=True)
     with on_cpus(plan.cpus):
         process.start()
@@ -144,7 +144,7 @@ def _running(
 
 
 def _wait(board: Board, field: Field, process: BaseProcess) -> None:
-    """Returns once it is not 0. Raises NoAnswer where the process ends before, or time is over."""
+    """Returns when the field is not 0. Raises NoAnswer if the process ends first, or the wait times out."""
     deadline = time.monotonic() + _READY_S
     while not board[field]:
         if not process.is_alive() or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Zenoh's router, as its Python package has it: a session in that mode, which runs no Python for a message.
+"""Zenoh's router in its Python package: a session in router mode, which runs no Python for a message.
 
 So its version is the client's, and nothing has to be built.
 """
@@ -47,7 +47,7 @@ class ZenohRouter:
 
 
 def client_config(address: Address) -> zenoh.Config:
-    """Of a client of that router."""
+    """The configuration of a client of this router."""
     import zenoh
 
     settings = {**_ALONE, "mode": "client", "connect": {"endpoints": [_endpoint(address)]}}
