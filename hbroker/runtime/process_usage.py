@@ -1,4 +1,4 @@
-"""CPU time and memory of this process, for the status that a node publishes (`hbroker.protocol.status`)."""
+"""CPU time and memory of this process, for its status and its telemetry."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ convenience for processes that start together. Reading goes on after an error, s
     model       the valid, frozen `Topology`; `render` writes it as the text of a file
     moves       which subtrees running nodes must give away or claim to match a `Topology`
 
-Imports go downward: `parse` and `flags` import `rules`, which imports `gateways`, which imports `sections`, and
-all readers import `document`. `model` imports `plan`. Outside, only `config`, `errors`, `hostnames` and
+Imports go downward: `parse` and `flags` import `rules`, which imports `gateways`, which imports `sections`,
+and all readers import `document`. `model` imports `plan`. Outside, only `config`, `errors`, `hostnames` and
 `subtree` of hbroker are imported.
 """
 

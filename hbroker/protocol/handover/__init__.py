@@ -3,9 +3,9 @@
     handover        the phases of a handover at the source and at the target; the transfer's pace
     subtree_state   collects the state of a subtree from its keepers, and takes it in
     transfer        the records as packets, and as the target collects them
-    announcements   unsolicited SUBACKs to the subscribers of a subtree that moved, a few at a time
     recovery        refuses QoS 1 and 2 until the subscribers of a new owner are back
 
-Imports go downward: `handover` imports `subtree_state`, which imports `transfer` and `recovery`. All import
-`hierarchy.jurisdiction` or `subscriptions.owner`. `hierarchy.parent` and `hierarchy.child` run the handovers.
+Imports go downward: `handover` imports `subtree_state`, which imports `transfer` and `recovery`. The package
+imports `ownership`, `sessions.subscription_store` and `subscriptions.owner`. `hierarchy.parent` and
+`hierarchy.child` run the handovers.
 """

@@ -1,4 +1,4 @@
-"""One look-up (§5.2): its states, and its result.
+"""One look-up (§5.2): its states.
 
 A look-up asks in recursive mode first. Two tries without an answer mean more often that the owner's direct
 answer cannot reach this client (NAT, a stateful firewall) than that datagrams were lost. Then the look-up

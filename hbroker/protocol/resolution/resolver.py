@@ -14,7 +14,7 @@ as well (`answer_cache`).
 Failures are cached for the time that the answer states. If the core asks again meanwhile, it gets the failure
 at once.
 
-An owner may be found and refuse a session, because it has too many (`sessions.refused`). Then messages wait
+An owner may be found and refuse a session, because it has too many (`session_refusals`). Then messages wait
 for the end of a pause before the core gets the zone again, and fail if the refusals go on.
 """
 

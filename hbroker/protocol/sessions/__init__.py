@@ -1,18 +1,18 @@
-"""Sessions and wills, at the client and at the owner (§6.4, §6.6).
+"""Sessions, and the subscriptions that they have, without the packets that make them (§6.4).
 
 At the owner:
 
-    sessions      the sessions of a node's clients: connected, offline, ended
-    wills         the wills that a node keeps, and when it publishes them
-    takeover      informs a former run of a client that another run has its session
+    session_table        the sessions of a node's clients: connected, offline, ended
+    subscription_store   the stored subscriptions, by session and by subtree
+    filter_index         the subscriptions that may touch a subtree
+    wildcard_shapes      bounds where filters have `+` (§6.3)
+    takeover             informs a former run of a client that another run has its session
 
 At the client:
 
-    options       the session that a client asks for, and its id
-    client_will   registers the client's will with the owner of its topic, again after each loss
-    refused       owners that refuse this client a session, and when to try again (§3.6)
+    options              the session that a client asks for, and its id
 
-`wills` imports `sessions`, `hierarchy` and `handover.recovery`; `sessions` imports
-`subscriptions.owner.store`. `client_will` imports `options` and `resolution`, which imports `refused`. The
-two sides do not import each other.
+`session_table` imports `subscription_store`, which imports `filter_index` and `wildcard_shapes`. This package
+imports no other package of `protocol` (`session_table` names a type of `handover`). `subscriptions`,
+`handover`, `wills` and `hierarchy` import it.
 """

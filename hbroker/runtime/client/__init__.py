@@ -10,7 +10,7 @@
     failure           turns outcomes into exceptions; `pending_request` awaits an outcome
     admin_request     sends an operator's order to a node
 
-Imports go downward: `client_pool` imports `client`, which imports `subscription`, which imports `dispatcher`,
-that imports `inbox`, `identity`, `publication` and `failure`. `hbroker.sync` builds the blocking API from
-`dispatcher` and what is below it. `admin_request` stands alone.
+`client_pool` imports `client`, which imports `subscription`, which imports `dispatcher`, which imports
+`inbox`, `identity`, `publication` and `failure`. `hbroker.sync` builds the blocking API from `dispatcher` and
+what is below it. `admin_request` stands alone.
 """

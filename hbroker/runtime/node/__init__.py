@@ -4,7 +4,6 @@
     writer_threads       writes and syncs the state files in threads, so that no decision waits for a disk
     state_files          the state files: delegations, claims, subscriptions, and when the node was alive
     legacy_state_files   reads the formats of earlier versions
-    usage                CPU time and memory of this process
 
 Imports go downward: `process` imports `writer_threads`, which imports `state_files`, which imports
 `legacy_state_files` and `hbroker.storage`. `process` also imports `runtime.driver` and `runtime.telemetry`.

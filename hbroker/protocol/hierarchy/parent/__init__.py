@@ -6,6 +6,6 @@
     delegation    the state machine of one delegation
 
 Imports go downward: `parent` imports `admission` and `delegations`; `delegations` imports `delegation`,
-`handover` and `subscriptions.owner`. All import `hierarchy.jurisdiction`. Nothing here imports
+`handover` and `subscriptions.owner`. All import `ownership.jurisdiction`. Nothing here imports
 `hierarchy.child`.
 """

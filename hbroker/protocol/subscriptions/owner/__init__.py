@@ -1,11 +1,9 @@
-"""Subscriptions at an owner: answers, storage, and handover (§6, §5.4).
+"""Subscriptions at an owner: answers, and handover (§6, §5.4). `sessions.subscription_store` stores them.
 
-    subscriptions     handles SUBSCRIBE and UNSUBSCRIBE; restores, hands over and ends subscriptions
-    store             the stored subscriptions, by session and by subtree
-    filter_index      the subscriptions that may touch a subtree
-    wildcard_shapes   bounds where filters have `+` (§6.3)
-    suback_packets    SUBACKs in parts that each fit a datagram (§6.1)
+    subscriptions    handles SUBSCRIBE and UNSUBSCRIBE; restores, hands over and ends subscriptions
+    announcements    unsolicited SUBACKs to the subscribers of a subtree that moved, a few at a time
+    suback_packets   SUBACKs in parts that each fit a datagram (§6.1)
 
-Imports go downward: `subscriptions` imports `store` and `suback_packets`; `store` imports `filter_index` and
-`wildcard_shapes`. `subscriptions` also imports `sessions.sessions`, which imports `store`.
+`subscriptions` imports `announcements` and `suback_packets`, and `sessions.session_table`. All three import
+`sessions` or `ownership`.
 """
