@@ -8,8 +8,9 @@
     properties    `-D`: properties of MQTT 5
     formatting    how hsub prints a message
     json_output   a message as JSON (`%j`, `%J`)
+    received      a message that hsub has received
     flags         reads a command line as mosquitto's programs do
 
-Each module imports only modules below it in this list, except that `json_output` imports `formatting`.
-`hbroker.sync` is imported after the command line was checked, because it takes time to load.
+Each module imports only modules below it in this list. `hbroker.sync` is imported after the command line was
+checked, because it takes time to load.
 """

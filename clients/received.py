@@ -1,4 +1,4 @@
-"""A message as hsub prints it."""
+"""A message that hsub has received, as it prints it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Generates docs/mqtt-conformance.md from the tests that hold the statements of MQTT 5.
+"""Generates docs/mqtt-conformance.md from the tests of the statements of MQTT 5.
 
-    python -m scripts.conformance            writes it
-    python -m scripts.conformance --check    writes nothing; fails where the committed file differs
+    python -m scripts.conformance            writes the page
+    python -m scripts.conformance --check    writes nothing; fails if the committed file differs
 
-A test names the statements that it holds (`tests.conformance.holds`); why others need none, and which there
-are, `tests.conformance.statements` knows.
+A test names the statements that it covers (`tests.conformance.holds`). `tests.conformance.statements` lists
+all statements, and why some need no test.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ does otherwise its row says that.
 
 
 class Holder(NamedTuple):
-    """A test, and where it is."""
+    """A test and its file."""
 
     path: str
     test: str
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def holders() -> dict[str, list[Holder]]:
-    """Of each statement, the tests that hold it."""
+    """By statement, the tests that cover it."""
     found: dict[str, list[Holder]] = {id: [] for id in IDS}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for test, ids in python_marks(path.read_text(encoding="utf-8")):
@@ -78,7 +78,7 @@ def holders() -> dict[str, list[Holder]]:
 
 
 def python_marks(source: str) -> Iterator[tuple[str, list[str]]]:
-    """The tests of a module that hold something, and what."""
+    """The tests of a module that cover statements, each with these statements."""
     if "holds(" not in source:
         return
     for node in ast.parse(source).body:
@@ -90,19 +90,19 @@ def python_marks(source: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def rust_marks(source: str) -> Iterator[tuple[str, list[str]]]:
-    """The same of a Rust module: `/// Holds MQTT-….` before `#[test]`."""
+    """The same for a Rust module: `/// Holds MQTT-….` before `#[test]`."""
     for comment, test in re.findall(r"((?:^ *///.*\n)+) *#\[test\]\n *fn (\w+)", source, re.MULTILINE):
         for line in re.findall(r"/// Holds (MQTT-.*)\.\n", comment):
             yield test, line.split(", ")
 
 
 def untested(found: dict[str, list[Holder]]) -> list[str]:
-    """What nothing holds although it applies."""
+    """The statements that apply and have no test."""
     return [id for id in IDS if not found[id] and id not in NOT_OURS]
 
 
 def page(found: dict[str, list[Holder]]) -> str:
-    """The whole file."""
+    """The text of the whole page."""
     tested = sum(bool(tests) for tests in found.values())
     open_rows = len(untested(found))
     count = f"{len(IDS)} statements: {tested} held by tests, {len(IDS) - tested - open_rows} not a gateway's"

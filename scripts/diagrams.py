@@ -1,10 +1,10 @@
-"""Generates the diagrams of the documentation from what they show.
+"""Generates the diagrams of the documentation from the code that they show.
 
     python -m scripts.diagrams            writes docs/states.md and docs/lives.md
-    python -m scripts.diagrams --check    writes nothing; fails, with a list, where a committed file differs
+    python -m scripts.diagrams --check    writes nothing; fails, with a list, if a committed file differs
 
-`states.md` is drawn from the transition tables themselves; `lives.md` from a run of the simulated network
-(`lives`). So neither can say what the code does not do.
+`states.md` is drawn from the transition tables; `lives.md` from a run of the simulated network (`lives`). So
+neither can differ from what the code does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Table: TypeAlias = Mapping[tuple[Enum, Enum], Enum]
 
 
 class Chapter(NamedTuple):
-    """What is said of one table, and the sections of the protocol that it follows."""
+    """The text about one table, with the sections of the protocol that it implements."""
 
     title: str
     text: str
@@ -106,7 +106,7 @@ def is_current(path: Path, text: str) -> bool:
 
 
 def states_page() -> str:
-    """docs/states.md. Ends the program where a table has no chapter, or a chapter no table."""
+    """The text of docs/states.md. Ends the program if a table has no chapter, or a chapter no table."""
     tables = {name: table for module in modules() for name, table in tables_of(module)}
     if tables.keys() != CHAPTERS.keys():
         raise SystemExit(f"without a chapter or a table: {sorted(tables.keys() ^ CHAPTERS.keys())}")
@@ -120,7 +120,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def tables_of(module: ModuleType) -> Iterator[tuple[str, Table]]:
-    """The transition tables that a module defines: it is where their states are from."""
+    """The transition tables that a module defines. A table belongs to the module that defines its states."""
     for name, value in vars(module).items():
         if is_table(value) and next(iter(value))[0].__class__.__module__ == module.__name__:
             yield f"{module.__name__}.{name}", value
@@ -141,7 +141,7 @@ def section(name: str, chapter: Chapter, table: Table) -> str:
 
 
 def drawing(table: Table) -> str:
-    """Each state, and below it the events that leave it and where they lead."""
+    """Each state, and below it the events that leave it, with their target states."""
     states = type(next(iter(table))[0])
     width = max(len(event.name) for _, event in table)
     blocks = []

@@ -1,8 +1,8 @@
-"""The life of a publisher and of a subscriber, as the simulated network lives it (docs/protocol.md §10).
+"""The life of a publisher and of a subscriber, from runs of the simulated network (docs/protocol.md §10).
 
-Two runs of `hbroker.sim.network` over clear paths, from one seed: a root, and below it `home`, `outside`
-and, in time or late, `securitycams`. Every packet that matters is noted as it leaves. Acknowledgements of
-datagrams, PING and PONG, lease renewals and what concerns `$SYS` are left out.
+There are two runs of `hbroker.sim.network` over clear paths, from one seed: a root, and below it `home`,
+`outside` and, in time or late, `securitycams`. Every relevant packet is noted when it leaves.
+Acknowledgements of datagrams, PING and PONG, lease renewals, and packets about `$SYS` are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEED: Final = 1
 TOPIC: Final = "home/outside/securitycams/front"
 FILTER: Final = "home/outside/#"
 _SETTLED: Final = 300_000
-"""Microseconds in which all that follows from one act has happened, and no lease is renewed."""
+"""Microseconds in which everything that follows from one act has happened, and no lease is renewed."""
 
 _PAGE: Final = """\
 # Lives
@@ -79,7 +79,7 @@ their children, answer that they are not responsible, and store nothing ([§6](p
 
 
 def page() -> str:
-    """docs/lives.md."""
+    """The text of docs/lives.md."""
     return _PAGE.format(publisher=_publisher(), subscriber=_subscriber())
 
 
@@ -132,7 +132,7 @@ def _published(client: ClientHost) -> int:
 
 
 class _Play:
-    """A world, the names of those in it, and what they said since `record`."""
+    """A world, the names of its hosts, and the packets that they have sent since `record`."""
 
     def __init__(self, lanes: Sequence[str]) -> None:
         self.world = World(SEED)
@@ -151,7 +151,7 @@ class _Play:
         self.until(lambda: served <= {n.subtree for n in node.events if isinstance(n, Joined)})
 
     def client(self, name: str) -> ClientHost:
-        """A client that knows the root."""
+        """Starts a client that knows the root."""
         client = ClientHost(self.world, self._root.address, name)
         self._names[client.address] = name
         return client
@@ -162,16 +162,16 @@ class _Play:
         self.pause()
 
     def pause(self) -> None:
-        """Lets what was begun come to its end."""
+        """Lets time pass until everything that was begun has ended."""
         self.world.run(_SETTLED)
 
     def record(self, note: str) -> None:
-        """Notes what is done, and every packet from now on."""
+        """Adds a note, and records every packet from now on."""
         self._is_recording = True
         self._steps.append(Note(note))
 
     def drawing(self) -> str:
-        """The diagram."""
+        """The recorded diagram."""
         return draw(self._lanes, self._steps)
 
     def _node(self, name: str, subtree: str, root: tuple[str, int] | None) -> NodeHost:
@@ -193,7 +193,7 @@ class _Play:
         return (text if place else text + where + proof for place, text in enumerate(told))
 
     def _label(self, packet: pb.Packet) -> str:
-        """The packet by name, and the fields that matter; empty for one that is left out."""
+        """The packet's name and its relevant fields; empty for a packet that is left out."""
         kind = packet.WhichOneof("body") or ""
         body = getattr(packet, kind)
         if kind in ("ping", "pong") or getattr(body, "subtree", "").startswith("$SYS"):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Generates all that follows from `proto/`: the Python messages and the native core's schema.
+"""Generates all code that follows from `proto/`: the Python messages and the native core's schema.
 
     scripts/proto.py            writes hbroker/_proto/packet_pb2.py, its .pyi and hbroker/native/src/schema.rs
-    scripts/proto.py --check    writes nothing; fails, with a list, where a committed file differs
+    scripts/proto.py --check    writes nothing; fails, with a list, if a committed file differs
 
 The results are committed, so neither installing nor building hbroker needs protoc. This script needs the
-development dependency grpcio-tools, which brings it, and rustfmt.
+development dependency grpcio-tools, which contains protoc, and rustfmt.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def run_protoc(out: Path) -> None:
 
 
 def in_package(generated: str) -> str:
-    """Corrects what protoc cannot know, the module's name in its package, and what strict typing wants."""
+    """Sets what protoc cannot know: the module's name in its package, and types for strict typing."""
     return generated.replace("'hbroker.v1.packet_pb2'", "'hbroker._proto.packet_pb2'").replace(
         ", _Mapping]", ", _Mapping[str, object]]"
     )
@@ -182,7 +182,7 @@ def rust_checks(field: FieldDescriptorProto) -> Iterator[tuple[str, str]]:
 
 
 def is_packed(field: FieldDescriptorProto) -> bool:
-    """A repeated scalar: proto3 packs it by default, and a parser takes both forms."""
+    """A repeated scalar: proto3 packs it by default, and a parser accepts both forms."""
     return field.label == Field.LABEL_REPEATED and WIRE_TYPES[field.type] != LENGTH_DELIMITED
 
 

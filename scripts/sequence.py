@@ -1,7 +1,7 @@
 """Draws a sequence diagram in plain text.
 
-Plain text, because it reads alike in a terminal, an editor, a diff and the built site. Mermaid would have the
-site fetch its renderer from another host.
+Plain text looks alike in a terminal, an editor, a diff and the built site. Mermaid would make the site load
+its renderer from another host.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 __all__ = ["Arrow", "Note", "draw"]
 
 _GAP = 14
-"""Characters from one lane to the next."""
+"""Characters between the centres of two lanes."""
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """A packet from one lane to another. Further packets of the same datagram have `joined` set."""
+    """A packet from one lane to another. `joined`: a further packet of the same datagram."""
 
     source: str
     destination: str
@@ -27,13 +27,13 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that happens at one place, told across all lanes."""
+    """A note about an event, written beside the lanes."""
 
     text: str
 
 
 def draw(lanes: Sequence[str], steps: Sequence[Arrow | Note]) -> str:
-    """The diagram: one lane for each name, the packets from the top down, what they hold on the right."""
+    """The diagram: one lane for each name, the packets from the top down, and their contents on the right."""
     names = "".join(lane.center(_GAP) for lane in lanes).rstrip()
     lines = [names]
     for step in steps:

@@ -1,8 +1,8 @@
 """Runs of the simulated network over seeds, on all cores: `python -m hbroker.sim.soak --seeds 1-2000`.
 
 A seed determines a network, its traffic and its faults (`network.drawing`); `network.trial` runs them. If a
-seed breaks an invariant, the program prints how to run it again and what happened last, and ends with status
-1. With `--lines` each seed is a line that publishers share (`network.line`).
+seed breaks an invariant, the program prints how to run it again and what happened last, and fails. With
+`--lines` each seed is a line that publishers share (`network.line`).
 
 Progress goes to standard error: a bar on a terminal, otherwise a line every 30 seconds.
 """

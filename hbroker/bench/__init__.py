@@ -1,8 +1,18 @@
-"""Measures a broker: `hbroker bench`.
+"""Measures a broker: `hbroker bench` (the command itself is `hbroker.cli.bench`).
 
-The load runs in the native core, one thread for all clients (`native/src/bench.rs`), which also checks what
-comes. Here a load is laid out (`layouts`), its broker started where there is none (`brokers`), its clients
-connected (`generator`, with `controls` for those of hbroker's own protocol), and what broker, load and
-machine did in the meantime is read from /proc (`process`) and put together (`measurement`). What is no load
-has a module of its own: idle sessions (`sessions`), look-ups (`resolve`), nodes that join (`joining`).
+    joining, resolve   nodes that join a root; look-ups at each depth of a chain
+    sessions           idle sessions
+    measurement        a load on a broker, between two marks
+    generator          the connected clients of a load
+    controls           the controls of clients of hbroker's own protocol
+    brokers            running brokers, and those that are started
+    plan               the load to run
+    layouts            which publishers publish to which subscribers
+    chain              the topology of a chain of nodes
+    marks              what was spent between two moments
+    launching          starts and ends processes, on CPUs of their own
+    process            CPU time and memory, from /proc
+
+The load runs in the native core (`native/src/bench.rs`), in one thread for all clients, and checks every
+message. Each module imports only modules below it in this list.
 """

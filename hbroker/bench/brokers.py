@@ -1,5 +1,7 @@
-"""What is measured: processes that are there already, or a broker that is started for it, on CPUs of its own
-and on free loopback ports, and is gone afterwards."""
+"""The brokers that are measured: running processes, or a broker that is started.
+
+A started broker has CPUs of its own and free loopback ports, and ends with the measurement.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,12 @@ _ANY_PORT: Final = "127.0.0.1:0"
 _STATE: Final = "state"
 
 Started: TypeAlias = "tuple[subprocess.Popen[bytes], Address]"
-"""The first process, and where clients come to."""
+"""The first process, and the address to which clients connect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """What is measured. `pids`: all its processes, as far as they are known. `nodes`: those among them that
-    are nodes of a network, by name."""
+    """A broker. `pids`: its known processes. `nodes`: those of them that are nodes of a network, by name."""
 
     address: Address
     pids: tuple[int, ...]
@@ -59,7 +60,7 @@ class Broker:
 def running(
     start: Callable[[Path], Started], directory: Path, cpus: frozenset[int] | None
 ) -> Iterator[Broker]:
-    """Runs what `start` starts, on these CPUs, as long as the context lasts. Raises NoAnswer."""
+    """Runs what `start` starts on these CPUs, as long as the context lasts. Raises NoAnswer."""
     with on_cpus(cpus):
         process, address = start(directory)
     try:
@@ -70,8 +71,10 @@ def running(
 
 @contextmanager
 def own_broker(transport: Transport, workers: int, cpus: frozenset[int] | None) -> Iterator[Broker]:
-    """Runs a broker of hbroker's own on these CPUs, as long as the context lasts: a node, or, for MQTT, the
-    smallest network that has a gateway. Raises NoAnswer."""
+    """Runs hbroker's own broker on these CPUs, as long as the context lasts. Raises NoAnswer.
+
+    It is a node, or, for MQTT, the smallest network with a gateway.
+    """
     if transport == "hbroker":
         start: Callable[[Path], Started] = partial(_start_node, workers)
     else:
@@ -84,7 +87,7 @@ def own_broker(transport: Transport, workers: int, cpus: frozenset[int] | None) 
 
 @contextmanager
 def own_network(topology: Topology, cpus: frozenset[int] | None) -> Iterator[Broker]:
-    """Runs a network, whose root is the address. Raises NoAnswer."""
+    """Runs a network, whose address is its root's. Raises NoAnswer."""
     start = partial(_start_network, topology, "root")
     with _fresh_directory() as directory, running(start, directory, cpus) as broker:
         yield broker
@@ -100,11 +103,11 @@ def start_node(directory: Path, *flags: str) -> Started:
 def start_network(
     directory: Path, topology: Topology, entrance: Literal["root", "gateway"], *flags: str
 ) -> Started:
-    """Starts a launcher and its network, whose clients come to the `root` or to the gateway. Raises
+    """Starts a launcher and its network, whose clients connect to the `root` or to the gateway. Raises
     NoAnswer."""
     nodes = [{**node, "listen": _ANY_PORT} for node in topology["nodes"]]
     file = directory / "bench.yaml"
-    file.write_text(json.dumps({**topology, "nodes": nodes}))  # which is YAML, too
+    file.write_text(json.dumps({**topology, "nodes": nodes}))  # JSON is YAML, too
     fixed = ["--json", "--state-dir", str(directory / _STATE)]
     with launch(directory, [*_HBROKER, "up", *fixed, *flags, str(file)]) as process:
         reported = json.loads(announcement(process))
@@ -117,7 +120,7 @@ def start_network(
 
 
 def announced(process: subprocess.Popen[bytes]) -> Address:
-    """The address in the `ready` line of a node or a gateway. Raises NoAnswer where another line comes."""
+    """The address in the `ready` line of a node or a gateway. Raises NoAnswer for another line."""
     line = announcement(process)
     found = re.search(r"(\d+\.\d+\.\d+\.\d+):(\d+)", line)
     if not line.startswith("ready") or found is None:
@@ -126,7 +129,8 @@ def announced(process: subprocess.Popen[bytes]) -> Address:
 
 
 def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> tuple[int, ...]:
-    """The processes of the network of this host that has a node or a gateway at this port; (): none has."""
+    """The processes of the network of this host that has a node or a gateway at this port; (): there is
+    none."""
     for network in networks if _is_here(address[0]) else ():
         nodes = [parse_address(node.address) for node in network.nodes]
         listeners = [
@@ -140,7 +144,7 @@ def pids_at(address: Address, networks: Sequence[run_directory.NetworkRun]) -> t
 
 
 def _is_here(host: str) -> bool:
-    """Whether it is an address of this machine: others cannot be bound to."""
+    """Whether it is an address of this machine: other addresses cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

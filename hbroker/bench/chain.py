@@ -1,4 +1,4 @@
-"""A chain of nodes, each below the one before, one level of the hierarchy each: owners at every depth."""
+"""A chain of nodes, each one level below the one before: so there is an owner at every depth."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Topology: TypeAlias = dict[str, Any]
 
 
 def chain(depth: int) -> Topology:
-    """The topology of a root and so many nodes below each other."""
+    """The topology of a root and `depth` nodes below each other."""
     return {"nodes": [{"name": node_at(level), "subtree": subtree_at(level)} for level in range(depth + 1)]}
 
 
 def node_at(depth: int) -> str:
-    """The name of the node that owns what is so deep; 0: the root."""
+    """The name of the node that owns this depth; 0: the root."""
     return f"node-{depth}"
 
 
 def subtree_at(depth: int) -> str:
-    """Its subtree."""
+    """The subtree of the node at this depth."""
     return "/".join(f"level-{number}" for number in range(1, depth + 1))

@@ -1,9 +1,9 @@
-"""The controls of a load's clients of hbroker's own protocol, all in one loop.
+"""The controls of a load's clients of hbroker's own protocol, all in one event loop.
 
-Each client is the native core's, as any other; its control (`hbroker.protocol.client`) is any client's, too.
-What the control does not see is messages, and what became of them: the load in the core has those. A client
-has a socket of its own, or is a member of a hive; the members of one hive have one address, and know
-together what one of them learnt of the nodes, as those of a gateway do.
+Each client is one of the native core, and its control (`hbroker.protocol.client`) is that of any client. The
+control does not see messages and their results: the load in the core handles those. A client has a socket of
+its own, or is a client of a pool. The clients of one pool have one address, and share what they know of the
+nodes, as those of a gateway do.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["Controls"]
 
 _LOOK_S: Final = 0.05
-"""How often deadlines are looked at: those of requests and leases are far longer."""
+"""Seconds between two checks of deadlines: those of requests and leases are far longer."""
 _AT_ONCE: Final = 64
-"""Clients that subscribe at one time."""
+"""Clients that subscribe at the same time."""
 
 _EventSource: TypeAlias = Callable[[], Iterable[tuple[ClientControl, Event]]]
-"""What the clients of one socket have to decide, and who of them each."""
+"""The events of the clients of one socket, each with its control."""
 
 
 class Controls:
-    """Takes the turns of all controls, while somebody runs it. `root`: of the network."""
+    """Runs all controls, while one of its methods is called. `root`: of the network."""
 
     def __init__(self, root: Address, patience_s: float) -> None:
         self._root = root
@@ -56,18 +56,18 @@ class Controls:
         self._resolution: Resolution | None = None
 
     def add(self, member: LoadClient, identity: Identity) -> None:
-        """Takes over a client with a socket of its own."""
+        """Adds a client with a socket of its own."""
         control = self._take(member, identity, None)
         self._listen(member, lambda: ((control, event) for event in member.poll_events(EVENTS)))
 
     def add_client_pool(self, pool: LoadClientPool) -> None:
-        """Takes over a socket of many."""
+        """Adds a client pool."""
         members: dict[int, ClientControl] = {}
         self._members[pool] = members, Knowledge.shared()
         self._listen(pool, lambda: _told(pool, members))
 
     def join(self, pool: LoadClientPool, identity: Identity, subscriber: int) -> None:
-        """Adds a client behind the socket of a hive, which is this subscriber of the load."""
+        """Adds a client of a pool. It is this subscriber of the load."""
         members, knowledge = self._members[pool]
         session_options = identity.session_options
         number = pool.open_pool_client(
@@ -77,7 +77,8 @@ class Controls:
         members[number] = self._take(pool.member(number), identity, knowledge)
 
     def subscribe(self, filter: str, qos: int) -> None:
-        """Has the last client subscribe. `settle` returns once every owner has that. Raises NoAnswer."""
+        """Makes the latest client subscribe. `settle` returns when every owner has the subscription. Raises
+        NoAnswer."""
         control = self._controls[-1]
         self._waiting.add(control)
         control.subscribe(clock(), filter, Options(qos), patience=self._patience)
@@ -85,12 +86,12 @@ class Controls:
         self.settle(_AT_ONCE - 1)
 
     def settle(self, left: int = 0) -> None:
-        """Returns once no more clients than `left` wait for what they asked for. Raises NoAnswer."""
+        """Returns when at most `left` clients wait for the result of a request. Raises NoAnswer."""
         while len(self._waiting) > left:
             self._turn(_LOOK_S)
 
     def find(self, topic: str) -> Resolution:
-        """Has the last client ask who owns a topic. Raises NoAnswer."""
+        """Makes the latest client look up the owner of a topic. Raises NoAnswer."""
         self.settle()
         control = self._controls[-1]
         self._waiting.add(control)
@@ -101,13 +102,13 @@ class Controls:
         return self._resolution
 
     def run(self, seconds: float) -> None:
-        """Takes turns for so long."""
+        """Handles events for this time."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._turn(min(left, _LOOK_S))
 
     def close(self) -> None:
-        """Has every client leave its owners. Idempotent."""
+        """Makes every client leave its owners. Idempotent."""
         for control in self._controls:
             control.leave()
         for socket in self._sockets:
@@ -156,7 +157,8 @@ class Controls:
 
 
 def _told(pool: LoadClientPool, members: dict[int, ClientControl]) -> Iterable[tuple[ClientControl, Event]]:
-    """A hive begins with a member that is no client of the load."""
+    """The events of a pool's clients. A pool begins with a client that is not one of the load: its events are
+    left out."""
     for number, event in pool.poll_pool_events(EVENTS):
         if (control := members.get(number)) is not None:
             yield control, event

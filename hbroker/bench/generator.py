@@ -1,7 +1,7 @@
-"""A load's clients, connected, in this process.
+"""The connected clients of a load, in this process.
 
-Subscribers come first, so that nothing is published to nobody. One thread of the native core drives them
-all; this one only waits, and takes the controls' turns where there are some.
+Subscribers connect first, so that every message has its subscribers. One thread of the native core runs all
+clients. This thread only waits, and runs the controls if there are some.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATIENCE_S: Final = 15.0
 
 
 class Generator:
-    """A load that is connected. Made by `generator`."""
+    """A connected load. Made by `generator`."""
 
     def __init__(self, plan: Plan, native: LoadGenerator, controls: Controls | None) -> None:
         self.plan = plan
@@ -44,15 +44,15 @@ class Generator:
         self._native.start()
 
     def stop(self) -> None:
-        """They publish no more."""
+        """Publishers stop publishing."""
         self._native.stop()
 
     def forget_times(self) -> None:
-        """Latencies are counted anew."""
+        """Resets the counts of latencies."""
         self._native.forget_times()
 
     def run(self, seconds: float) -> None:
-        """Lets the load run. Raises NoAnswer where a connection ended."""
+        """Lets the load run. Raises NoAnswer if a connection ended."""
         if self._controls is not None:
             self._controls.run(seconds)
         else:
@@ -61,7 +61,7 @@ class Generator:
             raise NoAnswer(f"a connection of the load ended: {fault}")
 
     def report(self) -> LoadReport:
-        """What was counted, now."""
+        """The counters now."""
         return self._native.report()
 
 
@@ -69,7 +69,7 @@ class Generator:
 def generator(plan: Plan, address: Address, trust: Trust | None = None) -> Iterator[Generator]:
     """Connects a load to a broker for as long as the context lasts. Raises OSError, NoAnswer."""
     _open_many_files()
-    sharpen_sleep()  # which threads inherit that are started from now on
+    sharpen_sleep()  # threads that start from now on inherit it
     shape = plan.shape
     native = LoadGenerator(
         groups=[plan.pace_of(group) for group in shape.groups],
@@ -116,7 +116,7 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
             continue
         identity = Identity.of(client)
         if pools and subscribes is not None and filter is not None:
-            # In turn: who gets a copy after another has it at another socket, as clients apart have.
+            # In rotation: a subscriber's next copy is at another socket, as with separate clients.
             controls.join(pools[subscribes % len(pools)], identity, subscribes)
             controls.subscribe(filter, plan.qos)
             continue
@@ -129,7 +129,7 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
         )
         controls.add(member, identity)
         if filter is None:
-            # One zone has them all, as a rule; any other is found when it is wanted.
+            # Usually one zone covers all topics. Any other zone is looked up when it is needed.
             controls.find(topics[0])
         else:
             controls.subscribe(filter, plan.qos)
@@ -140,7 +140,7 @@ def _connect(plan: Plan, native: LoadGenerator, controls: Controls | None, addre
 def _pools(
     plan: Plan, native: LoadGenerator, controls: Controls | None, address: Address
 ) -> Sequence[LoadClientPool]:
-    """The sockets that subscribers share; none where each has its own."""
+    """The sockets that subscribers share; empty if each has its own."""
     if controls is None or plan.sockets is None:
         return []
     pools = [
@@ -154,8 +154,11 @@ def _pools(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What topics are called: 24 bytes at the root's, with a word of their own for each run, so that two runs
-    at one broker do not meet. Where a publisher has several, their numbers are one level more."""
+    """The names of topics: 24 bytes below the root, with a random part for each run.
+
+    So two runs at one broker do not meet. If a publisher has several topics, their numbers are one more
+    level.
+    """
 
     transport: Transport
     run: str
@@ -164,16 +167,16 @@ class _Names:
 
     @classmethod
     def of(cls, plan: Plan, run: str) -> _Names:
-        """For one run of a load."""
+        """The names for one run of a load."""
         return cls(plan.transport, run, plan.shape.subtrees, plan.topics)
 
     def topics(self, number: int) -> list[str]:
-        """Of the publishers that have this one."""
+        """The topics of the publishers with this number."""
         name = self._name(number)
         return [name] if self.each == 1 else [self._join(name, f"{topic:06}") for topic in range(self.each)]
 
     def filter(self, number: int) -> str:
-        """Of its subscribers."""
+        """The filter of the subscribers with this number."""
         everything = ">" if self.transport == "nats" else "#"
         return self._name(number) if self.each == 1 else self._join(self._name(number), everything)
 
@@ -187,7 +190,7 @@ class _Names:
 
 
 def _open_many_files() -> None:
-    """As many connections as the system allows."""
+    """Raises the limit of open files as far as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

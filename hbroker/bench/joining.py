@@ -1,8 +1,8 @@
-"""How fast nodes join a root, each with a subtree of its own directly below it.
+"""How fast nodes join a root, each with a subtree directly below it.
 
-Each is a node as any other, control and native endpoint, but they share this process and its loop. Timed is
-what a node waits for: from its first JOIN, which is sent again once its address is proved, to the moment that
-it serves, with its parent's JOINACK and what was handed over (§5.1).
+Each is a complete node, with control and native endpoint, but all share this process and its event loop. The
+measured time is from a node's first JOIN, which it sends again when its address is proved, until it serves,
+with its parent's JOINACK and the handed-over state (docs/protocol.md §5.1).
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["Joined", "measure_joins"]
 
 _PATIENCE_S: Final = 60.0
-"""For all of them."""
+"""Seconds for all nodes together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What was found. `at_once`: how many were joining at one time. `join_us`: from the first JOIN until the
-    node served. `packets_out`, `packets_in`: datagrams of each until then. `root_bytes_each`: what the root's
-    memory grew by. Shares of a CPU: 1.0 is one whole CPU."""
+    """The result.
+
+    `at_once`: the number of nodes that joined at the same time. `join_us`: from the first JOIN until the node
+    served. `packets_out`, `packets_in`: datagrams of each node until then. `root_bytes_each`: the growth of
+    the root's memory. Shares of a CPU: 1.0 is one whole CPU.
+    """
 
     nodes: int
     at_once: int
@@ -57,18 +60,18 @@ class Joined:
     others_cpu: float
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields, ready for JSON."""
         return {"layout": "join", **asdict(self)}
 
 
 def measure_joins(root: Broker, count: int, at_once: int) -> Joined:
-    """Has so many nodes join, and gives up those that have not after a minute in all. Raises OSError."""
+    """Makes this number of nodes join. Gives up after a minute in all. Raises OSError."""
     sharpen_sleep()
     return asyncio.run(_measure(root, count, at_once))
 
 
 class _Joiner:
-    """One node that is to join."""
+    """One node that joins."""
 
     def __init__(self, root: Address, name: str, subtree: str) -> None:
         settings = NodeSettings(name, subtree, listen_for(root), root)
@@ -85,12 +88,12 @@ class _Joiner:
         self._serves = asyncio.Event()
         self._served_at = 0
         self.took_ns: int | None = None
-        """None: it has not joined."""
+        """Nanoseconds; None: it has not joined."""
         self.packets = (0, 0)
-        """Out and in, until it had."""
+        """Datagrams out and in, until it had joined."""
 
     async def join(self) -> None:
-        """Returns once it serves."""
+        """Returns when the node serves."""
         begun = time.monotonic_ns()
         self._node.start(clock())
         self._driver.start()
@@ -98,7 +101,7 @@ class _Joiner:
         self.took_ns = self._served_at - begun
 
     def close(self) -> None:
-        """Ends it, without a word: its root ends, too."""
+        """Ends the node without leaving: its root ends, too."""
         self._driver.stop()
         self._endpoint.shutdown()
 
@@ -131,7 +134,7 @@ async def _measure(root: Broker, count: int, at_once: int) -> Joined:
 
 
 async def _all(joiners: list[_Joiner], at_once: int) -> None:
-    """Has them join, so many at one time."""
+    """Makes all nodes join, `at_once` at the same time."""
     waiting = iter(joiners)
 
     async def some() -> None:

@@ -1,4 +1,4 @@
-"""Processes that are measured: started on CPUs of their own, and ended whatever happens."""
+"""Processes that are measured: started on CPUs of their own, and ended in every case."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ _LOG: Final = "broker.log"
 
 
 class NoAnswer(HBrokerError):
-    """The broker did not do what it was asked: there is nothing to measure."""
+    """The broker did not do what it was asked to do, so that it cannot be measured."""
 
 
 @contextmanager
 def launch(directory: Path, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts a process, and ends it if it does not come to serve: if the context ends with an exception. What
-    it says is in its `stdout`, its complaints are in the directory."""
+    """Starts a process, and ends it if the context ends with an exception.
+
+    Its standard output is `stdout` of the process; its standard error goes to a file in the directory.
+    """
     with (directory / _LOG).open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
     try:
@@ -40,7 +42,7 @@ def launch(directory: Path, command: Sequence[str]) -> Iterator[subprocess.Popen
 
 
 def announcement(process: subprocess.Popen[bytes]) -> str:
-    """The first line that a process says. Raises NoAnswer where none comes in time."""
+    """The first line of a process's output. Raises NoAnswer if there is none in time."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], _READY_S)
     line = process.stdout.readline().decode().strip() if ready else ""
@@ -50,7 +52,7 @@ def announcement(process: subprocess.Popen[bytes]) -> str:
 
 
 def ended(process: subprocess.Popen[bytes]) -> None:
-    """Asks it to end; where it does not, ends it and all that it started."""
+    """Ends a process with SIGTERM. If it does not end, kills it and everything that it started."""
     family = descendants(process.pid)
     process.terminate()
     try:
@@ -66,7 +68,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_strays() -> None:
-    """Ends what this process has started and does not know of: an interrupt came just then."""
+    """Kills processes that this one has started and not noted, because an interrupt came just then."""
     for pid in descendants(os.getpid()):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -76,8 +78,10 @@ def end_strays() -> None:
 
 @contextmanager
 def on_cpus(cpus: frozenset[int] | None) -> Iterator[None]:
-    """This thread, and what is started meanwhile, with its threads and children, keeps to these CPUs, and
-    sees no others. None: to those that this process has."""
+    """Restricts this thread, and processes that it starts, to these CPUs within the block.
+
+    None: the CPUs of this process.
+    """
     before = os.sched_getaffinity(0)
     if cpus is None:
         cpus = frozenset(before)
@@ -89,6 +93,6 @@ def on_cpus(cpus: frozenset[int] | None) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A TCP port that nobody has now."""
+    """A free TCP port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

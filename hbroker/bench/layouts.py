@@ -1,7 +1,7 @@
-"""Who publishes to whom, by name.
+"""Layouts: which publishers publish to which subscribers.
 
-A publisher has a topic, or as many as are asked for below one name; a subscriber has one name, too, and gets
-what a run of publishers sends there. Publishers come in groups, each of which is counted apart.
+A publisher has one topic, or several topics below one name. A subscriber has one name, too, and receives the
+messages of a range of publishers there. Publishers are in groups, each of which is counted separately.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ __all__ = ["LAYOUTS", "Group", "Layout", "Shape"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Publishers, by how many. `is_paced`: they keep to the load's rate, if it has one. `is_windowed`: to its
-    window, likewise. `owner`: the node that owns their topics, if it is not the same for all groups."""
+    """A group of publishers.
+
+    `is_paced`: they keep to the load's rate, if it has one. `is_windowed`: they keep to its window, if it has
+    one. `owner`: the node that owns their topics, if it is not the same for all groups.
+    """
 
     name: str
     publishers: int
@@ -29,9 +32,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A layout of some size. `groups`: of the publishers, who are numbered through. `publishers`: the number
-    of each one's topic. `subscribers`: of each, the number of its topic, the first publisher that it hears,
-    and how many it hears. `subtrees`: of each topic, where it is; (): all are at the root's."""
+    """A layout of a certain size.
+
+    `groups`: of the publishers, which are numbered across groups. `publishers`: by publisher, the number of
+    its topic. `subscribers`: by subscriber, the number of its topic, its first publisher, and the number of
+    its publishers. `subtrees`: by topic, its subtree; (): all are the root's.
+    """
 
     groups: tuple[Group, ...]
     publishers: tuple[int, ...]
@@ -40,25 +46,28 @@ class Shape:
 
     @property
     def copies(self) -> int:
-        """Messages that come for one of each publisher."""
+        """The number of copies if each publisher sends one message."""
         return sum(count for _, _, count in self.subscribers)
 
     @property
     def paced(self) -> int:
-        """Publishers that keep to a rate."""
+        """The number of publishers that keep to a rate."""
         return sum(group.publishers for group in self.groups if group.is_paced)
 
     @property
     def windowed(self) -> int:
-        """Publishers that keep to a window."""
+        """The number of publishers that keep to a window."""
         return sum(group.publishers for group in self.groups if group.is_windowed)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`clients`: how many there are unless somebody says. `window`: messages under way in all. `text`: what
-    it is, with {clients} and {depth}. `of`: its shape, of so many clients and so deep. `rate`: messages a
-    second; None: no limit."""
+    """A layout.
+
+    `clients`: the default number. `window`: the default of messages in flight in all. `text`: its
+    description, with {clients} and {depth}. `of`: its shape, for a number of clients and a depth. `rate`:
+    messages a second; None: no limit.
+    """
 
     clients: int
     window: int

@@ -1,7 +1,7 @@
-"""What a measurement costs: marks at its begin and its end, and what was spent between them.
+"""Marks at the begin and the end of a measurement, and what was spent between them.
 
-A mark reads everything at one moment. The load runs in this process; what neither it nor the broker took of
-the machine's CPUs, others took.
+A mark reads all values at one moment. The load runs in this process. CPU time of the machine that neither the
+load nor the broker used was used by others.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ __all__ = ["Mark", "Spent"]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Up to one moment. `at`: seconds by a clock that does not step. CPU-seconds: `broker`, of all its
-    processes; `ours`, of this one; `machine`, of everybody. `resident`: bytes that the broker has in RAM."""
+    """Totals up to one moment.
+
+    `at`: seconds of a monotonic clock. CPU seconds: `broker`, of all its processes; `ours`, of this process;
+    `machine`, of all processes. `resident`: bytes of the broker in RAM.
+    """
 
     at: float
     broker: float
@@ -28,17 +31,17 @@ class Mark:
 
     @classmethod
     def now(cls, pids: Sequence[int]) -> Mark:
-        """`pids`: the broker's; (): they are not known, and nothing is told of them."""
+        """A mark of this moment. `pids`: of the broker; (): unknown, and its values are 0."""
         return cls(
             at=time.monotonic(),
             broker=cpu_seconds(pids),
-            ours=time.process_time(),  # The ticks of /proc are 10 ms, which a small load may not reach.
+            ours=time.process_time(),  # /proc counts ticks of 10 ms, more than a small load takes.
             machine=machine_busy_seconds(),
             resident=resident_bytes(pids),
         )
 
     def until(self, later: Mark) -> Spent:
-        """What was spent from here to there."""
+        """What was spent from this mark to a later one."""
         broker, ours = later.broker - self.broker, later.ours - self.ours
         return Spent(
             seconds=later.at - self.at,
@@ -51,7 +54,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Between two marks: by the broker, by this process, by others. `grown_bytes`: of the broker's memory."""
+    """What the broker, this process and others spent between two marks. `grown_bytes`: of the broker's
+    memory."""
 
     seconds: float
     broker_cpu_s: float
@@ -66,10 +70,10 @@ class Spent:
 
     @property
     def ours_cpu(self) -> float:
-        """Likewise."""
+        """As a share of a CPU."""
         return self.ours_cpu_s / self.seconds
 
     @property
     def others_cpu(self) -> float:
-        """Likewise."""
+        """As a share of a CPU."""
         return self.others_cpu_s / self.seconds

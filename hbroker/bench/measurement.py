@@ -1,8 +1,8 @@
 """One measurement: a load on a broker, between two marks.
 
-A mark reads everything at one moment: messages, and what broker, load and machine have used (`marks`). Rates
-are of the time between the marks. What was lost, doubled or out of order is counted over the whole run,
-warm-up included, and known only when the publishers have stopped and no more arrives.
+A mark reads all values at one moment: messages, and what broker, load and machine have used (`marks`). Rates
+are those between the marks. Lost, duplicated and disordered messages are counted over the whole run, with the
+warm-up. Their number is known only when the publishers have stopped and nothing more arrives.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["FULL", "Measured", "OfGroup", "Percentiles", "measure"]
 
 FULL: Final = 0.85
-"""From this share of its CPU on, a side is what limits the rate; others may have the rest."""
+"""With at least this share of its CPU, a side is the limit; others may use the rest."""
 
 _QUIET_S: Final = 1.0
-"""Nothing arrives for so long: nothing more will."""
+"""Seconds without a message after which no more are expected."""
 _PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Microseconds."""
+    """Percentiles in microseconds."""
 
     p50: float
     p90: float
@@ -43,12 +43,12 @@ class Percentiles:
 
     @classmethod
     def of(cls, nanoseconds: list[int] | None) -> Percentiles | None:
-        """As the core tells them; None: nothing was timed."""
+        """From the core's nanoseconds; None: nothing was timed."""
         return None if nanoseconds is None else cls(*(value / 1_000 for value in nanoseconds))
 
     @classmethod
     def among(cls, nanoseconds: Sequence[int]) -> Percentiles:
-        """Of some times, one at least, by nearest rank."""
+        """Of at least one time in nanoseconds, by nearest rank."""
         ordered = sorted(nanoseconds)
         last = len(ordered) - 1
         return cls(*(ordered[min(last, int(share * len(ordered)))] / 1_000 for share in _SHARES))
@@ -59,8 +59,11 @@ _SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 
 @dataclass(frozen=True, slots=True)
 class OfGroup:
-    """What a measurement showed of some publishers and their subscribers. As `Measured`; `owner`: the node
-    that owns their topics, and `owner_cpu_s` what it took; None: all groups have the same."""
+    """The results for a group of publishers and their subscribers.
+
+    The fields are those of `Measured`. `owner`: the node that owns their topics; `owner_cpu_s`: its CPU time;
+    None: all groups have the same owner.
+    """
 
     name: str
     publishers: int
@@ -79,10 +82,13 @@ class OfGroup:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a measurement showed. `sent` counts messages; `delivered`, `lost` and the other faults count
-    copies, one for each subscriber. Shares of a CPU: 1.0 is one whole CPU. What concerns the broker's
-    processes is None where they are not known. `lateness_us`: how late the load sent what was due, at a
-    fixed rate. `groups`: where there are several, each apart."""
+    """The result of a measurement.
+
+    `sent` counts messages; `delivered`, `lost` and the other faults count copies, one for each subscriber.
+    Shares of a CPU: 1.0 is one whole CPU. Values of the broker's processes are None if these are unknown.
+    `lateness_us`: how late the load sent what was due, at a fixed rate. `groups`: each group, if there are
+    several.
+    """
 
     plan: Plan
     seconds: float
@@ -108,13 +114,13 @@ class Measured:
 
     @property
     def is_whole(self) -> bool:
-        """Everything came, once, in order and undamaged, and no publisher was refused."""
+        """Whether every message arrived once, in order and undamaged, and none was refused."""
         faults = (self.lost, self.duplicated, self.disordered, self.damaged, self.refused, self.stalls)
         return self.sent > 0 and not any(faults)
 
     @property
     def limit(self) -> str:
-        """What kept the rate from being higher: `rate`, `broker`, `generator`, or `neither` of the two."""
+        """What limited the rate: `rate`, `broker`, `generator`, or `neither` of the two."""
         is_paced = self.plan.rate is not None and all(group.is_paced for group in self.plan.shape.groups)
         if is_paced and self.delivered_per_s > 0.99 * self._wanted_per_s():
             return "rate"
@@ -123,7 +129,7 @@ class Measured:
         return "generator" if self.generator_cpu >= FULL else "neither"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields, ready for JSON."""
         fields = asdict(self)
         plan = fields.pop("plan")
         return {**plan, "limit": self.limit, **fields}
@@ -141,7 +147,7 @@ class _Mark:
 
 
 def measure(plan: Plan, broker: Broker, load: Generator) -> Measured:
-    """Runs the load and measures. Raises NoAnswer where a connection ends."""
+    """Runs the load and measures it. Raises NoAnswer if a connection ends."""
     load.start()
     load.run(plan.warm_up)
     load.forget_times()
@@ -162,7 +168,7 @@ def _mark(broker: Broker, load: Generator) -> _Mark:
 
 
 def _settled(load: Generator) -> LoadReport:
-    """What was counted once the rest has arrived, and was answered for, or nothing more comes."""
+    """The counters when every message has arrived and has its result, or nothing more arrives."""
     found, changed_at = load.report(), time.monotonic()
     while _is_open(load.plan, found) and time.monotonic() < changed_at + _QUIET_S:
         load.run(_PAUSE_S)
@@ -214,7 +220,7 @@ def _measured(
 
 
 def _apart(plan: Plan, total: LoadReport) -> Iterator[tuple[int, Group, LoadReport]]:
-    """The groups, by number, and what was counted of each in the end; none where there is but one."""
+    """The groups by number, with their final counters; none if there is only one group."""
     groups = plan.shape.groups
     if len(groups) > 1:
         for number, (group, found) in enumerate(zip(groups, total.groups, strict=True)):

@@ -1,4 +1,4 @@
-"""What is to be measured, as the command line says it."""
+"""The load to measure, from the command line."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["Address", "Plan", "Transport", "Trust"]
 Address: TypeAlias = tuple[str, int]
 Transport: TypeAlias = Literal["hbroker", "mqtt", "mqtt5", "nats"]
 Trust: TypeAlias = tuple[bytes, str]
-"""For TLS: the authorities, as PEM, and the host that the broker's certificate must name."""
+"""For TLS: the authorities as PEM, and the host name in the broker's certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A load and how long it lasts.
+    """A load, and how long it lasts. Times are seconds.
 
-    `clients`: pairs, or those at the many's side. `depth`: of a tree; 0: it is none. `topics`: of each
-    publisher, in turn. `window`: messages under way in all; None: open loop. `rate`: messages a second in
-    all; None: as fast as they may. `polls`: the load never sleeps. `sockets`: that subscribers share; None:
-    each has its own. Times are seconds.
+    `clients`: pairs, or the clients on the side with many. `depth`: of a tree; 0: no tree. `topics`: of each
+    publisher, in rotation. `window`: messages in flight in all; None: an open loop. `rate`: messages a second
+    in all; None: no limit. `polls`: the load never sleeps. `sockets`: the number that subscribers share;
+    None: each has its own.
     """
 
     layout: str
@@ -41,11 +41,11 @@ class Plan:
 
     @property
     def shape(self) -> Shape:
-        """Who publishes to whom."""
+        """The layout with this number of clients and this depth."""
         return LAYOUTS[self.layout].of(self.clients, self.depth)
 
     def pace_of(self, group: Group) -> tuple[int, int | None, float | None]:
-        """As the core takes it: how many publishers, the window of each, and the rate of all together."""
+        """For the core: the number of publishers, the window of each, and the rate of all together."""
         shape = self.shape
         window = self.window if group.is_windowed else None
         rate = self.rate if group.is_paced else None

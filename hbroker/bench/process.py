@@ -1,4 +1,5 @@
-"""What processes and the machine cost, from /proc (proc(5)): CPU time with the kernel's part, and memory."""
+"""CPU time and memory of processes and the machine, from /proc (proc(5)); CPU time includes the kernel's
+part."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ _PR_SET_TIMERSLACK: Final = 29
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """utime + stime of all threads of these processes, those that have ended included."""
+    """utime + stime of all threads of these processes, also of those that have ended."""
     return sum(_ticks(pid) for pid in pids) / _TICKS
 
 
 def descendants(pid: int) -> tuple[int, ...]:
-    """The children of a process, theirs, and so on; () if it has ended."""
+    """The children of a process, their children, and so on; () if it has ended."""
     children = [
         int(child) for listed in Path(f"/proc/{pid}/task").glob("*/children") for child in _words(listed)
     ]
@@ -36,19 +37,19 @@ def descendants(pid: int) -> tuple[int, ...]:
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Memory that these processes have in RAM; what they share counts once for each."""
+    """Resident memory of these processes in bytes. Shared memory counts for each of them."""
     return sum(int(_words(Path(f"/proc/{pid}/statm"))[1]) for pid in pids) * _PAGE
 
 
 def machine_busy_seconds() -> float:
-    """CPU time that all CPUs together spent on processes, or that the hypervisor took from them."""
+    """CPU time of all CPUs spent on processes, or stolen by the hypervisor."""
     line = Path("/proc/stat").read_text().split("\n", 1)[0]
     user, nice, system, _idle, _iowait, _irq, _softirq, steal = map(int, line.split()[1:9])
     return (user + nice + system + steal) / _TICKS
 
 
 def cpu_model() -> str:
-    """What the processor calls itself."""
+    """The model name of the processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -56,7 +57,7 @@ def cpu_model() -> str:
 
 
 def sharpen_sleep() -> None:
-    """Lets this process's sleeps end on time: the kernel otherwise adds up to 50 µs (prctl(2),
+    """Lets this process's sleeps end on time: by default the kernel adds up to 50 µs (prctl(2),
     PR_SET_TIMERSLACK)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 

@@ -1,8 +1,8 @@
-"""What it costs to find a topic's owner, against how deep in the tree it is.
+"""The cost of finding a topic's owner, by its depth in the tree.
 
-A chain of nodes, each below the one before. *Cold*: the client knows the root, and no zone: the question
-goes down from node to node, and the owner answers (§5.2). *Cached*: the client's core looks the zone up, as
-it does for every message; that takes no packet.
+The tree is a chain of nodes. *Cold*: the client knows the root, and no zone. Its question is forwarded from
+node to node, and the owner answers (docs/protocol.md §5.2). *Cached*: the client's core finds the zone in its
+cache, as for every message, without a packet.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ROUNDS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LookUps:
-    """Of one depth. `packets_out`, `packets_in`: datagrams of the client for each cold look-up. `cached_ns`:
-    for each look-up in the cache."""
+    """The result for one depth. `packets_out`, `packets_in`: datagrams of the client for each cold look-up.
+    `cached_ns`: for each look-up in the cache."""
 
     depth: int
     owner: str
@@ -50,7 +50,7 @@ class LookUps:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What was found. Shares of a CPU: 1.0 is one whole CPU; `broker_cpu`: of all nodes together."""
+    """The result. Shares of a CPU: 1.0 is one whole CPU. `broker_cpu`: of all nodes together."""
 
     look_ups: int
     depths: Sequence[LookUps]
@@ -60,19 +60,19 @@ class Resolved:
 
     @property
     def is_right(self) -> bool:
-        """The owner of each depth answered, and no look-up in the cache asked anybody."""
+        """Whether the owner of each depth answered, and look-ups in the cache sent no packets."""
         return all(
             row.owner == node_at(row.depth) and row.cached_packets < _TOPICS * _ROUNDS / 1_000
             for row in self.depths
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields, ready for JSON."""
         return {"layout": "resolve", **asdict(self)}
 
 
 def measure_look_ups(broker: Broker, depth: int, count: int) -> Resolved:
-    """Looks `count` topics up at each depth, of a chain so deep. Raises NoAnswer."""
+    """Looks up `count` topics at each depth of a chain with this depth. Raises NoAnswer."""
     sharpen_sleep()
     native = LoadGenerator(groups=[(1, None, None)], subscribers=[(0, 1)], payload=16, qos=0)
     identity = Identity.of(f"bench-{os.getpid()}")

@@ -1,8 +1,8 @@
-"""What many idle sessions cost a broker: its memory for each, and its CPU while they do nothing.
+"""The cost of many idle sessions: the broker's memory for each, and its CPU time while they are idle.
 
-A session is a client with one subscription, to a topic of its own. Those of hbroker's own protocol are the
-members of a `ClientPool`; others have a connection each. In the end every one of them must still be there: of
-hbroker's, a message to each is answered by who got it.
+A session is a client with one subscription to a topic of its own. With hbroker's own protocol they are
+clients of one `ClientPool`; with other protocols each has a connection. At the end every session must still
+exist: with hbroker's protocol, a message to each must be acknowledged.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ _PATIENCE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What was found. `alive`: those that were still there in the end. `bytes_each`: what the broker's memory
-    grew by. `idle_cpu`: share of a CPU that the broker took while all were idle. None: the broker's processes
-    are not known."""
+    """The result.
+
+    `alive`: the sessions that still existed at the end. `bytes_each`: the growth of the broker's memory.
+    `idle_cpu`: the broker's share of a CPU while all were idle. None: the broker's processes are unknown.
+    """
 
     transport: Transport
     sessions: int
@@ -51,25 +53,25 @@ class Sessions:
     others_cpu: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields, ready for JSON."""
         return {"layout": "sessions", **asdict(self)}
 
 
 def measure_sessions(
     transport: Transport, broker: Broker, count: int, idle_s: float, trust: Trust | None = None
 ) -> Sessions:
-    """Connects so many sessions, and leaves them alone for so long. Raises NoAnswer, OSError."""
+    """Connects this number of sessions, and leaves them idle for this time. Raises NoAnswer, OSError."""
     return asyncio.run(_measure(transport, broker, count, idle_s, trust))
 
 
 class _Clients(Protocol):
-    """Those who are connected."""
+    """The connected clients."""
 
     async def connect(self, count: int) -> None:
-        """Connects and subscribes so many."""
+        """Connects this number of clients, each with its subscription."""
 
     async def alive(self) -> int:
-        """How many are still there."""
+        """The number of clients that are still connected."""
 
 
 async def _measure(
@@ -109,7 +111,7 @@ async def _clients(
         async with client_pool(broker.address, timeout=_PATIENCE_S) as devices:
             yield _NativeClients(devices, run)
         return
-    # One publisher, which never comes: nothing is published.
+    # One publisher that never connects: nothing is published.
     native = LoadGenerator(
         groups=[(1, None, None)], subscribers=[(0, 1)] * count, payload=16, qos=0, tls=trust
     )
@@ -120,7 +122,7 @@ async def _clients(
 
 
 class _NativeClients:
-    """Of hbroker's own protocol."""
+    """Clients of hbroker's own protocol."""
 
     def __init__(self, devices: ClientPool, run: str) -> None:
         self._devices = devices
@@ -146,7 +148,7 @@ class _NativeClients:
 
 
 class _MqttClients:
-    """Over TCP."""
+    """Clients over TCP."""
 
     def __init__(self, native: LoadGenerator, transport: Transport, broker: Broker, run: str) -> None:
         self._native = native
@@ -175,7 +177,7 @@ class _MqttClients:
 
 
 async def _in_turns(tasks: Iterable[Awaitable[T]]) -> list[T]:
-    """So many at once, and no more."""
+    """Awaits all, at most `_AT_ONCE` at the same time."""
     found: list[T] = []
     waiting: list[Awaitable[T]] = []
     for task in tasks:

@@ -4,16 +4,16 @@ Sans-IO, like `hbroker.protocol`: events of the native core come in with the tim
 core moves every PUBLISH.
 
     control         the entry: gives each event to the class that decides on it
-    connect/        from CONNECT to CONNACK, and the end of a connection
-    sessions/       which gateway has a client id; records of sessions; the other gateways
-    subscriptions/  MQTT subscriptions as listeners of pool clients
+    admin_requests  the requests of `hbroker clients` and `hbroker kick`
+    connect/        from CONNECT to CONNACK, the end of a connection, takeover
+    sessions/       what this gateway publishes: claims, session records, its presence
+    subscriptions/  MQTT subscriptions as listeners of pool clients; $SYS/broker
+    context         the objects that the modules above share
+    connections/    the connections of MQTT clients, and the queues of those that wait
+    records/        claims, session records and presences of all gateways
     access/         passwords, access rules, bounds on guessed passwords
-    admin/          the log, the requests of operators, $SYS/broker
-    context         the objects that these packages share
-    outbox          the messages that the gateway itself publishes
-    native_api      the events and verbs of the native core
-    reason_codes    reason codes of MQTT 5
+    network_clients, outbox, events    pool clients; published messages; events for the log
+    filters, native_api, reason_codes  topic filters; events and verbs of the native core; reason codes
 
-Imports go from `control` to the packages, from the packages to `context`, and from `context` to the modules
-that only keep state, such as `records`. `native_api` and `reason_codes` import nothing of the gateway.
+Imports go downwards in this list.
 """

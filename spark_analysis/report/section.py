@@ -1,4 +1,4 @@
-"""A part of the report, as a value."""
+"""A section of the report, as a value."""
 
 from __future__ import annotations
 

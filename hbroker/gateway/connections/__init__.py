@@ -1,1 +1,11 @@
-"""The connections of MQTT clients that this gateway has: a table of values, without behaviour."""
+"""The connections of MQTT clients to this gateway.
+
+    pending_connects   CONNECTs that wait for an earlier CONNECT of their client id
+    disconnect_queue   ends of connections that wait
+    connection_table   all connections, by number and by client id
+    connection         one connection: its states and its session
+    connect_packet     what the CONNECT packet alone decides: version, client id, limits
+
+Each module imports only modules below it in this list. Of the gateway they import `access`, `records`,
+`outbox` and `native_api`.
+"""

@@ -1,9 +1,9 @@
 """MQTT subscriptions as listeners of pool clients.
 
     mqtt_subscriptions   SUBSCRIBE and UNSUBSCRIBE of MQTT clients, and restored sessions
-    network_clients      the pool clients of a gateway: the shared one, and those of sessions
-    filters              whether one topic filter covers or overlaps another
+    sys_topics           the topics below $SYS/broker
+    load_average         the averages of $SYS/broker/load
 
-`mqtt_subscriptions` imports `network_clients`. `network_clients` imports `hbroker.protocol.client`, and of
-the gateway only `native_api`. `filters` imports nothing.
+`mqtt_subscriptions` imports `sys_topics`, which imports `load_average`. Of the gateway they import `context`,
+`connections`, `records`, `access` and `network_clients`.
 """
