@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Says what is missing before anything is built, and how to get it. Prints the Python to use, alone, on standard output.
+# Checks before a build that Python, Rust and a linker are there. Reports on standard error what is missing and how
+# to install it. Prints only the path of the Python to use on standard output.
 #
-# PYTHON=/path/to/python chooses one; else the newest of those that run and are new enough.
+# PYTHON=/path/to/python chooses one; otherwise it is python3 if that is new enough, else the newest of 3.11 to 3.14.
 set -euo pipefail
 
 readonly OLDEST_PYTHON=3.11 OLDEST_RUST=1.88
@@ -18,7 +19,7 @@ at_least() { # at_least OLDEST ACTUAL
     [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
 }
 
-# A name on PATH may be a shim that runs nothing: only what answers counts.
+# Runs it, because a name on PATH may be a shim without a Python behind it.
 python_is_usable() {
     local version
     version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || return 1

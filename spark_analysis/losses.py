@@ -1,6 +1,6 @@
 """Drops by reason, and which of them are losses.
 
-Most drops are normal, and harm nobody: a first contact without a proved address, a duplicate datagram. A
+Most drops are normal and harmless: a first contact without a proved address, a duplicate datagram. A
 message that a node had taken in and did not deliver is lost.
 """
 

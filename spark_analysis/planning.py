@@ -69,8 +69,8 @@ class Node:
 class Network:
     """The input of the planner.
 
-    `loads`: of subtrees, each with everything in it, whoever owns that. If it has a subtree, it has all above
-    it. It has every claim, and `""` for all.
+    `loads`: of subtrees, each with everything in it, whichever node owns that, all in the same unit. With a
+    subtree all subtrees above it are given, too. It has every claim, and `""`, the load of all topics.
     """
 
     nodes: tuple[Node, ...]

@@ -1,4 +1,4 @@
-/* cpulat.c - how far apart two CPUs are: what a cache line takes from one to the other and back.
+/* cpulat.c - latency between two CPUs: the round trip time of a cache line from one to the other and back.
  * build: gcc -O3 -pthread -o cpulat cpulat.c      usage: cpulat [-a CPU 0] [-b CPU 1] [-n ROUND TRIPS 2000]; prints nanoseconds, the median of nine times so many */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -142,7 +142,7 @@ class Deliveries:
         """A client receives a SUBACK.
 
         If the owner did not have the subscription any more (§6.4), the results of later runs count from now
-        on. A run that waits for `Subscribed` is told by that.
+        on. A run that waits for `Subscribed` learns it from that.
         """
         application = self._applications.get(host.session)
         if application is None or application.host is not host or not suback.active or suback.resumed:

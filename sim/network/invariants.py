@@ -123,7 +123,7 @@ class Ownership:
         If another run's offset was larger, the next run may grant a subtree under a lower epoch than the last
         (§5.1). It may not if a process remembers that epoch: a parent that noted the delegation, or the
         holder of the subtree. Any other former holder has handed the subtree back, or its lease has ended, so
-        the epoch has to fence nobody off: its late packets come over a link to a run of its parent that has
+        the epoch need not fence it off: its late packets come over a link to a run of its parent that has
         ended.
         """
         if offset_us >= self._most_ahead_us:

@@ -4,7 +4,7 @@ An owner counts for each session the messages for which its queue had no room, a
 The check reads both after each of the owner's acts, so every loss has a time.
 
 - *Bounded*: the queue of an offline session is no longer than its client asked for. The exception is an owner
-  that was restarted, and has not heard from its client since (docs/guarantees.md).
+  that was restarted, and has received nothing from its client since (docs/guarantees.md).
 - *As asked*: a session ends because of its queue only if one of its subscriptions asked for that. If all of
   them did, the session has no gaps: what is then counted for it is of QoS 0, which is not queued but is sent
   at once or dropped.

@@ -3,9 +3,9 @@
 - A message that was acknowledged while a session was offline or stalled (§7.3) comes to its client, in this
   run or a later one, if the session has not ended and its owner lives until then. That also holds if the
   owner's lease ends in the meantime and the owner serves the topic again (`lapses`).
-- *Resumed*: a client was told that every owner still had its subscription (`Subscribed.resumed`, §6.4). Then
-  it receives what was acknowledged since the subscription was made, for the first time, or again after an
-  owner reported that it did not have it any more.
+- *Resumed*: every owner reported to a client that it still had the subscription (`Subscribed.resumed`, §6.4).
+  Then the client receives what was acknowledged since the subscription was made, for the first time, or again
+  after an owner reported that it did not have it any more.
 
 In both cases a message need not come if it was dropped for the session because its queue was full, or because
 the message expired: `losses`.
@@ -45,7 +45,7 @@ class PendingDeliveries:
         self._missed.setdefault(interest, []).append(sent)
 
     def resume(self, session: int, interest: Interest, *, is_resumed: bool) -> None:
-        """A client was told whether its subscription was there all the time."""
+        """A client learned whether its owners had its subscription all the time."""
         missed = self._missed.pop(interest, [])
         if is_resumed:
             self._resumed += [(session, interest, sent) for sent in missed]

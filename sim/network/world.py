@@ -108,7 +108,7 @@ class World:
     def move(self, host: Host) -> None:
         """Gives a host another address, as a NAT or another network does.
 
-        The host is not told. Datagrams to the former address are lost.
+        The host does not learn of it. Datagrams to the former address are lost.
         """
         del self.hosts[host.address]
         host.address = self.new_address()

@@ -1,5 +1,5 @@
 "use strict";
-// Shows what a mark stands for: under the pointer, or at a touch.
+// Shows the tooltip (`data-tip`) of the mark under the pointer, or of the mark that was touched.
 (() => {
   const tip = document.getElementById("tip");
   const show = (event) => {

@@ -1,4 +1,4 @@
-//! The load of `hbroker bench`, its very source: window, payload, checker. They know no socket.
+//! The load of `hbroker bench`, from the same source files: window, payload, checker. They use no socket.
 
 #[path = "../../../hbroker/native/src/bench/checker.rs"]
 mod checker;

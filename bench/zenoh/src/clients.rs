@@ -1,7 +1,7 @@
-//! The load's clients: a session, and so a socket, for each.
+//! The clients that make the load. Each has a Zenoh session of its own, and so a socket of its own.
 //!
-//! Zenoh does not tell a subscriber when the router has its subscription. So before anything counts each topic gets empty messages until
-//! all its subscribers have had one.
+//! Zenoh does not report to a subscriber when the router has its subscription. So before the measurement,
+//! empty messages are published to each topic until all its subscribers have received one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,17 +20,18 @@ use crate::shared::{Batch, Shared};
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Who publishes to whom: of each publisher the topic; of each subscriber the topic, and the publishers that it hears.
+/// Which client publishes to which: the topic of each publisher, and for each subscriber its topic and the
+/// publishers of that topic.
 pub struct Shape {
     pub publishers: Vec<usize>,
     pub subscribers: Vec<(usize, Range<usize>)>,
 }
 
 impl Shape {
-    /// As `hbroker bench` calls them.
+    /// The layout of that name in `hbroker bench`: `pairs`, `fanin` or `fanout`.
     ///
     /// # Errors
-    /// There is no such layout.
+    /// There is no layout of that name.
     pub fn of(layout: &str, clients: usize) -> Result<Self> {
         match layout {
             "pairs" => Ok(Self {
@@ -44,7 +45,7 @@ impl Shape {
     }
 }
 
-/// Clients that are connected, and know of each other.
+/// Connected clients, between which messages already pass.
 pub struct Clients {
     publishers: Vec<Publisher<'static>>,
     _subscribers: Vec<Subscriber<()>>,
@@ -52,10 +53,12 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// `is_urgent`: no message waits for others to leave with it.
+    /// Connects all clients, and waits until every subscriber receives.
+    ///
+    /// `is_urgent`: messages are sent at once, and not collected into batches (Zenoh's `express`).
     ///
     /// # Errors
-    /// One was not let in, or did not get its subscription in time.
+    /// The router refused a session, or a subscriber received nothing within 20 s.
     pub fn connect(
         settings: &Settings,
         shape: &Shape,
@@ -84,7 +87,7 @@ impl Clients {
         Ok(Self { publishers, _subscribers: subscribers, _sessions: sessions })
     }
 
-    /// Publishes whatever may be sent, until it is over.
+    /// Publishes what the window and the rate allow, until the measurement ends.
     ///
     /// # Errors
     /// A connection has ended.
@@ -118,7 +121,7 @@ fn subscriber(
     declared.wait()
 }
 
-/// Returns once every subscriber has heard a publisher, and every publisher knows that somebody hears it.
+/// Returns when every subscriber has received a message, and every publisher knows of a matching subscriber.
 fn introduce(publishers: &[Publisher<'_>], seen: &[Arc<AtomicBool>]) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -137,7 +140,7 @@ fn introduce(publishers: &[Publisher<'_>], seen: &[Arc<AtomicBool>]) -> Result<(
     }
 }
 
-/// As long as those of `hbroker bench`.
+/// A key expression as long as the topics of `hbroker bench`.
 fn name_of(topic: usize) -> String {
     format!("bench/{:08x}/{topic:09}", std::process::id())
 }

@@ -1,20 +1,22 @@
-//! The command line: words, and flags that have a value each.
+//! The command line: words, and flags with a value each.
 
 use std::collections::HashMap;
 use std::str::FromStr;
 
 use crate::Result;
 
-/// Flags that stand alone, and change nothing here: it is always JSON that is printed.
+/// Flags without a value. They change nothing here: the output is always JSON.
 const ALONE: &[&str] = &["--json"];
 
-/// What was asked for.
+/// The parsed command line.
 pub struct Flags {
     words: Vec<String>,
     values: HashMap<String, String>,
 }
 
 impl Flags {
+    /// Parses the arguments after the program's name.
+    ///
     /// # Errors
     /// A flag has no value.
     pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Self> {
@@ -36,23 +38,27 @@ impl Flags {
         self.words.iter().map(String::as_str)
     }
 
+    /// The value of a required flag.
+    ///
     /// # Errors
-    /// The flag is missing, or has no such value.
+    /// The flag is missing, or its value is not a `T`.
     pub fn need<T: FromStr>(&self, name: &str) -> Result<T> {
         self.get(name)?.ok_or_else(|| format!("--{name} is missing").into())
     }
 
+    /// The value of an optional flag.
+    ///
     /// # Errors
-    /// The flag has no such value.
+    /// Its value is not a `T`.
     pub fn get<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
         let Some(text) = self.values.get(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| format!("--{name}: {text:?} will not do").into())
     }
 
-    /// Numbers with commas between them.
+    /// The value of a flag as a list of numbers, separated by commas. Empty without the flag.
     ///
     /// # Errors
-    /// They are none.
+    /// A part of it is not a number.
     pub fn numbers(&self, name: &str) -> Result<Vec<usize>> {
         let text: Option<String> = self.get(name)?;
         let parts = text.as_deref().unwrap_or_default().split(',').filter(|part| !part.is_empty());

@@ -1,13 +1,13 @@
-//! Zenoh as it is measured: its router, and native clients under the load of `hbroker bench`.
+//! Measures Zenoh: a router, and Zenoh clients with the load of `hbroker bench`.
 //!
 //! ```text
 //! zenoh-bench router --transport tcp --to 127.0.0.1:7447 [--config JSON]
-//! zenoh-bench load pairs --clients 8 --transport tcp --to 127.0.0.1:7447 --broker-pid PID --cpus 1 --qos 0 --payload 64
-//!     --window 4096 --warm-up 1 --duration 5 [--rate 2000] [--config JSON]
+//! zenoh-bench load pairs --clients 8 --transport tcp --to 127.0.0.1:7447 --broker-pid PID --cpus 1 --qos 0
+//!     --payload 64 --window 4096 --warm-up 1 --duration 5 [--rate 2000] [--config JSON]
 //! ```
 //!
-//! The router is what `zenohd` is without plugins: a session in mode `router`. `load` takes the flags of `hbroker bench`, and prints
-//! what `--json` has it print.
+//! The router is the same as `zenohd` without plugins: a session in mode `router`. `load` takes the flags of
+//! `hbroker bench`, and prints the JSON that `hbroker bench --json` prints.
 
 mod bench;
 mod clients;
@@ -60,7 +60,7 @@ fn serve(flags: &Flags) -> Result<()> {
     }
 }
 
-/// Puts this process on its CPUs, and lets its threads, which come later, sleep no longer than they want to.
+/// Sets the CPU affinity, and a timer slack of 1 ns, of this thread and of the threads that it starts later.
 fn prepare(flags: &Flags) -> Result<()> {
     let wanted = flags.numbers("cpus")?;
     if !wanted.is_empty() {

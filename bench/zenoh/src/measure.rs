@@ -1,4 +1,5 @@
-//! The measurement, as `hbroker bench` does it: a warm-up, two marks, then what is lost when no more comes. The same names in the same JSON.
+//! The measurement, as in `hbroker bench`, with the same names in the JSON: a warm-up, a mark at the start
+//! and one at the end, then a wait for the rest. What has not arrived by then is lost.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,16 +16,15 @@ use crate::flags::Flags;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
-/// Nothing arrives for so long: nothing more will.
+/// If nothing arrives for so long, the rest is lost.
 const QUIET: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
-/// p50, p90, p99, p99.9.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// One load on a router that runs; what it showed.
+/// Measures a running router with one load. Returns the result as JSON.
 ///
 /// # Errors
-/// It cannot be, or the router goes away.
+/// The flags are wrong, Zenoh cannot make the load (QoS 1 or 2), or the router has ended.
 pub fn measure(flags: &Flags, layout: &str) -> Result<Value> {
     let shape = Shape::of(layout, flags.need("clients")?)?;
     let plan = plan(flags, &shape)?;
@@ -101,7 +101,7 @@ fn mark(shared: &Shared, broker: &[u32]) -> Result<Mark> {
     })
 }
 
-/// What was counted once the rest has arrived, or nothing more comes.
+/// The counts after the rest has arrived, or after nothing has arrived for `QUIET`.
 fn settled(shared: &Shared) -> Counts {
     let (mut found, mut changed_at) = (shared.counts(), Instant::now());
     while found.lost > 0 && changed_at.elapsed() < QUIET {

@@ -1,6 +1,8 @@
-//! The load between its threads: Zenoh's, which bring what was received, and the one that publishes for all.
+//! The state of the load, which several threads use: Zenoh's threads, which deliver received messages, and
+//! one thread that publishes for all publishers.
 //!
-//! No lock is held while a message is put: putting may wait until the router takes more, and what is received must go on.
+//! The publishing thread holds no lock during `put`: `put` may block until the router takes more, and
+//! receiving must go on in the meantime.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::bench::Nanos;
 use crate::bench::load::{Counts, Load, Plan, Times};
 
-/// How many messages of one publisher are taken at a time.
+/// The maximum number of messages of one publisher in a batch.
 const BATCH: u64 = 128;
-/// So long nobody looks whether the load has stalled.
+/// The longest wait before the publishing thread checks again whether the load has stalled.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// A load that several threads work on.
+/// A load that several threads use.
 pub struct Shared {
     began: Instant,
     state: Mutex<State>,
@@ -27,7 +29,7 @@ struct State {
     is_over: bool,
 }
 
-/// Messages to be put: of which publisher, and what they hold.
+/// Messages to publish: the publisher's number and the payload of each.
 pub type Batch = Vec<(usize, Vec<u8>)>;
 
 impl Shared {
@@ -43,12 +45,12 @@ impl Shared {
         self.wake(&mut state);
     }
 
-    /// Times are counted anew.
+    /// Discards the times measured so far.
     pub fn forget_times(&self) {
         self.lock().load.forget_times();
     }
 
-    /// Nobody publishes any more. What is under way still counts when it comes.
+    /// Ends the publishing. Messages that are under way still count when they arrive.
     pub fn stop(&self) {
         let mut state = self.lock();
         state.load.stop();
@@ -56,17 +58,17 @@ impl Shared {
         self.wake(&mut state);
     }
 
-    /// Everything that was counted, now.
+    /// The counts of all publishers up to now.
     pub fn counts(&self) -> Counts {
         self.lock().load.counts().iter().sum()
     }
 
-    /// How long messages took.
+    /// The latency of the messages, and how late they were published, in ns.
     pub fn times(&self) -> Times {
         Times::merged(self.lock().load.times())
     }
 
-    /// A subscriber, who hears these publishers, received something.
+    /// Counts a message that a subscriber to these publishers received.
     pub fn receive(&self, subscriber: usize, publishers: Range<usize>, payload: &[u8]) {
         let now = self.now();
         let mut state = self.lock();
@@ -76,7 +78,8 @@ impl Shared {
         }
     }
 
-    /// Waits until something may be sent, and takes it as sent; false: it is over.
+    /// Waits until messages may be sent, adds them to `batch`, and counts them as sent. False: the load has
+    /// ended.
     pub fn next_batch(&self, batch: &mut Batch) -> bool {
         let mut state = self.lock();
         loop {

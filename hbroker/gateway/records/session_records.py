@@ -55,7 +55,7 @@ class Record:
 
     `run`: of the gateway that wrote it. `away_since_us`: since the Unix epoch; None: the client is connected
     to that gateway. `has_member`: owners hold its subscriptions and messages under a network session of its
-    own. `leftover`: subscriptions of an earlier session, of which the client was told that it is gone.
+    own. `leftover`: subscriptions of an earlier session, which CONNACK reported to the client as gone.
     `will`: still to be published. `stamp`: of the client's records the one with the highest stamp counts.
     """
 

@@ -1,4 +1,4 @@
-"""What owners still hold for a client that was told that it has no session.
+"""What owners still hold for a client whose CONNACK reported that it has no session.
 
 If an owner is lost, its part of a session is lost, too. CONNACK reports that (session present 0, MQTT 5
 §3.2.2.1.1), and the client subscribes again. The other owners have acknowledged their messages for the client
