@@ -300,7 +300,8 @@ class Deliveries:
                 continue
             session = application.host.session
             if (session, interest.key) in held:
-                if not self._absences.is_over(session, topic, self._now()) and not _lingers(owner, session):
+                is_over = self._absences.is_over(session, topic, self._now())
+                if not is_over and not _lingers(owner, application):
                     interest.hold(topic, self._now())
             elif topic in interest.since:
                 text = f"{owner.settings.name} serves {topic} without {application.name}'s {interest.title}"
@@ -536,13 +537,17 @@ def _wants(interest: Interest, sent: Sent) -> bool:
     return interest.is_made and interest.qos > 0 and not interest.group and sent.topic in interest.topics
 
 
-def _lingers(node: NodeHost, session: int) -> bool:
-    """Whether a node has restored a session after a restart, and does not know its expiry.
+def _lingers(node: NodeHost, application: Application) -> bool:
+    """Whether a node does not know the expiry of a client's session: it restored the session after a restart,
+    or was handed it by a node that had done so.
 
     It ends such a session if the client does not come back.
     """
-    known = node.control.sessions.get(session)
-    return known is not None and known.lingers
+    known = node.control.sessions.get(application.host.session)
+    if known is None:
+        return False
+    is_handed_over = application.is_gone and known.expiry_s * SECOND < application.expiry
+    return known.lingers or is_handed_over
 
 
 def held_by(owner: NodeHost) -> set[tuple[int, Key]]:

@@ -12,7 +12,7 @@ from hbroker.config import format_address
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.requests import Request
 from hbroker.protocol.state_machine import Machine, Symbol
-from hbroker.protocol.subscriptions.client.suback_parts import Answer, AnswerParts
+from hbroker.protocol.subscriptions.client.suback_parts import NO_ANSWER, Answer, AnswerParts
 
 if TYPE_CHECKING:
     from hbroker.protocol.subscriptions.client.subscription import Subscription
@@ -100,7 +100,9 @@ class SubscriptionOwner:
     """A node, as one subscription knows it.
 
     - `cuts`: the delegations (subtree, epoch) by which other nodes named it.
-    - `answer`: its last answer. `left_out`: the delegations for which the answer does not stand (§6.1).
+    - `announced`: those of them that an owner announced whose cuts were known, by an unsolicited SUBACK.
+    - `answer`: its last answer, amended by the unsolicited SUBACKs since. `solicited`: without these.
+    - `left_out`: the delegations for which its answer does not stand (§6.1, §6.2).
     - `question`: the request outside of a session.
     - `parts`: the parts of its answer to that; `session_parts`: those within the session.
     - `link`: the link of the session.
@@ -114,7 +116,9 @@ class SubscriptionOwner:
     address: Address
     machine: Machine[State, Event]
     cuts: set[tuple[str, int]] = field(default_factory=set)
-    answer: Answer = field(default_factory=Answer)
+    announced: AbstractSet[tuple[str, int]] = NONE
+    answer: Answer = field(default_factory=lambda: NO_ANSWER)
+    solicited: Answer = field(default_factory=lambda: NO_ANSWER)
     left_out: AbstractSet[tuple[str, int]] = NONE
     question: Request[SubscriptionOwner] | None = None
     parts: AnswerParts = field(default_factory=AnswerParts)
@@ -124,25 +128,42 @@ class SubscriptionOwner:
     served: AbstractSet[int] = NONE
     failures: int = 0
 
-    def add_cut(self, subtree: str, epoch: int) -> bool:
+    def add_cut(self, cut: tuple[str, int], *, is_announced: bool = False) -> bool:
         """Adds a delegation by which the node was named. False: it was known."""
-        if (subtree, epoch) in self.cuts or len(self.cuts) >= _MOST_CUTS:
+        if cut in self.cuts or len(self.cuts) >= _MOST_CUTS:
             return False
-        self.cuts.add((subtree, epoch))
-        if not self.answer.stands_for(subtree, epoch):
-            self.left_out = {*self.left_out, (subtree, epoch)}
+        self.cuts.add(cut)
+        if is_announced:
+            self.announced = {*self.announced, cut}
+        if not self._stands_for(cut):
+            self.left_out = {*self.left_out, cut}
         return True
 
     def set_answer(self, answer: Answer) -> None:
-        """Replaces its last answer."""
-        self.answer = answer
-        self.left_out = {cut for cut in self.cuts if not answer.stands_for(*cut)} or NONE
+        """Replaces its last answer, by one to a SUBSCRIBE."""
+        self.solicited = answer
+        self._set_answer(answer)
+
+    def amend_answer(self, change: Answer) -> None:
+        """Amends its last answer by an unsolicited SUBACK (§6.3)."""
+        self._set_answer(self.answer.amended(change))
 
     def begin_anew(self) -> None:
         """Forgets its answer, and the delegations by which it was named."""
         self.cuts.clear()
+        self.announced = NONE
         self.parts, self.session_parts = AnswerParts(), AnswerParts()
-        self.set_answer(Answer())
+        self.set_answer(NO_ANSWER)
+
+    def _set_answer(self, answer: Answer) -> None:
+        self.answer = answer
+        self.left_out = {cut for cut in self.cuts if not self._stands_for(cut)} or NONE
+
+    def _stands_for(self, cut: tuple[str, int]) -> bool:
+        """Whether its answer stands for a delegation, and the cuts in the delegated subtree are known (§6.2), from
+        the owner before or from an answer of this node to a SUBSCRIBE."""
+        is_known = cut in self.announced or self.solicited.stands_for(*cut)
+        return is_known and self.answer.stands_for(*cut)
 
     @property
     def text(self) -> str:
@@ -165,6 +186,12 @@ class SubscriptionOwner:
         """Whether its cuts are known, because no request to it is open. Unsolicited SUBACKs name only
         changes."""
         return self.machine.state in (State.CLEAR, State.ACTIVE)
+
+    @property
+    def withholds_cuts(self) -> bool:
+        """Whether only an unsolicited SUBACK stands for a delegation: cuts may have moved along, and only an
+        answer to a SUBSCRIBE names these (§6.2)."""
+        return any(self.answer.stands_for(*cut) for cut in self.left_out)
 
     @property
     def has_answered(self) -> bool:

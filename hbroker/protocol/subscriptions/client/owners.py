@@ -104,8 +104,7 @@ class SubscriptionOwners:
         """The options of a subscription changed: sends SUBSCRIBE to the nodes that have it."""
         for owner in known.everyone:
             if owner.machine.accepts(Event.RENEW):
-                owner.machine.handle(Event.RENEW)
-                self._subscribe(now, owner)
+                self._renew(now, owner)
 
     def set_session_options(self, session_options: SessionOptions) -> None:
         """Sets the options of the session for later requests."""
@@ -175,12 +174,15 @@ class SubscriptionOwners:
         """§5.4: handles an unsolicited SUBACK, by which an owner gets or loses topics of the filter."""
         before = known.by_node.get(suback.node)
         is_awaited = known.is_discovering if before is None else before.is_awaited
+        # What it had delegated is known, and each change since, as long as the session has had this one link.
+        knows_cuts = before is not None and before.state is State.ACTIVE and before.link == link
+        has_new_link = before is not None and before.link not in (None, link)
         owner = self._owner(now, known, suback.node, reachable(suback.address, source))
         self._learn(now, owner, suback)
         is_whole = owner.session_parts.take(suback)
         if is_whole:
-            owner.set_answer(owner.answer.amended(owner.session_parts.answer))
-        self._name(now, known, suback.passed_to, ask=False, moved=True)
+            owner.amend_answer(owner.session_parts.answer)
+        self._name(now, known, suback.passed_to, ask=False, moved=True, is_announced=knows_cuts)
         if not is_whole:
             return
         if suback.active and owner.pending and owner.link == link:
@@ -191,6 +193,8 @@ class SubscriptionOwners:
         elif suback.active and owner.state is State.BACKING_OFF:  # Nor what it was handed since.
             owner.machine.handle(Event.RESUME)
             self._subscribe(now, owner)
+        elif suback.active and (has_new_link or owner.withholds_cuts):  # Nor what else it has delegated.
+            self._renew(now, owner)
         elif suback.active:
             self.release(owner)
             self._attach(owner, link)
@@ -237,7 +241,7 @@ class SubscriptionOwners:
         """Begins with the node that seems to serve all topics of the filter: its answer within the session
         says what it holds."""
         owner = known.name(hint.node, hint.address)
-        owner.add_cut(hint.subtree, 0)
+        owner.add_cut((hint.subtree, 0))
         self._judge(now, owner, responsible=True)
         if owner.state is State.SUBSCRIBING:
             self._pauses.set(owner, now + HINT_PATIENCE)
@@ -257,13 +261,20 @@ class SubscriptionOwners:
         owner.question = self._questions.ask(now, owner, owner.address, body)
 
     def _name(
-        self, now: int, known: Subscription, cuts: Iterable[pb.Cut], *, ask: bool, moved: bool = False
+        self,
+        now: int,
+        known: Subscription,
+        cuts: Iterable[pb.Cut],
+        *,
+        ask: bool,
+        moved: bool = False,
+        is_announced: bool = False,
     ) -> None:
         """Notes the cuts that an answer names.
 
         - `ask`: the SUBSCRIBE was not forwarded to their nodes, so this client asks them.
         - `moved`: the subtrees have just moved to these nodes, which will send unsolicited SUBACKs. If they
-          do not, this client asks.
+          do not, this client asks. `is_announced`: this client knows which cuts moved with them.
         - Otherwise this client asks the nodes whose answers do not stand for the delegation (§6.1).
         """
         for subtree, node, address, epoch in filter(None, map(cut_from, cuts)):
@@ -273,13 +284,16 @@ class SubscriptionOwners:
                 if len(known.by_node) >= _MOST_OWNERS or not node:
                     continue
                 owner = self._expect(now, known, node, address)
-            if not owner.add_cut(subtree, epoch):
+            cut = subtree, epoch
+            if not owner.add_cut(cut, is_announced=is_announced):
                 continue
-            if owner.state is State.ACTIVE:
+            if owner.state is State.ACTIVE and owner.withholds_cuts:
+                self._renew(now, owner)
+            elif owner.state is State.ACTIVE:
                 self._doubt(now, owner)
             elif owner.state is not State.CLEAR and not (ask and is_new):
                 continue
-            elif ask or (not moved and (subtree, epoch) in owner.left_out):
+            elif ask or (not moved and cut in owner.left_out):
                 self._ask_directly(now, owner)
             elif moved:
                 owner.machine.handle(Event.EXPECT)
@@ -351,6 +365,10 @@ class SubscriptionOwners:
 
     # Within sessions
 
+    def _renew(self, now: int, owner: SubscriptionOwner) -> None:
+        owner.machine.handle(Event.RENEW)
+        self._subscribe(now, owner)
+
     def _subscribe(self, now: int, owner: SubscriptionOwner) -> None:
         """§6.2: makes or renews the subscription in the session with this node."""
         self._close_question(owner)
@@ -401,8 +419,7 @@ class SubscriptionOwners:
         asked, too."""
         for heir in [known.by_node[cut.node] for cut in cuts if cut.node in known.by_node]:
             if heir.state is State.ACTIVE and self._subscribe_requests.has_askers(heir):
-                heir.machine.handle(Event.RENEW)
-                self._subscribe(now, heir)
+                self._renew(now, heir)
 
     def _not_responsible(self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
         """§6.3: if the answer leaves a delegation out, the node may have lost that subtree to any node."""

@@ -47,7 +47,8 @@ class Answer:
         return Answer(change.held, {**before, **change.cuts})
 
 
-_NO_ANSWER: Final = Answer()
+NO_ANSWER: Final = Answer()
+"""Of a node that has not answered: one for all of them."""
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class AnswerParts:
     """None: no part of a split answer has arrived."""
     held: set[str] = field(default_factory=lambda: _NONE)
     cuts: dict[str, int] = field(default_factory=lambda: _NO_CUTS)
-    answer: Answer = field(default_factory=lambda: _NO_ANSWER)
+    answer: Answer = field(default_factory=lambda: NO_ANSWER)
 
     def take(self, suback: pb.SubAck) -> bool:
         """Adds one part. Returns whether the answer is complete. A part with another `list` begins a new
