@@ -177,6 +177,37 @@ def test_an_owner_change_that_crosses_a_question_does_not_answer_it() -> None:
     assert world.result(Subscribed).owners == ("cams",)
 
 
+def test_a_target_of_a_handover_is_asked_for_the_cuts_that_its_source_has_not_told() -> None:
+    world = World()
+    nodes = home(world)
+    outside, kitchen = nodes["outside"], nodes["kitchen"]
+    outside.alive = False
+    world.subscribe("home/+/#", patience=30 * SECOND)
+    assert world.run(lambda: "home/+/#" in kitchen.subscriptions, seconds=5)
+    kitchen.besides.append("home/outside")
+    kitchen.children.append(nodes["cams"])
+    report = kitchen.suback(pb.Subscribe(filter="home/+/#"), [])
+    report.active = True
+    world.deliver(kitchen, report)
+    outside.subtree = "elsewhere"
+    outside.children = [Node(world, "kitchen", "home/outside", kitchen.address, epoch=2)]
+    outside.alive = True
+    assert "cams" in world.result(Subscribed).owners
+
+
+def test_an_owner_that_reports_over_a_new_link_is_asked_what_it_has_delegated() -> None:
+    world = World()
+    kitchen = home(world)["kitchen"]
+    world.subscribe("home/kitchen/#")
+    world.result(Subscribed)
+    oven = world.node("oven", "home/kitchen/oven", kitchen)  # While the session has no link there.
+    del world.links[kitchen.address]
+    report = kitchen.suback(pb.Subscribe(filter="home/kitchen/#"), [])
+    report.active = True
+    world.deliver(kitchen, report)
+    assert world.run(lambda: "home/kitchen/#" in oven.subscriptions, seconds=30)
+
+
 def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined() -> None:
     for seed in range(100):
         world = World(seed)
