@@ -160,8 +160,8 @@ class SubscriptionOwner:
         self.left_out = {cut for cut in self.cuts if not self._stands_for(cut)} or NONE
 
     def _stands_for(self, cut: tuple[str, int]) -> bool:
-        """Whether its answer stands for a delegation, and the cuts in the delegated subtree are known (§6.2), from
-        the owner before or from an answer of this node to a SUBSCRIBE."""
+        """Whether its answer stands for a delegation, and the cuts in the delegated subtree are known (§6.2):
+        from the owner before, or from an answer of this node to a SUBSCRIBE."""
         is_known = cut in self.announced or self.solicited.stands_for(*cut)
         return is_known and self.answer.stands_for(*cut)
 
