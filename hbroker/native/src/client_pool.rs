@@ -79,7 +79,7 @@ pub struct PoolShared {
     shared: Shared,
     /// The home worker of each client's session.
     homes: HomeWorkers,
-    inquiries: Mutex<RequestTable>,
+    requests: Mutex<RequestTable>,
 }
 
 impl PoolShared {
@@ -90,7 +90,7 @@ impl PoolShared {
             workers,
             shared: Shared::new(&config, workers),
             homes: HomeWorkers::new(config.seed),
-            inquiries: Mutex::new(RequestTable::new(KeyedHash::new(config.seed))),
+            requests: Mutex::new(RequestTable::new(KeyedHash::new(config.seed))),
             config,
         }
     }

@@ -341,7 +341,7 @@ impl Engine {
                     forwarder.open_messages() == 0 && forwarder.replays.due() == Micros::MAX
                 }
                 Side::Client(client) => {
-                    client.cached_route.pending_batch() == 0 && client.publisher.is_drained()
+                    client.cached_route.gathered_messages() == 0 && client.publisher.is_drained()
                 }
             }
     }

@@ -12,7 +12,7 @@
 //!   load        metrics by topic, of engine and mqtt
 //! ```
 
-#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
+#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "only the Python API calls it"))]
 mod bench;
 mod broken;
 pub mod client_pool;
@@ -25,7 +25,7 @@ mod keyed_hash;
 mod link;
 mod link_id;
 mod load;
-#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "the border is the only caller of its verbs"))]
+#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "only the Python API calls it"))]
 mod mqtt;
 mod prefix;
 mod publisher_id;

@@ -136,7 +136,7 @@ class ClientPool:
     @property
     def _pool_driver(self) -> PoolDriver:
         if self._open_driver is None:
-            raise NotConnected("the fleet is closed")
+            raise NotConnected("the client pool is closed")
         return self._open_driver
 
     def _open(self, identity: Identity) -> PoolClient:

@@ -103,7 +103,7 @@ impl ClientPoolCore {
         let request = PacketView::from_raw(packet).ok().and_then(|view| wire::request_of(&view));
         self.on_pool_client(id, |engine, now| {
             if let Some(request) = request {
-                self.common.inquiries.lock().note(now, request, id, address);
+                self.common.requests.lock().note(now, request, id, address);
             }
             engine.send_to(address, packet, token, pad_to);
         });

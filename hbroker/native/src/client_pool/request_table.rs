@@ -80,31 +80,31 @@ mod tests {
 
     #[test]
     fn a_challenge_is_for_those_who_wrote_since_the_one_before() {
-        let mut inquiries = RequestTable::new(KeyedHash::new(1));
+        let mut requests = RequestTable::new(KeyedHash::new(1));
         let other = ([192, 0, 2, 2], 7_000).into();
         for (request, pool_client, to) in
             [(1, 7, ROOT.into()), (2, 8, ROOT.into()), (3, 7, ROOT.into()), (4, 9, other)]
         {
-            inquiries.note(0, request, PoolClientId(pool_client), to);
+            requests.note(0, request, PoolClientId(pool_client), to);
         }
-        assert!(inquiries.take_challenged(ROOT.into()).into_iter().eq([PoolClientId(7), PoolClientId(8)]));
-        assert!(inquiries.take_challenged(ROOT.into()).is_empty());
-        inquiries.note(0, 2, PoolClientId(8), ROOT.into());
-        assert!(inquiries.take_challenged(ROOT.into()).into_iter().eq([PoolClientId(8)]));
-        assert_eq!(inquiries.requester(1), Some(PoolClientId(7)), "its answer may still come");
+        assert!(requests.take_challenged(ROOT.into()).into_iter().eq([PoolClientId(7), PoolClientId(8)]));
+        assert!(requests.take_challenged(ROOT.into()).is_empty());
+        requests.note(0, 2, PoolClientId(8), ROOT.into());
+        assert!(requests.take_challenged(ROOT.into()).into_iter().eq([PoolClientId(8)]));
+        assert_eq!(requests.requester(1), Some(PoolClientId(7)), "its answer may still come");
     }
 
     #[test]
     fn what_is_old_or_too_much_is_forgotten() {
-        let mut inquiries = RequestTable::new(KeyedHash::new(2));
+        let mut requests = RequestTable::new(KeyedHash::new(2));
         for period in 0..3 {
-            inquiries.note(period * PERIOD, period, PoolClientId(1), ROOT.into());
+            requests.note(period * PERIOD, period, PoolClientId(1), ROOT.into());
         }
-        assert_eq!((0..3).filter_map(|request| inquiries.requester(request)).count(), 2);
+        assert_eq!((0..3).filter_map(|request| requests.requester(request)).count(), 2);
         for request in 0..10 * MOST as u64 {
-            inquiries.note(3 * PERIOD, request, PoolClientId(1), ROOT.into());
+            requests.note(3 * PERIOD, request, PoolClientId(1), ROOT.into());
         }
-        let noted = inquiries.young.requesters.len() + inquiries.old.requesters.len();
+        let noted = requests.young.requesters.len() + requests.old.requesters.len();
         assert!((MOST..=2 * MOST).contains(&noted), "{noted}");
     }
 }

@@ -48,12 +48,12 @@ impl ClientPool {
         let mut homes: SmallVec<[Home; 2]> = SmallVec::new();
         for packet in view.packets().iter() {
             if matches!(packet.body, Body::Challenge { .. }) {
-                let challenged = self.common.inquiries.lock().take_challenged(source);
+                let challenged = self.common.requests.lock().take_challenged(source);
                 homes.extend(challenged.into_iter().map(Home::PoolClient));
             } else if let Some(session) = wire::session_of(&packet) {
                 homes.extend(self.home_of(session));
             } else if let Some(request) = wire::request_of(&packet) {
-                homes.extend(self.common.inquiries.lock().requester(request).map(Home::PoolClient));
+                homes.extend(self.common.requests.lock().requester(request).map(Home::PoolClient));
             }
         }
         if homes.is_empty() {

@@ -57,7 +57,7 @@ fn an_answer_is_for_the_pool_client_that_asked() {
         let mut stage = Stage::new(workers);
         let pool_clients: Vec<_> = (1..5).map(|session| stage.open(session)).collect();
         for (request, id) in (100..).zip(&pool_clients[..3]) {
-            stage.common.inquiries.lock().note(stage.now, request, *id, NODE.into());
+            stage.common.requests.lock().note(stage.now, request, *id, NODE.into());
         }
         stage.node_sends(&pub_accept(101));
         stage.node_sends(&pub_accept(103));

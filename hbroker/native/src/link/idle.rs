@@ -21,11 +21,11 @@ use crate::link::loss_recovery::congestion::Cubic;
 use crate::link::loss_recovery::recovery::{IdleRecovery, Recovery};
 use crate::link::mtu::PathMtu;
 use crate::link::receive::acks::{Acks, IdleAcks};
-use crate::link::receive::delivery::Deliveries;
 use crate::link::receive::pubacks::Pubacks;
 use crate::link::receive::reorder_buffer::ReorderBuffer;
 use crate::link::send::budget::Budget;
 use crate::link::send::contents::Contents;
+use crate::link::send::delivery::Deliveries;
 use crate::link::send::outbox::Outbox;
 
 /// The state of an acceptor's end while it is idle.

@@ -5,6 +5,7 @@
 //!       |-- outbox              packets that were never sent, in the order of queueing
 //!       |-- budget              how much may be retransmitted
 //!       `-- contents            what a datagram in flight carries
+//!     delivery            sent reliable packets, until they are acknowledged
 //!     flight              the records of datagrams in flight; of crate::link::loss_recovery
 //!     pacer               when the next datagram may be sent; of crate::link::loss_recovery
 //! ```
@@ -12,6 +13,7 @@
 pub mod budget;
 pub mod contents;
 pub mod datagram_builder;
+pub mod delivery;
 pub mod flight;
 pub mod outbox;
 pub mod pacer;

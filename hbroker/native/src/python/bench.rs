@@ -110,7 +110,7 @@ impl LoadGenerator {
         subscribes: Option<usize>,
     ) -> PyResult<Py<LoadClient>> {
         if config.0.node {
-            return Err(NativeError::new_err("a load has clients for members"));
+            return Err(NativeError::new_err("a load takes client configurations"));
         }
         let role = self.role(publishes, subscribes, &topics)?;
         let listen = address_in(&listen)?;
@@ -129,7 +129,7 @@ impl LoadGenerator {
         listen: Address,
     ) -> PyResult<Py<LoadClientPool>> {
         if config.0.node {
-            return Err(NativeError::new_err("a load has clients for members"));
+            return Err(NativeError::new_err("a load takes client configurations"));
         }
         let shared = self.generator.shared.clone();
         let (crowd, core, subscriber_map) =

@@ -30,7 +30,9 @@ impl ClientPool {
     #[pyo3(signature = (config, listen, workers = 1))]
     fn new(py: Python<'_>, config: &Config, listen: Address, workers: u8) -> PyResult<Self> {
         if workers == 0 || config.0.node {
-            return Err(NativeError::new_err("a hive has one worker or more, and clients for members"));
+            return Err(NativeError::new_err(
+                "a client pool has one worker or more, and takes a client configuration",
+            ));
         }
         let listen = address_in(&listen)?;
         let config = config.0.clone();
@@ -56,7 +58,9 @@ impl ClientPool {
         }
         let identity = Identity { session, persistent, incarnation, keep_alive: keep_alive_us };
         let opened = py.detach(|| self.core.open_pool_client(identity));
-        opened.map(|id| id.0).ok_or_else(|| NativeError::new_err("another member has this session"))
+        opened
+            .map(|id| id.0)
+            .ok_or_else(|| NativeError::new_err("another client of the pool has this session"))
     }
 
     fn member(&self, py: Python<'_>, number: u64) -> PyResult<Py<PoolClient>> {

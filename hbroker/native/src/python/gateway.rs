@@ -64,7 +64,7 @@ impl Gateway {
     ) -> PyResult<PyClassInitializer<Self>> {
         if workers > MOST_WORKERS || config.0.node {
             return Err(NativeError::new_err(format!(
-                "a gateway has {MOST_WORKERS} workers at most, and clients for members"
+                "a gateway has {MOST_WORKERS} workers at most, and a client configuration"
             )));
         }
         let listen = address_in(&listen)?;

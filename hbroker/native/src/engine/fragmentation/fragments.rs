@@ -190,8 +190,8 @@ impl Splitter {
     }
 
     /// The number of gathered bytes.
-    pub fn pending_batch(&self) -> usize {
-        self.copy_blocks.pending_batch()
+    pub fn gathered_bytes(&self) -> usize {
+        self.copy_blocks.gathered_bytes()
     }
 
     /// Takes the gathered fields, end to end.

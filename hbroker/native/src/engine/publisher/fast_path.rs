@@ -38,7 +38,7 @@ struct PendingBatch {
 
 impl CachedRoute {
     /// How many messages are gathered.
-    pub fn pending_batch(&self) -> usize {
+    pub fn gathered_messages(&self) -> usize {
         self.pending_batch.count as usize
     }
 }
@@ -46,7 +46,7 @@ impl CachedRoute {
 impl Client {
     /// How many messages or fragments wait.
     pub(in crate::engine) fn waiting(&self) -> usize {
-        self.publisher.waiting() + self.cached_route.pending_batch()
+        self.publisher.waiting() + self.cached_route.gathered_messages()
     }
 }
 
@@ -65,7 +65,7 @@ impl Engine {
         let is_it = |route: &Route| *qos == message.qos && *route.topic == *message.topic;
         let &(ref route, link) = route.as_ref().filter(|(route, _)| is_it(route))?;
         let entry = self.out.links.awake(link).filter(|_| client.publisher.holds(now, route))?;
-        let bytes = self.splitter.pending_batch() + message.payload.len() + message.topic.len();
+        let bytes = self.splitter.gathered_bytes() + message.payload.len() + message.topic.len();
         // A message that expires has to be looked up by itself.
         let may_go = message.qos == 0
             || message.expiry_s.is_none() && entry.credit.has_room_for(pending_batch.count + 1, bytes);

@@ -27,7 +27,7 @@ use crate::Micros;
 use crate::engine::fragmentation::fragments::{Fragment, Fragments, Outgoing};
 use crate::engine::publisher::send_queue::{SendQueue, SendQueues, Taken, Turn};
 use crate::engine::sessions::copy_blocks::CopyBlocks;
-use crate::engine::transport::credit::ViewBuffer;
+use crate::engine::transport::credit::Room;
 use crate::engine::transport::delivery_records::{Positions, Ticket};
 use crate::keyed_hash::KeyedHash;
 use crate::tables::jurisdiction::Cut;
@@ -259,7 +259,7 @@ impl Publisher {
 
     /// Takes the first fragment that waits on a topic. The messages that follow it without a gap join it in
     /// one batch, as far as `room` allows.
-    pub fn take_batch(&mut self, topic: &str, room: ViewBuffer) -> Option<Fragment> {
+    pub fn take_batch(&mut self, topic: &str, room: Room) -> Option<Fragment> {
         let mut run = self.take_first(topic)?;
         let Some(send_queue) = self.topics.get_mut(topic).filter(|_| run.may_join()) else {
             return Some(run);
@@ -276,7 +276,7 @@ impl Publisher {
             bytes += freed;
             run.count += 1;
         }
-        if self.copy_blocks.pending_batch() > 0 {
+        if self.copy_blocks.gathered_bytes() > 0 {
             run.field = self.copy_blocks.take();
             self.tidy(topic);
         }

@@ -15,7 +15,7 @@ use crate::engine::metrics::counters::Drop;
 use crate::engine::publisher::outgoing::{Ended, Next};
 use crate::engine::publisher::pauses::Pause;
 use crate::engine::transport::credit;
-use crate::engine::transport::credit::ViewBuffer;
+use crate::engine::transport::credit::Room;
 use crate::engine::transport::delivery_records::{Positions, Ticket};
 use crate::engine::transport::event::Event;
 use crate::engine::transport::event_queue::Flow;
@@ -414,10 +414,10 @@ impl Engine {
 
     /// What may be sent of a topic in one batch, at `QoS` 1. The first message may be sent whatever this
     /// returns.
-    fn room_for_run(&self, owner: SocketAddr, topic: &str) -> ViewBuffer {
+    fn room_for_run(&self, owner: SocketAddr, topic: &str) -> Room {
         let entry = self.out.links.by_address(owner).and_then(|id| self.out.links.awake(id));
         let (Side::Client(client), Some(entry)) = (&self.side, entry) else {
-            return ViewBuffer::default();
+            return Room::default();
         };
         let own = self.config.for_many.then(|| client.publisher.open_on(topic));
         let on_link = self.config.link_queue_bytes.saturating_sub(entry.link.queued_bytes() + 1);

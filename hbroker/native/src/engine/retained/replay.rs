@@ -78,7 +78,7 @@ type Name = (Arc<str>, u64, Arc<str>);
 enum Progress {
     Done,
     /// More messages are left.
-    PartialMessage,
+    More,
     /// More messages are left, and there is no room.
     Paused,
 }
@@ -288,7 +288,7 @@ impl Forwarder {
     fn go_on(&mut self, now: Micros, session: SessionKey, progress: Progress, out: &mut Outbound) {
         match progress {
             Progress::Paused => out.await_room(session),
-            Progress::Done | Progress::PartialMessage => self.replays.resume(now, session),
+            Progress::Done | Progress::More => self.replays.resume(now, session),
         }
     }
 
@@ -324,7 +324,7 @@ impl Forwarder {
         match batch.rest {
             Some(cursor) => {
                 replay.cursor = cursor;
-                Progress::PartialMessage
+                Progress::More
             }
             None => Progress::Done,
         }

@@ -46,7 +46,7 @@ impl CopyBlocks {
     }
 
     /// The number of gathered bytes.
-    pub fn pending_batch(&self) -> usize {
+    pub fn gathered_bytes(&self) -> usize {
         self.block.len()
     }
 
@@ -98,15 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_batch_lies_end_to_end_until_it_is_taken() {
+    fn what_is_gathered_lies_end_to_end_until_it_is_taken() {
         let mut copy_blocks = CopyBlocks::default();
-        let (pending_batch, all): (Vec<bool>, Vec<u8>) =
+        let (gathered, all): (Vec<bool>, Vec<u8>) =
             (0..40).map(|at| (copy_blocks.gather(&[at; 100]), at)).unzip();
-        let room = pending_batch.iter().take_while(|is_taken| **is_taken).count();
-        assert_eq!((room, copy_blocks.pending_batch()), (BLOCK / 100, BLOCK / 100 * 100));
-        assert!(pending_batch[room..].iter().all(|is_taken| !is_taken), "it is to be taken first");
+        let room = gathered.iter().take_while(|is_taken| **is_taken).count();
+        assert_eq!((room, copy_blocks.gathered_bytes()), (BLOCK / 100, BLOCK / 100 * 100));
+        assert!(gathered[room..].iter().all(|is_taken| !is_taken), "it is to be taken first");
         assert_eq!(copy_blocks.take(), all[..room].iter().flat_map(|&at| [at; 100]).collect::<Vec<_>>());
-        assert_eq!((copy_blocks.pending_batch(), copy_blocks.take().len()), (0, 0));
+        assert_eq!((copy_blocks.gathered_bytes(), copy_blocks.take().len()), (0, 0));
         assert!(
             copy_blocks.gather(&[1; 5_000]) && !copy_blocks.gather(&[2]),
             "a long one has a block of its own"

@@ -44,12 +44,12 @@ impl Allowance {
 
 /// How many messages may be sent, and how many bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ViewBuffer {
+pub struct Room {
     pub messages: usize,
     pub bytes: usize,
 }
 
-impl ViewBuffer {
+impl Room {
     /// At most `most` messages.
     pub fn of_messages(self, most: usize) -> Self {
         Self { messages: self.messages.min(most), ..self }
@@ -118,12 +118,12 @@ impl Credit {
     }
 
     /// What may be sent. `own`: what its topic has in flight, if the topic has to leave others their share.
-    pub fn room(&self, own: Option<(u32, usize)>) -> ViewBuffer {
+    pub fn room(&self, own: Option<(u32, usize)>) -> Room {
         let messages = self.messages.saturating_sub(self.open_messages) as usize;
         let bytes = self.bytes.saturating_sub(self.open_bytes) as usize;
         match own {
-            None => ViewBuffer { messages, bytes },
-            Some((own_messages, own_bytes)) => ViewBuffer {
+            None => Room { messages, bytes },
+            Some((own_messages, own_bytes)) => Room {
                 messages: messages.saturating_sub(own_messages as usize) / 2,
                 bytes: bytes.saturating_sub(own_bytes) / 2,
             },
@@ -155,7 +155,7 @@ impl Credit {
 
 #[cfg(test)]
 mod tests {
-    use super::{Allowance, Credit, ViewBuffer};
+    use super::{Allowance, Credit, Room};
 
     #[test]
     fn a_topic_leaves_others_as_much_as_it_has_but_one_message_may_always_go() {
@@ -179,7 +179,7 @@ mod tests {
         credit.grant(100, 1_000);
         for (open, own) in [(0, 0), (40, 40), (40, 20), (41, 20), (99, 0), (99, 60), (100, 100)] {
             credit.open_all(open, 0);
-            let ViewBuffer { messages: all, bytes } = credit.room(None);
+            let Room { messages: all, bytes } = credit.room(None);
             let count = u32::try_from(all).expect("at most 100");
             assert_eq!((count, bytes), (100 - open, 1_000));
             assert!(!credit.has_room_for(count + 1, 1) && (count == 0 || credit.has_room_for(count, 1)));
@@ -191,7 +191,7 @@ mod tests {
         credit.open_all(1, 400);
         assert_eq!((credit.room(None).bytes, credit.room(Some((1, 400))).bytes), (600, 100));
         credit.grant(0, 0);
-        assert_eq!(credit.room(None), ViewBuffer::default(), "less is granted than is open");
+        assert_eq!(credit.room(None), Room::default(), "less is granted than is open");
     }
 
     #[test]

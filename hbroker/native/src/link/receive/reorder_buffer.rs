@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::link::receive::delivery::WINDOW;
+use crate::link::send::delivery::WINDOW;
 use crate::shrink::shrink;
 
 /// The most bytes that are buffered for one link, with the cost of keeping them.

@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::link::receive::delivery::Deliveries;
 use crate::link::receive::pubacks::{Pubacks, Success};
+use crate::link::send::delivery::Deliveries;
 
 /// What a datagram carries that matters later. (Unreliable packets do not.)
 #[derive(Debug)]

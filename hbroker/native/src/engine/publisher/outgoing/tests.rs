@@ -109,7 +109,7 @@ fn nothing_overtakes_what_is_in_flight_elsewhere_or_may_come_back() {
 #[test]
 fn what_waits_goes_together_as_far_as_there_is_room_and_its_numbers_follow_one_another() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
-    let room = |messages, bytes| ViewBuffer { messages, bytes };
+    let room = |messages, bytes| Room { messages, bytes };
     let fields: Vec<Fragment> = (0..9).map(|_| messages.single()).collect();
     fields[..5].iter().for_each(|fragment| publisher.give_back(fragment.clone()));
     messages.single();
@@ -141,7 +141,7 @@ fn what_waits_goes_together_as_far_as_there_is_room_and_its_numbers_follow_one_a
 fn what_goes_together_fills_no_more_than_a_block() {
     let (mut publisher, mut messages) = (publisher(), Messages::new());
     (0..30).for_each(|_| publisher.push(Outgoing::Single(messages.single())));
-    let room = ViewBuffer { messages: 100, bytes: 100_000 };
+    let room = Room { messages: 100, bytes: 100_000 };
     let runs: Vec<Fragment> = std::iter::from_fn(|| publisher.take_batch("a", room)).collect();
     assert!(runs.iter().all(|run| run.field.len() <= 1_200), "as what is gathered");
     assert!(runs.len() <= 6 && runs.iter().map(|run| run.count).sum::<u32>() == 30, "{}", runs.len());
