@@ -26,7 +26,7 @@ from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.timer_queue import earliest
 from hbroker.protocol.wills.client_will import Will
 
-from .files import NodeFiles, Notes
+from .storage.files import NodeFiles, Notes
 
 if TYPE_CHECKING:
     from .plan import Pace

@@ -6,9 +6,9 @@ The invariants are those of docs/guarantees.md, made exact:
   act of a node; a stopped process counts as if it continued now).
 - *Epochs rise*: no node serves a subtree under a lower epoch than one seen before; under the same epoch only
   the same process serves it.
-- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`. *Adds up*: `accounts`.
+- *Complete*, *nothing lost*, *nothing doubled*, *order*, *intact*: `deliveries`. *Adds up*: `message_totals`.
 - *Proved*: no node takes a link to an attacker for that of a child (`attacker`).
-- *Resumed*: `owed`.
+- *Resumed*: `pending_deliveries`.
 - *Genuine*: `impostors`. *Shared*: `sharing`. *Wills*: `wills`.
 - *Retained*: `retention`. *Keeps*, *paced*: `paces`. *Queues*: `losses`. *Expires*: `expiries`.
 - *Bounded*: links, sessions, subscriptions and unacknowledged messages stay below the number that the

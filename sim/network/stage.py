@@ -12,14 +12,14 @@ from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.wills.client_will import Will
 
 from . import actions, operators
-from .applications import Sent
 from .attacker import Attacker
-from .deliveries import Deliveries
-from .fleet import Processes
+from .checks.applications import Sent
+from .checks.deliveries import Deliveries
+from .checks.wills import TrackedWill
 from .hosts import ClientHost, NodeHost
 from .invariants import Bounds, Ownership
 from .plan import SECOND
-from .wills import TrackedWill
+from .processes import Processes
 from .world import World
 
 __all__ = ["Stage"]

@@ -24,12 +24,12 @@ from hbroker.protocol.resolution.owner_cache import OwnerCache
 
 from .actions import Publish, describe
 from .attacker import Attacker
-from .deliveries import Deliveries
-from .fleet import Processes
+from .checks.deliveries import Deliveries
 from .hosts import ClientHost, Host, NodeHost
 from .invariants import Bounds, Invariant, Ownership, Violation
 from .paths import Bottleneck
 from .plan import SECOND, Plan
+from .processes import Processes
 from .stage import Stage
 from .world import Datagram, World
 

@@ -31,10 +31,10 @@ from hbroker.protocol.subscriptions.owner import subscriptions
 from hbroker.protocol.wills import session_wills
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.drawing import draw
-from hbroker.sim.network.files import NodeFiles
 from hbroker.sim.network.hosts import Host, NodeHost
 from hbroker.sim.network.invariants import Invariant
 from hbroker.sim.network.plan import Plan
+from hbroker.sim.network.storage.files import NodeFiles
 from hbroker.storage import record_file, store
 from hbroker.storage.disk import File
 from hbroker.storage.record_format import Reading

@@ -21,7 +21,7 @@ from hbroker.sim.network.actions import (
     Subscribe,
     Unsubscribe,
 )
-from hbroker.sim.network.applications import PART_WAIT, Application, Sent
+from hbroker.sim.network.checks.applications import PART_WAIT, Application, Sent
 from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.invariants import Invariant, Ownership
 from hbroker.sim.network.paths import CLEAR

@@ -10,8 +10,8 @@ from hbroker.protocol import storage, timers
 from hbroker.protocol.admin.requests import UNNOTED
 from hbroker.protocol.results import Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, NodeHost
-from hbroker.sim.network.files import NodeFiles
 from hbroker.sim.network.operators import Operator, Step
+from hbroker.sim.network.storage.files import NodeFiles
 from tests.network.networks import Tree
 from tests.network.test_recovery import Stream
 

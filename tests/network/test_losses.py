@@ -13,10 +13,10 @@ from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.sim.network import NodeHost
 from hbroker.sim.network.actions import Overflow, Queue
-from hbroker.sim.network.applications import Sent
-from hbroker.sim.network.expiries import LONGEST_WAIT, Expiries
+from hbroker.sim.network.checks.applications import Sent
+from hbroker.sim.network.checks.expiries import LONGEST_WAIT, Expiries
+from hbroker.sim.network.checks.losses import Losses
 from hbroker.sim.network.invariants import Invariant
-from hbroker.sim.network.losses import Losses
 from tests.network.networks import Tree
 
 SECOND = 1_000_000

@@ -10,8 +10,8 @@ import pytest
 from hbroker._native import SessionStatus
 from hbroker.sim.network import NodeHost
 from hbroker.sim.network.actions import USUAL, Overflow, Queue
+from hbroker.sim.network.checks.paces import LONGEST, Paces
 from hbroker.sim.network.invariants import Invariant
-from hbroker.sim.network.paces import LONGEST, Paces
 from tests.network.networks import Tree
 
 SESSION = 7

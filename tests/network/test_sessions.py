@@ -15,9 +15,9 @@ from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.timers import SECOND
 from hbroker.protocol.wills.client_will import Will
 from hbroker.sim.network import CLEAR, ClientHost, Datagram, Faults, NodeHost
-from hbroker.sim.network.applications import Interest, Sent
-from hbroker.sim.network.losses import Losses
-from hbroker.sim.network.sharing import Sharing
+from hbroker.sim.network.checks.applications import Interest, Sent
+from hbroker.sim.network.checks.losses import Losses
+from hbroker.sim.network.checks.sharing import Sharing
 from tests.network.networks import Tree
 
 LOSSY = Faults(loss=0.1, reordering=0.1, duplication=0.05)

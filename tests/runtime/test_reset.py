@@ -11,7 +11,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.runtime.launcher.reset import forget_the_dead
 from hbroker.runtime.node.state_files import NodeStateFiles
-from hbroker.sim.network.disk import SimulatedDisk
+from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 from tests.network.networks import Tree
 

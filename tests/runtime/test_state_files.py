@@ -19,7 +19,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, ended_of, record_of
 from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
-from hbroker.sim.network.disk import SimulatedDisk
+from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 
 PATH = Path("/state/root.cuts")

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from hbroker.sim.network.disk import SimulatedDisk
+from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.disk import Disk, LocalDisk
 from hbroker.storage.record_file import RecordFile
 from hbroker.storage.record_format import HEADER_BYTES

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from hbroker.sim.network.disk import SimulatedDisk
+from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage import checkpoint
 from hbroker.storage.checkpoint import Checkpoint, Instant
 from hbroker.storage.record_file import RecordFile

@@ -107,7 +107,7 @@ def _move(
 
 
 def _exact(action: Action, topic: str) -> Action:
-    """Makes each message one that owners accept exactly once for the session (`accounts`)."""
+    """Makes each message one that owners accept exactly once for the session (`message_totals`)."""
     if not isinstance(action, Publish) or action.topic != topic:
         return action
     return replace(action, qos=2, size=min(max(1, action.size), SIZE), retain=False)

@@ -11,11 +11,11 @@ from typing import TypeVar
 from hbroker.config import NodeSettings
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 
-from .files import NodeFiles
 from .hosts import ClientHost, Host, NodeHost
 from .impostors import ImpostorHost
 from .paths import CLEAR, Faults
 from .plan import ROOT, NodePlan, Pace
+from .storage.files import NodeFiles
 from .world import Address, Datagram, World
 
 __all__ = ["Processes"]

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ..invariants import Invariant, Violation
 from .applications import Application, Interest, Sent
-from .invariants import Invariant, Violation
 from .losses import Losses
 
 __all__ = ["Retention"]

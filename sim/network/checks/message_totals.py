@@ -17,9 +17,9 @@ from typing import Final
 
 from hbroker._native import SessionStatus
 
+from ..hosts import NodeHost
+from ..invariants import Invariant, Violation
 from .applications import Application, Sent
-from .hosts import NodeHost
-from .invariants import Invariant, Violation
 
 __all__ = ["MessageTotals"]
 

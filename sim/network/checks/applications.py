@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from .actions import USUAL, Queue
-from .hosts import ClientHost
-from .world import START
+from ..actions import USUAL, Queue
+from ..hosts import ClientHost
+from ..world import START
 
 __all__ = ["Application", "Interest", "MessageId", "Sent"]
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 
+from ..invariants import Invariant, Ownership, Violation
 from .applications import Application, Interest, MessageId, Sent
-from .invariants import Invariant, Ownership, Violation
 from .losses import Losses
 
 __all__ = ["Sharing"]

@@ -19,9 +19,9 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 
-from .hosts import NodeHost
-from .invariants import Invariant, Violation
-from .world import START, Address
+from ..hosts import NodeHost
+from ..invariants import Invariant, Violation
+from ..world import START, Address
 
 __all__ = ["Expiries"]
 

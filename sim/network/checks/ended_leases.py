@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .hosts import NodeHost
+from ..hosts import NodeHost
 
 __all__ = ["EndedLeases"]
 

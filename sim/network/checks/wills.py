@@ -22,10 +22,10 @@ from typing import Final
 from hbroker._native import Message
 from hbroker.protocol import timers
 
+from ..invariants import Invariant, Ownership, Violation
+from ..world import Address
 from .applications import Application
-from .invariants import Invariant, Ownership, Violation
 from .losses import Losses
-from .world import Address
 
 __all__ = ["TrackedWill", "Wills"]
 

@@ -14,8 +14,8 @@ from typing import Final
 from hbroker.protocol import timers
 from hbroker.protocol.subscriptions.client.options import Key
 
-from .invariants import Ownership
-from .world import Address
+from ..invariants import Ownership
+from ..world import Address
 
 __all__ = ["Absences"]
 

@@ -17,9 +17,9 @@ from typing import Final
 
 from hbroker._native import SessionStatus
 
-from .actions import USUAL, Queue
-from .hosts import NodeHost
-from .invariants import Invariant, Violation
+from ..actions import USUAL, Queue
+from ..hosts import NodeHost
+from ..invariants import Invariant, Violation
 
 __all__ = ["Paces"]
 

@@ -8,7 +8,7 @@ session ends only when it has been without a link for its expiry. Then:
 - *Complete*: a node that begins to serve a topic holds every subscription that is whole for it.
 - *Nothing lost*: when a publisher learns that its message of QoS 1 or 2 is distributed, each subscriber's
   application has it if its subscription, of QoS 1 or 2, was whole since the message was published. A
-  subscriber that was offline or stalled then (§7.3) has it by the end: `owed`.
+  subscriber that was offline or stalled then (§7.3) has it by the end: `pending_deliveries`.
 - *Nothing doubled*: an application receives no message twice that was published at QoS 0, and none that comes
   to it at QoS 2.
 - *Order*: an application receives a publisher's messages to a topic, at QoS 1 and 2, in the order of
@@ -17,7 +17,7 @@ session ends only when it has been without a link for its expiry. Then:
   such a one comes again, it is new to the subscriber. Not counted either is a message that its queue
   discarded at an owner from which the topic moved before the message was acknowledged (docs/guarantees.md).
 - *Intact*: a message has the bytes that were published. *Genuine*: none is an impostor's (`impostors`).
-- *Adds up*, and whether owners accepted each message once: `accounts`.
+- *Adds up*, and whether owners accepted each message once: `message_totals`.
 - *Shared*: `sharing`. *Retained*: `retention`. *Wills*: `wills`. *Expires*: `expiries`. *Queues*, and what
   may be missing if queues are full or messages expire: `losses`.
 """
@@ -34,23 +34,23 @@ from hbroker.protocol.results import Published, Subscribed, SubscriptionFailed, 
 from hbroker.protocol.subscriptions.client.options import Key
 from hbroker.subtree import is_within
 
+from ..actions import Queue
+from ..hosts import ClientHost, NodeHost
+from ..impostors import PAYLOAD, ImpostorHost
+from ..invariants import Invariant, Ownership, Violation
+from ..world import Address
 from .absences import Absences
-from .accounts import MessageTotals
-from .actions import Queue
 from .applications import Application, Interest, MessageId, Sent
+from .ended_leases import EndedLeases
 from .expiries import Expiries
-from .hosts import ClientHost, NodeHost
-from .impostors import PAYLOAD, ImpostorHost
-from .invariants import Invariant, Ownership, Violation
-from .lapses import EndedLeases
 from .losses import Losses
-from .owed import PendingDeliveries
+from .message_totals import MessageTotals
 from .paces import Paces
+from .pending_deliveries import PendingDeliveries
 from .retention import Retention
 from .sharing import Sharing
 from .successions import Successions
 from .wills import Wills
-from .world import Address
 
 __all__ = ["Deliveries"]
 

@@ -23,7 +23,7 @@ from hbroker.storage.store import OVERDUE_S
 from .disk import PowerLost, SimulatedDisk
 
 if TYPE_CHECKING:
-    from .world import World
+    from ..world import World
 
 __all__ = ["NodeFiles", "Notes"]
 

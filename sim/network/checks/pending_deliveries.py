@@ -2,7 +2,7 @@
 
 - A message that was acknowledged while a session was offline or stalled (§7.3) comes to its client, in this
   run or a later one, if the session has not ended and its owner lives until then. That also holds if the
-  owner's lease ends in the meantime and the owner serves the topic again (`lapses`).
+  owner's lease ends in the meantime and the owner serves the topic again (`ended_leases`).
 - *Resumed*: every owner reported to a client that it still had the subscription (`Subscribed.resumed`, §6.4).
   Then the client receives what was acknowledged since the subscription was made, for the first time, or again
   after an owner reported that it did not have it any more.
@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ..invariants import Invariant, Violation
 from .applications import Application, Interest, Sent
-from .invariants import Invariant, Violation
-from .lapses import EndedLeases
+from .ended_leases import EndedLeases
 from .losses import Losses
 
 __all__ = ["PendingDeliveries"]

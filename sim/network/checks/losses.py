@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from hbroker._native import SessionStatus
 
-from .actions import Overflow, Queue
+from ..actions import Overflow, Queue
+from ..hosts import NodeHost
+from ..invariants import Invariant, Violation
 from .applications import Sent
-from .hosts import NodeHost
-from .invariants import Invariant, Violation
 
 __all__ = ["Losses"]
 

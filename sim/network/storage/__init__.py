@@ -1,0 +1,1 @@
+"""The files of a node's state, on a disk with faults."""
