@@ -22,8 +22,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hbroker.bench.process import descendants
-from hbroker.spark_analysis import hierarchy, reading
 from hbroker.spark_analysis.batch import Settings, analyse
+from hbroker.spark_analysis.data import reading
+from hbroker.spark_analysis.measures import hierarchy
 from hbroker.spark_analysis.progress import Progression
 from hbroker.spark_analysis.session import session
 from hbroker.spark_analysis.synthesize import main as synthesize

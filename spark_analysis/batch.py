@@ -15,26 +15,16 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from . import (
-    accounts,
-    cost,
-    delegation,
-    forecast,
-    hierarchy,
-    latency,
-    loads,
-    losses,
-    planning,
-    reading,
-    report,
-    selection,
-)
+from . import report
+from .data import reading, selection
+from .data.reading import DAMAGED, Found
+from .data.runs import Choice, Run, Wanted
+from .data.storage import FOLLOWED, Storage, below
 from .errors import AnalysisError
-from .loads import WINDOW
+from .measures import accounts, cost, forecast, hierarchy, latency, loads, losses
+from .measures.loads import WINDOW
+from .plans import delegation, planning
 from .progress import Reporter
-from .reading import DAMAGED, Found
-from .runs import Choice, Run, Wanted
-from .storage import FOLLOWED, Storage, below
 from .tables import Tables, collected
 
 REPORT: Final = "report.html"

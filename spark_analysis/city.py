@@ -19,8 +19,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from .loads import COUNTS
-from .schema import BUCKETS, GATEWAY, NODE, NODES, TOPICS
+from .data.schema import BUCKETS, GATEWAY, NODE, NODES, TOPICS
+from .measures.loads import COUNTS
 
 BEGIN: Final = datetime(2026, 1, 5, tzinfo=UTC)
 STARTED_AT: Final = int(BEGIN.timestamp()) * 1_000_000

@@ -24,13 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from . import alerts, latency, loads, losses
-from .alerts import Alert, Rules, Watches
+from .data.intake import Intake, Taken
+from .data.schema import NODES
+from .data.storage import FOLLOWED, Storage, below
 from .errors import AnalysisError
-from .intake import Intake, Taken
-from .loads import WINDOW
-from .schema import NODES
-from .storage import FOLLOWED, Storage, below
+from .measures import alerts, latency, loads, losses
+from .measures.alerts import Alert, Rules, Watches
+from .measures.loads import WINDOW
 from .tables import Rows, Tables, collected
 
 WRITTEN: Final = ("node_load", "drops", "histograms", "imbalance_over_time", "latency_over_time")

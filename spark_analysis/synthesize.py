@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .city import STARTED_AT, City, node_rows, topic_rows
+from .data.schema import VERSION, VERSION_KEY
+from .data.storage import Storage, below, literally
 from .errors import AnalysisError
 from .flags import setting
 from .progress import Progression, Reporter
-from .schema import VERSION, VERSION_KEY
 from .session import interruptible, session
-from .storage import Storage, below, literally
 
 ROWS_OF_TASK: Final = 2_000_000
 _THREADS: Final = 4

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from .storage import Storage, below, literally
+from .data.storage import Storage, below, literally
 
 Rows = list[dict[str, Any]]
 """A small table: each row by column name. Times are datetimes in UTC."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..losses import LOSSES, lost
+from ..measures.losses import LOSSES, lost
 from . import charts
 from .markup import Content, micros, moment, number, percent, tag
 from .over_time import over_time

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbroker.spark_analysis.alerts import (
+from hbroker.spark_analysis.measures.alerts import (
     CLEARED,
     DROPS,
     IMBALANCE,

@@ -212,7 +212,8 @@ def _drops(found: Iterable[dict[str, Any]]) -> Counter[str]:
 
 @pytest.mark.usefixtures("in_long_form")
 def test_the_analysis_makes_the_same_of_it(played: Played, request: pytest.FixtureRequest) -> None:
-    from hbroker.spark_analysis import accounts, hierarchy, loads, losses, reading
+    from hbroker.spark_analysis.data import reading
+    from hbroker.spark_analysis.measures import accounts, hierarchy, loads, losses
     from hbroker.spark_analysis.tables import collected
 
     spark: SparkSession = request.getfixturevalue("spark")  # Not before it is known to be wanted.

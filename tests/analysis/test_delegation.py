@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hbroker import topology
-from hbroker.spark_analysis.delegation import FINEST, Delegation, delegate, subtree_messages
-from hbroker.spark_analysis.hierarchy import DEEPEST, topic_totals
-from hbroker.spark_analysis.schema import NODES, TOPICS
+from hbroker.spark_analysis.data.schema import NODES, TOPICS
+from hbroker.spark_analysis.measures.hierarchy import DEEPEST, topic_totals
+from hbroker.spark_analysis.plans.delegation import FINEST, Delegation, delegate, subtree_messages
 from hbroker.spark_analysis.tables import collected
 from tests.analysis.networks import BEGIN
 from tests.analysis.networks import TOPICS as ODD_TOPICS

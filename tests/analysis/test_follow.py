@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from hbroker.spark_analysis.alerts import Alert, Rules, Thresholds
 from hbroker.spark_analysis.batch import Settings as BatchSettings
 from hbroker.spark_analysis.batch import analyse
+from hbroker.spark_analysis.data.intake import Taken
 from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.follow import Closed, Follower, Settings
-from hbroker.spark_analysis.intake import Taken
-from hbroker.spark_analysis.loads import WINDOW
+from hbroker.spark_analysis.measures.alerts import Alert, Rules, Thresholds
+from hbroker.spark_analysis.measures.loads import WINDOW
 from hbroker.spark_analysis.progress import Silent
 from tests.analysis import files, plain
 from tests.analysis.files import Row

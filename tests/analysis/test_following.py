@@ -23,9 +23,10 @@ import pytest
 
 from hbroker import sync
 from hbroker.cli.exits import DONE, INTERRUPTED
-from hbroker.spark_analysis import loads, reading
-from hbroker.spark_analysis.alerts import Rules, Watches, measure
-from hbroker.spark_analysis.loads import WINDOW
+from hbroker.spark_analysis.data import reading
+from hbroker.spark_analysis.measures import loads
+from hbroker.spark_analysis.measures.alerts import Rules, Watches, measure
+from hbroker.spark_analysis.measures.loads import WINDOW
 from hbroker.spark_analysis.tables import collected
 from tests.analysis import files, plain
 from tests.analysis.files import Row

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from hbroker.spark_analysis import intake
-from hbroker.spark_analysis.intake import Intake
+from hbroker.spark_analysis.data import intake
+from hbroker.spark_analysis.data.intake import Intake
 from tests.analysis import files
 from tests.analysis.test_follow import BEGIN
 from tests.analysis.test_tables import node_row

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker.spark_analysis.pace import SPAN_S, seconds_at_pace
+from hbroker.spark_analysis.measures.pace import SPAN_S, seconds_at_pace
 from hbroker.spark_analysis.tables import Rows
 
 BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

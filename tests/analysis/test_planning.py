@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_analysis.planning import TOLERANCE, Network, Node, Plan, largest_over_mean, plan
+from hbroker.spark_analysis.plans.planning import TOLERANCE, Network, Node, Plan, largest_over_mean, plan
 
 LEVELS = ("a", "b", "c")
 

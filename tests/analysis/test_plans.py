@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hbroker.spark_analysis import accounts, forecast, hierarchy, latency, loads, losses
-from hbroker.spark_analysis.schema import NODES, TOPICS
+from hbroker.spark_analysis.data.schema import NODES, TOPICS
+from hbroker.spark_analysis.measures import accounts, forecast, hierarchy, latency, loads, losses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hbroker.spark_analysis import reading
 from hbroker.spark_analysis.batch import Settings, analyse
+from hbroker.spark_analysis.data import reading
+from hbroker.spark_analysis.data.schema import SCHEMAS
 from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.progress import Silent
-from hbroker.spark_analysis.schema import SCHEMAS
 from tests.analysis import files
 from tests.analysis.files import METADATA, Row
 from tests.analysis.test_tables import node_row, table

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker.cli.analysis.times import when
-from hbroker.spark_analysis import reading, selection
 from hbroker.spark_analysis.batch import Settings, analyse
+from hbroker.spark_analysis.data import reading, selection
+from hbroker.spark_analysis.data.runs import Choice, Process, Run, Wanted, choose, runs_of
 from hbroker.spark_analysis.errors import AnalysisError
 from hbroker.spark_analysis.progress import Silent
-from hbroker.spark_analysis.runs import Choice, Process, Run, Wanted, choose, runs_of
 from tests.analysis import files, plain
 from tests.analysis.files import Row
 from tests.analysis.networks import BEGIN

@@ -11,11 +11,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from hbroker.spark_analysis import cost, reading
 from hbroker.spark_analysis.city import BASE_CPU, IN_US, OUT_US, City, topic_rows
+from hbroker.spark_analysis.data import reading
+from hbroker.spark_analysis.data.schema import FILE_NAME
 from hbroker.spark_analysis.errors import AnalysisError
+from hbroker.spark_analysis.measures import cost
 from hbroker.spark_analysis.progress import Silent
-from hbroker.spark_analysis.schema import FILE_NAME
 from hbroker.spark_analysis.synthesize import main, synthesize
 from hbroker.spark_analysis.tables import collected
 from tests.analysis import files, plain

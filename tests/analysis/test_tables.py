@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from hbroker.spark_analysis import accounts, cost, forecast, loads
 from hbroker.spark_analysis.batch import Settings, analyse
 from hbroker.spark_analysis.errors import AnalysisError
-from hbroker.spark_analysis.hierarchy import DEEPEST, FAN_OUT_EDGES
-from hbroker.spark_analysis.latency import PERMILLES
+from hbroker.spark_analysis.measures import accounts, cost, forecast, loads
+from hbroker.spark_analysis.measures.hierarchy import DEEPEST, FAN_OUT_EDGES
+from hbroker.spark_analysis.measures.latency import PERMILLES
 from hbroker.spark_analysis.progress import Silent
 from hbroker.spark_analysis.tables import collected
 from tests.analysis import files, plain
@@ -287,7 +287,7 @@ def node_row(node: str, second: int, **values: Any) -> Row:
 
 def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """The rows as Spark reads them."""
-    from hbroker.spark_analysis.schema import NODES
+    from hbroker.spark_analysis.data.schema import NODES
 
     return spark.createDataFrame([tuple(row[name] for name in NODES.names) for row in rows], NODES)
 

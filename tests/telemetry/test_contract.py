@@ -10,8 +10,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from hbroker.cli.network.tree import LOSSES
 from hbroker.runtime.telemetry import preload
-from hbroker.spark_analysis import losses
-from hbroker.spark_analysis.schema import BUCKETS, FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
+from hbroker.spark_analysis.data.schema import BUCKETS, FILE_NAME, SCHEMAS, VERSION, VERSION_KEY
+from hbroker.spark_analysis.measures import losses
 from tests.telemetry.reading import files, rows
 from tests.telemetry.test_journal import write_one_of_each
 

@@ -109,8 +109,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _analyse(options: argparse.Namespace) -> dict[str, Any]:
     from hbroker.spark_analysis.batch import Settings, analyse
+    from hbroker.spark_analysis.data.runs import Wanted
     from hbroker.spark_analysis.progress import Progression
-    from hbroker.spark_analysis.runs import Wanted
     from hbroker.spark_analysis.session import interruptible, session
     from hbroker.spark_analysis.small import JAVA, SETTINGS, is_small
 

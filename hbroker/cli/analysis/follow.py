@@ -25,9 +25,9 @@ from hbroker.cli.output import Style, print_json_line, styled
 from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hbroker.spark_analysis.alerts import Alert, Rules, Thresholds
+    from hbroker.spark_analysis.data.intake import Taken
     from hbroker.spark_analysis.follow import Closed, Settings
-    from hbroker.spark_analysis.intake import Taken
+    from hbroker.spark_analysis.measures.alerts import Alert, Rules, Thresholds
 
 _OWN: Final = {
     name: f"--{name.replace('_', '-')}"
@@ -233,7 +233,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _rules(options: argparse.Namespace) -> Rules:
-    from hbroker.spark_analysis.alerts import Rules, Thresholds
+    from hbroker.spark_analysis.measures.alerts import Rules, Thresholds
 
     def thresholds(pair: tuple[float, float] | None) -> Thresholds | None:
         return None if pair is None else Thresholds(*pair)

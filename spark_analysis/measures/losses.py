@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ..tables import Rows
 from .loads import WINDOW
-from .tables import Rows
 
 LOSSES: Final = frozenset(
     {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from .errors import AnalysisError
+from ..errors import AnalysisError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_NAMED: Final = 3

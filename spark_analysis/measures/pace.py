@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Final
 
+from ..data.schema import NODE
+from ..tables import Rows
 from .loads import WINDOW
-from .schema import NODE
-from .tables import Rows
 
 SPAN_S: Final = 10
 

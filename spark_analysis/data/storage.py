@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from .errors import AnalysisError
+from ..errors import AnalysisError
 
 FOLLOWED: Final = "follow"
 """The directory below an output in which `follow` keeps what it needs to continue."""

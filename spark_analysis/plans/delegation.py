@@ -20,11 +20,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ..data.schema import NODE
+from ..measures.hierarchy import DEEPEST
+from ..measures.pace import seconds_at_pace
+from ..tables import Rows, collected
 from . import planning
-from .hierarchy import DEEPEST
-from .pace import seconds_at_pace
-from .schema import NODE
-from .tables import Rows, collected
 
 FINEST: Final = 1 / 2_000
 """A share of all load: a smaller subtree is no unit of its own, unless a node claims it."""

@@ -16,8 +16,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from ..data.schema import BUCKETS, BUCKETS_PER_OCTAVE
 from .loads import WINDOW
-from .schema import BUCKETS, BUCKETS_PER_OCTAVE
 
 PERMILLES: Final = {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999}
 

@@ -23,8 +23,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from ..errors import AnalysisError
 from . import reading
-from .errors import AnalysisError
 from .reading import DAMAGED, Found, Skipped, Usable
 from .schema import FILE_NAME
 from .storage import Storage, below
