@@ -5,10 +5,9 @@
     analysis                           a program: the speed of the load analysis
     pythons/                           a program: the cost of a message in Python, with several clients
     command                            flags and the run that several programs share
-    standings, report, goals, chart    results as pages, tables, goals and SVG
-    kernel, zenoh, narrow              contestants with programs or a path of their own
+    results/                           results as pages, tables, goals and SVG
+    contestants/                       hbroker and its peers, as they are started
     series, rounds, plan, apart        interleaved rounds; one round; a load; the distance of two CPUs
-    networks, peers, brokers           hbroker and other brokers, as they are started
     storm, filters, width, secure      loads of `connects` and `growth`; certificates for TLS
 
 Imports go downwards, from the programs. `hbroker.bench` has the processes and clocks that they use.

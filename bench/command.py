@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Final
 
-from bench.brokers import Broker
+from bench.contestants.brokers import Broker
 from bench.plan import Plan
-from bench.report import as_json, as_text, not_installed, progress_line
+from bench.results.report import as_json, as_text, not_installed, progress_line
 from bench.rounds import Timing
 from bench.series import Contestant, Measure, Policy, Series, run_all
 from hbroker.bench.launching import end_strays

@@ -22,8 +22,8 @@ from statistics import quantiles
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
-from bench.networks import Node
-from bench.peers import Mosquitto
+from bench.contestants.networks import Node
+from bench.contestants.peers import Mosquitto
 from bench.secure import issue
 from bench.storm import Plan, Storm, StormResult
 from hbroker.bench.brokers import announced

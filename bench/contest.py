@@ -18,16 +18,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from bench import kernel, narrow, zenoh
 from bench.apart import Ruler
 from bench.command import broker_and_load_cpus, command_line, policy_of, run_series, timing_flags
-from bench.networks import Gateway, Node
-from bench.peers import Mosquitto, Nats, NatsCore
+from bench.contestants import kernel, narrow, zenoh
+from bench.contestants.networks import Gateway, Node
+from bench.contestants.peers import Mosquitto, Nats, NatsCore
+from bench.contestants.zenoh import Zenoh, measure_zenoh
 from bench.plan import Plan
+from bench.results.standings import Standings, publish
 from bench.rounds import Round, Timing, measure_generated
 from bench.series import Contestant, Series
-from bench.standings import Standings, publish
-from bench.zenoh import Zenoh, measure_zenoh
 
 _WINDOW: Final = 4_096
 _FAN_WINDOW: Final = 64

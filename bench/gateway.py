@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from bench.brokers import Broker
 from bench.command import flags, list_of, measure_all, paced_plans, pair_plans
-from bench.networks import Gateway
-from bench.peers import Mosquitto, Nats
+from bench.contestants.brokers import Broker
+from bench.contestants.networks import Gateway
+from bench.contestants.peers import Mosquitto, Nats
 from bench.plan import Plan
 from bench.rounds import measure_generated
 

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, Final, TypeAlias, get_args
 
-from bench.chart import Curve, lines
 from bench.filters import Kind, measure_filters
-from bench.report import machine, table
+from bench.results.chart import Curve, lines
+from bench.results.report import machine, table
+from bench.results.standings import FIGURES, PAGE, with_section
 from bench.rounds import told_by
-from bench.standings import FIGURES, PAGE, with_section
 from bench.width import measure_width
 from hbroker.bench.launching import NoAnswer
 

@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from bench.command import broker_and_load_cpus, round_flags
-from bench.networks import Node
+from bench.contestants.networks import Node
 from hbroker import sync
 from hbroker.bench.brokers import Broker, running
 from hbroker.bench.launching import NoAnswer, ended

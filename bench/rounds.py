@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from bench.brokers import Broker
+from bench.contestants.brokers import Broker
 from bench.plan import Plan
 from bench.secure import authority_in
 from hbroker.bench.brokers import Broker as Running

@@ -16,7 +16,7 @@ from math import inf
 from statistics import median
 from typing import Final, TypeAlias, TypeVar
 
-from bench.brokers import Broker
+from bench.contestants.brokers import Broker
 from bench.plan import Plan
 from bench.rounds import Round, Timing
 from hbroker.bench.launching import NoAnswer

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Final
 
-from bench.brokers import Broker
-from bench.networks import Gateway, Node
+from bench.contestants.brokers import Broker
+from bench.contestants.networks import Gateway, Node
 from bench.plan import Plan
 from bench.rounds import Round, Timing, up
 from hbroker.bench.launching import NoAnswer

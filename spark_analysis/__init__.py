@@ -9,6 +9,6 @@
     session, failures, small, errors    Spark itself; also progress and flags
     synthesize, city                    telemetry of any size, for tests and measurements
 
-Imports go from `batch` and `follow` to `plans`, to `measures`, to `tables`, to `data`. The pure functions read
-and write no files. Nothing here imports hbroker: the files are the interface (`data.schema`).
+Imports go from `batch` and `follow` to `plans`, to `measures`, to `tables`, to `data`. The pure functions
+read and write no files. Nothing here imports hbroker: the files are the interface (`data.schema`).
 """

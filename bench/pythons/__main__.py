@@ -27,7 +27,7 @@ from bench.plan import Plan
 from bench.pythons.board import BURST, own_cost_us
 from bench.pythons.libraries import LIBRARIES, Library
 from bench.pythons.rounds import measure_python
-from bench.report import (
+from bench.results.report import (
     as_json,
     faults_of,
     limit_of,
@@ -39,8 +39,8 @@ from bench.report import (
     rounds_of,
     table,
 )
+from bench.results.standings import FIGURES, PAGE, with_section
 from bench.series import Contestant, Series
-from bench.standings import FIGURES, PAGE, with_section
 
 _WINDOW: Final = 4_096
 

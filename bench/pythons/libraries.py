@@ -15,9 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 import hbroker
-from bench.brokers import Broker
-from bench.networks import Node
-from bench.peers import Mosquitto, NatsCore
+from bench.contestants.brokers import Broker
+from bench.contestants.networks import Node
+from bench.contestants.peers import Mosquitto, NatsCore
 from bench.pythons.board import Pace, ReceiveChecker
 from bench.pythons.router import ZenohRouter, client_config
 from hbroker import sync

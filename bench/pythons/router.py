@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.brokers import Started, wait_for_port
+from bench.contestants.brokers import Started, wait_for_port
 from hbroker.bench.launching import free_port, launch
 from hbroker.bench.plan import Address
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.peers import Mosquitto, Nats
+from bench.contestants.peers import Mosquitto, Nats
 from hbroker.bench.brokers import pids_at, running
 from hbroker.bench.process import cpu_seconds, descendants
 from hbroker.cli import main

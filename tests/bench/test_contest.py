@@ -13,16 +13,16 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.apart import Ruler
-from bench.chart import Curve, Panel, Point, dots, lines
 from bench.contest import LOADS
-from bench.goals import GOALS, Figures, Goal, judge
-from bench.kernel import parse_udplat, parse_udplimit
-from bench.narrow import obstacle, with_mtu
+from bench.contestants.kernel import parse_udplat, parse_udplimit
+from bench.contestants.narrow import obstacle, with_mtu
 from bench.plan import Plan
-from bench.report import apart_of, load_of, not_installed
+from bench.results.chart import Curve, Panel, Point, dots, lines
+from bench.results.goals import GOALS, Figures, Goal, judge
+from bench.results.report import apart_of, load_of, not_installed
+from bench.results.standings import PAGE, Standings, with_section
 from bench.rounds import Round, Timing
 from bench.series import Contestant, Policy, Series, Spread, run_all
-from bench.standings import PAGE, Standings, with_section
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.layouts import LAYOUTS
 from tests.bench.runs import assert_whole, has_two_cpus, left_behind, measured, start

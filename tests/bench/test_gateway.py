@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from bench.brokers import Broker
-from bench.peers import Mosquitto, Nats
-from bench.report import as_text, not_installed
+from bench.contestants.brokers import Broker
+from bench.contestants.peers import Mosquitto, Nats
+from bench.results.report import as_text, not_installed
 from tests.bench.runs import assert_whole, has_two_cpus, left_behind, measured, start
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from bench.peers import Mosquitto
+from bench.contestants.peers import Mosquitto
 from bench.secure import authority_in, issue
 from hbroker.bench.brokers import running
 from hbroker.bench.layouts import LAYOUTS

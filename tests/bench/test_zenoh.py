@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bench.zenoh import Zenoh
+from bench.contestants.zenoh import Zenoh
 from tests.frame.checkout import ROOT, RUST
 
 _SOURCES = ROOT / "bench" / "zenoh" / "src"

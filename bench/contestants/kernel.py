@@ -25,7 +25,7 @@ from hbroker.bench.process import machine_busy_seconds
 
 __all__ = ["Limit", "parse_udplat", "parse_udplimit"]
 
-_SOURCE: Final = Path(__file__).resolve().parent / "limits"
+_SOURCE: Final = Path(__file__).resolve().parents[1] / "limits"
 _NAMES: Final = ("udplimit", "udplat")
 _COMPILE: Final = ("-O3", "-march=native", "-pthread")
 _PATIENCE_S: Final = 30.0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import hbroker
-from bench.brokers import Started
+from bench.contestants.brokers import Started
 from bench.secure import issue
 from hbroker.bench.brokers import start_network, start_node
 from hbroker.bench.plan import Transport

@@ -18,14 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from bench.brokers import Started
+from bench.contestants.brokers import Started
 from bench.plan import Plan
 from bench.rounds import Round, Timing, measure_generated
 from hbroker.bench.launching import NoAnswer, announcement, launch
 
 __all__ = ["Zenoh", "built", "measure_zenoh"]
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
+_ROOT: Final = Path(__file__).resolve().parents[2]
 _SOURCE: Final = _ROOT / "bench" / "zenoh"
 _TARGET: Final = _ROOT / "target" / "zenoh"
 _PROGRAM: Final = _TARGET / "release" / "zenoh-bench"

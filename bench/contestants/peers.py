@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
-from bench.brokers import Started, wait_for_port
+from bench.contestants.brokers import Started, wait_for_port
 from bench.secure import issue
 from hbroker.bench.launching import NoAnswer, free_port, launch
 from hbroker.bench.plan import Transport
