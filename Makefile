@@ -74,14 +74,14 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/gateway/transports/test_guesses.py \
 	tests/lab \
 	tests/loop \
-	tests/network/test_recovery.py \
-	tests/network/test_kills_while_moving.py \
-	tests/product/test_control_flood.py \
-	tests/product/test_ended_leases.py \
-	tests/product/test_kills_while_moving.py \
-	tests/product/test_much_moves.py \
-	tests/product/test_successions.py \
-	tests/product/test_under_load.py \
+	tests/network/moving/test_recovery.py \
+	tests/network/moving/test_kills_while_moving.py \
+	tests/product/hostile/test_control_flood.py \
+	tests/product/dying/test_ended_leases.py \
+	tests/product/moving/test_kills_while_moving.py \
+	tests/product/moving/test_much_moves.py \
+	tests/product/dying/test_successions.py \
+	tests/product/sessions/test_under_load.py \
 	tests/rooms
 
 .PHONY: soak

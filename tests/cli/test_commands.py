@@ -16,7 +16,7 @@ from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.cli.output import duration
 from hbroker.runtime.launcher.run_directory import RunDirectory
-from tests.runtime.launched import PATIENCE, Launch, await_gone, launch
+from tests.runtime.launcher.launched import PATIENCE, Launch, await_gone, launch
 
 __all__ = ["launch"]
 

@@ -12,8 +12,8 @@ from hbroker.protocol.results import Subscribed
 from hbroker.sim.network import CLEAR, ClientHost, NodeHost
 from hbroker.sim.network.operators import Operator, Step
 from hbroker.sim.network.storage.files import NodeFiles
+from tests.network.moving.test_recovery import Stream
 from tests.network.networks import Tree
-from tests.network.test_recovery import Stream
 
 SECOND = timers.SECOND
 TOPIC = "home/x"

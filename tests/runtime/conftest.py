@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtime.client_fakes import FakeEndpoint, install
+from tests.runtime.client.client_fakes import FakeEndpoint, install
 
 
 @pytest.fixture

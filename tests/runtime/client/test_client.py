@@ -10,7 +10,7 @@ from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Refused, Un
 from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
 from hbroker.runtime.client.client import Client, connect
 from hbroker.runtime.client.dispatcher import CLOSE_TIMEOUT
-from tests.runtime.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, run
+from tests.runtime.client.client_fakes import PATIENCE_S, FakeControl, FakeEndpoint, Message, run
 from tests.waiting import eventually
 
 

@@ -17,7 +17,7 @@ from hbroker.protocol.sessions.options import session_id
 from hbroker.runtime.client.delivery import options_of
 from hbroker.runtime.client.dispatcher import config_of
 from hbroker.runtime.client.identity import Identity
-from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
+from tests.runtime.client.client_fakes import FakeControl, FakeEndpoint, Message
 
 NUMBERS = count(1)
 

@@ -1,6 +1,6 @@
 """kill -9 of whoever takes part in a move, in the middle of it: nobody loses a message or is refused.
 
-The simulated network kills at each step (tests/network/test_kills_while_moving.py). Here they are real
+The simulated network kills at each step (tests/network/moving/test_kills_while_moving.py). Here they are real
 processes with real files, killed at random times, and started again by their launcher.
 """
 

@@ -20,7 +20,7 @@ import pytest
 
 from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun, RunDirectory
 
-PROJECT = Path(__file__).parent.parent.parent
+PROJECT = Path(__file__).parents[3]
 PATIENCE = 60.0
 """Seconds: far more than anything here takes, also on a machine that does much else."""
 

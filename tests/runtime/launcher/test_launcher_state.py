@@ -18,7 +18,7 @@ from hbroker.runtime.launcher.run_directory import (
     RunDirectory,
 )
 
-PROJECT = Path(__file__).parent.parent.parent
+PROJECT = Path(__file__).parents[3]
 RUN = NetworkRun(
     name="house",
     topology="/somewhere/house.yaml",

@@ -14,7 +14,7 @@ import pytest
 
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED
-from tests.runtime.launched import PATIENCE, Launch, Launched, launch
+from tests.runtime.launcher.launched import PATIENCE, Launch, Launched, launch
 from tests.waiting import until
 
 __all__ = ["launch"]

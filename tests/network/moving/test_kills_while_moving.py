@@ -19,8 +19,8 @@ from hbroker.protocol import timers
 from hbroker.protocol.events import ChildJoined
 from hbroker.protocol.results import Published
 from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost, operators
+from tests.network.moving.test_moving import TERMS, Traffic
 from tests.network.networks import Tree
-from tests.network.test_moving import TERMS, Traffic
 
 SUBTREE, TOPIC = "home/office", "home/office/lamp"
 MOVING = {"order", "orderack", "join", "joinack", "transfer", "leave"}

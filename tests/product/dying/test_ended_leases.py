@@ -1,7 +1,7 @@
 """An owner is stopped for longer than its lease, and goes on (§5.6): nothing that it acknowledged is lost.
 
-The simulated network tries what else may happen meanwhile (tests/network/test_ended_leases.py). Here it is a
-real process, stopped by SIGSTOP, whose data plane has to know the end of its lease by itself.
+The simulated network tries what else may happen meanwhile (tests/network/moving/test_ended_leases.py). Here
+it is a real process, stopped by SIGSTOP, whose data plane has to know the end of its lease by itself.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason, address_of, body_of
 from hbroker.runtime.node.state_files import NodeStateFiles
 from tests.background import Background
+from tests.product.hostile.test_fair_control import session
 from tests.product.network import PATIENCE
 from tests.product.node import Node, Stranger, node_up
 from tests.product.starvation import Starvation
-from tests.product.test_fair_control import session
 from tests.waiting import until
 
 CHILDREN = 1_000

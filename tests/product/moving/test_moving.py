@@ -10,7 +10,7 @@ from tests.product.house import TOPIC, House, Traffic
 
 LONGEST_GAP = 1.0
 """Seconds, on a machine that does other things too; by itself it is some 20 ms. The simulated network, whose
-time stands still for nobody, is held to a quarter second (tests/network/test_moving.py)."""
+time stands still for nobody, is held to a quarter second (tests/network/moving/test_moving.py)."""
 
 
 def test_moves_and_leaves_disturb_no_program(house: House) -> None:

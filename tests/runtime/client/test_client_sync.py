@@ -9,7 +9,7 @@ import pytest
 from hbroker import sync
 from hbroker.errors import Backpressure, InvalidTopic, NotConnected, Unreachable
 from hbroker.protocol.results import Published, ResolveFailed, SubscriptionFailed
-from tests.runtime.client_fakes import FakeControl, FakeEndpoint, Message
+from tests.runtime.client.client_fakes import FakeControl, FakeEndpoint, Message
 
 
 def control_of(client: sync.Client) -> FakeControl:

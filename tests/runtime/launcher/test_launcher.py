@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from hbroker.runtime.launcher.run_directory import running
-from tests.runtime.launched import PATIENCE, Launch, await_gone, launch
+from tests.runtime.launcher.launched import PATIENCE, Launch, await_gone, launch
 from tests.waiting import until
 
 __all__ = ["launch"]

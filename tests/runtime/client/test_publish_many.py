@@ -13,7 +13,7 @@ from hbroker import sync
 from hbroker.errors import InvalidTopic, NotConnected, Refused, Unreachable
 from hbroker.protocol.results import Published
 from hbroker.runtime.client.client import connect
-from tests.runtime.client_fakes import PATIENCE_S, FakeEndpoint, run
+from tests.runtime.client.client_fakes import PATIENCE_S, FakeEndpoint, run
 from tests.waiting import eventually
 
 MANY = [(f"t/{number}", str(number)) for number in range(1_000)]

@@ -1,0 +1,1 @@
+"""CONNECT: passwords, access rules, takeover."""

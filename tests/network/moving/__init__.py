@@ -1,0 +1,1 @@
+"""Subtrees that move, and leases."""

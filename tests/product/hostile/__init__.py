@@ -1,0 +1,1 @@
+"""Floods, forgeries and replays."""

@@ -1,0 +1,1 @@
+"""Subtrees that move, by order or because a node leaves."""

@@ -1,0 +1,1 @@
+"""Sessions and their messages: many, slow, large."""

@@ -1,0 +1,1 @@
+"""State that moves with a subtree, and recovery."""

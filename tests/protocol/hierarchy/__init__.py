@@ -1,0 +1,1 @@
+"""Joining, leases, and the links of parents and children."""

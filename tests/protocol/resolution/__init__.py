@@ -1,0 +1,1 @@
+"""Look-ups and what clients remember of them."""

@@ -1,0 +1,1 @@
+"""Sessions at a node, with their subscriptions."""

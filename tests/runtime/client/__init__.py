@@ -1,0 +1,1 @@
+"""The client API over real sockets."""

@@ -1,0 +1,1 @@
+"""`hbroker up` and its processes."""
