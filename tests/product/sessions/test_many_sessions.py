@@ -15,6 +15,7 @@ from tests.product.peer import Intruder, Peer
 from tests.waiting import until
 
 MOST = 20
+KEEP_ALIVE_S = 3.0
 HOST, OTHER = "127.0.0.7", "127.0.0.8"
 
 
@@ -75,14 +76,24 @@ async def result(awaited: object) -> object:
     return found
 
 
+async def keep_alive(peers: list[Peer]) -> None:
+    """Keeps the sessions, each of which would end after 15 s of silence (§3.5)."""
+    while True:
+        for peer in peers:
+            peer.say(pb.Packet(ping=pb.Ping()))
+        await asyncio.sleep(KEEP_ALIVE_S)  # the pace of a keep-alive
+
+
 def test_a_client_that_finds_no_place_says_why_and_gets_in_once_there_is_one() -> None:
     async def use(node: Node, peers: list[Peer]) -> None:
         async with hbroker.connect(node.root, listen=f"{HOST}:0", timeout=15) as client:
+            alive = asyncio.create_task(keep_alive(peers))
             asked = client.publish("a", b"1", qos=1, timeout=PATIENCE), result(client.subscribe("b"))
             for error in await asyncio.gather(*asked, return_exceptions=True):
                 assert isinstance(error, Refused)
                 assert error.reason == Reason.REASON_QUOTA_EXCEEDED
                 assert "QUOTA_EXCEEDED" in str(error)
+            alive.cancel()
             peers[0].leave()
             async with client.subscribe("b", timeout=PATIENCE) as messages:
                 await client.publish("b", b"2", qos=1, timeout=PATIENCE)
