@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -70,15 +70,17 @@ def took(message: MQTTMessage) -> Copy:
     return message.topic, bytes(message.payload), message.qos, message.retain, identifiers
 
 
-def holds_exactly(peer: Peer, expected: list[Copy]) -> None:
-    """All that was expected has come, once, and nothing else: what comes by error does so with the rest."""
+def holds_exactly(peer: Peer, expected: list[Copy], repeated: Sequence[Copy] = ()) -> None:
+    """All that was expected has come, once, and nothing else but what may be repeated: what comes by error
+    does so with the rest."""
     until(
         lambda: not Counter(expected) - Counter(map(took, list(peer.received))),
         "every copy",
         PATIENCE_S,
         found=lambda: sorted((Counter(expected) - Counter(map(took, list(peer.received)))).items())[:8],
     )
-    assert Counter(map(took, peer.received)) == Counter(expected)
+    beyond = Counter(map(took, peer.received)) - Counter(expected)
+    assert not beyond - Counter(repeated)
     peer.received.clear()
 
 
@@ -119,8 +121,11 @@ def test_options_survive(house: House, way: str) -> None:
             publish(other, table, b"passing", retained=False)
             local = [row.copy(b"own", retained=row.as_published) for row in table if not row.no_local]
             others = [row.copy(b"others'", retained=row.as_published) for row in table]
-            holds_exactly(peer, local + others + [row.copy(b"passing", retained=False) for row in table])
+            expected = local + others + [row.copy(b"passing", retained=False) for row in table]
+            # What was in flight to a client of a gateway that is killed is not on record (docs/gateway.md).
+            is_repeated = way == "killed gateway"
+            first = [row.copy(b"before", retained=True) for row in table if row.qos == 2 and is_repeated]
+            holds_exactly(peer, expected, first)
             subscribe(peer, table)
-            holds_exactly(
-                peer, [row.copy(b"others'", retained=True) for row in table if row.handling == SEND]
-            )
+            again = [row.copy(b"others'", retained=True) for row in table if row.handling == SEND]
+            holds_exactly(peer, again, first)

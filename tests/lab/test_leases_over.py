@@ -89,12 +89,18 @@ def test_an_owner_that_overslept_serves_nothing(labs: tuple[Sleeper, Orphans]) -
     woken = now()
     sleeper.network.nodes["a"].signal(signal.SIGCONT)
     until(lambda: 1 in sleeper.late.acknowledged(), "it sends those away who ask it")
-    words = list(said(sleeper.recording, sleeper.lab.address("a"), woken))
-    assert not [word for word in words if word.HasField("publish")]
-    pubacks = [word.puback for word in words if word.HasField("puback")]
+
+    def words() -> list[pb.Packet]:
+        return list(said(sleeper.recording, sleeper.lab.address("a"), woken))
+
+    until(
+        lambda: any(word.puback.reason == pb.REASON_NOT_RESPONSIBLE for word in words()),
+        "the recording of its refusal",
+    )
+    assert not [word for word in words() if word.HasField("publish")]
+    pubacks = [word.puback for word in words() if word.HasField("puback")]
     told = {tuple(puback.ranges) for puback in pubacks if puback.reason in DISTRIBUTED}
     assert len(told) <= len(_under_way(sleeper)), "its subscribers answered for no more while it slept"
-    assert [word for word in words if word.puback.reason == pb.REASON_NOT_RESPONSIBLE]
     sleeper.lab.heal()
     until(lambda: _is_owner(sleeper), "it joins again")
     for publisher in (sleeper.publisher, sleeper.late):
