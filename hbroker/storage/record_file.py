@@ -24,7 +24,7 @@ from hbroker.storage.disk import Disk, File, LocalDisk
 from hbroker.storage.record_format import HEADER_BYTES, Header, header_from, read_records, record_bytes
 from hbroker.storage.whole_file import replace, write_all
 
-__all__ = ["Damage", "Entry", "Opened", "RecordFile", "is_record_file"]
+__all__ = ["Damage", "Entry", "Opened", "RecordFile"]
 
 Entry = tuple[bytes, bytes]
 """(key, value). An empty value ends the key."""
@@ -278,11 +278,6 @@ class RecordFile:
         self._header, self._size, self._is_suspect, self._rescued = header, size, False, None
         self._replace_at = 2 * size + self._slack_bytes
         self._file = self._disk.open(self.path)
-
-
-def is_record_file(data: bytes) -> bool:
-    """Whether a file has a whole header of a file of records, whatever follows the header."""
-    return header_from(data) is not None
 
 
 _CHUNK_BYTES: Final = 1 << 20

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import stat
-import struct
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -17,7 +15,7 @@ from hypothesis import strategies as st
 from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
-from hbroker.protocol.sessions.subscription_store import Subscription, ended_of, record_of
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
@@ -147,33 +145,6 @@ def test_a_network_that_begins_knows_only_the_nodes_of_others() -> None:
     a_memory(disk).begin_anew(lambda cut: cut.node == "k")
     recalled = a_memory(disk).recall()
     assert (recalled.delegations, recalled.requested_subtrees) == ([other], None)
-
-
-def _legacy(delegations: list[Delegation]) -> bytes:
-    lines = ['{"holds": "delegations"}']
-    for d in delegations:
-        policy = d.policy.value
-        entry = {"subtree": d.subtree, "node": d.node, "address": list(d.address)}
-        lines.append(json.dumps({**entry, "incarnation": d.incarnation, "epoch": d.epoch, "policy": policy}))
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def test_files_of_the_former_formats_are_read_once_and_replaced() -> None:
-    disk = SimulatedDisk(Random(1))
-    gone = LISTENER.__class__(2, ("10.0.0.1", 7701), "a", 1)
-    records = [record_of(gone), record_of(LISTENER), ended_of(gone)]
-    former = b"".join(struct.pack("<I", r.ByteSize()) + r.SerializeToString() for r in records)
-    disk.damage(PATH, _legacy([KITCHEN]) + b'{"subtree": "home/kitchen"}\n' + _legacy([KITCHEN])[25:] + b"{")
-    disk.damage(_beside("claims"), json.dumps({"configured": ["home"], "claims": ["x"]}).encode())
-    disk.damage(_beside("subscriptions"), former + former[:9])
-    for _ in range(2):
-        recalled = a_memory(disk).recall()
-        assert recalled == Recalled([KITCHEN], ["x"], [LISTENER])
-    assert disk.read(PATH).startswith(b"hbrecord")
-
-
-def _beside(what: str) -> Path:
-    return PATH.with_name(f"{PATH.name}.{what}")
 
 
 def _truncate(data: bytes, random: Random) -> bytes:

@@ -1,10 +1,9 @@
 """A node's process: the native endpoint, the control over it, and the files that it keeps (§5.10).
 
-    process              runs the node until a signal, an order or a failure ends it
-    writer_threads       writes and syncs the state files in threads, so that no decision waits for a disk
-    state_files          the state files: delegations, claims, subscriptions, and when the node was alive
-    legacy_state_files   reads the formats of earlier versions
+    process          runs the node until a signal, an order or a failure ends it
+    writer_threads   writes and syncs the state files in threads, so that no decision waits for a disk
+    state_files      the state files: delegations, claims, subscriptions, and when the node was alive
 
 Imports go downward: `process` imports `writer_threads`, which imports `state_files`, which imports
-`legacy_state_files` and `hbroker.storage`. `process` also imports `runtime.driver` and `runtime.telemetry`.
+`hbroker.storage`. `process` also imports `runtime.driver` and `runtime.telemetry`.
 """

@@ -22,7 +22,7 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -37,12 +37,9 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
-from hbroker.runtime.node import legacy_state_files
-from hbroker.storage import checkpoint
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, LocalDisk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
-from hbroker.storage.record_format import MAGIC
 from hbroker.storage.store import Fault, Store
 
 __all__ = ["NodeStateFiles", "Recalled", "boot_instant"]
@@ -223,7 +220,6 @@ class NodeStateFiles:
 
     def _read(self) -> tuple[Recalled, int | None]:
         make_folder_of(self._path)
-        self._adopt_legacy()
         opened, silent_us = self._store.open()
         recalled = Recalled()
         for kind, found in opened.items():
@@ -272,24 +268,6 @@ class NodeStateFiles:
             stored = json.loads(value)
             if stored["configured"] == self._configured:
                 recalled.requested_subtrees = [str(claim) for claim in stored["claims"]]
-
-    def _adopt_legacy(self) -> None:
-        """Replaces files of earlier formats, unless the present format was written already. A damaged file
-        stays, and `open` reports it."""
-        if checkpoint.load(self._disk, self._checkpoint) is not None:
-            return
-        for kind, file in self._files.items():
-            try:
-                data = self._disk.read(file.path)
-            except OSError:
-                continue
-            if data[: len(MAGIC)] == MAGIC or (not data and kind != SUBSCRIPTIONS):
-                continue
-            try:
-                entries = dict(_LEGACY[kind](data))
-            except (ValueError, TypeError, KeyError):
-                continue
-            file.replace(entries.items())
 
 
 def boot_instant() -> Instant:
@@ -343,35 +321,3 @@ def _subscription_entry(subscription: Subscription, ended: bool) -> tuple[bytes,
     group = subscription.group.encode()
     key = _SESSION.pack(subscription.session, len(group)) + group + subscription.filter.encode()
     return key, b"" if ended else record_of(subscription).SerializeToString()
-
-
-def _legacy_delegations(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    live: dict[str, Delegation] = {}
-    for subtree, entry in legacy_state_files.delegations_in(data):
-        live.pop(subtree, None)
-        if entry is not None:
-            live[subtree] = _delegation_from(entry)
-    return (_delegation_entry(delegation, ended=False) for delegation in live.values())
-
-
-def _legacy_claims(data: bytes) -> Iterable[tuple[bytes, bytes]]:
-    return [(_CLAIMS_KEY, json.dumps(legacy_state_files.claims_in(data)).encode())]
-
-
-def _legacy_subscriptions(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    live: dict[bytes, bytes] = {}
-    for record in legacy_state_files.subscriptions_in(data):
-        subscription = subscription_from(record)
-        ended = Subscription(record.session, ("", 0), record.filter, 0, group=record.group)
-        key, _ = _subscription_entry(ended, ended=True)
-        live.pop(key, None)
-        if subscription is not None:
-            live[key] = _subscription_entry(subscription, ended=False)[1]
-    return iter(live.items())
-
-
-_LEGACY: Final[dict[int, Callable[[bytes], Iterable[tuple[bytes, bytes]]]]] = {
-    DELEGATIONS: _legacy_delegations,
-    CLAIMS: _legacy_claims,
-    SUBSCRIPTIONS: _legacy_subscriptions,
-}
