@@ -56,8 +56,9 @@ class Interface:
         self._missed = 0
         try:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
-        except (PermissionError, AttributeError) as error:
-            raise CaptureRefused(_why_not(error)) from None
+        except PermissionError:
+            why = "this user may not capture (it takes root, or the capability CAP_NET_RAW)"
+            raise CaptureRefused(why) from None
         try:
             packet_filter.attach(self._socket, ports)
             _widen(self._socket)
@@ -136,12 +137,6 @@ def seen_at(packet: Packet) -> tuple[int, int]:
     """The time of a packet: seconds since the Unix epoch, and the microseconds of that second."""
     # Rounded: truncation would take a microsecond off a float each time it is written and read.
     return divmod(round(float(packet.time) * 1e6), 1_000_000)
-
-
-def _why_not(error: Exception) -> str:
-    if isinstance(error, PermissionError):
-        return "this user may not capture (it takes root, or the capability CAP_NET_RAW)"
-    return "capturing from an interface needs Linux; a file (-r) can be read anywhere"
 
 
 def _arrival(notes: list[tuple[int, int, bytes]]) -> float:

@@ -103,7 +103,7 @@ class Capture:
     def start(self, nodes: Iterable[Node]) -> None:
         """Returns when it captures the datagrams of these nodes, or is refused."""
         ports = [argument for node in nodes for argument in ("--port", str(node.address[1]))]
-        process = _start("hbroker.capture", "--count", "--json", *ports)
+        process = _start("hbroker", "capture", "--count", "--json", *ports)
         assert process.stderr is not None, "it was asked for"
         line = _line(process, process.stderr, time.monotonic() + _READY_S) or ""
         if line.startswith("capturing"):

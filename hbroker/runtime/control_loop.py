@@ -9,7 +9,6 @@ wait between two iterations.
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
@@ -29,8 +28,6 @@ EVENTS: Final = 16
 (§3.3)."""
 HOLD_S: Final = 0.01
 """Seconds between two iterations while the descriptor is not watched."""
-_CLOCK: Final = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
-"""The clock of the native core (`endpoint/clock.rs`), so that leases end by one clock in both languages."""
 _SHORTEST: Final = 1_000
 """The shortest pause, in microseconds, so that a deadline that stays in the past causes no busy loop."""
 
@@ -62,9 +59,9 @@ class Pollable(Protocol):
 
 
 def clock() -> int:
-    """The endpoint's clock, in microseconds: monotonic, and it goes on while the machine is suspended
-    (§5.6)."""
-    return time.clock_gettime_ns(_CLOCK) // 1000
+    """The clock of the native core (`endpoint/clock.rs`), so that leases end by one clock in both languages,
+    in microseconds: monotonic, and it goes on while the machine is suspended (§5.6)."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
 class ControlLoop:

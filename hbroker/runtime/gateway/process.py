@@ -36,7 +36,7 @@ from hbroker.runtime.gateway.native_gateway import NativeShell, native_listeners
 from hbroker.runtime.gateway.policies import load_policy
 from hbroker.runtime.launcher.ports import require_listeners
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.process_usage import process_usage
+from hbroker.runtime.process_usage import resident_bytes
 from hbroker.runtime.telemetry import Facts, Recorder
 
 __all__ = ["run_gateway"]
@@ -111,7 +111,7 @@ class _Process:
             publisher=config.publisher,
             unix_offset_us=time.time_ns() // 1000 - clock(),
             version=version,
-            vitals=_vitals,
+            vitals=lambda: {"rss_bytes": resident_bytes()},
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._shell.take_load)
         self._checkers = ThreadPoolExecutor(MOST_RUNNING, thread_name_prefix="passwords")
@@ -301,11 +301,6 @@ def _decision(check: Check) -> Decision:
     except Exception:
         logger.exception("a check of the policy failed")
         return Refusal(Code.UNSPECIFIED_ERROR)
-
-
-def _vitals() -> dict[str, int]:
-    usage = process_usage()
-    return {"rss_bytes": int(usage["rss_bytes"] or 0)}
 
 
 def _core_config(settings: GatewaySettings) -> Config:

@@ -5,7 +5,7 @@ a few milliseconds later, and shares the program's memory. The fork is safe, bec
 thread and no event loop, and the child first closes the few descriptors that the launcher has open.
 
 The child has a session of its own, so Ctrl-C in the terminal reaches only the launcher, which then stops the
-processes in order. It has a log file of its own. On Linux the kernel kills it when the launcher dies
+processes in order. It has a log file of its own. The kernel kills it when the launcher dies
 (PR_SET_PDEATHSIG).
 """
 
@@ -43,7 +43,7 @@ SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal
 """The signals that the launcher handles. A child begins with the default handlers."""
 
 _PR_SET_PDEATHSIG: Final = 1
-_libc: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _own_signals() -> None:
 
 
 def _die_with(launcher: int) -> None:
-    if _libc is not None and _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+    if _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != launcher:
         os._exit(1)  # The launcher died before the call of prctl.

@@ -272,8 +272,7 @@ class NodeStateFiles:
 
 def boot_instant() -> Instant:
     """The present time, by a clock that goes on while the host is suspended."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return Instant(_boot(), time.clock_gettime_ns(clock) // 1000)
+    return Instant(_boot(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
 
 
 def make_folder_of(path: Path) -> None:

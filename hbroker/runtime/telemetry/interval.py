@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hbroker.runtime.process_usage import process_usage
+from hbroker.runtime.process_usage import resident_bytes
 
 __all__ = ["Sample", "Watch"]
 
@@ -41,8 +41,7 @@ class Watch:
 
     def sample(self) -> Sample:
         """Ends an interval and begins the next. Returns the one that ended."""
-        usage = process_usage()
-        at, since, cpu_s = self._wall(), self._steady(), float(usage["cpu_s"] or 0.0)
-        sample = Sample(self._at, since - self._since, cpu_s - self._cpu_s, int(usage["rss_bytes"] or 0))
+        at, since, cpu_s = self._wall(), self._steady(), time.process_time()
+        sample = Sample(self._at, since - self._since, cpu_s - self._cpu_s, resident_bytes())
         self._at, self._since, self._cpu_s = at, since, cpu_s
         return sample
