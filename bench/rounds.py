@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from bench.contestants.brokers import Broker
 from bench.plan import Plan
-from bench.secure import authority_in
 from hbroker.bench.brokers import Broker as Running
 from hbroker.bench.brokers import running
 from hbroker.bench.launching import NoAnswer, ended
@@ -93,11 +92,10 @@ def measure_generated(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A running broker, for any number of rounds. `authority`: of its certificate."""
+    """A running broker, for any number of rounds."""
 
     broker: Broker
     processes: Running
-    authority: Path | None
 
     def measure(self, plan: Plan, timing: Timing, load: Sequence[str] = _HBROKER_BENCH) -> Round:
         """Runs one round. Raises NoAnswer if the load does not start, or the broker ends."""
@@ -107,18 +105,17 @@ class Standing:
             "--to": f"{host}:{port}",
             "--broker-pid": self.processes.pids[0],
         }
-        if self.authority is not None:
-            flags["--ca"] = self.authority
         return _round(self.broker.name, plan, _reported(self.broker.name, load, plan, timing, flags))
 
 
 @contextmanager
 def up(broker: Broker, cpus: frozenset[int]) -> Iterator[Standing]:
     """Starts a broker on these CPUs, and ends it. Raises NoAnswer if it does not start."""
-    with TemporaryDirectory(prefix="hbroker-bench-") as name:
-        directory = Path(name)
-        with running(broker.start, directory, cpus) as processes:
-            yield Standing(broker, processes, authority_in(directory))
+    with (
+        TemporaryDirectory(prefix="hbroker-bench-") as directory,
+        running(broker.start, Path(directory), cpus) as processes,
+    ):
+        yield Standing(broker, processes)
 
 
 def _round(name: str, plan: Plan, reported: dict[str, Any]) -> Round:

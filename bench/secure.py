@@ -9,9 +9,10 @@ from typing import Final
 
 import trustme
 
-__all__ = ["Pair", "authority_in", "client_context", "issue"]
+__all__ = ["AUTHORITY", "Pair", "client_context", "issue"]
 
-_AUTHORITY: Final = "authority.pem"
+AUTHORITY: Final = "authority.pem"
+"""The authority's certificate, beside those that it issued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +24,14 @@ class Pair:
 
 
 def issue(directory: Path) -> Pair:
-    """Makes a certificate for a server on this host, in files that any user can read. The authority's
-    certificate is beside them."""
+    """Makes a certificate for a server on this host, in files that any user can read."""
     pair = Pair(directory / "host.pem", directory / "host.key")
     authority = trustme.CA()
-    authority.cert_pem.write_to_path(directory / _AUTHORITY)
+    authority.cert_pem.write_to_path(directory / AUTHORITY)
     issued = authority.issue_cert("127.0.0.1", "localhost")
     issued.cert_chain_pems[0].write_to_path(pair.certificate)
     issued.private_key_pem.write_to_path(pair.key)
     return pair
-
-
-def authority_in(directory: Path) -> Path | None:
-    """The certificate of the authority for the server in this directory; None: it has none."""
-    file = directory / _AUTHORITY
-    return file if file.exists() else None
 
 
 def client_context() -> ssl.SSLContext:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import hbroker
 from bench.contestants.brokers import Started
-from bench.secure import issue
 from hbroker.bench.brokers import start_network, start_node
 from hbroker.bench.plan import Transport
 
@@ -41,20 +39,13 @@ class Gateway:
     name = "hbroker"
     transport: Transport = "mqtt"
 
-    def __init__(self, *, tls: bool = False) -> None:
-        self._tls = tls
-
     def version(self) -> str | None:
         return hbroker.__version__
 
     def start(self, directory: Path) -> Started:
-        listener: dict[str, Any] = {"address": "127.0.0.1:0"}
-        if self._tls:
-            pair = issue(directory)
-            listener["tls"] = {"certificate": str(pair.certificate), "key": str(pair.key)}
         topology = {
             "nodes": [{"name": "root", "subtree": ""}],
-            "gateways": [{"name": "gateway", "listeners": [listener]}],
+            "gateways": [{"name": "gateway", "listeners": [{"address": "127.0.0.1:0"}]}],
         }
         return start_network(directory, topology, "gateway", *self.flags())
 

@@ -61,19 +61,11 @@ class _Peer(ABC):
         return shutil.which(self._program, path=path)
 
 
-class _MqttPeer(_Peer):
-    """A peer whose clients speak MQTT."""
-
-    transport: Transport = "mqtt"
-
-    def __init__(self, *, tls: bool = False) -> None:
-        self._tls = tls
-
-
-class Mosquitto(_MqttPeer):
+class Mosquitto(_Peer):
     """Eclipse Mosquitto."""
 
     name = "mosquitto"
+    transport: Transport = "mqtt"
     _program = "mosquitto"
     _asks_version = "-h"
 
@@ -87,6 +79,9 @@ class Mosquitto(_MqttPeer):
         "log_type error",
     )
 
+    def __init__(self, *, tls: bool = False) -> None:
+        self._tls = tls
+
     def _settings(self, port: int, directory: Path) -> str:
         secured: tuple[str, ...] = ()
         if self._tls:
@@ -95,11 +90,12 @@ class Mosquitto(_MqttPeer):
         return "\n".join((f"listener {port} {_HOST}", *secured, *self._SETTINGS, ""))
 
 
-class Nats(_MqttPeer):
+class Nats(_Peer):
     """nats-server's MQTT listener. Its sessions and messages of QoS 1 are in JetStream, which writes
     files."""
 
     name = "nats-server"
+    transport: Transport = "mqtt"
     _program = "nats-server"
     _asks_version = "--version"
 

@@ -14,12 +14,14 @@ import pytest
 
 from bench.apart import Ruler
 from bench.contest import LOADS
+from bench.contestants.brokers import Broker
 from bench.contestants.kernel import parse_udplat, parse_udplimit
 from bench.contestants.narrow import obstacle, with_mtu
+from bench.contestants.peers import Mosquitto, Nats
 from bench.plan import Plan
 from bench.results.chart import Curve, Panel, Point, dots, lines
 from bench.results.goals import GOALS, Figures, Goal, judge
-from bench.results.report import apart_of, load_of, not_installed
+from bench.results.report import apart_of, load_of
 from bench.results.standings import PAGE, Standings, with_section
 from bench.rounds import Round, Timing
 from bench.series import Contestant, Policy, Series, Spread, run_all
@@ -97,6 +99,12 @@ def test_a_goal_is_held_from_its_factor_on() -> None:
     assert str(unknown).endswith("not measured")
 
 
+@pytest.mark.parametrize("peer", [Mosquitto(), Nats()])
+def test_a_peer_that_is_not_there_has_no_version(peer: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert peer.version() is None
+
+
 def test_every_goal_is_of_a_load_that_is_measured() -> None:
     loads = {load_of(plan(_CPUS)) for plan in LOADS.values()}
     assert {goal.load for goal in GOALS} == loads
@@ -114,7 +122,7 @@ def test_every_load_is_one_that_the_generator_knows(name: str) -> None:
 def test_the_goals_are_ratios_of_medians() -> None:
     ours = series_of("hbroker", _PAIRS, *(a_round(delivered_per_cpu_s=rate) for rate in (4e6, 6e6, 5e6)))
     theirs = series_of("mosquitto", _PAIRS, *(a_round(delivered_per_cpu_s=rate) for rate in (8e4, 9e4, 1e5)))
-    standings = Standings([ours, theirs], [not_installed("zenoh TCP")], "bench")
+    standings = Standings([ours, theirs], ["zenoh TCP is not installed: not measured"], "bench")
     (goal_result,) = (one for one in standings.goal_results() if one.found is not None)
     assert goal_result.goal.peer == "mosquitto"
     assert goal_result.found == pytest.approx(5e6 / 9e4)

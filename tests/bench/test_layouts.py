@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bench.contestants.peers import Mosquitto
-from bench.secure import authority_in, issue
+from bench.secure import AUTHORITY, issue
 from hbroker.bench.brokers import running
 from hbroker.bench.layouts import LAYOUTS
 from hbroker.bench.plan import Plan
@@ -94,9 +94,9 @@ def test_a_load_over_tls_trusts_only_whom_it_is_told_to(
         running(Mosquitto(tls=True).start, Path(directory), _CPUS) as broker,
     ):
         to = ["--transport", "mqtt", "--to", f"127.0.0.1:{broker.address[1]}"]
-        code, found = bench("-n", "2", "-q", "1", *to, "--ca", str(authority_in(Path(directory))))
+        code, found = bench("-n", "2", "-q", "1", *to, "--ca", str(Path(directory) / AUTHORITY))
         assert_all_came(code, found)
-        assert main(["bench", *to, "--ca", str(authority_in(tmp_path))]) == FAILED
+        assert main(["bench", *to, "--ca", str(tmp_path / AUTHORITY)]) == FAILED
         assert "certificate" in capsys.readouterr().err
         assert main(["bench", *to, "--ca", str(tmp_path / "host.key")]) == FAILED
         assert "there is no certificate" in capsys.readouterr().err
