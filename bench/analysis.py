@@ -1,4 +1,4 @@
-"""How fast the load analysis is: `python -m bench.analysis --rows 1000000 10000000`.
+"""How fast the load analysis is: `python -m bench.analysis --rows 1000000 --rows 10000000`.
 
 Compares the heaviest step of `hbroker analyze`, the sums of all rows by topic and node, with the same sums by
 DuckDB on the same files, and measures the whole analysis. Both run alternately in one run, and read and write
@@ -10,7 +10,6 @@ The project does not install DuckDB: `pip install duckdb`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -20,6 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from hbroker.bench.process import descendants
 from hbroker.spark_analysis.batch import Settings, analyse
@@ -44,28 +45,32 @@ COPY (
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures each size, and prints a line for it. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.analysis", description="How fast the analysis is.")
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
-    parser.add_argument("--dir", type=Path, required=True, help="where the telemetry is, or is to be made")
-    parser.add_argument("--rounds", type=int, default=3, help="of the sums (default: %(default)s)")
-    options = parser.parse_args(arguments)
+@click.command
+@click.option("--rows", type=int, multiple=True, default=[1_000_000], show_default=True)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, resolve_path=True),
+    required=True,
+    help="Where the telemetry is, or is to be made.",
+)
+@click.option("--rounds", default=3, show_default=True, help="Of the sums.")
+def main(rows: Sequence[int], directory: Path, rounds: int) -> None:
+    """Measures how fast the analysis is, and prints a line for each number of rows."""
     if find_spec("duckdb") is None:
-        parser.error("DuckDB is what it is measured beside: pip install duckdb")
-    for rows in options.rows:
-        source = options.dir.resolve() / str(rows)
-        if not source.exists() and synthesize(["--rows", str(rows), "--out", f"file://{source}"]):
-            return 1
+        raise click.UsageError("DuckDB is what it is measured beside: pip install duckdb")
+    sources = {count: directory / str(count) for count in rows}
+    for count, source in sources.items():
+        if not source.exists() and synthesize(["--rows", str(count), "--out", f"file://{source}"]):
+            sys.exit(1)
     print(f"{'rows':>12} {'Spark s':>9} {'rows/s':>11} {'DuckDB s':>9} {'rows/s':>11} {'analysis s':>10}")
     with TemporaryDirectory() as place:
         begun = time.monotonic()
         with session("bench", "local[*]", Path(place) / "spark.log", {}) as spark:
             print(f"Spark started in {time.monotonic() - begun:.1f} s", file=sys.stderr)
-            for rows in options.rows:
-                _measure(spark, rows, options.dir.resolve() / str(rows), Path(place), options.rounds)
+            for count, source in sources.items():
+                _measure(spark, count, source, Path(place), rounds)
             print(f"Spark's process had {_peak_mib():.0f} MiB resident at most")
-    return 0
 
 
 def _measure(spark: SparkSession, rows: int, source: Path, place: Path, rounds: int) -> None:
@@ -108,4 +113,4 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

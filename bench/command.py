@@ -1,136 +1,107 @@
-"""The command line that measurements share, and the run itself."""
+"""What measurements share: their options, and the run itself."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from itertools import product
-from typing import Final
+from functools import wraps
+from math import inf
+from typing import Any, Final, TypeAlias
 
-from bench.contestants.brokers import Broker
-from bench.plan import Plan
-from bench.results.report import as_json, as_text, not_installed, progress_line
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from bench.results.report import progress_line
 from bench.rounds import Timing
-from bench.series import Contestant, Measure, Policy, Series, run_all
+from bench.series import Policy, Series, run_all
 from hbroker.bench.launching import end_strays
 
 __all__ = [
     "broker_and_load_cpus",
     "command_line",
-    "flags",
-    "list_of",
-    "measure_all",
-    "paced_plans",
-    "pair_plans",
-    "policy_of",
-    "round_flags",
+    "policy_options",
+    "round_options",
     "run_series",
-    "timing_flags",
+    "write_option",
 ]
+
+Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
 
 _INTERRUPTED: Final = 130
 
 
-def round_flags(
-    name: str, description: str, *, rounds: int = 5, duration: float = 2.0, warm_up: float = 0.7
-) -> argparse.ArgumentParser:
-    """The flags of every measurement: number and length of its rounds. The arguments are the defaults."""
-    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=description)
-    parser.add_argument("--rounds", type=int, default=rounds, help="those that count (default %(default)s)")
-    parser.add_argument(
-        "--duration", type=float, default=duration, help="seconds of each round (default %(default)s)"
-    )
-    parser.add_argument(
-        "--warm-up", type=float, default=warm_up, help="seconds before each (default %(default)s)"
-    )
-    return parser
+def round_options(*, rounds: int = 5, duration: float = 2.0, warm_up: float = 0.7) -> Decorator:
+    """The options of every measurement: number and length of its rounds. The arguments are the defaults."""
+
+    def decorate(main: Callable[..., None]) -> Callable[..., None]:
+        for option in (
+            click.option("--warm-up", default=warm_up, show_default=True, help="Seconds before each."),
+            click.option("--duration", default=duration, show_default=True, help="Seconds of each round."),
+            click.option("--rounds", default=rounds, show_default=True, help="Those that count."),
+        ):
+            main = option(main)
+        return main
+
+    return decorate
 
 
-def timing_flags(name: str, description: str) -> argparse.ArgumentParser:
-    """As `round_flags`, with flags for rounds that must be undisturbed."""
-    parser = round_flags(name, description)
-    parser.add_argument(
-        "--others", type=float, default=0.1, help="share of a CPU that others may use (default 0.1)"
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=120.0,
-        help="seconds to wait for a quiet machine, in all (default 120)",
-    )
-    parser.add_argument(
-        "--most",
-        type=float,
-        default=float("inf"),
-        metavar="SECONDS",
-        help="begin no round after so long (default: no limit)",
-    )
-    parser.add_argument("--json", action="store_true", help="print every round as JSON")
-    return parser
+def policy_options(most_s: float = inf) -> Decorator:
+    """As `round_options`, with `--json`, and with options for rounds that must be undisturbed.
 
-
-def flags(name: str, description: str) -> argparse.ArgumentParser:
-    """As `timing_flags`, with flags that choose the loads."""
-    parser = timing_flags(name, description)
-    parser.add_argument(
-        "--pairs", type=list_of(range(1, 65)), default=[1, 8], help="how many, as in 1,8 (the default)"
-    )
-    parser.add_argument("--qos", type=list_of(range(2)), default=[0, 1], help="0, 1 or 0,1 (the default)")
-    parser.add_argument("--window", type=int, default=4_096, help="messages under way (default 4096)")
-    parser.add_argument(
-        "--rate", type=int, default=2_000, help="messages a second for the latency (default 2000; 0: none)"
-    )
-    return parser
-
-
-def list_of(allowed: range) -> Callable[[str], list[int]]:
-    """A parser for numbers separated by commas."""
-
-    def parse(text: str) -> list[int]:
-        numbers = [int(part) for part in text.split(",")]
-        if not set(numbers) <= set(allowed):
-            raise argparse.ArgumentTypeError(f"from {allowed[0]} to {allowed[-1]}")
-        return numbers
-
-    return parse
-
-
-def pair_plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:
-    """Loads of a closed loop, one for each QoS and number of pairs."""
-    return [Plan(pairs, qos, asked.window, None, load_cpus) for qos, pairs in product(asked.qos, asked.pairs)]
-
-
-def paced_plans(asked: argparse.Namespace, load_cpus: frozenset[int]) -> list[Plan]:
-    """Loads of one pair at a fixed rate, for the latency."""
-    return [Plan(1, qos, asked.window, asked.rate, load_cpus) for qos in asked.qos if asked.rate]
-
-
-def measure_all(
-    asked: argparse.Namespace,
-    brokers: Sequence[Broker],
-    plans_for: Callable[[argparse.Namespace, frozenset[int]], Sequence[Plan]],
-    measure: Measure,
-) -> int:
-    """Measures and prints. Returns the exit code of `run_series`.
-
-    `measure`: one round. `plans_for`: the loads on these CPUs. They run plan by plan, and for each plan
-    broker by broker, so that rounds that are compared run next to each other. After an interrupt the results
-    until then are printed.
+    The command receives a `policy` in place of all but `in_json`.
     """
-    broker_cpus, load_cpus = broker_and_load_cpus()
-    here = [broker for broker in brokers if broker.version() is not None]
-    left_out = [not_installed(broker.name) for broker in brokers if broker not in here]
-    plans = plans_for(asked, load_cpus)
-    series = [Series(Contestant.of(broker, measure), plan) for plan, broker in product(plans, here)]
-    code = run_series(series, policy_of(asked, broker_cpus))
-    print(json.dumps(as_json(series, left_out), indent=2) if asked.json else as_text(series, left_out))
-    return code
+
+    def decorate(main: Callable[..., None]) -> Callable[..., None]:
+        @round_options()
+        @click.option("--others", default=0.1, show_default=True, help="Share of a CPU that others may use.")
+        @click.option(
+            "--patience",
+            default=120.0,
+            show_default=True,
+            help="Seconds to wait for a quiet machine, in all.",
+        )
+        @click.option(
+            "--most",
+            default=most_s,
+            show_default=True,
+            metavar="SECONDS",
+            help="Begin no round after so long.",
+        )
+        @click.option("--json", "in_json", is_flag=True, help="Print every round as JSON.")
+        @wraps(main)
+        def with_policy(
+            *,
+            rounds: int,
+            duration: float,
+            warm_up: float,
+            others: float,
+            patience: float,
+            most: float,
+            **options: Any,
+        ) -> None:
+            policy = Policy(
+                rounds=rounds,
+                timing=Timing(warm_up, duration),
+                broker_cpus=broker_and_load_cpus()[0],
+                most_others=others,
+                patience_s=patience,
+                most_s=most,
+            )
+            main(policy=policy, **options)
+
+        return with_policy
+
+    return decorate
+
+
+write_option: Final = click.option(
+    "--write", is_flag=True, help="Put it into docs/benchmarks.md and docs/figures."
+)
 
 
 def broker_and_load_cpus() -> tuple[frozenset[int], frozenset[int]]:
@@ -141,21 +112,9 @@ def broker_and_load_cpus() -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(cpus[:1]), frozenset(cpus[1:2])
 
 
-def command_line(name: str, arguments: Sequence[str] | None) -> str:
-    """The command line of this measurement. `arguments`: None: those of the process."""
-    return shlex.join(["python", "-m", name, *(sys.argv[1:] if arguments is None else arguments)])
-
-
-def policy_of(asked: argparse.Namespace, broker_cpus: frozenset[int]) -> Policy:
-    """The policy that the flags of `timing_flags` ask for."""
-    return Policy(
-        rounds=asked.rounds,
-        timing=Timing(asked.warm_up, asked.duration),
-        broker_cpus=broker_cpus,
-        most_others=asked.others,
-        patience_s=asked.patience,
-        most_s=asked.most,
-    )
+def command_line(name: str) -> str:
+    """The command line of this process, which runs the measurement `name`."""
+    return shlex.join(["python", "-m", name, *sys.argv[1:]])
 
 
 def run_series(series: Sequence[Series], policy: Policy) -> int:
@@ -165,12 +124,30 @@ def run_series(series: Sequence[Series], policy: Policy) -> int:
     # On SIGTERM it also ends the processes that it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        for number, (one, round) in enumerate(run_all(series, policy), 1):
-            print(f"round {number}: {progress_line(one, round)}", file=sys.stderr, flush=True)
+        _show_rounds(series, policy)
     except KeyboardInterrupt:
         end_strays()
         return _INTERRUPTED
     return 1 if any(one.failures for one in series) else 0
+
+
+def _show_rounds(series: Sequence[Series], policy: Policy) -> None:
+    """Runs the rounds, with a line for each on standard error; on a terminal with a bar below them."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    bar = Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        auto_refresh=False,  # A thread that draws would disturb the rounds.
+        transient=True,
+    )
+    task = bar.add_task("", total=policy.rounds * sum(one.plan.often for one in series))
+    with bar:
+        for number, (one, round) in enumerate(run_all(series, policy), 1):
+            console.print(f"round {number}: {progress_line(one, round)}")
+            bar.update(task, completed=sum(len(each.quiet) for each in series), refresh=True)
 
 
 def _open_many_files() -> None:

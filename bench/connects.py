@@ -7,7 +7,6 @@ itself. A client counts as accepted when it has a CONNACK with success.
 
 from __future__ import annotations
 
-import argparse
 import os
 import select
 import socket
@@ -21,6 +20,8 @@ from pathlib import Path
 from statistics import quantiles
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
+
+import click
 
 from bench.contestants.networks import Node
 from bench.contestants.peers import Mosquitto
@@ -114,33 +115,59 @@ class Responder:
 _NAMES: Final = ("responder", "mosquitto", "gateway")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures and prints. Returns the exit code: 0 done, 1 a server failed."""
-    flags = _flags().parse_args(arguments)
+@click.command
+@click.option("--clients", default=10_000, show_default=True, help="Of one storm.")
+@click.option("--window", default=64, show_default=True, help="That wait at once.")
+@click.option("--rate", type=float, help="Clients a second.  [default: as the window lets in]")
+@click.option("--expiry", default=0, show_default=True, help="Seconds that sessions outlive connections.")
+@click.option("--subscriptions", is_flag=True, help="Each has one of its own, at QoS 1.")
+@click.option("--wills", is_flag=True, help="Each has one.")
+@click.option("--storms", default=1, show_default=True, help="Of the same clients, one after the other.")
+@click.option("--rounds", default=1, show_default=True, help="Each with fresh servers.")
+@click.option("--servers", multiple=True, type=click.Choice(_NAMES), default=_NAMES, show_default=True)
+@click.option("--tls", is_flag=True, help="Over TLS, without the responder.")
+@click.option("--resume", is_flag=True, help="With --tls: all but the first resume its session.")
+def main(
+    clients: int,
+    window: int,
+    rate: float | None,
+    expiry: int,
+    storms: int,
+    rounds: int,
+    servers: Sequence[str],
+    *,
+    subscriptions: bool,
+    wills: bool,
+    tls: bool,
+    resume: bool,
+) -> None:
+    """Measures how fast MQTT clients connect, and what an idle one costs.
+
+    Exit codes: 0 done, 1 a server failed.
+    """
     plan = Plan(
-        flags.clients,
-        flags.window,
-        flags.rate,
-        flags.expiry,
-        has_subscriptions=flags.subscriptions,
-        has_wills=flags.wills,
-        tls=flags.tls,
-        resumes=flags.resume,
+        clients,
+        window,
+        rate,
+        expiry,
+        has_subscriptions=subscriptions,
+        has_wills=wills,
+        tls=tls,
+        resumes=resume,
     )
     print(f"{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.2f}; {plan}", flush=True)
-    known: list[Server] = [MosquittoServer(tls=flags.tls), Gateway(tls=flags.tls)]
-    if not flags.tls:
+    known: list[Server] = [MosquittoServer(tls=tls), Gateway(tls=tls)]
+    if not tls:
         known.insert(0, Responder())
-    servers = [server for server in known if server.name.split()[-1] in flags.servers]
     try:
-        for _ in range(flags.rounds):
-            for server in servers:
-                with _started(server) as serving:
-                    _measure(server.name, serving, plan, flags.storms)
+        for _ in range(rounds):
+            for server in known:
+                if server.name.split()[-1] in servers:
+                    with _started(server) as serving:
+                        _measure(server.name, serving, plan, storms)
     except NoAnswer as error:
         print(error, file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(1)
 
 
 @contextmanager
@@ -205,23 +232,5 @@ def _take_in(listener: socket.socket, epoll: select.epoll, clients: dict[int, so
         epoll.register(client, select.EPOLLIN)
 
 
-def _flags() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench.connects", description=__doc__.partition("\n")[0])
-    parser.add_argument("--clients", type=int, default=10_000, help="of one storm (default 10000)")
-    parser.add_argument("--window", type=int, default=64, help="that wait at once (default 64)")
-    parser.add_argument("--rate", type=float, help="clients a second (default: as the window lets in)")
-    parser.add_argument("--expiry", type=int, default=0, help="seconds that sessions outlive connections")
-    parser.add_argument("--subscriptions", action="store_true", help="each has one of its own, at QoS 1")
-    parser.add_argument("--wills", action="store_true", help="each has one")
-    parser.add_argument("--storms", type=int, default=1, help="of the same clients, one after the other")
-    parser.add_argument("--rounds", type=int, default=1, help="each with fresh servers")
-    parser.add_argument("--servers", nargs="+", choices=_NAMES, default=_NAMES)
-    parser.add_argument("--tls", action="store_true", help="over TLS, without the responder")
-    parser.add_argument(
-        "--resume", action="store_true", help="with --tls: all but the first resume its session"
-    )
-    return parser
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

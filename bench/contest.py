@@ -8,18 +8,19 @@ the figures mean.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import click
+
 from bench.apart import Ruler
-from bench.command import broker_and_load_cpus, command_line, policy_of, run_series, timing_flags
+from bench.command import broker_and_load_cpus, command_line, policy_options, run_series, write_option
 from bench.contestants import kernel, narrow, zenoh
 from bench.contestants.networks import Gateway, Node
 from bench.contestants.peers import Mosquitto, Nats, NatsCore
@@ -27,7 +28,7 @@ from bench.contestants.zenoh import Zenoh, measure_zenoh
 from bench.plan import Plan
 from bench.results.standings import Standings, publish
 from bench.rounds import Round, Timing, measure_generated
-from bench.series import Contestant, Series
+from bench.series import Contestant, Policy, Series
 
 _WINDOW: Final = 4_096
 _FAN_WINDOW: Final = 64
@@ -49,26 +50,55 @@ _ALL: Final = frozenset(LOADS)
 _QOS_0: Final = _ALL - {"pairs-1"}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints or writes the results. Returns the exit code of `run_series`."""
-    asked = _parser().parse_args(arguments)
+def _loads(text: str) -> frozenset[str]:
+    asked = frozenset(text.split(","))
+    if unknown := asked - LOADS.keys():
+        raise click.BadParameter(f"{', '.join(sorted(unknown))}: none of {', '.join(LOADS)}")
+    return asked
+
+
+@click.command
+@policy_options(_MOST_S)
+@click.option("--loads", type=_loads, default=",".join(LOADS), show_default=True, metavar="LOADS")
+@click.option(
+    "--only",
+    metavar="NAMES",
+    help="Who takes part, as the table calls them, with semicolons between.  [default: all]",
+)
+@click.option(
+    "--apart",
+    default=2.0,
+    show_default=True,
+    metavar="TIMES",
+    help="In a round that counts the two CPUs may be so many times as far apart as in that where they "
+    "were nearest. inf: as far as they will.",
+)
+@write_option
+def main(
+    policy: Policy, loads: frozenset[str], only: str | None, apart: float, *, in_json: bool, write: bool
+) -> None:
+    """Measures hbroker beside its peers and beside the kernel's own limit.
+
+    Exit codes: 0 done, 1 a broker failed, 130 interrupted.
+    """
     broker_cpus, load_cpus = broker_and_load_cpus()
     with TemporaryDirectory(prefix="hbroker-bench-") as directory:
         ruler = Ruler.build(Path(directory), (min(broker_cpus), min(load_cpus)))
         field = _field(Path(directory))
         names = [entry.contestant.name for entry in field]
-        if unknown := set(asked.only or ()).difference(names):
+        taking_part = names if only is None else only.split(";")
+        if unknown := set(taking_part).difference(names):
             sys.exit(f"{', '.join(sorted(unknown))}: none of {', '.join(names)}")
-        series, left_out = _series(field, asked, load_cpus)
-        policy = policy_of(asked, broker_cpus)
-        code = run_series(
-            series, replace(policy, apart=ruler.measure, most_apart=asked.apart) if ruler else policy
-        )
-    standings = Standings(series, left_out, command_line("bench.contest", arguments))
-    print(json.dumps(standings.as_json(), indent=2) if asked.json else standings.as_text())
-    if asked.write:
+        field = [entry for entry in field if entry.contestant.name in taking_part and entry.loads & loads]
+        series, left_out = _series(field, loads, load_cpus)
+        if ruler:
+            policy = replace(policy, apart=ruler.measure, most_apart=apart)
+        code = run_series(series, policy)
+    standings = Standings(series, left_out, command_line("bench.contest"))
+    print(json.dumps(standings.as_json(), indent=2) if in_json else standings.as_text())
+    if write:
         publish(standings)
-    return code
+    sys.exit(code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +131,16 @@ def _field(directory: Path) -> list[Entry]:
 
 
 def _series(
-    field: Sequence[Entry], asked: argparse.Namespace, load_cpus: frozenset[int]
+    field: Sequence[Entry], loads: frozenset[str], load_cpus: frozenset[int]
 ) -> tuple[list[Series], list[str]]:
     """The series, load by load, so that rounds that are compared run next to each other; and which
     contestants are left out, and why."""
-    wanted = [
-        entry
-        for entry in field
-        if (asked.only is None or entry.contestant.name in asked.only) and entry.loads & asked.loads
-    ]
-    obstacles = {entry.contestant.name: entry.prepare() for entry in wanted}
+    obstacles = {entry.contestant.name: entry.prepare() for entry in field}
     series = [
         Series(entry.contestant, plan(load_cpus))
         for load, plan in LOADS.items()
-        for entry in wanted
-        if load in entry.loads & asked.loads and obstacles[entry.contestant.name] is None
+        for entry in field
+        if load in entry.loads & loads and obstacles[entry.contestant.name] is None
     ]
     return series, [f"{name}: not measured: {why}" for name, why in obstacles.items() if why is not None]
 
@@ -128,42 +153,5 @@ def _measure_narrowed(broker: Node, plan: Plan, timing: Timing, broker_cpus: fro
     return narrow.with_mtu(_ETHERNET, partial(measure_generated, broker, plan, timing, broker_cpus))
 
 
-def _parser() -> argparse.ArgumentParser:
-    assert __doc__ is not None
-    parser = timing_flags("bench.contest", __doc__.partition("\n")[0])
-    parser.set_defaults(most=_MOST_S)
-    parser.add_argument(
-        "--loads",
-        type=lambda text: frozenset(_known(text, LOADS)),
-        default=_ALL,
-        help=f"some of {', '.join(LOADS)} (default: all)",
-    )
-    parser.add_argument(
-        "--only",
-        type=lambda text: text.split(";"),
-        metavar="NAMES",
-        help="who takes part, as the table calls them, with semicolons between (default: all)",
-    )
-    parser.add_argument(
-        "--apart",
-        type=float,
-        default=2.0,
-        metavar="TIMES",
-        help="in a round that counts the two CPUs may be so many times as far apart as in that where they "
-        "were nearest (default 2; inf: as far as they will)",
-    )
-    parser.add_argument(
-        "--write", action="store_true", help="put it into docs/benchmarks.md and docs/figures"
-    )
-    return parser
-
-
-def _known(text: str, names: Collection[str]) -> list[str]:
-    asked = text.split(",")
-    if unknown := set(asked) - set(names):
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: none of {', '.join(names)}")
-    return asked
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

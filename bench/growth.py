@@ -7,7 +7,6 @@ size counts, and the neighbours of a value show its noise. docs/benchmarks.md ha
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,9 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, Final, TypeAlias, get_args
 
+import click
+
+from bench.command import write_option
 from bench.filters import Kind, measure_filters
 from bench.results.chart import Curve, lines
 from bench.results.report import machine, table
@@ -64,27 +66,6 @@ class Quantity:
             for group, (name, value) in product(groups, self.curves.items())
         ]
         return lines(self.title, self.across, self.up, curves)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints or writes. Returns the exit code: 0 done, 1 a quantity could not be measured."""
-    asked = _parser().parse_args(arguments)
-    found: dict[str, list[Row]] = {}
-    code = 0
-    for name in asked.quantities or QUANTITIES:
-        found[name] = []
-        try:
-            for row in QUANTITIES[name].rows(asked.duration):
-                found[name].append(row)
-                print(f"{name}: {json.dumps(row)}", file=sys.stderr, flush=True)
-        except NoAnswer as error:
-            print(f"{name}: {error}", file=sys.stderr)
-            code = 1
-    if asked.json:
-        print(json.dumps(found, indent=1))
-    if asked.write:
-        _publish(found)
-    return code
 
 
 def _filters(_: float) -> Iterator[Row]:
@@ -365,29 +346,33 @@ def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _parser() -> argparse.ArgumentParser:
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "quantities",
-        nargs="*",
-        metavar="QUANTITY",
-        help=f"some of {', '.join(QUANTITIES)} (default: all)",
-        type=_known,
-    )
-    parser.add_argument("--duration", type=float, default=2.0, help="seconds of each load (default 2)")
-    parser.add_argument("--json", action="store_true", help="print the rows")
-    parser.add_argument(
-        "--write", action="store_true", help="put it into docs/benchmarks.md and docs/figures"
-    )
-    return parser
+@click.command
+@click.argument("quantities", nargs=-1, type=click.Choice(list(QUANTITIES)), metavar="[QUANTITY]...")
+@click.option("--duration", default=2.0, show_default=True, help="Seconds of each load.")
+@click.option("--json", "in_json", is_flag=True, help="Print the rows.")
+@write_option
+def main(quantities: Sequence[str], duration: float, *, in_json: bool, write: bool) -> None:
+    """Measures what things cost against how many there are: these quantities, or all.
 
-
-def _known(name: str) -> str:
-    if name not in QUANTITIES:
-        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(QUANTITIES)}")
-    return name
+    Exit codes: 0 done, 1 a quantity could not be measured.
+    """
+    found: dict[str, list[Row]] = {}
+    code = 0
+    for name in quantities or QUANTITIES:
+        found[name] = []
+        try:
+            for row in QUANTITIES[name].rows(duration):
+                found[name].append(row)
+                print(f"{name}: {json.dumps(row)}", file=sys.stderr, flush=True)
+        except NoAnswer as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            code = 1
+    if in_json:
+        print(json.dumps(found, indent=1))
+    if write:
+        _publish(found)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,13 +8,12 @@ owner more than the load, so one CPU is enough for the load.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,8 +23,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from bench.command import broker_and_load_cpus, round_flags
+import click
+
+from bench.command import broker_and_load_cpus, round_options
 from bench.contestants.networks import Node
+from bench.rounds import Timing
 from hbroker import sync
 from hbroker.bench.brokers import Broker, running
 from hbroker.bench.launching import NoAnswer, ended
@@ -102,30 +104,29 @@ class Overload:
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints a table. Returns the exit code: 0 done, 1 it could not be measured."""
-    assert __doc__ is not None
-    parser = round_flags("bench.overload", __doc__.partition("\n")[0], rounds=3, duration=5.0, warm_up=1.0)
-    parser.add_argument("--topics", type=int, default=_TOPICS, help="of each publisher (default %(default)s)")
-    parser.add_argument(
-        "--factor", type=float, default=_FACTOR, help="of the capacity, offered (default %(default)s)"
-    )
-    asked = parser.parse_args(arguments)
+@click.command
+@round_options(rounds=3, duration=5.0, warm_up=1.0)
+@click.option("--topics", default=_TOPICS, show_default=True, help="Of each publisher.")
+@click.option("--factor", default=_FACTOR, show_default=True, help="Of the capacity, offered.")
+def main(rounds: int, duration: float, warm_up: float, topics: int, factor: float) -> None:
+    """Measures what an owner does with more than it can take, and prints a table.
+
+    Exit codes: 0 done, 1 it could not be measured.
+    """
     cpus = broker_and_load_cpus()
-    rounds = []
+    found = []
     print(f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}", flush=True)
     try:
-        for _ in range(asked.rounds):
-            rounds.append(_round(asked, *cpus))
-            print(f"| {' | '.join(rounds[-1].cells())} |", flush=True)
+        for _ in range(rounds):
+            found.append(_round(Timing(warm_up, duration), topics, factor, *cpus))
+            print(f"| {' | '.join(found[-1].cells())} |", flush=True)
     except (NoAnswer, HBrokerError) as error:
         print(error, file=sys.stderr)
-        return 1
+        sys.exit(1)
     print(
-        f"medians: {median(one.goodput for one in rounds):.0%} of the capacity; SUBSCRIBE p99"
-        f" {median(one.answered_us.p99 for one in rounds) / 1e3:.1f} ms"
+        f"medians: {median(one.goodput for one in found):.0%} of the capacity; SUBSCRIBE p99"
+        f" {median(one.answered_us.p99 for one in found) / 1e3:.1f} ms"
     )
-    return 0
 
 
 def answers(address: Address, seconds: float, cpus: frozenset[int]) -> list[int]:
@@ -148,22 +149,24 @@ def answers(address: Address, seconds: float, cpus: frozenset[int]) -> list[int]
     return took
 
 
-def _round(asked: argparse.Namespace, broker_cpus: frozenset[int], load_cpus: frozenset[int]) -> Overload:
+def _round(
+    timing: Timing, topics: int, factor: float, broker_cpus: frozenset[int], load_cpus: frozenset[int]
+) -> Overload:
     with (
         TemporaryDirectory(prefix="hbroker-bench-") as name,
         running(Node().start, Path(name), broker_cpus) as node,
     ):
-        with _load(asked, node, load_cpus) as load:
+        with _load(timing, topics, node, load_cpus) as load:
             closed = _reported(load)
         capacity = closed["delivered_per_s"]
         before = resident_bytes(node.pids)
-        rate = asked.factor * capacity
+        rate = factor * capacity
         with (
             ProcessPoolExecutor(1, mp_context=get_context("spawn")) as prober,
-            _load(asked, node, load_cpus, "--open", "--rate", f"{rate:.0f}") as load,
+            _load(timing, topics, node, load_cpus, "--open", "--rate", f"{rate:.0f}") as load,
         ):
-            time.sleep(asked.warm_up)
-            answered = prober.submit(answers, node.address, asked.duration, load_cpus)
+            time.sleep(timing.warm_up)
+            answered = prober.submit(answers, node.address, timing.duration, load_cpus)
             most = before
             while load.poll() is None and not answered.done():
                 most = max(most, resident_bytes(node.pids))
@@ -186,17 +189,17 @@ def _round(asked: argparse.Namespace, broker_cpus: frozenset[int], load_cpus: fr
 
 @contextmanager
 def _load(
-    asked: argparse.Namespace, node: Broker, cpus: frozenset[int], *more: str
+    timing: Timing, topics: int, node: Broker, cpus: frozenset[int], *more: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The pairs, in a process of their own, as long as the context lasts."""
     flags: dict[str, object] = {
         "--clients": _PAIRS,
-        "--topics": asked.topics,
+        "--topics": topics,
         "--to": f"{node.address[0]}:{node.address[1]}",
         "--broker-pid": node.pids[0],
         "--cpus": ",".join(map(str, sorted(cpus))),
-        "--warm-up": asked.warm_up,
-        "--duration": asked.duration,
+        "--warm-up": timing.warm_up,
+        "--duration": timing.duration,
     }
     words = [str(word) for flag in flags.items() for word in flag]
     command = [sys.executable, "-m", "hbroker", "bench", "pairs", "--json", *words, *more]
@@ -221,4 +224,4 @@ def _reported(load: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -9,7 +9,6 @@ docs/benchmarks.md.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,8 @@ from math import exp, log, sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Final
+
+import click
 
 from bench.contestants.brokers import Broker
 from bench.contestants.networks import Gateway, Node
@@ -55,35 +56,32 @@ _LOADS: Final[tuple[tuple[str, Broker, Broker, int, int, int], ...]] = (
 or too many to be cached)."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints a table. Returns the exit code: 0 done, 1 a broker failed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.telemetry", description=__doc__.partition("\n")[0])
-    parser.add_argument("--launches", type=int, default=6, help="of both brokers, for each load (default 6)")
-    parser.add_argument("--slices", type=int, default=8, help="of each broker in a launch (default 8)")
-    parser.add_argument("--duration", type=float, default=2.0, help="seconds of each slice (default 2)")
-    parser.add_argument("--only", default="", help="loads whose name holds this")
-    asked = parser.parse_args(arguments)
+@click.command
+@click.option("--launches", default=6, show_default=True, help="Of both brokers, for each load.")
+@click.option("--slices", default=8, show_default=True, help="Of each broker in a launch.")
+@click.option("--duration", default=2.0, show_default=True, help="Seconds of each slice.")
+@click.option("--only", default="", metavar="TEXT", help="Loads whose name holds this.")
+def main(launches: int, slices: int, duration: float, only: str) -> None:
+    """Measures what telemetry costs, and prints a table. Exit codes: 0 done, 1 a broker failed."""
     cpus = sorted(os.sched_getaffinity(0))
-    timing = Timing(_WARM_UP_S, asked.duration)
+    timing = Timing(_WARM_UP_S, duration)
     print(
         "| load | µs of CPU for a message, without | with | more, mean ± standard error (each launch)"
         " | RSS, MiB |\n|---|---|---|---|---|",
         flush=True,
     )
     for name, without, with_it, pairs, qos, topics in _LOADS:
-        if asked.only not in name:
+        if only not in name:
             continue
         plan = Plan(pairs, qos, _WINDOW, None, frozenset(cpus[1:2]), topics=topics)
         try:
-            launches = [
-                _launch(without, with_it, plan, timing, frozenset(cpus[:1]), asked.slices)
-                for _ in range(asked.launches)
+            found = [
+                _launch(without, with_it, plan, timing, frozenset(cpus[:1]), slices) for _ in range(launches)
             ]
         except NoAnswer as error:
             print(error, file=sys.stderr)
-            return 1
-        print(_row(name, launches), flush=True)
-    return 0
+            sys.exit(1)
+        print(_row(name, found), flush=True)
 
 
 Launch = tuple[list[Round], list[Round]]
@@ -127,4 +125,4 @@ def _cost(round: Round) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -9,12 +9,14 @@ all statements, and why some need no test.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import click
 
 from tests.conformance.statements import EXCEPTIONS, IDS, NOT_OURS, SECTIONS, Section
 
@@ -46,19 +48,19 @@ class Holder(NamedTuple):
         return f"`{self.path}` {self.test}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Generate docs/mqtt-conformance.md.")
-    parser.add_argument("--check", action="store_true", help="only compare with what is committed")
-    check = parser.parse_args().check
+@click.command
+@click.option("--check", is_flag=True, help="Only compare with what is committed.")
+def main(*, check: bool) -> None:
+    """Generates docs/mqtt-conformance.md."""
     text = page(holders())
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
+        return
     if not check:
         PAGE.write_text(text, encoding="utf-8")
     print(
         f"{PAGE.relative_to(ROOT)}: {'differs from the tests: run make conformance' if check else 'written'}"
     )
-    return int(check)
+    sys.exit(1 if check else 0)
 
 
 def holders() -> dict[str, list[Holder]]:
@@ -122,4 +124,4 @@ def row(id: str, tests: list[Holder]) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -9,7 +9,6 @@ neither can differ from what the code does.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import pkgutil
 import sys
@@ -18,6 +17,8 @@ from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Final, NamedTuple, TypeAlias
+
+import click
 
 import hbroker.gateway
 import hbroker.protocol
@@ -88,17 +89,17 @@ then dropped and counted.
 """
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Generate the diagrams of the documentation.")
-    parser.add_argument("--check", action="store_true", help="only compare with what is committed")
-    check = parser.parse_args().check
+@click.command
+@click.option("--check", is_flag=True, help="Only compare with what is committed.")
+def main(*, check: bool) -> None:
+    """Generates the diagrams of the documentation."""
     pages = {Path("docs/states.md"): states_page(), Path("docs/lives.md"): lives_page()}
     stale = [path for path, text in pages.items() if not is_current(ROOT / path, text)]
     for path in stale:
         if not check:
             (ROOT / path).write_text(pages[path], encoding="utf-8")
         print(f"{path}: {'differs from the code: run make diagrams' if check else 'written'}")
-    return 1 if check and stale else 0
+    sys.exit(1 if check and stale else 0)
 
 
 def is_current(path: Path, text: str) -> bool:
@@ -157,4 +158,4 @@ def drawing(table: Table) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,7 +8,6 @@ The results are committed, so neither installing nor building hbroker needs prot
 development dependency grpcio-tools, which contains protoc, and rustfmt.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+import click
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
@@ -31,14 +31,14 @@ PYTHON = Path("hbroker/_proto")
 SCHEMA = Path("hbroker/native/src/schema.rs")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Generate the code that follows from proto/.")
-    parser.add_argument("--check", action="store_true", help="only compare with what is committed")
-    check = parser.parse_args().check
+@click.command
+@click.option("--check", is_flag=True, help="Only compare with what is committed.")
+def main(*, check: bool) -> None:
+    """Generates the code that follows from proto/."""
     stale = [path for path, text in generate().items() if not is_current(ROOT / path, text, write=not check)]
     for path in stale:
         print(f"{path}: {'differs from proto/: run scripts/proto.py' if check else 'written'}")
-    return 1 if check and stale else 0
+    sys.exit(1 if check and stale else 0)
 
 
 def is_current(path: Path, text: str, *, write: bool) -> bool:
@@ -193,4 +193,4 @@ def module_name(message: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -9,15 +9,19 @@ Progress goes to standard error: a bar on a terminal, otherwise a line every 30 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.line import LineResult, judge
@@ -65,44 +69,54 @@ def report_line(verdict: LineResult) -> str:
     return "\n".join([*lines, *(f"  {shares}" for shares in verdict.shares), ""])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the seeds that the arguments name. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hbroker.sim.soak", description=__doc__.split("\n")[0])
-    parser.add_argument("--seed", type=int, help="run this seed alone")
-    parser.add_argument(
-        "--seeds",
-        type=_seeds,
-        default=range(1, 201),
-        metavar="N|A-B",
-        help="the first N, or those from A to B; default: 200",
-    )
-    parser.add_argument("--lines", type=_seeds, metavar="N|A-B", help="lines of these seeds instead")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="default: one for each core")
-    options = parser.parse_args(arguments)
-    seeds = options.seeds if options.seed is None else range(options.seed, options.seed + 1)
+def _seeds(text: str) -> range:
+    """`N`: the seeds from 1 to N; `A-B`: those from A to B."""
+    first, dash, last = text.partition("-")
+    return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
+
+
+@click.command
+@click.option("--seed", type=int, help="Run this seed alone.")
+@click.option(
+    "--seeds",
+    type=_seeds,
+    default="200",
+    show_default=True,
+    metavar="N|A-B",
+    help="The first N, or those from A to B.",
+)
+@click.option("--lines", type=_seeds, metavar="N|A-B", help="Lines of these seeds instead.")
+@click.option("--jobs", default=os.cpu_count() or 1, help="Processes.  [default: one for each core]")
+def main(seed: int | None, seeds: range, lines: range | None, jobs: int) -> None:
+    """Runs the simulated network over seeds, on all cores.
+
+    Exit codes: 0 every invariant held, 1 a seed failed, 130 interrupted.
+    """
+    if seed is not None:
+        seeds = range(seed, seed + 1)
     try:
-        if options.lines is not None:
-            failed = _run_all(options.lines, options.jobs, judge, report_line)
+        if lines is not None:
+            failed = _run_all(lines, jobs, judge, report_line)
         else:
-            failed = _run_all(seeds, options.jobs, run, report)
+            failed = _run_all(seeds, jobs, run, report)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return INTERRUPTED
-    return FAILED if failed else 0
+        sys.exit(INTERRUPTED)
+    sys.exit(FAILED if failed else 0)
 
 
 def _run_all(seeds: range, jobs: int, run: Callable[[int], _Run], report: Callable[[_Run], str]) -> list[int]:
     began = time.monotonic()
-    progress = _Progress(seeds)
     failed: list[int] = []
     messages = 0
-    for done, verdict in enumerate(_verdicts(seeds, min(jobs, len(seeds)), run), 1):
-        messages += verdict.messages
-        if verdict.violation is not None:
-            failed.append(verdict.seed)
-            print(f"{_clear()}{report(verdict)}", flush=True)
-        progress.show(done, len(failed))
-    print(f"{_clear()}{len(seeds)} runs, {messages} messages, {time.monotonic() - began:.0f} s", end="")
+    with _progress(seeds) as show:
+        for done, verdict in enumerate(_verdicts(seeds, min(jobs, len(seeds)), run), 1):
+            messages += verdict.messages
+            if verdict.violation is not None:
+                failed.append(verdict.seed)
+                print(report(verdict), flush=True)
+            show(done, len(failed))
+    print(f"{len(seeds)} runs, {messages} messages, {time.monotonic() - began:.0f} s", end="")
     print(f"; failed: {' '.join(map(str, sorted(failed)))}" if failed else "; every invariant held")
     return failed
 
@@ -128,40 +142,46 @@ def _run_seed(run: Callable[[int], _Run], seed: int) -> _Run:
         raise
 
 
-class _Progress:
-    """Shows progress. The first line names the seeds, so that a number of seeds is not mistaken for a
-    seed."""
-
-    def __init__(self, seeds: range) -> None:
-        self._of = len(seeds)
-        self._told_at = time.monotonic()
-        if not sys.stderr.isatty():
-            runs = "1 run" if self._of == 1 else f"{self._of} runs"
-            print(f"{runs}: {_named(seeds)}", file=sys.stderr, flush=True)
-
-    def show(self, done: int, failed: int) -> None:
-        """Shows the number of complete runs and of failed ones."""
-        if sys.stderr.isatty():
-            bar = ("#" * (40 * done // self._of)).ljust(40, ".")
-            print(f"\r[{bar}] {done}/{self._of}, {failed} failed", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() >= self._told_at + EVERY_S:
-            self._told_at = time.monotonic()
-            print(f"{done}/{self._of}, {failed} failed", file=sys.stderr, flush=True)
-
-
-def _named(seeds: range) -> str:
-    return f"seed {seeds.start}" if len(seeds) == 1 else f"seeds {seeds.start} to {seeds.stop - 1}"
-
-
-def _clear() -> str:
-    return "\r\x1b[K" if sys.stderr.isatty() else ""
+@contextmanager
+def _progress(seeds: range) -> Iterator[Callable[[int, int], None]]:
+    """Yields a function that shows the number of complete runs and of failed ones."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(seeds)
+        return
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        TimeRemainingColumn(),
+    )
+    # No thread draws: the processes are forked while the bar is shown.
+    with Progress(
+        *columns,
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    ) as bar:
+        task = bar.add_task("", total=len(seeds), failed=0)
+        yield lambda done, failed: bar.update(task, completed=done, failed=failed, refresh=True)
 
 
-def _seeds(text: str) -> range:
-    """`N`: the seeds from 1 to N; `A-B`: those from A to B."""
-    first, dash, last = text.partition("-")
-    return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
+def _lines(seeds: range) -> Callable[[int, int], None]:
+    """The first line names the seeds, so that a number of seeds is not mistaken for a seed."""
+    of = len(seeds)
+    told_at = time.monotonic()
+    which = f"seed {seeds.start}" if of == 1 else f"seeds {seeds.start} to {seeds.stop - 1}"
+    print(f"{'1 run' if of == 1 else f'{of} runs'}: {which}", file=sys.stderr, flush=True)
+
+    def show(done: int, failed: int) -> None:
+        nonlocal told_at
+        if time.monotonic() >= told_at + EVERY_S:
+            told_at = time.monotonic()
+            print(f"{done}/{of}, {failed} failed", file=sys.stderr, flush=True)
+
+    return show
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,7 +7,6 @@ docs/benchmarks.md says what the figures mean.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -15,14 +14,9 @@ from functools import partial
 from operator import attrgetter
 from typing import Final
 
-from bench.command import (
-    broker_and_load_cpus,
-    command_line,
-    list_of,
-    policy_of,
-    run_series,
-    timing_flags,
-)
+import click
+
+from bench.command import broker_and_load_cpus, command_line, policy_options, run_series, write_option
 from bench.plan import Plan
 from bench.pythons.board import BURST, own_cost_us
 from bench.pythons.libraries import LIBRARIES, Library
@@ -34,33 +28,61 @@ from bench.results.report import (
     load_of,
     machine,
     mishaps_of,
-    not_installed,
     rate_of,
     rounds_of,
     table,
 )
 from bench.results.standings import FIGURES, PAGE, with_section
-from bench.series import Contestant, Series
+from bench.series import Contestant, Policy, Series
 
 _WINDOW: Final = 4_096
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures, and prints or writes. Returns the exit code of `run_series`."""
-    asked = _parser().parse_args(arguments)
-    broker_cpus, load_cpus = broker_and_load_cpus()
-    wanted = [one for one in LIBRARIES if asked.only is None or one.name in asked.only]
-    series, left_out = series_of(wanted, asked.qos, asked.window, load_cpus)
-    code = run_series(series, policy_of(asked, broker_cpus))
-    command = command_line("bench.pythons", arguments)
+def _libraries(text: str) -> list[Library]:
+    asked = text.split(";")
+    if unknown := set(asked) - {one.name for one in LIBRARIES}:
+        raise click.BadParameter(f"nobody is called {'; '.join(sorted(unknown))}")
+    return [one for one in LIBRARIES if one.name in asked]
+
+
+@click.command
+@policy_options()
+@click.option("--qos", type=click.Choice(["0", "1", "0,1"]), default="0,1", show_default=True)
+@click.option(
+    "--window",
+    type=click.IntRange(BURST),
+    default=_WINDOW,
+    show_default=True,
+    help="Messages under way.",
+)
+@click.option(
+    "--only",
+    type=_libraries,
+    default=";".join(one.name for one in LIBRARIES),
+    show_default=True,
+    metavar="NAMES",
+    help="Who takes part, with semicolons between.",
+)
+@write_option
+def main(
+    policy: Policy, qos: str, window: int, only: Sequence[Library], *, in_json: bool, write: bool
+) -> None:
+    """Measures what a message costs in Python, with hbroker's client and with those of other brokers.
+
+    Exit codes: 0 done, 1 a broker failed, 130 interrupted.
+    """
+    _, load_cpus = broker_and_load_cpus()
+    series, left_out = series_of(only, list(map(int, qos.split(","))), window, load_cpus)
+    code = run_series(series, policy)
+    command = command_line("bench.pythons")
     reported = {"command": command, **as_json(series, left_out)}
     text = as_text(series, left_out, command, own_cost_us())
-    print(json.dumps(reported, indent=2) if asked.json else text)
-    if asked.write:
+    print(json.dumps(reported, indent=2) if in_json else text)
+    if write:
         page = with_section(PAGE.read_text("utf-8"), "pythons", text)
         (FIGURES / "pythons.json").write_text(json.dumps(reported, indent=1) + "\n", "utf-8")
         PAGE.write_text(page, "utf-8")
-    return code
+    sys.exit(code)
 
 
 def series_of(
@@ -78,7 +100,8 @@ def series_of(
         for one in here
         if level in one.qos
     ]
-    return series, [not_installed(f"{one.name}, or its broker,") for one in libraries if one not in here]
+    left_out = [one.name for one in libraries if one not in here]
+    return series, [f"{name}, or its broker, is not installed: not measured" for name in left_out]
 
 
 def as_text(
@@ -142,40 +165,5 @@ def _percent(one: Series, name: str) -> str:
     return "-" if spread is None else f"{spread.median:.0%}"
 
 
-def _parser() -> argparse.ArgumentParser:
-    assert __doc__ is not None
-    parser = timing_flags("bench.pythons", __doc__.partition(": ")[2].partition("\n")[0])
-    parser.add_argument("--qos", type=list_of(range(2)), default=[0, 1], help="0, 1 or 0,1 (the default)")
-    parser.add_argument(
-        "--window",
-        type=_window,
-        default=_WINDOW,
-        help=f"messages under way, {BURST} at least (default {_WINDOW})",
-    )
-    parser.add_argument(
-        "--only",
-        type=_names,
-        metavar="NAMES",
-        help=f"who takes part, with semicolons between: some of {'; '.join(one.name for one in LIBRARIES)}",
-    )
-    parser.add_argument(
-        "--write", action="store_true", help="put it into docs/benchmarks.md and docs/figures"
-    )
-    return parser
-
-
-def _window(text: str) -> int:
-    if (window := int(text)) < BURST:
-        raise argparse.ArgumentTypeError(f"{BURST} at least")
-    return window
-
-
-def _names(text: str) -> list[str]:
-    asked = text.split(";")
-    if unknown := set(asked) - {one.name for one in LIBRARIES}:
-        raise argparse.ArgumentTypeError(f"nobody is called {'; '.join(sorted(unknown))}")
-    return asked
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

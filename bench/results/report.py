@@ -23,7 +23,6 @@ __all__ = [
     "load_of",
     "machine",
     "mishaps_of",
-    "not_installed",
     "progress_line",
     "rate_of",
     "rounds_of",
@@ -47,11 +46,6 @@ def as_text(series: Sequence[Series], left_out: Sequence[str]) -> str:
     parts.extend(_failures(series))
     parts.extend(left_out)
     return "\n\n".join(part for part in parts if part)
-
-
-def not_installed(name: str) -> str:
-    """The remark about a broker that is not installed."""
-    return f"{name} is not installed: not measured"
 
 
 def as_json(series: Sequence[Series], left_out: Sequence[str]) -> dict[str, Any]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+import click
 from rich.console import Console
 
 from hbroker.demo import devices, report
@@ -26,23 +26,19 @@ SECONDS: Final = 10.0
 TRACED: Final = "home/outside/securitycams/front/motion"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the demo. Returns the exit code: 0 it went well, 1 it failed, 130 interrupted."""
-    parser = argparse.ArgumentParser(
-        prog="python -m hbroker.demo", description="A house of six brokers, live."
-    )
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long (default: %(default)g)")
-    options = parser.parse_args(arguments)
+@click.command
+@click.option("--seconds", default=SECONDS, show_default=True, help="How long.")
+def main(seconds: float) -> None:
+    """A house of six brokers, live. Exit codes: 0 it went well, 1 it failed, 130 interrupted."""
     console = Console(highlight=False, soft_wrap=True)
     try:
-        _play(console, options.seconds)
+        _play(console, seconds)
     except KeyboardInterrupt:
         console.print("interrupted; everything is stopped")
-        return 130
+        sys.exit(130)
     except (HouseError, HBrokerError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(1)
 
 
 def _play(console: Console, seconds: float) -> None:
@@ -89,4 +85,4 @@ def _print(console: Console, title: str, lines: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,18 +5,19 @@ Without a core that was built with the feature `broken`, only the defects of the
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import click
 
 if TYPE_CHECKING:
     from hbroker.sim.network.trial import TrialResult
@@ -27,21 +28,22 @@ MOST_SEEDS: Final = 500
 FAILED: Final = 1
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Tries every defect; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.defects", description=__doc__.split("\n")[0])
-    parser.add_argument("--core", type=Path, help="the native core, built with the feature broken")
-    parser.add_argument("--only", default="", metavar="TEXT", help="the defects with this in their names")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="default: one for each core")
-    options = parser.parse_args(arguments)
-    if options.core is not None:
-        load(options.core)
+@click.command
+@click.option(
+    "--core", type=click.Path(path_type=Path), help="The native core, built with the feature broken."
+)
+@click.option("--only", default="", metavar="TEXT", help="The defects with this in their names.")
+@click.option("--jobs", default=os.cpu_count() or 1, help="Processes.  [default: one for each core]")
+def main(core: Path | None, only: str, jobs: int) -> None:
+    """Runs every defective product until the soak finds it."""
+    if core is not None:
+        load(core)
     from tests.defects.variants import CONTROL, CORE
 
-    tried = [v for v in (*CONTROL, *(CORE if options.core else ())) if options.only in v.name]
-    missed = [variant.name for variant in tried if not is_caught(variant, options.jobs)]
+    tried = [v for v in (*CONTROL, *(CORE if core else ())) if only in v.name]
+    missed = [variant.name for variant in tried if not is_caught(variant, jobs)]
     print(f"{len(tried) - len(missed)} of {len(tried)} defects are caught by the invariants they break")
-    return FAILED if missed else 0
+    sys.exit(FAILED if missed else 0)
 
 
 def load(core: Path) -> None:
@@ -90,4 +92,4 @@ def _begin(variant: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 from random import Random
+
+import click
 
 import hbroker
 
 PATIENCE_S = 600.0
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--publish", type=int, metavar="BYTES", help="without it: subscribe")
-    options = parser.parse_args()
-    size: int | None = options.publish
-    asyncio.run(_subscribe(options) if size is None else _publish(options, size))
+@click.command
+@click.option("--root", required=True)
+@click.option("--topic", required=True)
+@click.option("--publish", "size", type=int, metavar="BYTES", help="Without it: subscribe.")
+def main(root: str, topic: str, size: int | None) -> None:
+    asyncio.run(_subscribe(root, topic) if size is None else _publish(root, topic, size))
 
 
-async def _publish(options: argparse.Namespace, size: int) -> None:
+async def _publish(root: str, topic: str, size: int) -> None:
     payload = Random(size).randbytes(size)
-    async with hbroker.connect(options.root, timeout=PATIENCE_S) as client:
+    async with hbroker.connect(root, timeout=PATIENCE_S) as client:
         print("ready", flush=True)
-        await client.publish(options.topic, payload, qos=1)
+        await client.publish(topic, payload, qos=1)
     print(hashlib.sha256(payload).hexdigest(), flush=True)
 
 
-async def _subscribe(options: argparse.Namespace) -> None:
+async def _subscribe(root: str, topic: str) -> None:
     async with (
-        hbroker.connect(options.root, timeout=PATIENCE_S) as client,
-        client.subscribe(options.topic, qos=1) as messages,
+        hbroker.connect(root, timeout=PATIENCE_S) as client,
+        client.subscribe(topic, qos=1) as messages,
     ):
         print("ready", flush=True)
         message = await messages.next(PATIENCE_S)

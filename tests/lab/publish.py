@@ -7,11 +7,13 @@ begun.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import signal
+from collections.abc import Sequence
 from pathlib import Path
+
+import click
 
 import hbroker
 from tests.lab.journal import Acknowledged, Begun, Journal, Reader, now
@@ -20,31 +22,42 @@ PATIENCE_S = 600.0
 """It is for the test to say how long is too long."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--topic", action="append", required=True)
-    parser.add_argument("--qos", type=int, required=True)
-    parser.add_argument("--count", type=int, help="without it: until SIGTERM")
-    parser.add_argument("--rate", type=float, help="messages a second; without it: as fast as it goes")
-    parser.add_argument("--window", type=int, default=1_000, help="messages under way at most")
-    parser.add_argument("--journal", type=Path, required=True)
-    asyncio.run(_publish(parser.parse_args()))
+@click.command
+@click.option("--name", required=True)
+@click.option("--root", required=True)
+@click.option("--topic", "topics", multiple=True, required=True)
+@click.option("--qos", type=int, required=True)
+@click.option("--count", type=int, help="Without it: until SIGTERM.")
+@click.option("--rate", type=float, help="Messages a second; without it: as fast as it goes.")
+@click.option("--window", default=1_000, help="Messages under way at most.")
+@click.option("--journal", type=click.Path(path_type=Path), required=True)
+def main(
+    name: str,
+    root: str,
+    topics: Sequence[str],
+    qos: int,
+    count: int | None,
+    rate: float | None,
+    window: int,
+    journal: Path,
+) -> None:
+    first = _begun_before(journal)
+    publication = _Publication(name, topics, qos, window, Journal(journal))
+    asyncio.run(_publish(publication, root, first, count, rate))
 
 
-async def _publish(options: argparse.Namespace) -> None:
+async def _publish(
+    publication: _Publication, root: str, first: int, count: int | None, rate: float | None
+) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    first = _begun_before(options.journal)
-    publication = _Publication(options, Journal(options.journal))
-    async with hbroker.connect(options.root, client_id=options.name, timeout=PATIENCE_S) as client:
+    async with hbroker.connect(root, client_id=publication.name, timeout=PATIENCE_S) as client:
         print("ready", flush=True)
         async with asyncio.TaskGroup() as group:
             number = first
-            while not stopping.is_set() and (options.count is None or number < options.count):
+            while not stopping.is_set() and (count is None or number < count):
                 await publication.room.acquire()
-                await _until_due(stopping, options.rate, number - first, publication.began)
+                await _until_due(stopping, rate, number - first, publication.began)
                 group.create_task(publication.publish(client, number))
                 number += 1
 
@@ -52,18 +65,19 @@ async def _publish(options: argparse.Namespace) -> None:
 class _Publication:
     """What all messages of one program share."""
 
-    def __init__(self, options: argparse.Namespace, journal: Journal) -> None:
-        self.room = asyncio.Semaphore(options.window)
+    def __init__(self, name: str, topics: Sequence[str], qos: int, window: int, journal: Journal) -> None:
+        self.name = name
+        self.room = asyncio.Semaphore(window)
         self.began = now()
-        self._options = options
+        self._topics = topics
+        self._qos = qos
         self._journal = journal
 
     async def publish(self, client: hbroker.Client, number: int) -> None:
-        topic = self._options.topic[number % len(self._options.topic)]
+        topic = self._topics[number % len(self._topics)]
         begun = Begun(now(), topic, number)
         self._journal.write(begun)
-        payload = f"{self._options.name} {number} {begun.at}"
-        receipt = await client.publish(topic, payload, qos=self._options.qos)
+        receipt = await client.publish(topic, f"{self.name} {number} {begun.at}", qos=self._qos)
         self._journal.write(Acknowledged(now(), topic, number, receipt.sequence))
         self.room.release()
 

@@ -5,10 +5,12 @@ It prints `ready` once its subscription is complete. At SIGTERM it reads what ha
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
+from collections.abc import Sequence
 from pathlib import Path
+
+import click
 
 import hbroker
 from tests.lab.journal import Journal, Received, now
@@ -17,21 +19,20 @@ PATIENCE_S = 60.0
 QUIET_S = 0.2
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--filter", action="append", required=True)
-    parser.add_argument("--qos", type=int, required=True)
-    parser.add_argument("--journal", type=Path, required=True)
-    asyncio.run(_subscribe(parser.parse_args()))
+@click.command
+@click.option("--name", required=True)
+@click.option("--root", required=True)
+@click.option("--filter", "filters", multiple=True, required=True)
+@click.option("--qos", type=int, required=True)
+@click.option("--journal", type=click.Path(path_type=Path), required=True)
+def main(name: str, root: str, filters: Sequence[str], qos: int, journal: Path) -> None:
+    asyncio.run(_subscribe(name, root, filters, qos, Journal(journal)))
 
 
-async def _subscribe(options: argparse.Namespace) -> None:
-    journal = Journal(options.journal)
+async def _subscribe(name: str, root: str, filters: Sequence[str], qos: int, journal: Journal) -> None:
     async with (
-        hbroker.connect(options.root, client_id=options.name, timeout=PATIENCE_S) as client,
-        client.subscribe(*options.filter, qos=options.qos) as messages,
+        hbroker.connect(root, client_id=name, timeout=PATIENCE_S) as client,
+        client.subscribe(*filters, qos=qos) as messages,
     ):
         reading = asyncio.create_task(_read(messages, journal))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reading.cancel)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from hbroker import _native
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
@@ -134,24 +135,23 @@ def test_the_core_has_no_defects_to_choose_from() -> None:
     assert b"HBROKER_BROKEN" not in Path(_native.__file__).read_bytes()
 
 
-def test_a_failure_is_reported_with_how_to_run_it_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_is_reported_with_how_to_run_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OwnerSubscriptions, "_make", lambda self, subscription: None)
     seed = next(seed for seed in SEEDS if soak.run(seed).violation is not None)
-    assert soak.main(["--seed", str(seed), "--jobs", "1"]) == soak.FAILED
-    told = capsys.readouterr().out
+    ran = CliRunner().invoke(soak.main, ["--seed", str(seed), "--jobs", "1"])
+    assert ran.exit_code == soak.FAILED
+    told = ran.stdout
     assert f"python -m hbroker.sim.soak --seed {seed}" in told
     assert "VIOLATION: an owner has every subscription" in told
     assert "node n1" in told
 
 
-def test_how_far_it_is_is_told_where_there_is_no_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_how_far_it_is_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "EVERY_S", 0.0)
-    assert soak.main(["--seeds", "7-8", "--jobs", "1"]) == 0
-    assert capsys.readouterr().err.splitlines() == ["2 runs: seeds 7 to 8", "1/2, 0 failed", "2/2, 0 failed"]
+    ran = CliRunner().invoke(soak.main, ["--seeds", "7-8", "--jobs", "1"])
+    assert ran.exit_code == 0
+    assert ran.stderr.splitlines() == ["2 runs: seeds 7 to 8", "1/2, 0 failed", "2/2, 0 failed"]
     monkeypatch.undo()
-    assert soak.main(["--seed", "7", "--jobs", "1"]) == 0
-    assert capsys.readouterr().err.splitlines() == ["1 run: seed 7"]
+    ran = CliRunner().invoke(soak.main, ["--seed", "7", "--jobs", "1"])
+    assert ran.exit_code == 0
+    assert ran.stderr.splitlines() == ["1 run: seed 7"]

@@ -9,13 +9,14 @@ acknowledged, and prints its account.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
 import struct
 import time
 from typing import Final
+
+import click
 
 from hbroker.runtime.address import parse_place, resolve
 from tests.product.client import PolledClient
@@ -82,18 +83,17 @@ class Pacer:
             self.sent += 1
 
 
-def main() -> None:
+@click.command
+@click.option("--root", required=True)
+@click.option("--topic", required=True)
+@click.option("--qos", type=int, required=True)
+@click.option("--rate", type=int, required=True, help="Messages a second.")
+def main(root: str, topic: str, qos: int, rate: int) -> None:
     """Runs until the end of the standard input."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--qos", type=int, required=True)
-    parser.add_argument("--rate", type=int, required=True, help="messages a second")
-    arguments = parser.parse_args()
-    client = PolledClient(resolve(*parse_place(arguments.root)), "pacer")
-    client.resolve(arguments.topic)
+    client = PolledClient(resolve(*parse_place(root)), "pacer")
+    client.resolve(topic)
     print("ready", flush=True)
-    pacer = Pacer(client, arguments.topic, arguments.qos, arguments.rate)
+    pacer = Pacer(client, topic, qos, rate)
     pacer.run(0)
     pacer.drain()
     print(json.dumps(pacer.account()), flush=True)

@@ -8,7 +8,6 @@ messages; `resume`: it does again. At the end of the input it takes what is ther
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
@@ -17,6 +16,8 @@ from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
+
+import click
 
 from hbroker._native import Message
 from hbroker._proto import packet_pb2 as pb
@@ -139,29 +140,25 @@ def _quantile(values: array[int], share: float) -> float:
     return sorted(values)[int(len(values) * share)] / 1e9
 
 
-def main() -> None:
+@click.command
+@click.option("--root", required=True)
+@click.option("--filter", required=True)
+@click.option("--qos", type=int, required=True)
+@click.option("--name", required=True, help="Of the clients: NAME-0, NAME-1 and so on.")
+@click.option("--readers", "count", type=int, required=True, help="How many.")
+@click.option("--queue-messages", type=int, required=True, help="That may wait for each; 0: the node's own.")
+@click.option("--receive-messages", type=int, required=True, help="That each takes unanswered.")
+def main(
+    root: str, filter: str, qos: int, name: str, count: int, queue_messages: int, receive_messages: int
+) -> None:
     """Runs until the end of the standard input."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--filter", required=True)
-    parser.add_argument("--qos", type=int, required=True)
-    parser.add_argument("--name", required=True, help="of the clients: NAME-0, NAME-1 and so on")
-    parser.add_argument("--readers", type=int, required=True, help="how many")
-    parser.add_argument(
-        "--queue-messages", type=int, required=True, help="that may wait for each; 0: the node's own"
-    )
-    parser.add_argument("--receive-messages", type=int, required=True, help="that each takes unanswered")
-    arguments = parser.parse_args()
-    root = resolve(*parse_place(arguments.root))
-    options = Options(
-        arguments.qos, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=arguments.queue_messages
-    )
+    place = resolve(*parse_place(root))
+    options = Options(qos, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=queue_messages)
     clients = [
-        PolledClient(root, f"{arguments.name}-{number}", receive_messages=arguments.receive_messages)
-        for number in range(arguments.readers)
+        PolledClient(place, f"{name}-{number}", receive_messages=receive_messages) for number in range(count)
     ]
     for client in clients:
-        client.subscribe(arguments.filter, options)
+        client.subscribe(filter, options)
     print("ready", flush=True)
     readers = Readers([Reader(client) for client in clients])
     readers.run(0)
