@@ -1,7 +1,8 @@
-"""One client's control among scripted nodes, in virtual time, over a network that loses, doubles and delays.
+"""One client's control among scripted nodes, in virtual time, over a network that loses, duplicates and
+delays.
 
-Nodes follow docs/protocol.md §§4.1, 5.2, 5.3, 6; the link layer is taken as given: what is sent in a
-session arrives once and in order. Everything is drawn from one seed.
+The nodes follow docs/protocol.md §§4.1, 5.2, 5.3 and 6. The link layer is taken for granted: every packet of
+a session arrives once and in order. All random choices come from one seed.
 """
 
 from __future__ import annotations
@@ -32,29 +33,30 @@ SECOND = 1_000_000
 
 @dataclass(eq=False)
 class Node:
-    """A node that answers by the book."""
+    """A node that follows docs/protocol.md."""
 
     world: World
     name: str
     subtree: str
     address: Address
     children: list[Node] = field(default_factory=list)
-    besides: list[str] = field(default_factory=list)
-    """Other subtrees that it holds."""
+    other_subtrees: list[str] = field(default_factory=list)
+    """Other subtrees that the node holds."""
     epoch: int = 1
     alive: bool = True
     is_alone: bool = False
-    """It has no session with any of its children."""
-    pace: int = 0
-    """What each request from a proved address takes it, one after the other, in microseconds."""
+    """The node has no session with any of its children."""
+    service_time: int = 0
+    """How long the node takes for each request from a proved address, one request after the other, in
+    microseconds."""
     is_free_at: int = 0
     reason: int = 0
     subscriptions: dict[str, pb.Subscribe] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     told: list[Body | None] = field(default_factory=list)
-    """What came within the session."""
+    """The packets that arrived in the session."""
     is_mute: bool = False
-    """Within the session it answers nothing."""
+    """The node answers nothing within the session."""
     has_session: bool = False
     will_reason: int = 0
 
@@ -72,20 +74,20 @@ class Node:
         return [child for child in self.children if filter_touches(filter, child.subtree)]
 
     def owns_match(self, filter: str) -> bool:
-        """Exact enough for the filters of these tests: only a filter wholly below a cut leaves nothing
-        here."""
+        """Exact enough for the filters of these tests: the node owns no match only if the whole filter lies
+        below a cut."""
         return filter_touches(filter, self.subtree) and not any(
             is_within(filter.removesuffix("/#"), child.subtree) for child in self.children
         )
 
     def receive(self, packet: bytes, token: bytes) -> None:
-        """A datagram outside of a session, from the client."""
+        """Handles a datagram from the client outside of a session."""
         body = body_of(packet)
         self.asked[type(body).__name__] += 1
         if token != self.token:
             self.answer(pb.Challenge(token=self.token, lifetime_s=120))
-        elif self.pace:
-            self.is_free_at = max(self.world.now, self.is_free_at) + self.pace
+        elif self.service_time:
+            self.is_free_at = max(self.world.now, self.is_free_at) + self.service_time
             self.world.later(lambda: self.decide(body), self.is_free_at - self.world.now)
         else:
             self.decide(body)
@@ -140,7 +142,7 @@ class Node:
             group=body.group,
             responsible=self.owns_match(body.filter),
             passed_to=[cut_of(child.cut()) for child in touched],
-            held=[held for held in (self.subtree, *self.besides) if filter_touches(body.filter, held)],
+            held=[held for held in (self.subtree, *self.other_subtrees) if filter_touches(body.filter, held)],
             token=self.token,
             hops=hops,
         )
@@ -174,7 +176,7 @@ class Node:
         self.world.to_client(self, pack(body))
 
     def take_over(self, child: Node) -> None:
-        """A handover to a new child: subscriptions that touch it move, and the client is told by both
+        """Hands over to a new child: the subscriptions that touch it move, and both nodes tell the client
         (§5.4)."""
         self.children.append(child)
         for filter in list(self.subscriptions):
@@ -196,7 +198,10 @@ class Node:
 
 
 class World:
-    """The network, the client's core and its control. `behind_nat`: only who was written to can answer."""
+    """The network, the client's core and its control.
+
+    With `behind_nat` only nodes to which the client has sent something can reach the client.
+    """
 
     def __init__(
         self,
@@ -218,7 +223,7 @@ class World:
         self.rejected: dict[str, int] = {}
         self.listening: dict[int, str] = {}
         self.leaving: list[tuple[bool, int]] = []
-        """What the core was told of it, and how many listened then."""
+        """For each call of `set_leaving`: its argument, and the number of listeners at that time."""
         self.links: dict[Address, int] = {}
         self._written_to: set[Address] = set()
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -245,7 +250,7 @@ class World:
         return self.control.resolve(self.now, topic, trace=trace)
 
     def publish_waits_for(self, topic: str) -> None:
-        """What the core does with a message for `topic`."""
+        """Does what the core does with a message for `topic`."""
         known = self.zone(topic)
         if known is None or not known[1]:
             self.waiting.add(topic)
@@ -254,7 +259,7 @@ class World:
     # Time
 
     def run(self, until: Callable[[], object] = lambda: False, seconds: float = 60.0) -> bool:
-        """Runs until something holds; False: the time was over, or nothing is left to happen."""
+        """Runs until `until` is true. Returns False if the time was over, or if no event was left."""
         end = self.now + round(seconds * SECOND)
         self._collect()
         while not until():
@@ -277,7 +282,7 @@ class World:
         heapq.heappush(self._queue, (at, next(self._order), action))
 
     def result(self, kind: type[Result], seconds: float = 60.0) -> Result:
-        """The next outcome of a kind, taken out."""
+        """Removes and returns the next result of this kind."""
         assert self.run(lambda: any(isinstance(o, kind) for o in self.results), seconds), self.results
         found = next(o for o in self.results if isinstance(o, kind))
         self.results.remove(found)
@@ -304,7 +309,7 @@ class World:
             self._unreliably(lambda: self.event(ControlEvent(None, node.address, packet, False)))
 
     def deliver(self, node: Node, body: pb.SubAck | pb.WillAck) -> None:
-        """In the session, in order; the node opens the link if there is none (§3.1)."""
+        """Sends within the session, in order. The node opens the link if there is none (§3.1)."""
         link = self.connect(node.address)
         self._in_order(node.address, lambda: self.event(ControlEvent(link, node.address, pack(body), False)))
 
@@ -314,7 +319,7 @@ class World:
         self.later(action, at - self.now)
 
     def cut_off(self, node: Node) -> None:
-        """Ends the link to a node, and what it kept for the client."""
+        """Ends the link to a node, and discards what the node stored for the client."""
         node.subscriptions.clear()
         link = self.links.pop(node.address)
         self.event(LinkDownEvent(link, node.address, 1, False, "timeout"))
@@ -400,6 +405,6 @@ def home(world: World) -> dict[str, Node]:
     return nodes
 
 
-def holders(world: World, filter: str) -> set[str]:
-    """Which nodes have this subscription, by name."""
+def subscribed_nodes(world: World, filter: str) -> set[str]:
+    """The names of the nodes that have this subscription."""
     return {node.name for node in world.nodes.values() if filter in node.subscriptions}

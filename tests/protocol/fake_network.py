@@ -1,8 +1,8 @@
 """A deterministic network of recording cores (`fakes`), in virtual time.
 
-What the link layer guarantees, it keeps: packets in a session arrive once and in order, and what cannot
-arrive ends the link. Packets outside of a session are lost, doubled and reordered as `Faults` says. One seed
-gives one run.
+It keeps the guarantees of the link layer: packets in a session arrive once and in order, and a packet that
+cannot arrive ends the link. Packets outside of a session are lost, duplicated and reordered as `Faults` says.
+One seed gives one run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hbroker.protocol.core import Event
 
 DELAY = (200, 2_000)
-"""Shortest and longest way of a packet, in microseconds."""
+"""The shortest and the longest delay of a packet, in microseconds."""
 
 
 @dataclass(slots=True)
@@ -34,12 +34,12 @@ class Faults:
     loss: float = 0.0
     duplication: float = 0.0
     late: float = 0.0
-    """To arrive up to a second late, and so out of order."""
+    """The probability that the packet arrives up to a second late, and so out of order."""
 
 
 @dataclass(slots=True)
-class Conversation:
-    """A link, seen from above: both its ends."""
+class FakeLink:
+    """A link with both its ends."""
 
     session: int
     initiator: FakeCore
@@ -58,7 +58,7 @@ class Conversation:
 
 
 class Network:
-    """Hosts by address, and what is on its way between them."""
+    """Hosts by address, and the packets on their way between them."""
 
     unix_offset_us = 1_700_000_000 * timers.SECOND
 
@@ -68,10 +68,10 @@ class Network:
         self.now = 0
         self.hosts: dict[Address, FakeCore] = {}
         self.epochs: dict[str, int] = {}
-        """The highest epoch that any node ever held of each subtree."""
+        """The highest epoch under which any node ever held each subtree."""
         self.epochs_fell: list[str] = []
         self.has_changed = True
-        """Whether who serves what may have changed since `on_step` looked. Time alone changes nothing."""
+        """Whether the owners may have changed since `on_step` looked. Time alone changes nothing."""
         self.on_step: Callable[[], None] = lambda: None
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
@@ -79,26 +79,26 @@ class Network:
         self._cut: set[frozenset[Address]] = set()
 
     def attach(self, address: Address, *, is_node: bool = True) -> FakeCore:
-        """A host that starts at this address; one that was there before is dead."""
+        """Starts a host at this address. A host that was there before is dead."""
         core = FakeCore(self, address, self.random.getrandbits(64))
         self.hosts[address] = core
         self.has_changed = True
         return core
 
     def kill(self, address: Address) -> None:
-        """The process is gone. Its peers find out when nobody answers."""
+        """Ends the process. Its peers notice after the idle timeout."""
         core = self.hosts[address]
         core.alive = False
         self.has_changed = True
-        for conversation in list(core.links.values()):
-            self._end_later(conversation, "timeout", timers.IDLE_TIMEOUT)
+        for fake_link in list(core.links.values()):
+            self._end_later(fake_link, "timeout", timers.IDLE_TIMEOUT)
 
     def part(self, one: Address, other: Address) -> None:
         """Cuts the path between two hosts."""
         self._cut.add(frozenset((one, other)))
-        for conversation in list(self.hosts[one].links.values()):
-            if conversation.peer_of(self.hosts[one]).address == other:
-                self._end_later(conversation, "timeout", timers.IDLE_TIMEOUT)
+        for fake_link in list(self.hosts[one].links.values()):
+            if fake_link.peer_of(self.hosts[one]).address == other:
+                self._end_later(fake_link, "timeout", timers.IDLE_TIMEOUT)
 
     def heal(self) -> None:
         self._cut.clear()
@@ -137,29 +137,29 @@ class Network:
         self.epochs[subtree] = epoch
 
     def open(self, core: FakeCore, address: Address, session: int) -> int:
-        for link, conversation in core.links.items():
-            if conversation.session == session and conversation.peer_of(core).address == address:
+        for link, fake_link in core.links.items():
+            if fake_link.session == session and fake_link.peer_of(core).address == address:
                 return link
         acceptor = self.hosts.get(address) or FakeCore(self, address, 0)
-        conversation = Conversation(session, core, acceptor, next(self._links), next(self._links))
-        core.links[conversation.initiator_link] = conversation
+        fake_link = FakeLink(session, core, acceptor, next(self._links), next(self._links))
+        core.links[fake_link.initiator_link] = fake_link
         if not acceptor.alive or address not in self.hosts or self._parted(core, acceptor):
-            self._end_later(conversation, "timeout", timers.IDLE_TIMEOUT)
+            self._end_later(fake_link, "timeout", timers.IDLE_TIMEOUT)
         else:
-            self._at(self._way(), lambda: self._accept(conversation))
-        return conversation.initiator_link
+            self._at(self._way(), lambda: self._accept(fake_link))
+        return fake_link.initiator_link
 
-    def carry(self, conversation: Conversation, sender: FakeCore, packet: bytes) -> None:
-        receiver = conversation.peer_of(sender)
-        arrival = max(self.now + self._way(), conversation.arrival.get(id(receiver), 0) + 1)
-        conversation.arrival[id(receiver)] = arrival
+    def carry(self, fake_link: FakeLink, sender: FakeCore, packet: bytes) -> None:
+        receiver = fake_link.peer_of(sender)
+        arrival = max(self.now + self._way(), fake_link.arrival.get(id(receiver), 0) + 1)
+        fake_link.arrival[id(receiver)] = arrival
 
         def arrive() -> None:
-            if not conversation.open or self._parted(sender, receiver):
+            if not fake_link.open or self._parted(sender, receiver):
                 return
-            self._accept(conversation)
-            inbound = receiver is conversation.acceptor
-            link = conversation.link_of(receiver)
+            self._accept(fake_link)
+            inbound = receiver is fake_link.acceptor
+            link = fake_link.link_of(receiver)
             self._hand(receiver, ControlEvent(link, sender.address, packet, inbound))
 
         self._at(arrival - self.now, arrive)
@@ -172,19 +172,19 @@ class Network:
             late = self.random.randrange(timers.SECOND) if self.random.random() < self.faults.late else 0
             self._at(self._way() + late, lambda: self._arrive(sender, address, packet))
 
-    def end(self, conversation: Conversation, reason: str) -> None:
-        if not conversation.open:
+    def end(self, fake_link: FakeLink, reason: str) -> None:
+        if not fake_link.open:
             return
-        conversation.open = False
-        for core in (conversation.initiator, conversation.acceptor):
-            link = conversation.link_of(core)
+        fake_link.open = False
+        for core in (fake_link.initiator, fake_link.acceptor):
+            link = fake_link.link_of(core)
             if core.links.pop(link, None) is None:
                 continue
-            if not core.opened.get(conversation.session, False):
-                core.end_session(conversation.session)
-            inbound = core is conversation.acceptor
-            peer = conversation.peer_of(core).address
-            event = LinkDownEvent(link, peer, conversation.session, inbound, reason)
+            if not core.opened.get(fake_link.session, False):
+                core.end_session(fake_link.session)
+            inbound = core is fake_link.acceptor
+            peer = fake_link.peer_of(core).address
+            event = LinkDownEvent(link, peer, fake_link.session, inbound, reason)
             self._at(1, partial(self._hand, core, event))
 
     def _arrive(self, sender: FakeCore, address: Address, packet: bytes) -> None:
@@ -192,14 +192,14 @@ class Network:
         if receiver is not None and not self._parted(sender, receiver):
             self._hand(receiver, ControlEvent(None, sender.address, packet, True))
 
-    def _accept(self, conversation: Conversation) -> None:
-        if conversation.accepted or not conversation.open or not conversation.acceptor.alive:
+    def _accept(self, fake_link: FakeLink) -> None:
+        if fake_link.accepted or not fake_link.open or not fake_link.acceptor.alive:
             return
-        conversation.accepted = True
-        session, initiator, acceptor = conversation.session, conversation.initiator, conversation.acceptor
-        acceptor.links[conversation.acceptor_link] = conversation
-        self._hand(acceptor, LinkUpEvent(conversation.acceptor_link, initiator.address, session, True))
-        self._hand(initiator, LinkUpEvent(conversation.initiator_link, acceptor.address, session, False))
+        fake_link.accepted = True
+        session, initiator, acceptor = fake_link.session, fake_link.initiator, fake_link.acceptor
+        acceptor.links[fake_link.acceptor_link] = fake_link
+        self._hand(acceptor, LinkUpEvent(fake_link.acceptor_link, initiator.address, session, True))
+        self._hand(initiator, LinkUpEvent(fake_link.initiator_link, acceptor.address, session, False))
 
     def _hand(self, core: FakeCore, event: Event) -> None:
         if core.alive and core.control is not None:
@@ -212,8 +212,8 @@ class Network:
         apart = frozenset((one.address, other.address)) in self._cut
         return apart or not one.alive or not other.alive
 
-    def _end_later(self, conversation: Conversation, reason: str, after: int) -> None:
-        self._at(after, lambda: self.end(conversation, reason))
+    def _end_later(self, fake_link: FakeLink, reason: str, after: int) -> None:
+        self._at(after, lambda: self.end(fake_link, reason))
 
     def _way(self) -> int:
         return self.random.randint(*DELAY)
@@ -222,9 +222,9 @@ class Network:
         heapq.heappush(self._due, (self.now + after, next(self._order), action))
 
     def restarted(self, address: Address) -> None:
-        """The peers of a host that restarted notice with their next keep-alive (§3.6)."""
+        """The peers of a host that restarted notice it with their next keep-alive (§3.6)."""
         for core in list(self.hosts.values()):
-            for conversation in list(core.links.values()):
-                peer = conversation.peer_of(core)
+            for fake_link in list(core.links.values()):
+                peer = fake_link.peer_of(core)
                 if peer.address == address and not peer.alive:
-                    self._end_later(conversation, "restarted", self.random.randrange(timers.KEEP_ALIVE))
+                    self._end_later(fake_link, "restarted", self.random.randrange(timers.KEEP_ALIVE))

@@ -1,4 +1,4 @@
-"""A control plane without a data plane: recording cores, which `fake_network` joins in virtual time."""
+"""A control plane without a data plane: recording cores, which `fake_network` connects in virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbroker.subtree import is_within
 if TYPE_CHECKING:
     from hbroker._native import SessionStatus
     from hbroker.protocol.core import Event
-    from tests.protocol.fake_network import Conversation, Network
+    from tests.protocol.fake_network import FakeLink, Network
 
 
 class Control(Protocol):
@@ -25,7 +25,7 @@ class Control(Protocol):
 
 @dataclass(slots=True)
 class Export:
-    """What waits is being copied."""
+    """Messages that wait are being copied."""
 
     before: tuple[list[bytes], list[bytes]]
     copied: int = 0
@@ -41,16 +41,16 @@ class FakeCore:
         self.incarnation = session
         self.control: Control | None = None
         self.alive = True
-        self.links: dict[int, Conversation] = {}
+        self.links: dict[int, FakeLink] = {}
         self.grants: dict[str, tuple[int, bool]] = {}
         self.cuts: dict[str, Cut] = {}
         self.opened: dict[int, bool] = {}
-        """Whether each is persistent."""
+        """Whether each session is persistent."""
         self.subscriptions: dict[tuple[int, str], int] = {}
         self.messages: dict[str, bytes] = {}
         self.retained_sent: list[tuple[int, str, int]] = []
         self.retained_parts: list[tuple[str, str]] = []
-        """For each: the subtree and the first topic that were asked for."""
+        """For each call of `send_retained`: its subtree and its first topic."""
         self.left_to_replay: list[tuple[int, str, int, int, str]] = []
         self.waiting: tuple[list[bytes], list[bytes]] = ([], [])
         """Serialised QueuedRecords and SeenRecords."""
@@ -59,7 +59,7 @@ class FakeCore:
         self.moves = 0
         self.open_messages = 0
         self.handing_on = False
-        """Messages are on their way between its workers."""
+        """Messages are on their way between the workers."""
         self.preferred: set[int] = set()
 
     def counters(self) -> dict[str, int]:
@@ -71,8 +71,8 @@ class FakeCore:
         return self.network.open(self, address, self.session)
 
     def adopt(self, session: int, address: Address) -> int:
-        for link, conversation in self.links.items():
-            if conversation.session == session:
+        for link, fake_link in self.links.items():
+            if fake_link.session == session:
                 return link
         return self.network.open(self, address, session)
 
@@ -124,7 +124,8 @@ class FakeCore:
         self.network.has_changed = True
 
     def serves(self, topic: str) -> bool:
-        """Whether a PUBLISH to this topic is taken here (§7.2): by the longest subtree that holds it."""
+        """Whether this node accepts a PUBLISH to this topic (§7.2): the longest subtree that holds the topic
+        decides."""
         if not self.alive:
             return False
         levels = topic.split("/")
@@ -145,7 +146,7 @@ class FakeCore:
         return pb.REASON_SUCCESS
 
     def open_session(self, session: int, *, persistent: bool, queue_messages: int, queue_bytes: int) -> bool:
-        is_connected = any(conversation.session == session for conversation in self.links.values())
+        is_connected = any(fake_link.session == session for fake_link in self.links.values())
         if is_connected or persistent:
             self.opened[session] = persistent
         return session in self.opened
@@ -210,7 +211,7 @@ class FakeCore:
     def has_passed(self, barrier: int) -> bool:
         return not self.handing_on
 
-    # What waits moves, all of it whatever the subtree
+    # Waiting messages move: all of them, whatever the subtree
 
     def begin_export(self, subtree: str, less: Sequence[str], before: int = 0) -> int:
         self.moves += 1

@@ -1,7 +1,7 @@
-"""The same network as `fake_network`, over the native core: real engines, joined by the simulated network.
+"""The same network as `fake_network`, over the native core: real engines, connected by the simulated network.
 
-`NativeCore` has the engine's verbs, and writes down what the engine does not tell: the filters that it holds.
-What is written down is compared with the engine's own count whenever it is read.
+`NativeCore` has the engine's verbs, and records what the engine does not report: the filters that it holds.
+Whenever the record is read, it is compared with the engine's own count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["NativeCore", "NativeNetwork"]
 
 
 STEP: Final = timers.SECOND // 20
-"""How much time passes between two looks at the invariants."""
+"""How much time passes between two checks of the invariants."""
 
 
 class NativeCore(Host):
-    """One engine, under whatever control is given to it."""
+    """One engine, under the control that the test gives it."""
 
     control: Control | None  # type: ignore[assignment]
 
@@ -54,7 +54,7 @@ class NativeCore(Host):
         return self.engine.unsubscribe(session, filter, group)
 
     def serves(self, topic: str) -> bool:
-        """Whether a PUBLISH to this topic is taken here (§7.2): it takes one."""
+        """Whether this node accepts a PUBLISH to this topic (§7.2). It publishes one to find out."""
         if not self.alive:
             return False
         self.engine.handle_timeout(self.world.now)
@@ -141,7 +141,7 @@ class NativeNetwork:
         self._cut.clear()
 
     def restarted(self, address: Address) -> None:
-        """The peers notice by themselves (§3.6)."""
+        """Does nothing: the peers notice by themselves (§3.6)."""
 
     def run(self, duration: int) -> None:
         end = self.now + duration

@@ -1,4 +1,4 @@
-"""One root node, and a core that writes down what it is told: links are whatever a test says."""
+"""One root node, over a core that records its calls. The test decides which links exist."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HERE: Address = ("10.1.1.1", 5000)
 ELSEWHERE: Address = ("10.2.2.2", 6000)
 OFFSET_US = 1_000_000 * SECOND
 WILLS = 7
-"""The publisher id of every client's wills."""
+"""The publisher id of the wills of all clients."""
 
 
 class ScriptedCore:
-    """`sent`: by link. `sent_outside`: by address. `opened`: (persistent, messages, bytes) by id."""
+    """`sent`: by link. `sent_outside`: by address. `opened`: (persistent, messages, bytes) by session id."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, Body | None]] = []
@@ -37,11 +37,11 @@ class ScriptedCore:
         self.closed: list[int] = []
         self.one_sided: set[int] = set()
         self.peers: dict[int, Address] = {}
-        """Who has moved, by link."""
+        """The current address of each peer that has moved, by link."""
         self.published: list[pb.Publish] = []
         self.message_totals: list[Any] = []
         self.own: list[tuple[str, bytes, int, bool]] = []
-        """What the node published itself."""
+        """What the node itself published."""
         self.has_room = True
         self.owns_topics = True
         self.is_full = False
@@ -136,7 +136,7 @@ class ScriptedCore:
 
 
 class SoleNode:
-    """The node and its time. Times are seconds."""
+    """The node and its clock. Times are in seconds."""
 
     def __init__(self, limits: Limits | None = None, storage: Storage | None = None) -> None:
         self.core = ScriptedCore()
@@ -158,7 +158,7 @@ class SoleNode:
         self.node.handle_event(self.now, LinkDownEvent(link, address, session, True, reason))
 
     def tell(self, link: int, body: Body, address: Address = HERE) -> Body | None:
-        """Hands a packet of a session in; returns the first answer."""
+        """Hands the node a packet of a session. Returns the first answer."""
         before = len(self.core.sent)
         self.node.handle_event(self.now, ControlEvent(link, address, pack(body), True))
         answers = self.core.sent[before:]
@@ -187,7 +187,7 @@ class SoleNode:
         return ack
 
     def pass_time(self, seconds: float) -> None:
-        """Time goes on, from one deadline to the next."""
+        """Advances the clock from one deadline to the next."""
         end = self.now + round(seconds * SECOND)
         while (due := self.node.poll_timeout()) is not None and due <= end:
             self.now = max(self.now, due)

@@ -1,4 +1,4 @@
-"""What those who operate the network order, who may, and how often (§5.7)."""
+"""Orders of the operator: which are carried out, who may send them, and how often they count (§5.7)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAVE, CLAIM, HAND_BACK = pb.ORDER_KIND_LEAVE, pb.ORDER_KIND_CLAIM, pb.ORDER_KIN
 HOSTS = count(1)
 
 
-def house(key: bytes = b"") -> World:
+def small_network(key: bytes = b"") -> World:
     world = World()
     world.start_root(join_key=key)
     for name, subtree in (("home", "home"), ("kitchen", "home/kitchen"), ("garden", "garden")):
@@ -30,8 +30,8 @@ def house(key: bytes = b"") -> World:
     return world
 
 
-def give(world: World, node: str, kind: int, subtree: str = "", key: bytes = b"") -> pb.OrderAck:
-    """Gives an order and waits for its end."""
+def send_order(world: World, node: str, kind: int, subtree: str = "", key: bytes = b"") -> pb.OrderAck:
+    """Sends an order and waits for its answer."""
     core = world.network.attach(("10.0.3.1", 5_000 + next(HOSTS)), is_node=False)
     order = pb.Order(kind=pb.OrderKind.Name(kind), node=node, subtree=subtree)
     admin_client = AdminClient(core, Random(next(HOSTS)), world.nodes[node].settings.listen, order, key)
@@ -45,25 +45,25 @@ def give(world: World, node: str, kind: int, subtree: str = "", key: bytes = b""
     return admin_client.answer
 
 
-def ordered(world: World, node: str) -> int:
+def orders_carried_out(world: World, node: str) -> int:
     return sum(isinstance(node_event, Ordered) for node_event in world.events(node))
 
 
-def test_a_subtree_goes_from_one_to_another() -> None:
-    world = house()
-    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
+def test_a_subtree_is_handed_back_by_one_node_and_claimed_by_another() -> None:
+    world = small_network()
+    assert send_order(world, "kitchen", HAND_BACK, "home/kitchen").done
     assert world.owners("home/kitchen/x") == ["home"]
-    assert give(world, "garden", CLAIM, "home/kitchen").done
+    assert send_order(world, "garden", CLAIM, "home/kitchen").done
     assert world.owners("home/kitchen/x") == ["garden"]
     assert world.owners("garden/x") == ["garden"]
     status = world.nodes["kitchen"].node.status(world.network.now)
     assert (status["subtree"], status["subtrees"]) == (None, [])
 
 
-def test_a_node_that_is_reached_twice_names_all_its_cuts_each_time() -> None:
-    """§6.1: or else whoever hears only one of the answers takes it for all that there is."""
-    world = house()
-    assert give(world, "garden", CLAIM, "home/kitchen/oven").done
+def test_a_node_that_a_subscribe_reaches_twice_names_all_its_cuts_each_time() -> None:
+    """§6.1: otherwise a client that receives only one of the answers would miss cuts."""
+    world = small_network()
+    assert send_order(world, "garden", CLAIM, "home/kitchen/oven").done
     world.start_node("probe", "garden/probe")
     world.start_node("grill", "home/kitchen/oven/grill")
     world.advance(0.5)
@@ -76,11 +76,11 @@ def test_a_node_that_is_reached_twice_names_all_its_cuts_each_time() -> None:
     assert reached == ["grill", "probe"], "each once"
 
 
-def test_who_loses_a_subtree_tells_those_whom_it_still_serves_otherwise_who_takes_it_back() -> None:
-    """§6.3: they hear of it from nobody else, and the parent has dropped their subscription (§5.4)."""
-    world = house()
-    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
-    assert give(world, "garden", CLAIM, "home/kitchen").done
+def test_a_node_that_loses_a_subtree_tells_its_remaining_subscribers_the_parent_takes_it_back() -> None:
+    """§6.3: no other node tells them, because the parent has dropped their subscription (§5.4)."""
+    world = small_network()
+    assert send_order(world, "kitchen", HAND_BACK, "home/kitchen").done
+    assert send_order(world, "garden", CLAIM, "home/kitchen").done
     world.subscribe("alice", "+/kitchen")
     assert world.storing("+/kitchen") == ["garden", "root"]
     home, garden = (world.nodes[name].settings.listen for name in ("home", "garden"))
@@ -94,34 +94,34 @@ def test_who_loses_a_subtree_tells_those_whom_it_still_serves_otherwise_who_take
     ]
 
 
-def test_a_subtree_that_is_handed_back_is_told_under_a_later_epoch_and_as_held_by_the_parent() -> None:
-    """§6.3: what the parent had said before, that it had delegated it, does not count any more."""
-    world = house()
+def test_a_handed_back_subtree_is_reported_under_the_next_epoch_as_held_by_the_parent() -> None:
+    """§6.3: the parent's earlier delegation of the subtree does not count any more."""
+    world = small_network()
     world.subscribe("alice", "#")
     heard = world.client("alice").heard
     before = [body for _, _, body in heard if isinstance(body, pb.SubAck)]
     (epoch,) = {c.epoch for ack in before for c in ack.passed_to if c.subtree == "home/kitchen"}
     heard.clear()
-    assert give(world, "kitchen", HAND_BACK, "home/kitchen").done
+    assert send_order(world, "kitchen", HAND_BACK, "home/kitchen").done
     world.advance(1)
     news = [body for _, _, body in heard if isinstance(body, pb.SubAck) and not body.request]
     told = {ack.node: (list(ack.held), [(c.subtree, c.epoch) for c in ack.passed_to]) for ack in news}
     assert told == {"kitchen": ([], [("home/kitchen", epoch + 1)]), "home": (["home", "home/kitchen"], [])}
 
 
-def test_a_node_whose_process_is_to_end_takes_on_nothing_more() -> None:
-    """It would not end, and delegate nothing of what it took on."""
-    world = house()
+def test_a_node_whose_process_is_ending_refuses_a_claim() -> None:
+    """Otherwise it would not end, and would never hand back the subtree that it claimed."""
+    world = small_network()
     world.leave("garden")
-    refused = give(world, "garden", CLAIM, "home/kitchen/oven")
+    refused = send_order(world, "garden", CLAIM, "home/kitchen/oven")
     assert refused.reason == Reason.REASON_NOT_SERVING
     assert world.nodes["garden"].node.has_stopped
     assert world.owners("home/kitchen/oven/x") == ["kitchen"]
 
 
-def test_a_node_that_left_says_so_before_it_stops() -> None:
-    world = house()
-    assert give(world, "home", LEAVE).done
+def test_a_node_that_left_by_order_answers_before_it_stops() -> None:
+    world = small_network()
+    assert send_order(world, "home", LEAVE).done
     home = world.nodes["home"].node
     assert home.has_left
     assert [home.has_stopped] == [False], "the answer may have been lost"
@@ -144,11 +144,11 @@ def test_a_node_that_left_says_so_before_it_stops() -> None:
         ("garden", CLAIM, "home", "OVERLAP"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(
+def test_an_invalid_order_is_refused_and_changes_nothing(
     node: str, kind: int, subtree: str, reason: str
 ) -> None:
-    world = house()
-    answer = give(world, node, kind, subtree)
+    world = small_network()
+    answer = send_order(world, node, kind, subtree)
     assert answer.reason == Reason.Value(f"REASON_{reason}")
     assert answer.text
     world.advance(20)
@@ -161,23 +161,23 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     }
 
 
-def test_what_one_has_already_is_done_at_once() -> None:
-    world = house()
-    assert give(world, "home", CLAIM, "home/cellar").done
-    assert give(world, "root", CLAIM, "street").done
+def test_a_claim_of_a_subtree_that_the_node_owns_already_is_done_at_once() -> None:
+    world = small_network()
+    assert send_order(world, "home", CLAIM, "home/cellar").done
+    assert send_order(world, "root", CLAIM, "street").done
 
 
-def test_a_requester_without_the_join_key_is_refused() -> None:
-    world = house(KEY)
-    assert give(world, "kitchen", LEAVE).reason == Reason.REASON_NOT_AUTHORIZED
-    assert give(world, "kitchen", LEAVE, key=b"another secret of some length").reason
+def test_an_order_without_the_join_key_is_refused() -> None:
+    world = small_network(KEY)
+    assert send_order(world, "kitchen", LEAVE).reason == Reason.REASON_NOT_AUTHORIZED
+    assert send_order(world, "kitchen", LEAVE, key=b"another secret of some length").reason
     assert world.owners("home/kitchen/x") == ["kitchen"]
-    assert ordered(world, "kitchen") == 0
-    assert give(world, "kitchen", LEAVE, key=KEY).done
+    assert orders_carried_out(world, "kitchen") == 0
+    assert send_order(world, "kitchen", LEAVE, key=KEY).done
 
 
-def test_a_replayed_request_is_refused() -> None:
-    world = house(KEY)
+def test_a_replayed_order_is_not_carried_out_again() -> None:
+    world = small_network(KEY)
     kitchen = world.nodes["kitchen"]
     recorded: list[tuple[Address, bytes]] = []
     handle = kitchen.node.handle_event
@@ -188,10 +188,10 @@ def test_a_replayed_request_is_refused() -> None:
         handle(now, event)  # type: ignore[arg-type]
 
     kitchen.node.handle_event = tap  # type: ignore[method-assign]
-    assert give(world, "kitchen", HAND_BACK, "home/kitchen", KEY).done
-    assert give(world, "kitchen", CLAIM, "home/kitchen", KEY).done
+    assert send_order(world, "kitchen", HAND_BACK, "home/kitchen", KEY).done
+    assert send_order(world, "kitchen", CLAIM, "home/kitchen", KEY).done
     handed_back = [(source, packet) for source, packet in recorded if b"home/kitchen" in packet]
-    before = ordered(world, "kitchen")
+    before = orders_carried_out(world, "kitchen")
     for wait in (0, NONCE_PERIOD, 2 * NONCE_PERIOD, 2 * MEMORY):
         world.advance(wait / 1e6)
         for source, packet in handed_back:
@@ -199,12 +199,12 @@ def test_a_replayed_request_is_refused() -> None:
                 handle(world.network.now, ControlEvent(None, address, packet, True))
         world.advance(1)
         assert world.owners("home/kitchen/x") == ["kitchen"]
-    assert (before, ordered(world, "kitchen")) == (2, 0)
+    assert (before, orders_carried_out(world, "kitchen")) == (2, 0)
 
 
 def test_an_order_is_proved_to_a_node_that_reads_its_first_copies_late() -> None:
-    """Each of them is refused for want of a nonce, and the refusals come after the proof has left."""
-    world = house(KEY)
+    """The node refuses each copy for want of a nonce. The refusals leave after the proof was sent."""
+    world = small_network(KEY)
     kitchen = world.nodes["kitchen"]
     handle, late = kitchen.node.handle_event, list[ControlEvent]()
 
@@ -217,12 +217,12 @@ def test_an_order_is_proved_to_a_node_that_reads_its_first_copies_late() -> None
             handle(now, copy)
 
     kitchen.node.handle_event = hold  # type: ignore[method-assign]
-    assert give(world, "kitchen", HAND_BACK, "home/kitchen", KEY).done
+    assert send_order(world, "kitchen", HAND_BACK, "home/kitchen", KEY).done
     assert len(late) == 5
 
 
-def test_a_request_for_another_node_is_not_carried_out() -> None:
-    world = house()
+def test_an_order_for_another_node_is_not_carried_out() -> None:
+    world = small_network()
     order = pb.Order(request=1, kind="ORDER_KIND_LEAVE", node="garden")
     kitchen = world.nodes["kitchen"]
     kitchen.node.handle_event(world.network.now, ControlEvent(None, ("10.9.9.9", 9), pack(order), True))
@@ -230,7 +230,7 @@ def test_a_request_for_another_node_is_not_carried_out() -> None:
     assert world.owners("home/kitchen/x") == ["kitchen"]
 
 
-def test_a_credential_covers_the_whole_request() -> None:
+def test_a_credential_covers_every_field_of_the_order() -> None:
     order = pb.Order(request=1, nonce=2, kind="ORDER_KIND_CLAIM", node="a", subtree="b/c")
     proofs = {order_credential(KEY, order)}
     for field, value in (

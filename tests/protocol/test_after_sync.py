@@ -1,4 +1,4 @@
-"""What a node says on the strength of its files waits for the disk."""
+"""A node sends an answer that relies on its files only after the files are synced to the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINK, ANOTHER = 5, 6
 
 
 class Notes:
-    """A disk that syncs when a test says so."""
+    """A disk that syncs when the test says so."""
 
     def __init__(self) -> None:
         self.written = self.durable = 0
@@ -29,7 +29,7 @@ class Notes:
     def know_subscriptions(self) -> None: ...
 
 
-def test_actions_are_done_in_order_once_what_came_before_them_is_on_the_disk() -> None:
+def test_actions_run_in_order_once_the_notes_before_them_are_on_the_disk() -> None:
     notes, done = Notes(), []
     after = AfterSync(notes)
     after.do(lambda: done.append("at once"))
@@ -50,7 +50,7 @@ def test_actions_are_done_in_order_once_what_came_before_them_is_on_the_disk() -
     assert done == ["at once", "first", "second", "third", "fourth"]
 
 
-def test_while_the_disk_fails_only_those_wait_who_need_it() -> None:
+def test_while_the_disk_fails_only_actions_that_need_it_wait() -> None:
     notes, done = Notes(), []
     after = AfterSync(notes)
     notes.written, notes.is_failing = 1, True
@@ -64,7 +64,9 @@ def test_while_the_disk_fails_only_those_wait_who_need_it() -> None:
     assert done[3:] == ["done"]
 
 
-def test_a_disk_that_hangs_makes_nothing_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queues_of_waiting_actions_are_bounded_while_the_disk_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(storage, "MOST_WAITING", 3)
     notes = Notes()
     after = AfterSync(notes)
@@ -73,8 +75,8 @@ def test_a_disk_that_hangs_makes_nothing_grow(monkeypatch: pytest.MonkeyPatch) -
         assert [wait(lambda: None) for _ in range(4)] == [True] * 3 + [False]
 
 
-def test_what_follows_waits_for_the_answers_over_its_own_link_alone() -> None:
-    """Nobody else's have to do with it."""
+def test_a_packet_waits_only_for_earlier_answers_on_its_own_link() -> None:
+    """Answers on other links have nothing to do with it."""
     notes, done = Notes(), list[str]()
     after = AfterSync(notes)
     for number in (1, 2):
@@ -94,10 +96,10 @@ def test_what_follows_waits_for_the_answers_over_its_own_link_alone() -> None:
     assert done[6:] == ["at once"]
 
 
-def test_owner_changes_reach_a_session_however_many_answers_wait_for_others(
+def test_owner_changes_reach_a_session_however_many_answers_to_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Or else it never learns whom its subscription is with (§6.3)."""
+    """Otherwise the client never learns which node has its subscription (§6.3)."""
     monkeypatch.setattr(storage, "MOST_WAITING", 3)
     notes = Notes()
     sole = SoleNode(storage=notes)
@@ -126,8 +128,9 @@ def test_suback_waits_until_the_subscription_is_on_the_disk() -> None:
     assert [body.request for _, body in sole.core.sent if isinstance(body, pb.SubAck)] == [1, 2]
 
 
-def test_what_is_retained_is_chosen_before_the_subscriber_has_its_answer() -> None:
-    """§7.6: what somebody publishes behind that answer comes as to any subscriber, and not again."""
+def test_retained_messages_are_selected_before_suback_is_sent() -> None:
+    """§7.6: a message that is published after the SUBACK arrives as for any subscriber, and not a second
+    time."""
     notes = Notes()
     sole = SoleNode(storage=notes)
     link = sole.link_up(7)
@@ -140,7 +143,7 @@ def test_what_is_retained_is_chosen_before_the_subscriber_has_its_answer() -> No
     assert sole.core.retained_sent == [(7, "a/#", 0)]
 
 
-def test_while_the_disk_fails_subscribers_are_taken_and_new_children_wait() -> None:
+def test_while_the_disk_fails_subscriptions_are_accepted_and_new_children_are_refused() -> None:
     notes = Notes()
     sole = SoleNode(storage=notes)
     link = sole.link_up(7)
@@ -157,7 +160,7 @@ def test_while_the_disk_fails_subscribers_are_taken_and_new_children_wait() -> N
 
 
 def order(sole: SoleNode, request: int) -> pb.OrderAck:
-    """Claims what the root owns anyway: that is carried out at once. What it says."""
+    """Orders the root to claim a subtree that it owns anyway, which is done at once. Returns the answer."""
     claim = pb.Order(request=request, kind="ORDER_KIND_CLAIM", node="root", subtree="street")
     sole.node.handle_event(sole.now, ControlEvent(None, HERE, pack(claim), True))
     return last_answer(sole)
@@ -169,7 +172,7 @@ def last_answer(sole: SoleNode) -> pb.OrderAck:
     return answer
 
 
-def test_a_request_is_answered_as_done_once_all_that_was_noted_is_on_the_disk() -> None:
+def test_an_order_is_answered_as_done_once_all_notes_are_on_the_disk() -> None:
     notes = Notes()
     sole = SoleNode(storage=notes)
     assert order(sole, 1).done
@@ -186,7 +189,9 @@ def test_a_request_is_answered_as_done_once_all_that_was_noted_is_on_the_disk() 
     assert order(sole, 2).done
 
 
-def test_a_request_that_may_not_wait_for_the_disk_yet_does_so_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_beyond_the_bound_on_waiting_actions_is_done_when_it_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(storage, "MOST_WAITING", 1)
     notes = Notes()
     sole = SoleNode(storage=notes)
@@ -198,7 +203,7 @@ def test_a_request_that_may_not_wait_for_the_disk_yet_does_so_later(monkeypatch:
     assert [order(sole, request).done for request in (1, 2)] == [True, True]
 
 
-def test_requests_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MOST_ORDERS", 3)
     notes = Notes()
     sole = SoleNode(storage=notes)

@@ -15,7 +15,7 @@ from hbroker.protocol.results import Published, Resolved, Subscribed
 from tests.protocol.client_world import World, home
 
 
-def test_start_is_answered_by_the_root_and_brings_its_cuts() -> None:
+def test_start_resolves_the_root_and_caches_its_cuts() -> None:
     world = World()
     kitchen = home(world)["kitchen"]
     ticket = world.control.start(world.now)
@@ -81,13 +81,15 @@ def _bodies(draw: st.DrawFn, request: int) -> bytes:
     else:
         return draw(st.binary(max_size=40))
     if not isinstance(body, pb.Referral):
-        body.MergeFromString(bytes((16, reason % 128)))  # field 2, also with a reason that nobody knows
+        body.MergeFromString(bytes((16, reason % 128)))  # field 2, also with a reason that no version has
     return pack(body)
 
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), data=st.data())
-def test_no_packet_raises_whatever_it_says_and_whenever_it_comes(seed: int, data: st.DataObject) -> None:
+def test_no_packet_raises_whatever_it_contains_and_whenever_it_arrives(
+    seed: int, data: st.DataObject
+) -> None:
     world = World(seed)
     nodes = home(world)
     links: list[int | None] = [None]
@@ -96,7 +98,7 @@ def test_no_packet_raises_whatever_it_says_and_whenever_it_comes(seed: int, data
     world.publish_waits_for("home/bedroom/y")
     for _ in range(data.draw(st.integers(1, 15))):
         steps = data.draw(st.integers(0, 6))
-        world.run(past(world, world.now + steps * 700), seconds=1)
+        world.run(is_past(world, world.now + steps * 700), seconds=1)
         links = [None, *world.links.values()]
         asked = [getattr(body_of(packet), "request", 0) for _, packet, _ in world.sent]
         confirmations = list(world.control._subscriber._owners._subscribe_requests._owners)
@@ -109,6 +111,6 @@ def test_no_packet_raises_whatever_it_says_and_whenever_it_comes(seed: int, data
     assert due is None or due > world.now - 1
 
 
-def past(world: World, at: int) -> Callable[[], bool]:
-    """Whether that time is over."""
+def is_past(world: World, at: int) -> Callable[[], bool]:
+    """Whether the time `at` is over."""
     return lambda: world.now > at

@@ -1,4 +1,4 @@
-"""What strangers ask for costs a node with a thousand children no more than one with few (§3.3, §4.3).
+"""A stranger's request costs a node with a thousand children no more than a node with few (§3.3, §4.3).
 
 Costs are counted in packets and in calls of the native core, not in time.
 """
@@ -26,8 +26,8 @@ from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore, SoleNo
 CHILDREN = 1_000
 
 
-def parent(above: str = "farm", children: int = CHILDREN) -> tuple[ScriptedCore, Node]:
-    """A root with so many children, each with a link of its own."""
+def parent_of_many(above: str = "farm", children: int = CHILDREN) -> tuple[ScriptedCore, Node]:
+    """A root with this many children, each with a link of its own."""
     core = ScriptedCore()
     node = Node(NodeSettings("root", "", HOME), core, Random(1), incarnation=1, unix_offset_us=OFFSET_US)
     node.start(0)
@@ -44,8 +44,8 @@ def ask(node: Node, now: int, filter: str, source: Address) -> None:
     node.handle_event(now, ControlEvent(None, source, pack(request), True))
 
 
-def test_an_answer_to_many_is_serialised_once() -> None:
-    _, node = parent()
+def test_a_subscribe_to_many_children_is_serialised_once() -> None:
+    _, node = parent_of_many()
     first, second = node.jurisdiction.children("#"), node.jurisdiction.children("farm/+/x")
     subacks = SubAcks()
     answers = [
@@ -60,10 +60,10 @@ def test_an_answer_to_many_is_serialised_once() -> None:
     )
 
 
-def test_filters_of_a_deep_tree_are_answered_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stranger asks in turn for 48 filters, each of which touches all of 10,000 cuts below four levels."""
+def test_subscribes_in_a_deep_tree_are_answered_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger sends 48 filters in turn, each of which touches all of 10,000 cuts below four levels."""
     above = ("site", "block", "floor", "room")
-    _, node = parent("/".join(above), 10_000)
+    _, node = parent_of_many("/".join(above), 10_000)
     heads = ["/".join(levels) for levels in product(*((level, "+") for level in above))]
     filters = [f"{head}/{tail}" for head in heads for tail in ("+", "#", "+/#")]
     cuts, walked = node.jurisdiction._cuts, list[int]()
@@ -80,8 +80,8 @@ def test_filters_of_a_deep_tree_are_answered_from_memory(monkeypatch: pytest.Mon
     assert walked == [10_000] * len(filters), "each is worked out once"
 
 
-def test_one_host_cannot_have_more_passed_down_than_its_limit() -> None:
-    core, node = parent()
+def test_the_subscribes_that_are_forwarded_for_one_host_are_bounded() -> None:
+    core, node = parent_of_many()
     for _ in range(100):
         ask(node, 0, "#", ("10.9.9.9", 5_000))
     passed = [link for link, _ in core.sent if link >= 10_000]
@@ -92,8 +92,8 @@ def test_one_host_cannot_have_more_passed_down_than_its_limit() -> None:
     assert sum(body.part == 0 for body in answered) == 100, "all were told where to ask"
 
 
-def test_another_host_has_its_own_and_it_fills_up_with_time() -> None:
-    core, node = parent()
+def test_another_host_has_its_own_allowance_which_refills_with_time() -> None:
+    core, node = parent_of_many()
     for _ in range(forwarding_limits.MOST // CHILDREN + 1):
         ask(node, 0, "#", ("10.9.9.9", 5_000))
     before = len(core.sent)
@@ -103,7 +103,7 @@ def test_another_host_has_its_own_and_it_fills_up_with_time() -> None:
     assert len(core.sent) - before == 2 * CHILDREN
 
 
-def test_hosts_of_one_ipv6_network_share_a_limit_and_few_are_remembered() -> None:
+def test_hosts_of_one_ipv6_network_share_an_allowance_and_the_table_of_hosts_is_bounded() -> None:
     limits = ForwardingLimits()
     assert limits.take(0, ("2001:db8::1", 1), forwarding_limits.MOST)
     assert not limits.take(0, ("2001:db8::ffff:1", 1), 1)
@@ -113,13 +113,13 @@ def test_hosts_of_one_ipv6_network_share_a_limit_and_few_are_remembered() -> Non
     assert len(limits._left) == forwarding_limits.MOST_HOSTS
 
 
-def test_a_node_with_more_children_than_the_limit_is_asked_all_the_same() -> None:
+def test_a_full_allowance_covers_a_node_with_more_children_than_the_limit() -> None:
     limits = ForwardingLimits()
     assert limits.take(0, HERE, 5 * forwarding_limits.MOST)
     assert not limits.take(0, HERE, 5 * forwarding_limits.MOST)
 
 
-def test_the_nodes_status_is_made_anew_for_no_flood_of_subscribers() -> None:
+def test_a_flood_of_subscribers_does_not_make_the_node_publish_its_status_more_often() -> None:
     sole = SoleNode()
     links = [sole.link_up(session) for session in range(1, 101)]
     for link in links:
@@ -130,7 +130,7 @@ def test_the_nodes_status_is_made_anew_for_no_flood_of_subscribers() -> None:
     assert [topic for topic, *_ in sole.core.own].count("$SYS/nodes/root/status") == 2
 
 
-def test_what_a_child_sends_comes_before_what_clients_send() -> None:
+def test_packets_of_a_child_are_preferred_to_those_of_clients() -> None:
     sole = SoleNode()
     client, child = sole.link_up(1), sole.link_up(2)
     join = pb.Join(request=1, node="kitchen", subtree="home/kitchen", incarnation=1)

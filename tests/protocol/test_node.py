@@ -1,4 +1,4 @@
-"""What a node believes, drops and answers."""
+"""What a node believes, discards and answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.protocol.world import ROOT, World
 VICTIM = ("10.9.9.9", 9)
 
 
-def chain() -> World:
+def three_level_network() -> World:
     world = World()
     world.start_root()
     world.start_node("home", "home")
@@ -38,8 +38,8 @@ def drops(world: World, name: str) -> dict[str, int]:
     return found
 
 
-def test_an_origin_is_not_believed_of_a_client() -> None:
-    world = chain()
+def test_the_origin_in_a_clients_request_is_ignored() -> None:
+    world = three_level_network()
     victim = world.client("victim")
     forged = pb.Origin(address=address_of(victim.core.address), hops=1)
     asked = pb.PubConnect(topic="home/kitchen/x", origin=forged)
@@ -49,8 +49,8 @@ def test_an_origin_is_not_believed_of_a_client() -> None:
     assert not victim.heard
 
 
-def test_a_parent_may_pass_down_only_what_its_own_grant_holds() -> None:
-    world = chain()
+def test_a_request_from_a_parent_is_served_only_within_the_subtrees_that_it_granted() -> None:
+    world = three_level_network()
     home = world.nodes["home"]
     (parent,) = {g.link for g in home.node.jurisdiction.grants}
     origin = pb.Origin(address=address_of(world.client("alice").core.address), hops=1)
@@ -71,8 +71,10 @@ def test_a_parent_may_pass_down_only_what_its_own_grant_holds() -> None:
     ],
     ids=["pubconnect", "subscribe", "join"],
 )
-def test_a_request_goes_no_further_than_the_most_hops(body: pb.PubConnect | pb.Subscribe | pb.Join) -> None:
-    world = chain()
+def test_a_request_with_the_maximum_hops_is_not_forwarded(
+    body: pb.PubConnect | pb.Subscribe | pb.Join,
+) -> None:
+    world = three_level_network()
     home = world.nodes["home"]
     parent = home.node.jurisdiction.grants[0].link
     origin = pb.Origin(address=address_of(VICTIM), hops=MOST_HOPS)
@@ -109,7 +111,7 @@ bodies = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(packets=st.lists(st.tuples(st.one_of(bodies.map(pack), st.binary(max_size=20)), st.integers(0, 12))))
 def test_no_packet_of_a_stranger_raises_or_moves_a_subtree(packets: list[tuple[bytes, int]]) -> None:
-    world = chain()
+    world = three_level_network()
     before = [(r.core.grants.copy(), r.core.cuts.copy()) for r in world.nodes.values()]
     home = world.nodes["home"]
     for packet, link in packets:
@@ -119,8 +121,8 @@ def test_no_packet_of_a_stranger_raises_or_moves_a_subtree(packets: list[tuple[b
     assert before == [(r.core.grants, r.core.cuts) for r in world.nodes.values()]
 
 
-def test_a_reader_of_the_status_gets_fresh_numbers() -> None:
-    world = chain()
+def test_a_subscription_to_the_status_brings_a_fresh_status() -> None:
+    world = three_level_network()
     world.subscribe("alice", "home/kitchen/#")
     world.subscribe("bob", "$SYS/nodes/kitchen/#")
     kitchen = world.nodes["kitchen"].core
@@ -132,8 +134,8 @@ def test_a_reader_of_the_status_gets_fresh_numbers() -> None:
     assert status["subscriptions"] == 3
 
 
-def test_retained_messages_follow_their_handling() -> None:
-    world = chain()
+def test_retained_messages_are_sent_as_the_retain_handling_says() -> None:
+    world = three_level_network()
     home = world.nodes["home"]
     for value, sent in (("SEND", 1), ("SEND_IF_NEW", 1), ("DO_NOT_SEND", 1), ("SEND", 2)):
         request = pb.Subscribe(filter="home/x", retain_handling=f"RETAIN_HANDLING_{value}")
@@ -141,8 +143,8 @@ def test_retained_messages_follow_their_handling() -> None:
         assert len(home.core.retained_sent) == sent, value
 
 
-def test_a_child_may_not_outlive_a_parent_that_is_fenced() -> None:
-    world = chain()
+def test_a_child_of_a_parent_under_fence_is_under_fence_too() -> None:
+    world = three_level_network()
     world.start_node("oven", "home/kitchen/oven", LeasePolicy.SERVE)
     world.advance(2)
     assert world.owners("home/kitchen/oven") == ["oven"]
@@ -152,8 +154,8 @@ def test_a_child_may_not_outlive_a_parent_that_is_fenced() -> None:
     assert world.owners("home/kitchen/oven") == ["kitchen"]
 
 
-def test_a_lease_never_outlasts_the_parents_own() -> None:
-    world = chain()
+def test_a_lease_never_ends_after_the_parents_own() -> None:
+    world = three_level_network()
     world.advance(47.3)
     (own,) = [g for g in world.nodes["home"].node.jurisdiction.grants if g.subtree == "home"]
     (cut,) = world.nodes["home"].node.jurisdiction.delegations
@@ -161,7 +163,7 @@ def test_a_lease_never_outlasts_the_parents_own() -> None:
     assert cut.until <= own.until
 
 
-def test_a_node_delegates_no_more_than_its_limit_and_keeps_what_it_has() -> None:
+def test_a_node_delegates_no_more_than_its_limit_and_keeps_its_children() -> None:
     world = World()
     world.start_root(limits=Limits(delegations=3))
     world.start_node("home", "home")
@@ -178,7 +180,7 @@ def test_a_node_delegates_no_more_than_its_limit_and_keeps_what_it_has() -> None
     assert world.owners("home/x") == ["home"]
 
 
-def test_messages_to_a_subtree_are_refused_until_the_handover_commits() -> None:
+def test_nobody_serves_a_subtree_until_the_handover_commits() -> None:
     world = World()
     world.start_root()
     world.advance(0.1)
@@ -189,10 +191,10 @@ def test_messages_to_a_subtree_are_refused_until_the_handover_commits() -> None:
     assert seen == {("root",), (), ("a",)}
 
 
-def test_a_subscription_that_is_active_goes_along_whenever_it_is_made() -> None:
+def test_a_subscription_that_was_answered_active_moves_with_a_handover_whenever_it_was_made() -> None:
     refused = 0
     for step in range(60):
-        world = chain()
+        world = three_level_network()
         kitchen = world.nodes["kitchen"].settings.listen
         world.tell("alice", kitchen, pb.Subscribe(filter="home/kitchen/other"))
         world.leave("kitchen")
@@ -205,21 +207,21 @@ def test_a_subscription_that_is_active_goes_along_whenever_it_is_made() -> None:
     assert refused
 
 
-def test_every_state_can_be_left_but_the_last() -> None:
+def test_every_state_but_the_last_has_a_transition() -> None:
     left: set[object] = {state for state, _ in (*UPLINK, *DELEGATION)}
     assert set(UplinkState) - left == {UplinkState.STOPPED}
     assert set(DelegationState) - left == {DelegationState.GONE}
 
 
-def test_an_impossible_transition_is_a_defect() -> None:
+def test_an_impossible_transition_raises() -> None:
     machine = Machine(UPLINK, UplinkState.STOPPED)
     assert not machine.accepts(UplinkEvent.GRANTED)
     with pytest.raises(ImpossibleTransition):
         machine.handle(UplinkEvent.GRANTED)
 
 
-def test_answers_go_to_whoever_asked() -> None:
-    world = chain()
+def test_the_owner_answers_a_look_up_directly() -> None:
+    world = three_level_network()
     answers: list[Body] = world.ask("alice", pb.PubConnect(topic="home/kitchen/oven"))
     (answer,) = answers
     assert isinstance(answer, pb.PubAccept)

@@ -1,4 +1,4 @@
-"""Deadlines against a plain model, and the bound on what is kept."""
+"""The timer queue against a plain model, and its bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _steps = st.lists(
 
 
 @given(_steps)
-def test_it_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
+def test_the_timer_queue_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     queue: TimerQueue[int] = TimerQueue()
     model: dict[int, int] = {}
     for verb, key, at in steps:
@@ -33,7 +33,7 @@ def test_it_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
         assert len(queue) == len(model)
 
 
-def test_what_is_cancelled_while_others_are_due_is_not_due() -> None:
+def test_a_timer_that_is_cancelled_while_others_are_due_is_not_due() -> None:
     queue: TimerQueue[str] = TimerQueue()
     for at, key in enumerate("abc"):
         queue.set(key, at)
@@ -43,19 +43,19 @@ def test_what_is_cancelled_while_others_are_due_is_not_due() -> None:
     assert list(due) == ["c"]
 
 
-def test_deadlines_that_are_moved_for_ever_take_no_memory() -> None:
+def test_deadlines_that_are_moved_again_and_again_take_no_memory() -> None:
     queue: TimerQueue[int] = TimerQueue()
     for n in range(100_000):
         queue.set(n % 10, n)
     assert len(queue._heap) < 200
 
 
-def test_earliest_of_none_is_none() -> None:
+def test_the_earliest_of_no_deadlines_is_none() -> None:
     assert earliest(None, None) is None
     assert earliest(None, 5, 3) == 3
 
 
-def test_a_cache_is_bounded_and_its_entries_end() -> None:
+def test_an_expiring_cache_is_bounded_and_its_entries_expire() -> None:
     cache: ExpiringCache[int, str] = ExpiringCache(3)
     for n in range(1_000):
         cache.put(n, "x", 100 + n)

@@ -1,4 +1,4 @@
-"""Wills at their owner (docs/protocol.md §6.6): kept, published once, withdrawn, handed over."""
+"""Wills at their owner (docs/protocol.md §6.6): stored, published once, withdrawn, handed over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def with_will(
     return node, link
 
 
-def test_it_is_published_when_its_session_breaks_off() -> None:
+def test_a_will_is_published_once_when_the_link_breaks() -> None:
     node, link = with_will()
     assert published(node) == []
     node.link_down(link, S)
@@ -41,7 +41,7 @@ def test_it_is_published_when_its_session_breaks_off() -> None:
     assert len(node.core.published) == 1
 
 
-def test_a_delay_gives_the_client_time_to_come_back() -> None:
+def test_a_will_with_a_delay_is_not_published_if_the_client_is_back_in_time() -> None:
     node, link = with_will(delay_s=30)
     node.link_down(link, S)
     node.pass_time(29)
@@ -56,7 +56,7 @@ def test_a_delay_gives_the_client_time_to_come_back() -> None:
 
 
 @pytest.mark.parametrize(("expiry", "due"), [(0, 0), (10, 10), (600, 60)])
-def test_it_waits_no_longer_than_the_session(expiry: int, due: int) -> None:
+def test_the_will_delay_is_no_longer_than_the_session_expiry(expiry: int, due: int) -> None:
     node, link = with_will(delay_s=60, session_expiry_s=expiry)
     node.link_down(link, S)
     if due:
@@ -67,7 +67,7 @@ def test_it_waits_no_longer_than_the_session(expiry: int, due: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_clean_close_withdraws_it(keep: bool) -> None:
+def test_a_normal_disconnection_withdraws_the_will(keep: bool) -> None:
     node, link = with_will()
     node.tell(link, pb.Leave(reason=pb.REASON_NORMAL_DISCONNECTION, keep_session=keep))
     node.link_down(link, S, "closed")
@@ -76,7 +76,7 @@ def test_a_clean_close_withdraws_it(keep: bool) -> None:
     assert len(node.node.wills) == 0
 
 
-def test_a_close_may_ask_for_it() -> None:
+def test_a_disconnection_with_will_publishes_it_at_once() -> None:
     node, link = with_will(delay_s=60)
     node.tell(link, pb.Leave(reason=pb.REASON_DISCONNECT_WITH_WILL, keep_session=True))
     assert len(published(node)) == 1
@@ -85,7 +85,7 @@ def test_a_close_may_ask_for_it() -> None:
     assert len(published(node)) == 1
 
 
-def test_a_new_link_of_the_same_run_is_no_break() -> None:
+def test_a_new_link_of_the_same_run_does_not_publish_the_will() -> None:
     node, link = with_will()
     node.link_down(link, S, "restarted")
     node.link_up(S)
@@ -95,7 +95,9 @@ def test_a_new_link_of_the_same_run_is_no_break() -> None:
 
 @pytest.mark.parametrize("late_news", [False, True])
 @pytest.mark.parametrize(("delay", "count"), [(0, 1), (30, 0)])
-def test_another_run_finds_the_former_broken_off(delay: int, count: int, late_news: bool) -> None:
+def test_a_takeover_by_another_run_publishes_the_will_unless_it_has_a_delay(
+    delay: int, count: int, late_news: bool
+) -> None:
     node, link = with_will(delay_s=delay)
     if late_news:
         node.link_up(S, ELSEWHERE)
@@ -107,7 +109,7 @@ def test_another_run_finds_the_former_broken_off(delay: int, count: int, late_ne
     assert len(published(node)) == count
 
 
-def test_a_later_will_replaces_it_and_an_empty_one_withdraws_it() -> None:
+def test_a_later_will_replaces_the_former_and_an_empty_one_withdraws_it() -> None:
     node, link = with_will()
     assert node.will(link, "home/later", sequence=2).reason == Reason.REASON_SUCCESS
     node.link_down(link, S)
@@ -130,7 +132,7 @@ def test_a_later_will_replaces_it_and_an_empty_one_withdraws_it() -> None:
         ({"topic": "a", "fragment": pb.Fragment(count=2)}, Reason.REASON_PROTOCOL_ERROR),
     ],
 )
-def test_what_is_no_will_is_refused(will: dict[str, object], reason: int) -> None:
+def test_an_invalid_will_is_refused(will: dict[str, object], reason: int) -> None:
     node = SoleNode()
     link = node.link_up(S)
     message = pb.Publish(**{"publisher": 7, "sequence": 1, **will})  # type: ignore[arg-type]
@@ -143,12 +145,12 @@ def test_what_is_no_will_is_refused(will: dict[str, object], reason: int) -> Non
     assert len(node.node.wills) == 0
 
 
-def test_there_is_an_end_to_how_many_are_kept() -> None:
+def test_the_number_of_wills_is_bounded() -> None:
     node, _ = with_will(limits=Limits(sessions=1))
     assert node.will(node.link_up(2), "b").reason == Reason.REASON_QUOTA_EXCEEDED
 
 
-# Owners that change
+# Changes of the owner
 
 
 def cut_out(node: SoleNode) -> None:
@@ -157,7 +159,7 @@ def cut_out(node: SoleNode) -> None:
     )
 
 
-def test_it_is_refused_where_its_topic_is_not_owned() -> None:
+def test_a_will_for_a_topic_that_the_node_does_not_own_is_refused() -> None:
     node = SoleNode()
     cut_out(node)
     ack = node.will(node.link_up(S), "home/gone")
@@ -165,81 +167,81 @@ def test_it_is_refused_where_its_topic_is_not_owned() -> None:
     assert ack.referral.node == "kitchen"
 
 
-def bequest(*wills: pb.WillRecord) -> ReceivedState:
-    """What another node hands over."""
+def received_wills(*wills: pb.WillRecord) -> ReceivedState:
+    """What a handover from another node brings."""
     received = ReceivedState()
     received.take(pb.Transfer(wills=wills))
     return received
 
 
-def test_it_moves_with_its_subtree_and_its_client_is_told() -> None:
-    giver, link = with_will(delay_s=30)
-    (record,) = giver.node.wills.records("home")
+def test_a_will_moves_with_its_subtree_and_its_client_is_told() -> None:
+    source, link = with_will(delay_s=30)
+    (record,) = source.node.wills.records("home")
     assert not record.HasField("due_us")
-    assert giver.node.wills.records("garden") == []
-    cut_out(giver)
-    giver.node.wills.moved("home")
-    assert len(giver.node.wills) == 0
-    told = giver.core.sent[-1]
+    assert source.node.wills.records("garden") == []
+    cut_out(source)
+    source.node.wills.moved("home")
+    assert len(source.node.wills) == 0
+    told = source.core.sent[-1]
     assert told[0] == link
     assert isinstance(told[1], pb.WillAck)
     assert (told[1].request, told[1].reason) == (0, Reason.REASON_HANDOVER)
     assert told[1].referral.node == "kitchen"
-    giver.link_down(link, S)
-    giver.pass_time(1_000)
-    assert published(giver) == []
+    source.link_down(link, S)
+    source.pass_time(1_000)
+    assert published(source) == []
 
 
-def test_it_stays_where_its_node_has_its_topic_from_another() -> None:
-    """What is around goes, and what lies between is another's."""
-    giver, _ = with_will()
-    giver.node.jurisdiction.hold(Grant("home/gone", 7, 5, serving=True, until=None))
-    assert giver.node.wills.records("home") == []
-    assert len(giver.node.wills.records("home/gone")) == 1
-    cut_out(giver)
-    giver.node.wills.moved("home")
-    assert len(giver.node.wills) == 1
+def test_a_will_stays_if_another_parent_granted_its_topic() -> None:
+    """The subtree around it moves, and the subtree in between belongs to another node."""
+    source, _ = with_will()
+    source.node.jurisdiction.hold(Grant("home/gone", 7, 5, serving=True, until=None))
+    assert source.node.wills.records("home") == []
+    assert len(source.node.wills.records("home/gone")) == 1
+    cut_out(source)
+    source.node.wills.moved("home")
+    assert len(source.node.wills) == 1
 
 
-def test_the_new_owner_waits_for_the_client_as_long_as_it_would_take_to_miss_it() -> None:
-    giver, _ = with_will(delay_s=30)
-    (record,) = giver.node.wills.records("home")
-    taker = SoleNode()
-    taker.node.wills.take_over(taker.now, bequest(record))
-    taker.pass_time(30 + IDLE_TIMEOUT / SECOND - 1)
-    assert published(taker) == []
-    taker.pass_time(2)
-    assert published(taker) == [("home/gone", 7, 1)], "under the message id that the client gave it"
-    comes = SoleNode()
-    comes.node.wills.take_over(comes.now, bequest(record))
-    comes.link_up(S, HERE)
-    comes.pass_time(1_000)
-    assert published(comes) == []
+def test_the_new_owner_publishes_the_will_if_the_client_does_not_come_within_idle_timeout_and_delay() -> None:
+    source, _ = with_will(delay_s=30)
+    (record,) = source.node.wills.records("home")
+    target = SoleNode()
+    target.node.wills.take_over(target.now, received_wills(record))
+    target.pass_time(30 + IDLE_TIMEOUT / SECOND - 1)
+    assert published(target) == []
+    target.pass_time(2)
+    assert published(target) == [("home/gone", 7, 1)], "under the message id that the client gave it"
+    returning = SoleNode()
+    returning.node.wills.take_over(returning.now, received_wills(record))
+    returning.link_up(S, HERE)
+    returning.pass_time(1_000)
+    assert published(returning) == []
 
 
-def test_what_is_due_stays_due_in_the_same_moment() -> None:
-    giver, link = with_will(delay_s=30)
-    giver.link_down(link, S)
-    giver.pass_time(10)
-    (record,) = giver.node.wills.records("home")
+def test_a_will_that_is_due_keeps_its_deadline_over_a_handover() -> None:
+    source, link = with_will(delay_s=30)
+    source.link_down(link, S)
+    source.pass_time(10)
+    (record,) = source.node.wills.records("home")
     assert record.due_us == 20 * SECOND
-    taker = SoleNode()
-    taker.node.wills.take_over(taker.now, bequest(record))
-    taker.pass_time(19)
-    assert published(taker) == []
-    taker.pass_time(2)
-    assert len(published(taker)) == 1
+    target = SoleNode()
+    target.node.wills.take_over(target.now, received_wills(record))
+    target.pass_time(19)
+    assert published(target) == []
+    target.pass_time(2)
+    assert len(published(target)) == 1
 
 
-def test_what_the_client_registered_anew_is_not_replaced_by_what_comes_behind() -> None:
-    taker, link = with_will()
+def test_a_handed_over_will_does_not_replace_one_that_the_client_registered_at_the_new_owner() -> None:
+    target, link = with_will()
     older = pb.Publish(topic="home/gone", publisher=7, sequence=0x99).SerializeToString()
-    taker.node.wills.take_over(taker.now, bequest(pb.WillRecord(session=S, publish=older)))
-    taker.link_down(link, S)
-    assert published(taker) == [("home/gone", 7, 1)]
+    target.node.wills.take_over(target.now, received_wills(pb.WillRecord(session=S, publish=older)))
+    target.link_down(link, S)
+    assert published(target) == [("home/gone", 7, 1)]
 
 
-def test_without_a_handover_its_client_is_told_to_look_for_the_owner() -> None:
+def test_the_client_of_a_will_is_told_when_the_node_loses_the_topic_without_a_handover() -> None:
     node, link = with_will()
     node.node.jurisdiction.drop("")
     node.node.wills.sweep()
@@ -250,7 +252,7 @@ def test_without_a_handover_its_client_is_told_to_look_for_the_owner() -> None:
     assert published(node) == []
 
 
-def test_one_that_there_is_no_room_for_waits_until_there_is() -> None:
+def test_a_will_for_which_the_core_has_no_room_is_published_later() -> None:
     node, link = with_will()
     node.core.is_full = True
     node.link_down(link, S)
@@ -264,7 +266,7 @@ def test_one_that_there_is_no_room_for_waits_until_there_is() -> None:
     assert len(node.node.wills) == 0
 
 
-def test_one_that_cannot_be_published_is_counted() -> None:
+def test_a_will_that_cannot_be_published_is_counted() -> None:
     node, link = with_will()
     node.core.owns_topics = False
     node.link_down(link, S)

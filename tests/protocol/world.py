@@ -1,4 +1,4 @@
-"""A network of nodes and clients, in the few verbs that transcripts and properties are written in."""
+"""A network of nodes and clients, with the few verbs in which transcripts and property tests are written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Running:
 
 @dataclass(slots=True)
 class Client:
-    """A host that only writes down what it is told, and proves its address where that is asked (§4.1)."""
+    """A host that records what it receives, and proves its address when it is asked to (§4.1)."""
 
     core: AnyCore
     heard: list[tuple[Address, int | None, Body]] = field(default_factory=list)
@@ -71,7 +71,8 @@ class Client:
 
 
 class World:
-    """Starts, kills and asks. Time passes only in `advance` and in the verbs that wait for answers."""
+    """Starts and kills nodes, and sends requests. Time passes only in `advance` and in the verbs that wait
+    for answers."""
 
     def __init__(
         self, seed: int = 0, faults: Faults | None = None, network: type[AnyNetwork] = Network
@@ -100,7 +101,7 @@ class World:
         return self._start(NodeSettings(name, subtree, listen, ROOT, policy=policy, join_key=join_key))
 
     def restart(self, name: str) -> Running:
-        """The same node in a new process, which remembers what it had delegated."""
+        """Starts the same node in a new process, which remembers its delegations."""
         before = self.nodes[name]
         if before.core.alive:
             self.kill(name)
@@ -128,14 +129,14 @@ class World:
     # Clients
 
     def client(self, name: str, *, is_node: bool = False) -> Client:
-        """`is_node`: a core that takes what a node is told."""
+        """Returns the client of this name. With `is_node` its core accepts the calls of a node."""
         if name not in self.clients:
             core = self.network.attach((f"10.0.2.{next(self._hosts)}", 5000), is_node=is_node)
             core.control = self.clients[name] = Client(core)
         return self.clients[name]
 
     def ask(self, name: str, body: pb.PubConnect | pb.Subscribe | pb.Join, to: str = "root") -> list[Body]:
-        """Sends one request outside of a session; returns every answer that came within half a second."""
+        """Sends one request outside of a session. Returns every answer that arrived within half a second."""
         body.request = next(self._requests)
         client = self.client(name)
         client.ask(self.nodes[to].settings.listen, pack(body))
@@ -145,7 +146,7 @@ class World:
     def tell(
         self, name: str, to: Address, body: pb.Subscribe | pb.Unsubscribe | pb.Leave | pb.Join
     ) -> list[Body]:
-        """The same within a session."""
+        """Sends one request within a session. Returns the answers as `ask` does."""
         body.request = next(self._requests)
         client = self.client(name)
         client.core.send(client.core.connect(to), pack(body))
@@ -153,7 +154,7 @@ class World:
         return client.answers(body.request)
 
     def subscribe(self, name: str, filter: str, qos: int = 0) -> list[pb.SubAck]:
-        """Discovery, and then a subscription with every responsible node (§6)."""
+        """Discovers, and then makes a subscription with every responsible node (§6)."""
         asked = self.ask(name, pb.Subscribe(filter=filter))
         found = [ack for ack in asked if isinstance(ack, pb.SubAck)]
         for ack in {ack.node: ack for ack in found if ack.responsible}.values():
@@ -165,7 +166,7 @@ class World:
     # Invariants
 
     def owners(self, topic: str) -> list[str]:
-        """The nodes that would take a PUBLISH to a topic now."""
+        """The nodes that would accept a PUBLISH to a topic now."""
         return [name for name, running in self.nodes.items() if running.core.serves(topic)]
 
     def storing(self, filter: str) -> list[str]:

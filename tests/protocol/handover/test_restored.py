@@ -1,4 +1,4 @@
-"""Subscriptions of a node's last run (docs/protocol.md §5.8), and what handovers make of them (§5.4)."""
+"""Subscriptions of a node's last run (docs/protocol.md §5.8), and how handovers change them (§5.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANDED_OVER = Subscription(7, HERE, "home/#", 2)
 
 @pytest.fixture
 def restarted() -> OwnerSubscriptions:
-    """A node's subscriptions at its second run, at 0. Its client has a link to it again."""
+    """A node's subscriptions at its second run, at time 0. Its client has a link to it again."""
     core = ScriptedCore()
     jurisdiction = Jurisdiction(core)
     jurisdiction.hold(Grant("home", 1, None, True, None))
@@ -42,42 +42,42 @@ def restarted() -> OwnerSubscriptions:
 
 
 def held(owner_subscriptions: OwnerSubscriptions) -> list[int]:
-    """The QoS of what is held, once everyone has had the time to confirm."""
+    """The QoS of the subscriptions that are left after every client had the time to confirm."""
     owner_subscriptions.handle_timeout(timers.IDLE_TIMEOUT)
     return [subscription.qos for subscription in owner_subscriptions.subscribers]
 
 
-def test_what_nobody_confirms_ends(restarted: OwnerSubscriptions) -> None:
+def test_a_restored_subscription_that_is_not_confirmed_ends(restarted: OwnerSubscriptions) -> None:
     restarted.handle_timeout(timers.IDLE_TIMEOUT - 1)
     assert len(restarted.subscribers) == 1
     assert held(restarted) == []
 
 
-def test_a_handover_that_does_not_come_confirms_nothing(restarted: OwnerSubscriptions) -> None:
+def test_a_handover_that_fails_does_not_confirm_a_subscription(restarted: OwnerSubscriptions) -> None:
     restarted.prepare(HANDED_OVER)
     restarted.withdraw(HANDED_OVER.session, HANDED_OVER.key)
     assert len(restarted.subscribers) == 1, "it was here before"
     assert held(restarted) == []
 
 
-def test_a_handover_confirms(restarted: OwnerSubscriptions) -> None:
+def test_a_handover_confirms_a_subscription(restarted: OwnerSubscriptions) -> None:
     restarted.prepare(HANDED_OVER)
     restarted.take_over("home", [HANDED_OVER])
     assert held(restarted) == [2]
 
 
-def test_its_client_confirms(restarted: OwnerSubscriptions) -> None:
+def test_a_subscribe_of_the_client_confirms_the_subscription(restarted: OwnerSubscriptions) -> None:
     request = pb.Subscribe(request=1, filter=SUBSCRIPTION.filter, qos=pb.QOS_AT_LEAST_ONCE)
     restarted.handle_subscribe(Requester(HERE, session_link=1), request)
     assert held(restarted) == [1]
 
 
 @pytest.mark.parametrize("is_handed_over", [True, False])
-def test_one_that_is_not_handed_over_has_missed_something(
+def test_a_subscription_that_is_not_part_of_a_handover_is_marked_as_interrupted(
     restarted: OwnerSubscriptions, is_handed_over: bool
 ) -> None:
-    """A session that a node has may have ended at another owner (§6.4): when that one's subtree comes, the
-    client is told that its subscription was not there all the time."""
+    """A session that lives at this node may have ended at another owner (§6.4). When the subtree of that
+    owner comes here, the client has to learn that its subscription did not exist all the time."""
     request = pb.Subscribe(
         request=1, filter=SUBSCRIPTION.filter, qos=pb.QOS_AT_LEAST_ONCE, session_expiry_s=60
     )

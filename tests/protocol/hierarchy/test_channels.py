@@ -1,4 +1,4 @@
-"""What child and parent say to each other counts once, on their link, from them alone (§5.5)."""
+"""Packets between child and parent count once, on their own link, and only with a proof (§5.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbroker.protocol.events import Diagnostics, LeaseLost, Unproved
 from hbroker.protocol.hierarchy.channels import Channels
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces
 from hbroker.protocol.packets import Address, Body, Reason, address_of, body_of, pack
-from tests.protocol.fake_network import DELAY, Conversation
+from tests.protocol.fake_network import DELAY, FakeLink
 from tests.protocol.fakes import FakeCore
 from tests.protocol.world import Running, World
 
@@ -22,19 +22,19 @@ KEY = b"a secret of enough bytes"
 STRANGER: Address = ("10.6.6.6", 5_000)
 
 
-class House:
-    """A root and a child that holds `a`, and somebody who writes down what passes between them."""
+class ParentAndChild:
+    """A root, a child that holds `a`, and a record of all packets between them."""
 
     def __init__(self, key: bytes = KEY) -> None:
         self.world = World()
-        self.heard: list[tuple[Conversation, bool, bytes]] = []
-        """What was sent: over which link, whether by its initiator, and the packet."""
+        self.recorded_packets: list[tuple[FakeLink, bool, bytes]] = []
+        """For each packet: its link, whether the link's initiator sent it, and the packet."""
         network: Any = self.world.network
         carry = network.carry
 
-        def listen(conversation: Conversation, sender: FakeCore, packet: bytes) -> None:
-            self.heard.append((conversation, sender is conversation.initiator, packet))
-            carry(conversation, sender, packet)
+        def listen(fake_link: FakeLink, sender: FakeCore, packet: bytes) -> None:
+            self.recorded_packets.append((fake_link, sender is fake_link.initiator, packet))
+            carry(fake_link, sender, packet)
 
         self.carry = carry
         network.carry = listen
@@ -49,14 +49,14 @@ class House:
         return running
 
     @property
-    def by_child(self) -> list[bytes]:
-        return [packet for _, is_childs, packet in self.heard if is_childs]
+    def sent_by_child(self) -> list[bytes]:
+        return [packet for _, is_childs, packet in self.recorded_packets if is_childs]
 
     @property
-    def link(self) -> Conversation:
-        """The child's."""
+    def link(self) -> FakeLink:
+        """The link that the child opened."""
         core: Any = self.child.core
-        found: Conversation = next(c for c in core.links.values() if c.initiator is core)
+        found: FakeLink = next(c for c in core.links.values() if c.initiator is core)
         return found
 
     def stranger(self) -> FakeCore:
@@ -64,14 +64,18 @@ class House:
         assert isinstance(core, FakeCore)
         return core
 
-    def say(self, core: FakeCore, packets: list[bytes]) -> list[Body | None]:
-        """Says these over a link of `core`'s own; what comes back."""
-        before = len(self.heard)
+    def send_over_own_link(self, core: FakeCore, packets: list[bytes]) -> list[Body | None]:
+        """Sends these packets over a new link of `core`. Returns the answers."""
+        before = len(self.recorded_packets)
         link = core.connect(self.root.settings.listen)
         for packet in packets:
             core.send(link, packet)
         self.world.advance(0.5)
-        return [body_of(p) for c, is_first, p in self.heard[before:] if c.initiator is core and not is_first]
+        return [
+            body_of(p)
+            for c, is_first, p in self.recorded_packets[before:]
+            if c.initiator is core and not is_first
+        ]
 
     def drops(self, running: Running) -> dict[str, int]:
         drops = running.node.status(self.world.network.now)["drops"]
@@ -79,7 +83,7 @@ class House:
         return {k: n for k, n in drops.items() if k in ("unauthenticated", "replayed", "out_of_sequence")}
 
     def state(self) -> tuple[Any, ...]:
-        """The delegation at the root, and who owns the topic."""
+        """The delegation at the root, and the owner of the topic."""
         delegation = self.root.node.jurisdiction.delegation_of("a")
         assert delegation is not None
         return delegation.link, delegation.epoch, delegation.until, *self.world.owners("a/x")
@@ -90,8 +94,8 @@ class House:
         return epoch
 
     def renewal(self) -> bytes:
-        """A JOIN with which the child renews, as it was heard on the wire."""
-        for packet in reversed(self.by_child):
+        """The last JOIN with which the child renewed its lease, as it was recorded."""
+        for packet in reversed(self.sent_by_child):
             body = body_of(packet)
             inner = body_of(body.packet) if isinstance(body, pb.Authenticated) else body
             if isinstance(inner, pb.Join) and inner.subtree == "a" and inner.epoch:
@@ -99,157 +103,159 @@ class House:
         raise AssertionError("the child has renewed")
 
 
-def joining(epoch: int) -> pb.Join:
+def join_of_child(epoch: int) -> pb.Join:
     return pb.Join(request=7, node="child", subtree="a", epoch=epoch, address=address_of(("10.0.1.2", 7700)))
 
 
 def forged(epoch: int) -> list[bytes]:
-    """What splits a network where it is believed: the subtree goes back, with a message from nobody."""
+    """Packets that would hand the subtree back, with a message from nobody, if the parent believed them."""
     message = pb.Publish(topic="a/forged", payload=b"!", retain=True).SerializeToString()
     return [
-        pack(joining(epoch)),
+        pack(join_of_child(epoch)),
         pack(pb.Leave(subtree="a", epoch=epoch)),
         pack(pb.Transfer(subtree="a", epoch=epoch, last=True, retained=[message])),
         pack(pb.Transfer(subtree="a", epoch=epoch, phase=pb.TRANSFER_PHASE_COMMIT)),
     ]
 
 
-def test_all_that_passes_between_child_and_parent_is_proved() -> None:
-    house = House()
-    house.world.advance(10)
-    house.world.leave("child")
-    house.world.advance(1)
-    assert house.world.owners("a/x") == ["root"]
-    kinds = {type(body_of(packet)) for _, _, packet in house.heard}
+def test_all_packets_between_child_and_parent_are_authenticated() -> None:
+    pair = ParentAndChild()
+    pair.world.advance(10)
+    pair.world.leave("child")
+    pair.world.advance(1)
+    assert pair.world.owners("a/x") == ["root"]
+    kinds = {type(body_of(packet)) for _, _, packet in pair.recorded_packets}
     assert kinds == {pb.Authenticated}
-    assert not house.drops(house.root)
+    assert not pair.drops(pair.root)
 
 
-def test_without_a_key_nothing_is_asked_for() -> None:
-    house = House(b"")
-    assert pb.Authenticated not in {type(body_of(packet)) for _, _, packet in house.heard}
+def test_without_a_key_packets_are_not_authenticated() -> None:
+    pair = ParentAndChild(b"")
+    assert pb.Authenticated not in {type(body_of(packet)) for _, _, packet in pair.recorded_packets}
 
 
 @pytest.mark.parametrize("restarted", [None, "root", "child"])
-def test_what_was_heard_counts_on_no_other_link(restarted: str | None) -> None:
-    house = House()
-    house.world.advance(5)
-    recorded = house.by_child
+def test_recorded_packets_are_refused_on_another_link(restarted: str | None) -> None:
+    pair = ParentAndChild()
+    pair.world.advance(5)
+    recorded = pair.sent_by_child
     if restarted is not None:
-        house.world.restart(restarted)
-        house.world.advance(3)
-        house.root, house.child = house.world.nodes["root"], house.world.nodes["child"]
-    before = house.state()
-    answers = house.say(house.stranger(), recorded)
-    after = house.state()
+        pair.world.restart(restarted)
+        pair.world.advance(3)
+        pair.root, pair.child = pair.world.nodes["root"], pair.world.nodes["child"]
+    before = pair.state()
+    answers = pair.send_over_own_link(pair.stranger(), recorded)
+    after = pair.state()
     assert (after[0], after[1], after[3:]) == (before[0], before[1], before[3:])
     assert after[2] - before[2] <= timers.LEASE // timers.LEASE_RENEWALS + timers.SECOND
     assert {type(answer) for answer in answers} <= {pb.Authenticated}, "nothing but a nonce"
-    assert house.drops(house.root)["unauthenticated"] >= len(recorded) - 2
+    assert pair.drops(pair.root)["unauthenticated"] >= len(recorded) - 2
 
 
-def test_what_was_heard_counts_once_on_its_own_link() -> None:
-    house = House()
-    house.world.advance(5)
-    recorded, link = house.by_child, house.link
-    before = house.state()
+def test_packets_of_the_child_that_are_replayed_on_its_own_link_are_dropped() -> None:
+    pair = ParentAndChild()
+    pair.world.advance(5)
+    recorded, link = pair.sent_by_child, pair.link
+    before = pair.state()
     for packet in recorded:
-        house.carry(link, link.initiator, packet)
-    house.world.advance(0.1)
-    assert house.state() == before
-    assert house.drops(house.root) == {"replayed": len(recorded) - 1}, "all but the first, which asks"
+        pair.carry(link, link.initiator, packet)
+    pair.world.advance(0.1)
+    assert pair.state() == before
+    assert pair.drops(pair.root) == {"replayed": len(recorded) - 1}, "all but the first, which asks"
 
 
-def test_what_the_parent_said_counts_once_too() -> None:
-    house = House()
-    recorded, link = [p for _, is_childs, p in house.heard if not is_childs], house.link
+def test_packets_of_the_parent_that_are_replayed_are_dropped() -> None:
+    pair = ParentAndChild()
+    recorded, link = [p for _, is_childs, p in pair.recorded_packets if not is_childs], pair.link
     for packet in recorded:
-        house.carry(link, link.acceptor, packet)
-    house.world.advance(0.1)
-    assert house.drops(house.child) == {"replayed": len(recorded) - 1}
-    assert house.world.owners("a/x") == ["child"]
+        pair.carry(link, link.acceptor, packet)
+    pair.world.advance(0.1)
+    assert pair.drops(pair.child) == {"replayed": len(recorded) - 1}
+    assert pair.world.owners("a/x") == ["child"]
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_what_proves_nothing_is_not_believed(is_own: bool) -> None:
-    """Over a link of a stranger's own, and over the child's, whose session id can be read on the wire."""
-    house = House()
-    before = house.state()
+def test_packets_without_a_proof_are_dropped(is_own: bool) -> None:
+    """On a stranger's own link, and on the child's link, whose session id can be read on the wire."""
+    pair = ParentAndChild()
+    before = pair.state()
     if is_own:
-        answers = house.say(house.stranger(), forged(house.epoch))
+        answers = pair.send_over_own_link(pair.stranger(), forged(pair.epoch))
         refusals = [answer.reason for answer in answers if isinstance(answer, pb.JoinAck)]
         assert refusals == [Reason.REASON_NOT_AUTHORIZED]
     else:
-        for packet in forged(house.epoch):
-            house.carry(house.link, house.link.initiator, packet)
-        house.world.advance(0.5)
-    assert house.state() == before
-    assert house.drops(house.root) == {"unauthenticated": 4}
-    assert "a/forged" not in house.root.core.messages
+        for packet in forged(pair.epoch):
+            pair.carry(pair.link, pair.link.initiator, packet)
+        pair.world.advance(0.5)
+    assert pair.state() == before
+    assert pair.drops(pair.root) == {"unauthenticated": 4}
+    assert "a/forged" not in pair.root.core.messages
 
 
-def test_a_proof_of_another_packet_proves_nothing() -> None:
-    house = House()
-    house.world.advance(5)
-    message = body_of(house.renewal())
+def test_a_proof_does_not_count_for_another_packet() -> None:
+    pair = ParentAndChild()
+    pair.world.advance(5)
+    message = body_of(pair.renewal())
     assert isinstance(message, pb.Authenticated)
     message.sequence += 1
-    house.carry(house.link, house.link.initiator, pack(message))
+    pair.carry(pair.link, pair.link.initiator, pack(message))
     message.sequence -= 1
-    message.packet = pack(pb.Leave(subtree="a", epoch=house.epoch))
-    house.carry(house.link, house.link.initiator, pack(message))
-    house.world.advance(0.1)
-    assert house.drops(house.root) == {"unauthenticated": 2}
-    assert house.world.owners("a/x") == ["child"]
+    message.packet = pack(pb.Leave(subtree="a", epoch=pair.epoch))
+    pair.carry(pair.link, pair.link.initiator, pack(message))
+    pair.world.advance(0.1)
+    assert pair.drops(pair.root) == {"unauthenticated": 2}
+    assert pair.world.owners("a/x") == ["child"]
 
 
-def test_a_packet_that_is_missing_ends_the_link_and_not_the_lease() -> None:
-    """A forged packet can take the place of a genuine one below (§3.3): what was lost is not to be missed."""
-    house = House()
-    network: Any = house.world.network
-    link, listening = house.link, network.carry
+def test_a_missing_packet_ends_the_link_and_not_the_lease() -> None:
+    """A forged packet can take the place of a genuine one in the link below (§3.3). The ends have to
+    notice that the genuine one is lost."""
+    pair = ParentAndChild()
+    network: Any = pair.world.network
+    link, record_and_carry = pair.link, network.carry
     lost: list[bytes] = []
 
-    def lose_one(conversation: Conversation, sender: FakeCore, packet: bytes) -> None:
-        if conversation is link and sender is link.initiator and not lost:
+    def lose_one(fake_link: FakeLink, sender: FakeCore, packet: bytes) -> None:
+        if fake_link is link and sender is link.initiator and not lost:
             lost.append(packet)
         else:
-            listening(conversation, sender, packet)
+            record_and_carry(fake_link, sender, packet)
 
     network.carry = lose_one
-    house.world.advance(30)
+    pair.world.advance(30)
     assert lost
-    assert house.drops(house.root) == {"out_of_sequence": 1}
-    assert house.world.owners("a/x") == ["child"]
-    assert house.link is not link
-    assert not [n for n in house.world.events("child") if isinstance(n, LeaseLost)]
+    assert pair.drops(pair.root) == {"out_of_sequence": 1}
+    assert pair.world.owners("a/x") == ["child"]
+    assert pair.link is not link
+    assert not [n for n in pair.world.events("child") if isinstance(n, LeaseLost)]
 
 
-def test_an_order_to_turn_to_another_parent_is_believed_of_the_parent_alone() -> None:
-    house = House()
-    elsewhere = pb.Cut(subtree="a", node="evil", address=address_of(STRANGER), epoch=house.epoch)
+def test_an_unproved_joinack_does_not_redirect_the_child_to_another_parent() -> None:
+    pair = ParentAndChild()
+    elsewhere = pb.Cut(subtree="a", node="evil", address=address_of(STRANGER), epoch=pair.epoch)
     told = pb.JoinAck(reason=Reason.REASON_HANDOVER, subtree="a", holder=elsewhere)
-    house.carry(house.link, house.link.acceptor, pack(told))
-    refused = pb.Transfer(subtree="a", epoch=house.epoch, last=True)
-    house.carry(house.link, house.link.acceptor, pack(refused))
-    house.world.advance(0.5)
-    assert house.drops(house.child) == {"unauthenticated": 2}
-    assert house.child.node.requested_subtrees.parent == "root"
+    pair.carry(pair.link, pair.link.acceptor, pack(told))
+    refused = pb.Transfer(subtree="a", epoch=pair.epoch, last=True)
+    pair.carry(pair.link, pair.link.acceptor, pack(refused))
+    pair.world.advance(0.5)
+    assert pair.drops(pair.child) == {"unauthenticated": 2}
+    assert pair.child.node.requested_subtrees.parent == "root"
 
 
-def test_who_has_no_key_is_no_parent() -> None:
-    """Whoever answers a JOIN first is not believed, and a lease is not ended by what anybody says."""
-    house = House()
-    house.world.network.part(house.root.settings.listen, house.child.settings.listen)
-    house.world.advance(16)
-    uplink: Any = house.child.node.requested_subtrees.find("a")
+def test_a_stranger_without_the_key_can_neither_grant_nor_end_a_lease() -> None:
+    """The child does not simply believe the first answer to its JOIN, and no unproved answer ends its
+    lease."""
+    pair = ParentAndChild()
+    pair.world.network.part(pair.root.settings.listen, pair.child.settings.listen)
+    pair.world.advance(16)
+    uplink: Any = pair.child.node.requested_subtrees.find("a")
     for reason in (Reason.REASON_SUCCESS, Reason.REASON_OVERLAP, Reason.REASON_NOT_AUTHORIZED):
         ack = pb.JoinAck(subtree="a", node="evil", address=address_of(STRANGER), reason=reason)
         ack.request = list(uplink._join_requests._sent)[-1]
         event = ControlEvent(None, STRANGER, pack(ack), False)
-        house.child.node.handle_event(house.world.network.now, event)
-    assert house.drops(house.child) == {"unauthenticated": 3}
-    assert house.world.owners("a/x") == ["child"]
+        pair.child.node.handle_event(pair.world.network.now, event)
+    assert pair.drops(pair.child) == {"unauthenticated": 3}
+    assert pair.world.owners("a/x") == ["child"]
 
 
 FORGED = [
@@ -260,8 +266,8 @@ FORGED = [
 ]
 
 
-def forge(running: Running, reason: Reason = Reason.REASON_NOT_AUTHORIZED) -> None:
-    """Somebody who reads the JOIN on its way answers it, without the key."""
+def forge_answer(running: Running, reason: Reason = Reason.REASON_NOT_AUTHORIZED) -> None:
+    """A stranger without the key, who read the JOIN on its way, answers it."""
     for uplink in running.node.requested_subtrees:
         for request in list(cast(Any, uplink)._join_requests._sent):
             ack = pb.JoinAck(request=request, subtree=uplink.subtree, node="evil", reason=reason)
@@ -272,52 +278,52 @@ def forge(running: Running, reason: Reason = Reason.REASON_NOT_AUTHORIZED) -> No
 
 @pytest.mark.parametrize("reason", FORGED)
 def test_a_forged_answer_neither_ends_a_join_nor_delays_it(reason: Reason) -> None:
-    """It comes before the true one to each JOIN."""
-    house = House()
-    late = house.world.start_node("late", "b", join_key=KEY)
+    """The forged answer to each JOIN arrives before the true one."""
+    pair = ParentAndChild()
+    late = pair.world.start_node("late", "b", join_key=KEY)
     for _ in range(500):
-        forge(late, reason)
-        house.world.advance(DELAY[0] / timers.SECOND)
-    assert house.world.owners("b/x") == ["late"]
-    assert house.drops(late)["unauthenticated"] >= 2, "one for each of its claims at the least"
+        forge_answer(late, reason)
+        pair.world.advance(DELAY[0] / timers.SECOND)
+    assert pair.world.owners("b/x") == ["late"]
+    assert pair.drops(late)["unauthenticated"] >= 2, "one for each of its claims at the least"
 
 
-def test_forged_answers_put_the_next_try_off_once() -> None:
-    """However many come: or else the one who forges them chooses when a node may join."""
-    house = House()
-    late = house.world.start_node("late", "b", join_key=KEY)
-    root, own = house.root.settings.listen, late.settings.listen
-    house.world.network.part(root, own)
+def test_many_forged_answers_delay_the_next_try_only_once() -> None:
+    """Otherwise the forger could choose when a node joins."""
+    pair = ParentAndChild()
+    late = pair.world.start_node("late", "b", join_key=KEY)
+    root, own = pair.root.settings.listen, late.settings.listen
+    pair.world.network.part(root, own)
     for _ in range(8):
-        forge(late)
-        house.world.advance(0.5)
-    house.world.network.heal()
+        forge_answer(late)
+        pair.world.advance(0.5)
+    pair.world.network.heal()
     for _ in range(8):
-        forge(late)
-        house.world.advance(0.5)
-    assert house.world.owners("b/x") == ["late"]
+        forge_answer(late)
+        pair.world.advance(0.5)
+    assert pair.world.owners("b/x") == ["late"]
 
 
-def test_who_has_another_key_says_so_and_asks_seldom_until_it_is_right() -> None:
-    """§5.5: it cannot tell that from a forged answer."""
-    house = House(b"quite another secret")
-    late = house.world.start_node("late", "b", join_key=KEY)
-    house.world.advance(60)
+def test_a_node_with_another_key_reports_it_and_asks_seldom_until_the_keys_agree() -> None:
+    """§5.5: the node cannot tell this case from a forged answer."""
+    pair = ParentAndChild(b"quite another secret")
+    late = pair.world.start_node("late", "b", join_key=KEY)
+    pair.world.advance(60)
     assert not late.node.has_stopped
-    said = [node_event for node_event in house.world.events("late") if isinstance(node_event, Unproved)]
+    said = [node_event for node_event in pair.world.events("late") if isinstance(node_event, Unproved)]
     assert {node_event.subtree for node_event in said} == {"$SYS/nodes/late"}
     assert 60 / 6 <= len(said) <= 60 / 3
-    assert house.drops(late)["unauthenticated"] == len(said)
-    house.world.kill("root")
-    house.world.start_root(join_key=KEY)
-    house.world.advance(6)
-    assert house.world.owners("b/x") == ["late"]
+    assert pair.drops(late)["unauthenticated"] == len(said)
+    pair.world.kill("root")
+    pair.world.start_root(join_key=KEY)
+    pair.world.advance(6)
+    assert pair.world.owners("b/x") == ["late"]
 
 
-def test_a_join_from_outside_counts_for_who_sent_it_and_not_for_ever() -> None:
-    house = House()
+def test_a_join_outside_of_a_session_counts_only_for_its_sender_and_for_a_limited_time() -> None:
+    pair = ParentAndChild()
     cast: list[tuple[Address, bytes]] = []
-    core: Any = house.world.network.attach(("10.0.9.9", 7700))
+    core: Any = pair.world.network.attach(("10.0.9.9", 7700))
     honest = core.network.cast
 
     def listen(sender: FakeCore, address: Address, packet: bytes) -> None:
@@ -325,7 +331,7 @@ def test_a_join_from_outside_counts_for_who_sent_it_and_not_for_ever() -> None:
         honest(sender, address, packet)
 
     core.network.cast = listen
-    late = house.start("late", "b")
+    late = pair.start("late", "b")
     joins = [
         (at, body)
         for at, packet in cast
@@ -337,55 +343,55 @@ def test_a_join_from_outside_counts_for_who_sent_it_and_not_for_ever() -> None:
 
     def answer(address: Address, join: pb.Join) -> pb.JoinAck:
         del cast[:]
-        now = house.world.network.now
-        house.root.node.handle_event(now, ControlEvent(None, address, pack(join), True))
+        now = pair.world.network.now
+        pair.root.node.handle_event(now, ControlEvent(None, address, pack(join), True))
         (ack,) = [body_of(packet) for _, packet in cast]
         assert isinstance(ack, pb.JoinAck)
         return ack
 
-    assert not house.drops(house.root)
+    assert not pair.drops(pair.root)
     assert answer(source, proved).reason == Reason.REASON_SUCCESS
     assert answer(STRANGER, proved).reason == Reason.REASON_NOT_AUTHORIZED
     altered = pb.Join()
     altered.CopyFrom(proved)
     altered.fenced = not altered.fenced
     assert answer(source, altered).reason == Reason.REASON_NOT_AUTHORIZED
-    house.world.advance(2 * NONCE_PERIOD / timers.SECOND)
+    pair.world.advance(2 * NONCE_PERIOD / timers.SECOND)
     stale = answer(source, proved)
     assert stale.reason == Reason.REASON_NOT_AUTHORIZED
     assert stale.nonce != proved.nonce
-    assert house.drops(house.root) == {"unauthenticated": 3}
+    assert pair.drops(pair.root) == {"unauthenticated": 3}
 
 
-def test_a_parent_at_another_address_is_another() -> None:
-    """Who passes on what two ends say to each other is not taken for either."""
+def test_a_proof_does_not_count_for_a_parent_at_another_address() -> None:
+    """So nobody who relays the packets of both ends can pass for one of them."""
     diagnostics = Diagnostics()
     core: Any = _Core()
     child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), diagnostics)
     parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), diagnostics)
     child.connect(("10.0.0.9", 7700))
-    child.send(1, pack(joining(0)))
+    child.send(1, pack(join_of_child(0)))
     parent.open(1, core.take())
     child.open(1, core.take())
     assert parent.open(1, core.take()) is None
     assert diagnostics.counters == {"drop.unauthenticated": 1}
 
 
-def test_what_a_link_has_no_room_for_is_sent_again_under_the_same_number() -> None:
+def test_a_packet_for_which_the_link_has_no_room_is_sent_again_with_the_same_sequence_number() -> None:
     diagnostics = Diagnostics()
     core: Any = _Core()
     child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), diagnostics)
     parent = Channels(core, KEY, ("10.0.0.1", 7700), Random(2), Nonces(b"2" * 16), diagnostics)
     child.connect(("10.0.0.1", 7700))
-    assert child.send(1, pack(joining(0)))
+    assert child.send(1, pack(join_of_child(0)))
     parent.open(1, core.take())
     child.open(1, core.take())
-    assert parent.open(1, core.take()) == pack(joining(0))
+    assert parent.open(1, core.take()) == pack(join_of_child(0))
     core.has_room = False
-    assert not child.send(1, pack(joining(1)))
+    assert not child.send(1, pack(join_of_child(1)))
     core.has_room = True
-    assert child.send(1, pack(joining(2)))
-    assert parent.open(1, core.take()) == pack(joining(2))
+    assert child.send(1, pack(join_of_child(2)))
+    assert parent.open(1, core.take()) == pack(join_of_child(2))
 
 
 class _Core:

@@ -1,4 +1,4 @@
-"""What a claim holds, as its node's jurisdiction knows it (§5.1, §5.6), and what it asks for."""
+"""The lease of a claim, the grant in the node's jurisdiction (§5.1, §5.6), and the JOINs that ask for it."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def granted(*, serve: bool) -> pb.JoinAck:
     )
 
 
-def test_the_jurisdiction_hears_what_is_held_and_that_it_is_no_longer() -> None:
-    held, jurisdiction = lease_holder()
-    held.epoch = 3
-    held.renew(timers.SECOND, granted(serve=False))
-    held.hold(7, serving=True)
+def test_the_jurisdiction_has_the_grant_until_the_lease_ends() -> None:
+    holder, jurisdiction = lease_holder()
+    holder.epoch = 3
+    holder.renew(timers.SECOND, granted(serve=False))
+    holder.hold(7, serving=True)
     grant = jurisdiction.grant_of("a")
     assert grant is not None
     assert (grant.epoch, grant.link, grant.serving) == (3, 7, True)
-    assert held.until == 11 * timers.SECOND - timers.LEASE_DRIFT
-    assert not held.is_over(held.until - 1)
-    assert held.is_over(held.until)
-    assert held.end()
+    assert holder.until == 11 * timers.SECOND - timers.LEASE_DRIFT
+    assert not holder.is_over(holder.until - 1)
+    assert holder.is_over(holder.until)
+    assert holder.end()
     assert jurisdiction.grant_of("a") is None
-    assert (held.epoch, held.fenced, held.is_over(10**12)) == (0, True, False)
-    assert not held.end()
+    assert (holder.epoch, holder.fenced, holder.is_over(10**12)) == (0, True, False)
+    assert not holder.end()
 
 
-def test_a_policy_is_reported_where_it_changes() -> None:
-    held, _ = lease_holder()
-    assert held.renew(0, granted(serve=True)) == Renewal(is_news=False, is_fenced_now=False)
-    assert not held.is_over(10**12)
-    assert held.renew(0, granted(serve=False)) == Renewal(is_news=True, is_fenced_now=True)
-    assert held.renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=False)
+def test_a_change_of_the_lease_policy_is_reported_once() -> None:
+    holder, _ = lease_holder()
+    assert holder.renew(0, granted(serve=True)) == Renewal(is_news=False, is_fenced_now=False)
+    assert not holder.is_over(10**12)
+    assert holder.renew(0, granted(serve=False)) == Renewal(is_news=True, is_fenced_now=True)
+    assert holder.renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=False)
     assert lease_holder()[0].renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=True)
 
 
-def test_an_answer_is_known_once_and_while_few_newer_wait() -> None:
+def test_an_answer_matches_its_join_once_and_only_one_of_the_newest_joins() -> None:
     join_requests = JoinRequests("a", NodeSettings("n", "a", ADDRESS), ADDRESS, 5, Random(1))
     requests = []
     for now in range(MOST_WAITING + 2):

@@ -1,7 +1,8 @@
-"""The promise, as a property.
+"""The main invariant, as a property.
 
-Whatever joins, leaves, dies, restarts or is cut off, and whatever of the requests outside of a session is
-lost, doubled or late: no topic ever has two owners that would take a message for it, and epochs only rise.
+Nodes join, leave, die, restart and are cut off. Requests outside of sessions are lost, duplicated and
+delayed. Whatever happens, no topic ever has two owners that would accept a message for it, and epochs only
+rise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.protocol.native import NativeNetwork
 from tests.protocol.world import World
 
 SUBTREES = ["a", "a/b", "a/b/c", "a/d", "e", "e/f", "e/f/g/h", "a", "e/f"]
-"""By node: two of them are wanted twice."""
+"""By node. Two of the subtrees have two claimants each."""
 TOPICS = [
     *dict.fromkeys(SUBTREES),
     "a/b/c/x",
@@ -56,7 +57,7 @@ steps = st.tuples(
 def test_no_topic_has_two_owners_and_epochs_only_rise(
     seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
 ) -> None:
-    hold(World(seed, Faults(loss=loss, duplication=0.2, late=0.2)), first, steps)
+    check_run(World(seed, Faults(loss=loss, duplication=0.2, late=0.2)), first, steps)
 
 
 @settings(max_examples=settings().max_examples // 12, deadline=None, suppress_health_check=list(HealthCheck))
@@ -68,27 +69,27 @@ def test_no_topic_has_two_owners_and_epochs_only_rise(
 )
 @example(seed=0, first=["n0", "n1"], steps=[("part", "n0", "root", 16.5)], loss=0.0)
 @example(seed=0, first=["n0", "n1"], steps=[("restart_root", "n0", "root", 0.0)], loss=0.0)
-def test_it_holds_over_the_native_core(
+def test_no_topic_has_two_owners_with_the_native_core(
     seed: int, first: list[str], steps: list[tuple[str, str, str, float]], loss: float
 ) -> None:
-    hold(World(seed, Faults(loss=loss, duplication=0.2, late=0.2), NativeNetwork), first, steps)
+    check_run(World(seed, Faults(loss=loss, duplication=0.2, late=0.2), NativeNetwork), first, steps)
 
 
-def hold(world: World, first: list[str], steps: list[tuple[str, str, str, float]]) -> None:
+def check_run(world: World, first: list[str], steps: list[tuple[str, str, str, float]]) -> None:
     world.start_root()
 
-    def hold_the_promise() -> None:
+    def check_owners() -> None:
         for topic in TOPICS:
             owners = world.owners(topic)
             assert len(owners) <= 1, f"{topic} is served by {owners} at {world.network.now}"
         assert not world.network.epochs_fell
 
-    world.network.on_step = hold_the_promise
+    world.network.on_step = check_owners
     for name in sorted(first, key=NODES.index):
-        take(world, "start", name, "root")
+        apply_step(world, "start", name, "root")
         world.advance(0.4)
     for step, name, other, wait in steps:
-        take(world, step, name, other)
+        apply_step(world, step, name, other)
         world.advance(wait)
 
     world.network.heal()
@@ -100,7 +101,7 @@ def hold(world: World, first: list[str], steps: list[tuple[str, str, str, float]
         assert len(world.owners(topic)) == 1, topic
 
 
-def take(world: World, step: str, name: str, other: str) -> None:
+def apply_step(world: World, step: str, name: str, other: str) -> None:
     match step:
         case "heal":
             world.network.heal()
@@ -119,16 +120,16 @@ def take(world: World, step: str, name: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [0.5 * n for n in range(1, 30)])
-def test_a_node_that_leaves_while_it_hands_over_makes_no_second_owner(delay_ms: float) -> None:
+def test_a_node_that_leaves_during_a_handover_makes_no_second_owner(delay_ms: float) -> None:
     world = World(1)
     world.start_root()
     world.start_node("a", "a")
     world.advance(1)
 
-    def hold_the_promise() -> None:
+    def check_owners() -> None:
         assert len(world.owners("a/b/x")) <= 1, world.owners("a/b/x")
 
-    world.network.on_step = hold_the_promise
+    world.network.on_step = check_owners
     world.start_node("b", "a/b")
     world.advance(delay_ms / 1000)
     world.leave("a")

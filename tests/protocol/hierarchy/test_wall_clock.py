@@ -1,4 +1,4 @@
-"""The wall clock is set while a node is away: nothing that was granted rests on it (§5.1, §5.6)."""
+"""The wall clock is set while a node is down. No grant depends on it (§5.1, §5.6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY = 24 * 3600 * SECOND
 
 
 @pytest.mark.parametrize("step", [-3 * DAY, -3600 * SECOND, 3600 * SECOND, 3 * DAY])
-def test_a_parent_that_begins_anew_under_another_clock_takes_renewals(step: int) -> None:
+def test_a_parent_that_restarts_with_another_wall_clock_accepts_renewals(step: int) -> None:
     world = World()
     world.start_root()
     for name, subtree in (("home", "home"), ("kitchen", "home/kitchen")):

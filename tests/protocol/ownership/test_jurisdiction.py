@@ -1,4 +1,4 @@
-"""What a node owns, held against every topic of a small alphabet."""
+"""The jurisdiction of a node, checked for every topic of a small alphabet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
 
 FRESH = "z"
-"""A level that no subtree or filter names: wildcards alone match it."""
+"""A level that no subtree or filter names. Only wildcards match it."""
 TOPICS = ["/".join(levels) for depth in range(1, 6) for levels in product("ab" + FRESH, repeat=depth)]
 
 levels = st.sampled_from(["a", "b"])
@@ -43,7 +43,7 @@ def delegation(subtree: str, node: str = "n", link: int | None = 1) -> Delegatio
 
 
 @given(filter=filters, subtree=subtrees, cut_levels=st.lists(levels, min_size=1, max_size=2))
-def test_a_cut_takes_a_whole_filter_exactly_where_no_topic_is_left(
+def test_a_cut_covers_a_filter_exactly_if_it_holds_every_matching_topic(
     filter: str, subtree: str, cut_levels: list[str]
 ) -> None:
     cut = "/".join([*levels_of(subtree), *cut_levels])
@@ -53,11 +53,13 @@ def test_a_cut_takes_a_whole_filter_exactly_where_no_topic_is_left(
 
 
 @given(steps=st.lists(st.tuples(st.booleans(), subtrees.filter(bool)), max_size=12), filter=filters)
-def test_cuts_are_found_by_filter_and_by_what_holds_them(steps: list[tuple[bool, str]], filter: str) -> None:
+def test_cuts_are_found_by_filter_and_by_the_subtree_around_them(
+    steps: list[tuple[bool, str]], filter: str
+) -> None:
     found = tree("$SYS/a")
     model = {"$SYS/a"}
-    for comes, subtree in steps:
-        if comes:
+    for is_added, subtree in steps:
+        if is_added:
             found.put(delegation(subtree))
             model.add(subtree)
         else:
@@ -77,7 +79,7 @@ def test_cuts_are_found_by_filter_and_by_what_holds_them(steps: list[tuple[bool,
         assert found.deepest == max((len(levels_of(each)) for each in model), default=0)
 
 
-def test_what_a_filter_touches_is_worked_out_once_until_something_changes() -> None:
+def test_the_cuts_that_a_filter_touches_are_cached_until_a_cut_changes() -> None:
     held = jurisdiction(*(f"home/{number}" for number in range(1_000)))
     first = held.children("#")
     assert (len(first), held.children("#") is first) == (1_000, True)
@@ -97,7 +99,7 @@ def test_what_a_filter_touches_is_worked_out_once_until_something_changes() -> N
     } | {("+/\0", None)}
 
 
-def test_filters_that_differ_in_names_that_nobody_has_are_worked_out_once() -> None:
+def test_filters_that_differ_only_in_unknown_levels_share_a_cache_entry() -> None:
     held = jurisdiction(*(f"home{number}" for number in range(1_000)))
     answers = {id(held.children(f"+/{number}/x")) for number in range(5_000)}
     assert len(answers) == 1
@@ -121,20 +123,20 @@ def levels_of(subtree: str) -> list[str]:
 
 
 @given(filter=filters, cuts=st.lists(subtrees.filter(bool), max_size=4, unique=True))
-def test_a_node_is_responsible_exactly_where_it_can_own_a_match(filter: str, cuts: list[str]) -> None:
+def test_a_node_is_responsible_exactly_if_it_can_own_a_matching_topic(filter: str, cuts: list[str]) -> None:
     held = jurisdiction(*cuts)
     owned = [t for t in TOPICS if isinstance(held.lookup(t), Grant) and topic_matches(filter, t)]
     assert (held.responsible(filter) is not None) == bool(owned)
 
 
 @given(cuts=st.lists(subtrees.filter(bool), max_size=5, unique=True), topic=st.sampled_from(TOPICS))
-def test_the_longest_prefix_decides(cuts: list[str], topic: str) -> None:
+def test_the_longest_prefix_decides_about_a_topic(cuts: list[str], topic: str) -> None:
     decider = jurisdiction(*cuts).lookup(topic)
     assert decider is not None
     assert decider.subtree == max((c for c in ["", *cuts] if is_within(topic, c)), key=len)
 
 
-def test_a_zone_with_a_thousand_cuts_is_narrowed_to_where_few_are() -> None:
+def test_a_zone_with_many_cuts_is_narrowed_to_a_scope_with_few() -> None:
     held = jurisdiction(*(f"floor/room{i}" for i in range(1_000)), "hall/door")
     grant = held.grant_of("")
     assert grant is not None
@@ -145,7 +147,7 @@ def test_a_zone_with_a_thousand_cuts_is_narrowed_to_where_few_are() -> None:
     assert len(held.zone("floor", grant).cuts) == 16
 
 
-def test_a_zone_tells_every_cut_below_its_scope_or_is_narrowed() -> None:
+def test_a_zone_names_every_cut_below_its_scope_or_is_narrowed() -> None:
     cuts = [f"a/{i}" for i in range(16)]
     held = jurisdiction(*cuts, subtree="a")
     grant = held.grant_of("a")
@@ -173,15 +175,15 @@ def test_the_serial_rises_with_every_change_of_the_cuts() -> None:
     ("topic", "subtree", "within"),
     [("a", "a", True), ("a/b", "a", True), ("ab", "a", False), ("$SYS/x", "", True), ("a", "a/b", False)],
 )
-def test_subtrees_hold_whole_levels(topic: str, subtree: str, within: bool) -> None:
+def test_a_subtree_holds_only_whole_levels(topic: str, subtree: str, within: bool) -> None:
     assert is_within(topic, subtree) is within
 
 
-def test_a_topic_of_endless_levels_costs_no_more_than_what_is_held() -> None:
+def test_a_lookup_of_a_topic_with_very_many_levels_stops_at_the_known_ones() -> None:
     assert isinstance(jurisdiction("a/b").lookup("/" * 60_000), Grant)
 
 
-def test_a_request_from_a_parent_goes_on_below_that_parents_grants_alone() -> None:
+def test_a_request_from_a_parent_is_forwarded_only_below_that_parents_grants() -> None:
     held = Jurisdiction(FakeCore(Network(), ("10.0.0.1", 1), 1))
     held.hold(Grant("a", 7, 1, True, None))
     held.hold(Grant("b", 7, 2, True, None))
@@ -191,14 +193,14 @@ def test_a_request_from_a_parent_goes_on_below_that_parents_grants_alone() -> No
     assert [d.subtree for d in held.children("#")] == ["a/x", "b/x"]
 
 
-def test_what_was_delegated_out_of_a_subtree_that_is_lost_is_not_named() -> None:
+def test_a_cut_of_a_lost_subtree_is_not_named() -> None:
     held = jurisdiction("a/b", subtree="a")
     assert [d.subtree for d in held.children("a/+/c")] == ["a/b"]
     held.drop("a")
     assert not held.children("a/+/c")
 
 
-def test_nor_is_it_where_the_node_holds_more_around_that() -> None:
+def test_a_cut_of_a_lost_inner_subtree_is_not_named_by_the_holder_of_the_outer_one() -> None:
     held = jurisdiction("a/b", "a/b/c/d", subtree="")
     held.hold(Grant("a/b/c", 7, 2, True, None))
     assert [d.subtree for d in held.children("#")] == ["a/b", "a/b/c/d"]
@@ -206,7 +208,7 @@ def test_nor_is_it_where_the_node_holds_more_around_that() -> None:
     assert [d.subtree for d in held.children("#")] == ["a/b"]
 
 
-def test_what_it_has_below_a_subtree_of_its_own_is_told_from_that() -> None:
+def test_a_smaller_subtree_that_another_node_granted_is_apart_from_the_outer_one() -> None:
     held = jurisdiction("a/b", subtree="a")
     for subtree in ("a/b/c", "a/b/c/d/e", "ab"):
         held.hold(Grant(subtree, 7, 5, serving=True, until=None))
@@ -219,7 +221,7 @@ def test_what_it_has_below_a_subtree_of_its_own_is_told_from_that() -> None:
     assert [grant.subtree for grant in held.left_within("a")] == ["a/b/c"]
 
 
-def test_it_speaks_for_what_it_serves_and_a_filter_touches() -> None:
+def test_the_held_list_names_the_served_subtrees_that_the_filter_touches() -> None:
     held = jurisdiction("a/b", subtree="a")
     held.hold(Grant("a/b/c", 7, 2, True, None))
     held.hold(Grant("b", 7, 2, False, None))

@@ -1,4 +1,4 @@
-"""What is remembered of filters and cuts: bounded, and each set of cuts once."""
+"""The cache of the cuts that filters touch: it is bounded, and it stores each set of cuts once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CUTS = [object() for _ in range(100)]
 
 
 @pytest.fixture(autouse=True)
-def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(touched_cuts, "MOST_CUTS", 100)
 
 
-def test_filters_of_the_same_cuts_share_them() -> None:
+def test_filters_that_touch_the_same_cuts_share_one_set() -> None:
     known: TouchedCuts[object] = TouchedCuts()
     first = known.keep(("a", None), CUTS)
     assert all(known.keep((f"a{n}", None), list(CUTS)) is first for n in range(3 * MOST_ANSWERS))
@@ -28,7 +28,7 @@ def test_filters_of_the_same_cuts_share_them() -> None:
     assert known.keep(("a", 7), CUTS[:5]) == tuple(CUTS[:5])
 
 
-def test_what_was_not_asked_for_the_longest_is_forgotten() -> None:
+def test_the_least_recently_used_answer_is_evicted() -> None:
     known: TouchedCuts[object] = TouchedCuts()
     for n in range(10):
         known.keep((str(n), None), CUTS[n * 10 : n * 10 + 10])
@@ -38,7 +38,7 @@ def test_what_was_not_asked_for_the_longest_is_forgotten() -> None:
     assert len(known) == 95
 
 
-def test_a_set_that_is_larger_than_all_may_be_is_kept_by_itself() -> None:
+def test_a_set_that_is_larger_than_the_bound_is_kept_alone() -> None:
     known: TouchedCuts[object] = TouchedCuts()
     known.keep(("a", None), CUTS[:3])
     many = known.keep(("#", None), CUTS * 2)
@@ -48,13 +48,13 @@ def test_a_set_that_is_larger_than_all_may_be_is_kept_by_itself() -> None:
     assert len(known) == 3
 
 
-def test_what_is_long_is_not_remembered() -> None:
+def test_a_long_filter_is_not_cached() -> None:
     known: TouchedCuts[object] = TouchedCuts()
     assert known.keep(("x" * (LONGEST_FILTER + 1), None), CUTS) == tuple(CUTS)
     assert len(known) == 0
 
 
-def test_whatever_is_asked_the_answers_are_right_and_the_cuts_are_counted() -> None:
+def test_random_questions_get_right_answers_and_the_cuts_are_counted() -> None:
     random, known = Random(1), TouchedCuts[object]()
     truth = {
         (str(n), random.choice((None, 1))): tuple(random.sample(CUTS, random.randrange(60)))

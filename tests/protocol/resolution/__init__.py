@@ -1,1 +1,1 @@
-"""Look-ups and what clients remember of them."""
+"""Look-ups, and what clients cache of them."""

@@ -1,5 +1,5 @@
-"""What owners answered one of several clients (docs/protocol.md §5.2, ADR 18): the others ask less, and none
-is led astray for long."""
+"""The cache of owners' answers that several clients share (docs/protocol.md §5.2, ADR 18): they ask less,
+and a wrong answer misleads none of them for long."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sibling(knowledge: Knowledge, now: int = 1) -> tuple[World, dict[str, Node]]
 # The cache
 
 
-def test_the_nearest_answer_counts_unless_it_names_a_cut() -> None:
+def test_the_answer_with_the_longest_scope_counts_unless_it_names_a_cut_around_the_topic() -> None:
     answer_cache = AnswerCache()
     answer_cache.keep(0, outer := answer("", A, {"home/kitchen": B}))
     answer_cache.keep(0, inner := answer("home/garden", B, {"home/garden/shed": A}))
@@ -53,7 +53,7 @@ def test_the_nearest_answer_counts_unless_it_names_a_cut() -> None:
     assert answer_cache.find(2, "home/garden") is newer
 
 
-def test_an_answer_is_handed_on_while_it_is_fresh_and_no_longer_than_its_owner_said() -> None:
+def test_an_answer_is_shared_for_a_few_seconds_and_never_beyond_its_ttl() -> None:
     answer_cache = AnswerCache()
     answer_cache.keep(10, answer("a"))
     answer_cache.keep(10, answer("b")._replace(until=20))
@@ -62,7 +62,7 @@ def test_an_answer_is_handed_on_while_it_is_fresh_and_no_longer_than_its_owner_s
     assert answer_cache.find(20, "b") is None
 
 
-def test_it_is_bounded_and_who_is_alone_keeps_nothing() -> None:
+def test_the_cache_is_bounded_and_a_single_client_has_none() -> None:
     answer_cache = AnswerCache(3)
     for number in range(10):
         answer_cache.keep(number, answer(f"a/{number}"))
@@ -72,10 +72,10 @@ def test_it_is_bounded_and_who_is_alone_keeps_nothing() -> None:
     assert alone.find(1, "a") is None
 
 
-# Clients that share it
+# Clients that share the cache
 
 
-def test_whose_sibling_was_told_asks_nobody() -> None:
+def test_a_client_uses_the_fresh_answer_to_another_client_without_a_request() -> None:
     knowledge = Knowledge.shared()
     first, nodes = sibling(knowledge)
     first.publish_waits_for("home/kitchen/oven")
@@ -87,7 +87,7 @@ def test_whose_sibling_was_told_asks_nobody() -> None:
     assert questions(others) == 0 < questions(nodes)
 
 
-def test_who_comes_later_asks_for_itself() -> None:
+def test_a_client_asks_for_itself_when_the_shared_answer_is_old() -> None:
     knowledge = Knowledge.shared()
     first, _ = sibling(knowledge)
     first.publish_waits_for("home/kitchen/oven")
@@ -99,8 +99,8 @@ def test_who_comes_later_asks_for_itself() -> None:
     assert questions(others) > 0
 
 
-def test_who_asks_again_is_not_told_the_same_and_nobody_else_is() -> None:
-    """The link to the owner ended, or the owner refused: its zone was wrong."""
+def test_a_client_that_resolves_a_topic_again_does_not_get_the_shared_answer_again() -> None:
+    """The link to the owner ended, or the owner refused, so its zone was wrong."""
     knowledge = Knowledge.shared()
     first, nodes = sibling(knowledge)
     knowledge.answer_cache.keep(first.now, answer("home/kitchen", NOBODY))
@@ -115,7 +115,7 @@ def test_who_asks_again_is_not_told_the_same_and_nobody_else_is() -> None:
     assert second.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
 
 
-def test_what_a_refusal_taught_beats_what_others_were_told() -> None:
+def test_the_owner_that_a_refusal_named_counts_more_than_a_shared_answer() -> None:
     knowledge = Knowledge.shared()
     world, nodes = sibling(knowledge)
     knowledge.answer_cache.keep(world.now, answer("home", NOBODY))
@@ -126,20 +126,21 @@ def test_what_a_refusal_taught_beats_what_others_were_told() -> None:
     assert nodes["root"].asked["PubConnect"] == 0
 
 
-def test_a_burst_costs_a_slow_node_one_question_of_each_client_and_none_is_refused() -> None:
-    """Each of the first moment asks once; who has waited finds what another was told, and repeats nothing."""
+def test_many_clients_send_a_slow_node_one_request_each_and_no_message_fails() -> None:
+    """Each client that starts in the first moment asks once. A client that has waited finds the answer to
+    another, and repeats nothing."""
     knowledge = Knowledge.shared()
     crowd = [sibling(knowledge) for _ in range(40)]
     for world, nodes in crowd:
         world.publish_waits_for("home/kitchen/oven")
-        nodes["root"].pace = 7 * SECOND  # beyond every pause between tries
+        nodes["root"].service_time = 7 * SECOND  # longer than every pause between tries
     first, nodes = crowd[0]
-    nodes["root"].pace = SECOND // 10
+    nodes["root"].service_time = SECOND // 10
     assert first.run(lambda: not first.waiting, seconds=2)
     for world, nodes in crowd[1:]:
         assert world.run(lambda world=world: not world.waiting, seconds=1)  # type: ignore[misc]
         assert not world.rejected
-        assert questions(nodes) == 2  # challenged, then asked
+        assert questions(nodes) == 2  # one was challenged, and then sent again
 
 
 @settings(deadline=None)
@@ -153,7 +154,7 @@ def test_a_burst_costs_a_slow_node_one_question_of_each_client_and_none_is_refus
         max_size=5,
     ),
 )
-def test_whatever_others_were_told_the_owner_is_found(topic: str, wrong: list[tuple[str, str]]) -> None:
+def test_the_owner_is_found_whatever_answers_are_shared(topic: str, wrong: list[tuple[str, str]]) -> None:
     knowledge = Knowledge.shared()
     world, nodes = sibling(knowledge)
     owner = max(
@@ -170,6 +171,6 @@ def test_whatever_others_were_told_the_owner_is_found(topic: str, wrong: list[tu
         assert found is not None
         if found[0] == owner.address:
             break
-        world.forget_zones(found[0])  # As the core does when it refuses, or its link ends.
+        world.forget_zones(found[0])  # as the core does when the owner refuses or the link ends
     assert world.zone(topic) == (owner.address, True)
     assert not world.rejected

@@ -1,5 +1,6 @@
-"""What siblings know of the nodes (docs/protocol.md §6.1, `hbroker.protocol.resolution.owner_cache`): it
-spares questions, and however wrong it is, a subscription is complete when every owner has it."""
+"""What clients behind one address know together about the nodes (docs/protocol.md §6.1,
+`hbroker.protocol.resolution.owner_cache`). It saves requests. However wrong it is, a subscription is
+complete only when every owner has it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from hbroker.protocol.resolution.owner_cache import Knowledge, OwnerCache
 from hbroker.protocol.results import Subscribed, WillSet
 from hbroker.protocol.timers import ZONE_TTL
 from hbroker.protocol.wills.client_will import Will
-from tests.protocol.client_world import SECOND, World, holders, home
+from tests.protocol.client_world import SECOND, World, home, subscribed_nodes
 from tests.protocol.fake_network import Faults
 
 A: Address = ("10.0.0.1", 1)
@@ -21,7 +22,7 @@ B: Address = ("10.0.0.1", 2)
 NOBODY: Address = ("10.0.0.1", 3)
 
 
-def charted(*known: tuple[str, str, Address]) -> OwnerCache:
+def cache_with(*known: tuple[str, str, Address]) -> OwnerCache:
     owner_cache = OwnerCache()
     for subtree, node, address in known:
         owner_cache.learn(0, node, address, [subtree], [], is_root=True)
@@ -45,21 +46,19 @@ def charted(*known: tuple[str, str, Address]) -> OwnerCache:
         ("", None),
     ],
 )
-def test_one_node_is_known_for_what_lies_in_its_subtree_and_in_no_other(
-    filter: str, node: str | None
-) -> None:
-    found = charted(("a", "a", A), ("a/b", "b", B)).sole_holder(1, filter)
+def test_the_sole_holder_of_a_filter_is_known_only_within_its_subtree(filter: str, node: str | None) -> None:
+    found = cache_with(("a", "a", A), ("a/b", "b", B)).sole_holder(1, filter)
     assert (None if found is None else found.node) == node
 
 
-def test_no_prefix_tells_whose_the_nodes_own_topics_are() -> None:
-    owner_cache = charted(("", "root", A))
+def test_the_holder_of_the_root_is_not_taken_for_the_holder_of_sys_topics() -> None:
+    owner_cache = cache_with(("", "root", A))
     assert owner_cache.sole_holder(1, "x") is not None
     assert owner_cache.sole_holder(1, "$SYS/other/uptime") is None
 
 
-def test_what_was_learnt_ends_and_what_is_named_anew_takes_its_place() -> None:
-    owner_cache = charted(("a", "a", A))
+def test_an_entry_expires_and_a_newer_one_replaces_it() -> None:
+    owner_cache = cache_with(("a", "a", A))
     assert owner_cache.sole_holder(ZONE_TTL, "a/x") is None
     assert len(owner_cache) == 0
     owner_cache.learn(0, "a", A, ["a"], [cut_of(("a/b", "b", B, 3))], is_root=True)
@@ -74,8 +73,8 @@ def test_what_was_learnt_ends_and_what_is_named_anew_takes_its_place() -> None:
     assert owner_cache.sole_holder(5, "a/#") is not None, "and nothing is left of what was below"
 
 
-def test_a_node_is_believed_for_what_it_was_named_for_alone() -> None:
-    owner_cache = charted(("", "root", NOBODY), ("a", "a", A), ("b", "b", B))
+def test_a_node_is_believed_only_for_the_subtree_for_which_it_was_named() -> None:
+    owner_cache = cache_with(("", "root", NOBODY), ("a", "a", A), ("b", "b", B))
     owner_cache.learn(1, "b", B, ["b", "a", ""], [cut_of(("a", "b", B, 9)), cut_of(("a/x", "b", B, 9))])
     for filter, address in (("a/x/y", A), ("b/y", B), ("c", NOBODY)):
         found = owner_cache.sole_holder(2, filter)
@@ -88,7 +87,7 @@ def test_a_node_is_believed_for_what_it_was_named_for_alone() -> None:
         assert found.address == address
 
 
-def test_it_is_bounded_and_one_without_room_learns_nothing() -> None:
+def test_the_cache_is_bounded_and_a_cache_without_room_learns_nothing() -> None:
     owner_cache = OwnerCache(10)
     for n in range(100):
         owner_cache.learn(0, "a", A if n % 3 else B, [f"a/{n}"], [], is_root=True)
@@ -104,7 +103,7 @@ def test_it_is_bounded_and_one_without_room_learns_nothing() -> None:
     assert none.sole_holder(1, "a") is None
 
 
-def test_whose_sibling_knows_the_owner_asks_nobody_else() -> None:
+def test_a_client_subscribes_at_the_known_owner_without_a_discovery() -> None:
     knowledge = Knowledge(owner_cache=OwnerCache())
     world = World(knowledge=knowledge)
     nodes = home(world)
@@ -119,8 +118,8 @@ def test_whose_sibling_knows_the_owner_asks_nobody_else() -> None:
     assert sum(node.asked.total() for node in world.nodes.values()) == asked
 
 
-def test_a_dead_node_that_a_sibling_knew_costs_some_seconds_once() -> None:
-    knowledge = Knowledge(owner_cache=charted(("home/kitchen", "kitchen", NOBODY)))
+def test_a_known_owner_that_is_dead_costs_some_seconds_once() -> None:
+    knowledge = Knowledge(owner_cache=cache_with(("home/kitchen", "kitchen", NOBODY)))
     world = World(knowledge=knowledge)
     nodes = home(world)
     world.subscribe("home/kitchen/lamp")
@@ -153,7 +152,7 @@ NODES = ["root", "kitchen", "livingroom", "bedroom", "outside", "cams", "nobody"
     ),
     hints=st.lists(st.tuples(st.sampled_from(SUBTREES), st.sampled_from(NODES)), max_size=4),
 )
-def test_complete_means_that_every_owner_has_it_whatever_siblings_said(
+def test_a_complete_subscription_is_at_every_owner_whatever_the_cache_says(
     seed: int, loss: float, late: float, filter: str, hints: list[tuple[str, str]]
 ) -> None:
     knowledge = Knowledge(owner_cache=OwnerCache())
@@ -165,10 +164,10 @@ def test_complete_means_that_every_owner_has_it_whatever_siblings_said(
     world.subscribe(filter, patience=300 * SECOND)
     world.result(Subscribed, seconds=310)
     owners = {node.name for node in world.nodes.values() if node.owns_match(filter)}
-    assert holders(world, filter) >= owners
+    assert subscribed_nodes(world, filter) >= owners
 
 
-def test_a_will_goes_to_the_owner_though_a_sibling_named_another() -> None:
+def test_a_will_goes_to_the_owner_even_if_the_cache_names_another_node() -> None:
     knowledge = Knowledge(owner_cache=OwnerCache())
     world = World(knowledge=knowledge)
     nodes = home(world)

@@ -1,5 +1,5 @@
-"""Resolution (docs/protocol.md §§4.1, 5.2, 5.3) among scripted nodes: the owner is found, cheaply, and only
-by true answers."""
+"""Resolution (docs/protocol.md §§4.1, 5.2, 5.3) among scripted nodes: clients find the owner, with few
+requests, and only by true answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.protocol.fake_network import Faults
 CAM = "home/outside/securitycams/front"
 
 
-def test_the_owner_three_levels_down_is_found() -> None:
+def test_an_owner_three_levels_down_is_found() -> None:
     world = World()
     cams = home(world)["cams"]
     ticket = world.resolve(CAM)
@@ -49,7 +49,7 @@ def test_a_trace_names_every_hop_in_order() -> None:
     assert all(hop.time_ms > 0 for hop in trace)
 
 
-def test_behind_a_nat_owners_are_found_by_referral_and_then_at_once() -> None:
+def test_behind_a_nat_the_first_look_up_uses_referral_and_the_next_one_does_so_at_once() -> None:
     world = World(behind_nat=True)
     nodes = home(world)
     world.resolve(CAM)
@@ -61,7 +61,7 @@ def test_behind_a_nat_owners_are_found_by_referral_and_then_at_once() -> None:
     assert nodes["kitchen"].asked["PubConnect"] >= 1
 
 
-def test_a_topic_below_a_known_cut_starts_at_the_cut() -> None:
+def test_a_look_up_below_a_known_cut_begins_at_the_node_of_the_cut() -> None:
     world = World()
     nodes = home(world)
     world.control.start(world.now)
@@ -70,7 +70,7 @@ def test_a_topic_below_a_known_cut_starts_at_the_cut() -> None:
     world.publish_waits_for("home/kitchen/oven/temperature")
     assert world.run(lambda: not world.waiting)
     assert nodes["root"].asked["PubConnect"] == before
-    assert nodes["kitchen"].asked["PubConnect"] == 2  # challenged, then answered
+    assert nodes["kitchen"].asked["PubConnect"] == 2  # one was challenged, and then answered
 
 
 def _thousand() -> list[str]:
@@ -79,7 +79,9 @@ def _thousand() -> list[str]:
 
 
 @pytest.mark.parametrize("primed", [True, False])
-def test_a_thousand_topics_under_five_zones_cost_the_root_five_questions(primed: bool) -> None:
+def test_look_ups_of_a_thousand_topics_in_five_zones_send_the_root_at_most_five_requests(
+    primed: bool,
+) -> None:
     world = World()
     nodes = home(world)
     if primed:
@@ -94,7 +96,7 @@ def test_a_thousand_topics_under_five_zones_cost_the_root_five_questions(primed:
     assert sum(node.asked["PubConnect"] for node in nodes.values()) < 25
 
 
-def test_a_dead_subtree_holds_no_other_topic_back() -> None:
+def test_a_dead_owner_does_not_delay_other_topics() -> None:
     world = World()
     nodes = home(world)
     nodes["kitchen"].alive = False
@@ -105,7 +107,7 @@ def test_a_dead_subtree_holds_no_other_topic_back() -> None:
     assert world.rejected == dict.fromkeys(["home/kitchen/a", "home/kitchen/b"], pb.REASON_OWNER_UNREACHABLE)
 
 
-def test_a_node_that_comes_back_is_found_by_whoever_waited() -> None:
+def test_a_look_up_that_waits_finds_the_owner_when_its_node_is_back() -> None:
     world = World()
     nodes = home(world)
     nodes["outside"].alive = False
@@ -116,7 +118,7 @@ def test_a_node_that_comes_back_is_found_by_whoever_waited() -> None:
     assert not world.rejected
 
 
-def test_an_owner_is_found_while_the_root_is_dead_once_the_root_has_named_it() -> None:
+def test_an_owner_that_the_root_has_named_is_found_while_the_root_is_dead() -> None:
     world = World()
     nodes = home(world)
     nodes["kitchen"].alive = False
@@ -127,8 +129,8 @@ def test_an_owner_is_found_while_the_root_is_dead_once_the_root_has_named_it() -
     assert not world.rejected
 
 
-def test_an_owner_is_found_though_the_root_has_no_session_with_it() -> None:
-    """As after the root was started again: the owner serves on, and the root knows it from its file."""
+def test_an_owner_without_a_session_to_the_root_is_found() -> None:
+    """As after a restart of the root: the owner serves on, and the root knows it from its file."""
     world = World()
     home(world)
     world.root.is_alone = True
@@ -137,8 +139,9 @@ def test_an_owner_is_found_though_the_root_has_no_session_with_it() -> None:
     assert not world.rejected
 
 
-def test_an_owner_to_be_is_not_asked_without_a_pause() -> None:
-    """The root names it, for it was the owner before it was started again; it says that it is not yet."""
+def test_a_node_that_is_named_as_the_owner_before_it_serves_is_asked_with_pauses() -> None:
+    """The root names the node, because it was the owner before its restart. The node answers that it is
+    not responsible yet."""
     world = World()
     nodes = home(world)
     nodes["kitchen"].reason = pb.REASON_NOT_RESPONSIBLE
@@ -152,27 +155,27 @@ def test_an_owner_to_be_is_not_asked_without_a_pause() -> None:
     assert not world.rejected
 
 
-def test_an_owner_slower_than_every_pause_between_tries_is_found() -> None:
-    """Its answers come to tries that were given up long before."""
+def test_an_owner_that_answers_slower_than_every_pause_between_tries_is_found() -> None:
+    """Its answers arrive for tries that the client gave up long before."""
     world = World()
     nodes = home(world)
-    nodes["root"].pace = 4 * SECOND
+    nodes["root"].service_time = 4 * SECOND
     world.publish_waits_for("home/kitchen/oven")
     assert world.run(lambda: not world.waiting, seconds=10)
     assert not world.rejected
     assert world.zone("home/kitchen/oven") == (nodes["kitchen"].address, True)
 
 
-def test_slow_nodes_lead_on_by_referral() -> None:
+def test_an_owner_behind_slow_nodes_is_found_by_referral() -> None:
     world = World(behind_nat=True)
     nodes = home(world)
     for name in ("root", "outside", "cams"):
-        nodes[name].pace = 2 * SECOND
+        nodes[name].service_time = 2 * SECOND
     world.control.resolve(world.now, CAM, patience=300 * SECOND)
     assert world.result(Resolved, seconds=300).resolution.owner == "cams"
 
 
-def test_negative_answers_are_cached_for_their_time_and_no_longer() -> None:
+def test_a_failure_is_cached_for_its_ttl() -> None:
     world = World()
     nodes = home(world)
     nodes["kitchen"].reason = pb.REASON_NOT_AUTHORIZED
@@ -189,7 +192,7 @@ def test_negative_answers_are_cached_for_their_time_and_no_longer() -> None:
     assert len(world.sent) > asked
 
 
-def test_a_stale_cut_leads_back_to_the_root() -> None:
+def test_a_stale_cut_sends_the_look_up_back_to_the_root() -> None:
     world = World()
     nodes = home(world)
     world.control.start(world.now)
@@ -201,7 +204,7 @@ def test_a_stale_cut_leads_back_to_the_root() -> None:
     assert world.zone("home/kitchen/oven") == (world.root.address, True)
 
 
-def test_silence_everywhere_is_an_error_that_says_who_was_asked() -> None:
+def test_a_look_up_without_any_answer_fails_and_names_the_nodes_that_were_asked() -> None:
     world = World()
     world.root.alive = False
     started = world.now
@@ -212,7 +215,7 @@ def test_silence_everywhere_is_an_error_that_says_who_was_asked() -> None:
     assert world.now - started == 10 * SECOND
 
 
-def test_answers_that_nobody_asked_for_change_nothing() -> None:
+def test_unrequested_answers_change_nothing() -> None:
     world = World()
     home(world)
     world.root.alive = False
@@ -235,7 +238,7 @@ def test_answers_that_nobody_asked_for_change_nothing() -> None:
     assert all(address != forger for address, _, _ in world.sent)
 
 
-def test_challenges_are_obeyed_a_bounded_number_of_times() -> None:
+def test_the_challenges_that_one_look_up_answers_are_bounded() -> None:
     world = World()
     world.root.alive = False
     world.resolve("a/b")
@@ -246,8 +249,8 @@ def test_challenges_are_obeyed_a_bounded_number_of_times() -> None:
 
 
 @pytest.mark.parametrize("duplication", [0, 1])
-def test_referrals_that_lead_in_circles_end(duplication: float) -> None:
-    """Doubled, they come to a lookup that pauses because of them."""
+def test_a_loop_of_referrals_ends(duplication: float) -> None:
+    """With duplication, a referral also arrives at a look-up that pauses because of the one before."""
     world = World(faults=Faults(duplication=duplication))
     a = world.node("a", "home", world.root)
     b = world.node("b", "home/kitchen", a)
@@ -266,7 +269,7 @@ def test_referrals_that_lead_in_circles_end(duplication: float) -> None:
     late=st.floats(0, 0.3),
     nat=st.booleans(),
 )
-def test_whatever_is_lost_doubled_or_late_the_true_owner_is_found(
+def test_the_owner_is_found_despite_loss_duplication_and_delay(
     seed: int, loss: float, duplication: float, late: float, nat: bool
 ) -> None:
     world = World(seed, Faults(loss, duplication, late), behind_nat=nat)

@@ -1,5 +1,5 @@
-"""A client whose owner opens no session for it, because it has too many (§3.6): it tries again, seldom, and
-says why in the end."""
+"""An owner refuses a session for the client, because it has too many (§3.6). The client tries again,
+seldom, and reports the reason in the end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ OWNER: Address = ("10.0.0.1", 7000)
 
 
 class FullWorld(World):
-    """Its root opens no session while it is full, and the core sends what waits once a zone is known."""
+    """A world whose root refuses sessions while it is full. The core sends the waiting messages once a
+    zone is known."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_full = True
         self.tried: list[int] = []
-        """When a link was begun."""
+        """The times at which a link was begun."""
         self.delivered: set[str] = set()
 
     def connect(self, address: Address, token: bytes = b"") -> int:
@@ -63,7 +64,7 @@ def pauses(times: list[int]) -> list[float]:
     return [(later - earlier) / SECOND for earlier, later in pairwise(times)]
 
 
-def test_messages_wait_for_a_place_and_fail_with_the_reason_where_none_is_made() -> None:
+def test_messages_wait_while_the_owner_is_full_and_then_fail_with_the_reason() -> None:
     world = FullWorld()
     for topic in ("a", "b", "c"):
         world.publish_waits_for(topic)
@@ -75,7 +76,7 @@ def test_messages_wait_for_a_place_and_fail_with_the_reason_where_none_is_made()
     assert pauses(world.tried)[-1] > 4 * pauses(world.tried)[0]
 
 
-def test_messages_that_waited_for_a_place_go_once_there_is_one() -> None:
+def test_messages_that_waited_are_sent_once_the_owner_has_room() -> None:
     world = FullWorld()
     world.publish_waits_for("a")
     world.run(seconds=2)
@@ -85,7 +86,7 @@ def test_messages_that_waited_for_a_place_go_once_there_is_one() -> None:
     assert (world.delivered, world.rejected) == ({"a"}, {})
 
 
-def test_who_publishes_on_is_told_at_once_and_the_owner_is_hardly_asked() -> None:
+def test_later_messages_fail_at_once_and_the_full_owner_is_seldom_asked() -> None:
     """A full node has enough to do."""
     world = FullWorld()
     world.publish_waits_for("a")
@@ -100,7 +101,7 @@ def test_who_publishes_on_is_told_at_once_and_the_owner_is_hardly_asked() -> Non
     assert world.root.asked["PubConnect"] - asked <= 2 * 40 * SECOND / (RETRY_MOST / 2)
 
 
-def test_who_asks_for_an_owner_is_told_it_though_it_is_full() -> None:
+def test_a_look_up_of_a_full_owner_succeeds() -> None:
     world = FullWorld()
     world.publish_waits_for("a")
     world.run(seconds=1)
@@ -108,7 +109,7 @@ def test_who_asks_for_an_owner_is_told_it_though_it_is_full() -> None:
     assert isinstance(world.result(Resolved, seconds=1), Resolved)
 
 
-def test_a_subscription_fails_with_the_reason_and_is_tried_seldom() -> None:
+def test_a_subscription_at_a_full_owner_fails_with_the_reason_and_is_tried_seldom() -> None:
     world = FullWorld()
     world.subscribe("a/#")
     failed = world.result(SubscriptionFailed, seconds=11)
@@ -117,7 +118,7 @@ def test_a_subscription_fails_with_the_reason_and_is_tried_seldom() -> None:
     assert pauses(world.tried)[-1] > 1
 
 
-def test_a_subscription_is_made_once_there_is_a_place() -> None:
+def test_a_subscription_is_made_once_the_owner_has_room() -> None:
     world = FullWorld()
     world.subscribe("a/#")
     world.run(seconds=3)
@@ -125,7 +126,7 @@ def test_a_subscription_is_made_once_there_is_a_place() -> None:
     assert world.result(Subscribed, seconds=7).owners == ("root",)
 
 
-def test_a_will_fails_with_the_reason() -> None:
+def test_a_will_at_a_full_owner_fails_with_the_reason() -> None:
     world = FullWorld()
     world.control.set_will(world.now, Will(pb.Publish(topic="a", payload=b"gone")))
     refused = world.result(WillRefused, seconds=11)
@@ -134,7 +135,7 @@ def test_a_will_fails_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("quiet", [RETRY_MOST + SECOND, 3_600 * SECOND])
-def test_a_refusal_long_after_the_last_is_the_first_in_a_row(quiet: int) -> None:
+def test_a_refusal_long_after_the_last_one_begins_a_new_row(quiet: int) -> None:
     refusals, now = Refusals(Random(1)), 5
     for _ in range(9):
         refusals.note(now, OWNER)

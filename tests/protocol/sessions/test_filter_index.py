@@ -1,4 +1,4 @@
-"""Every entry whose filter touches a subtree is found, once for each filter."""
+"""The index finds every entry whose filter touches a subtree, once."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SESSION = session_id("tester")
 PERSISTENT = SessionOptions("tester", SESSION, expiry_s=60)
 
 
-def test_a_session_follows_from_name_and_key_and_from_nothing_else() -> None:
+def test_the_session_id_depends_on_name_and_key_alone() -> None:
     assert session_id("a") == session_id("a")
     assert len({session_id("a"), session_id("b"), session_id("a", b"k"), session_id("a", b"l")}) == 4
     assert session_id("a", b"x" * 1_000) != session_id("a", b"x" * 999)
@@ -41,7 +41,7 @@ def test_a_session_follows_from_name_and_key_and_from_nothing_else() -> None:
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9),
     st.sampled_from(["a", "#", "+/b/#", "/"]),
 )
-def test_a_shared_filter_reads_as_it_is_written(group: str, filter: str) -> None:
+def test_a_shared_filter_is_parsed_into_its_group_and_filter(group: str, filter: str) -> None:
     written = shared.joined(group, filter)
     parts = shared.split(written)
     if set(group) & set("/+#\0"):
@@ -51,12 +51,12 @@ def test_a_shared_filter_reads_as_it_is_written(group: str, filter: str) -> None
     assert shared.split(filter) == ("", filter)
 
 
-def test_what_is_no_shared_filter() -> None:
+def test_an_invalid_shared_filter_is_refused() -> None:
     for text in ("$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/g#/a", "$share/g/a#"):
         assert shared.split(text) is None, text
 
 
-def test_a_group_is_a_subscription_of_its_own() -> None:
+def test_a_shared_subscription_is_apart_from_a_plain_one_to_the_same_filter() -> None:
     world = World()
     home(world)
     kitchen = next(node for node in world.nodes.values() if node.name == "kitchen")
@@ -75,7 +75,7 @@ def test_a_group_is_a_subscription_of_its_own() -> None:
 # Sessions
 
 
-def test_an_owner_is_told_what_the_session_is_to_be() -> None:
+def test_an_owner_is_told_the_options_of_the_session() -> None:
     world = World(session_options=PERSISTENT)
     options = Options(1, overflow=pb.OVERFLOW_DROP_NEWEST, queue_messages=9, queue_bytes=99)
     world.control.subscribe(world.now, "home/#", options)
@@ -85,7 +85,7 @@ def test_an_owner_is_told_what_the_session_is_to_be() -> None:
     assert (told.overflow, told.queue_messages, told.queue_bytes) == (pb.OVERFLOW_DROP_NEWEST, 9, 99)
 
 
-def test_it_is_resumed_where_every_owner_had_it() -> None:
+def test_a_subscription_is_resumed_only_if_every_owner_had_it() -> None:
     for had, resumed in (({"root", "kitchen"}, True), ({"root"}, False), (set(), False)):
         world = World(session_options=PERSISTENT)
         world.node("kitchen", "home/kitchen", world.root)
@@ -95,8 +95,9 @@ def test_it_is_resumed_where_every_owner_had_it() -> None:
         assert world.result(Subscribed).resumed is resumed
 
 
-def test_what_the_first_request_made_does_not_count_as_had() -> None:
-    """The owner is slow: the client discovers anew, and asks again in the same link (seed 10125)."""
+def test_a_repeated_subscribe_does_not_make_a_new_subscription_count_as_resumed() -> None:
+    """The owner is slow: the client discovers again, and sends SUBSCRIBE again over the same link (seed
+    10125)."""
     for had in (False, True):
         world = World(session_options=PERSISTENT)
         kitchen = world.node("kitchen", "home/kitchen", world.root)
@@ -112,7 +113,7 @@ def test_what_the_first_request_made_does_not_count_as_had() -> None:
         assert world.result(Subscribed).resumed is had
 
 
-def test_nor_does_what_was_asked_for_in_a_link_that_died_before_the_answer() -> None:
+def test_a_subscription_is_not_resumed_if_the_link_ended_before_the_first_answer() -> None:
     world = World(session_options=PERSISTENT)
     kitchen = world.node("kitchen", "home/kitchen", world.root)
     kitchen.is_mute = True
@@ -123,7 +124,7 @@ def test_nor_does_what_was_asked_for_in_a_link_that_died_before_the_answer() -> 
     assert not world.result(Subscribed).resumed, "nobody knows what the first request found"
 
 
-def test_it_stays_resumed_whatever_becomes_of_links_once_all_have_answered() -> None:
+def test_a_subscription_stays_resumed_after_all_owners_have_answered_whatever_happens_to_the_links() -> None:
     world = World(session_options=PERSISTENT)
     kitchen = world.node("kitchen", "home/kitchen", world.root)
     kitchen.has_session = True
@@ -138,34 +139,34 @@ def test_it_stays_resumed_whatever_becomes_of_links_once_all_have_answered() -> 
     assert world.result(Subscribed).resumed
 
 
-def cleaned(node: Node) -> list[tuple[str, bool]]:
+def clean_starts(node: Node) -> list[tuple[str, bool]]:
     return [(body.filter, body.clean_start) for body in node.told if isinstance(body, pb.Subscribe)]
 
 
-def test_each_owner_is_told_once_to_begin_clean() -> None:
+def test_each_owner_gets_clean_start_once() -> None:
     world = World(session_options=SessionOptions("tester", SESSION, clean_start=True))
     for filter in ("a", "b"):
         world.subscribe(filter)
     for _ in range(2):
         world.result(Subscribed)
-    assert sorted(clean for _, clean in cleaned(world.root)) == [False, True]
+    assert sorted(clean for _, clean in clean_starts(world.root)) == [False, True]
     world.cut_off(world.root)
     world.run(lambda: len(world.root.subscriptions) == 2)
-    assert [clean for _, clean in cleaned(world.root)[2:]] == [False, False]
+    assert [clean for _, clean in clean_starts(world.root)[2:]] == [False, False]
 
 
-def test_an_owner_that_may_not_have_heard_it_is_told_again() -> None:
+def test_clean_start_is_repeated_if_the_owner_has_not_answered() -> None:
     world = World(session_options=SessionOptions("tester", SESSION, clean_start=True))
     world.root.is_mute = True
     world.subscribe("a")
-    world.run(lambda: bool(cleaned(world.root)))
+    world.run(lambda: bool(clean_starts(world.root)))
     world.cut_off(world.root)
     world.root.is_mute = False
     world.result(Subscribed)
-    assert cleaned(world.root) == [("a", True), ("a", True)]
+    assert clean_starts(world.root) == [("a", True), ("a", True)]
 
 
-def test_leaving_keeps_a_persistent_session_unless_it_is_to_end() -> None:
+def test_leave_keeps_a_persistent_session_unless_the_client_ends_it() -> None:
     for session_options, end, keeps in (
         (PERSISTENT, False, True),
         (PERSISTENT, True, False),
@@ -180,7 +181,7 @@ def test_leaving_keeps_a_persistent_session_unless_it_is_to_end() -> None:
         assert leave.keep_session is keeps
 
 
-def test_a_subscription_may_be_left_in_the_session() -> None:
+def test_a_released_subscription_stays_in_the_session() -> None:
     world = World(session_options=PERSISTENT)
     id = world.subscribe("home/#")
     world.result(Subscribed)
@@ -190,7 +191,7 @@ def test_a_subscription_may_be_left_in_the_session() -> None:
     assert "home/#" in world.root.subscriptions
 
 
-def test_what_a_persistent_session_has_from_an_earlier_run_is_left_alone() -> None:
+def test_a_subscription_of_an_earlier_run_is_not_ended_in_a_persistent_session() -> None:
     for session_options, ends in ((PERSISTENT, False), (SessionOptions("x", 1), True)):
         world = World(session_options=session_options)
         world.deliver(world.root, pb.SubAck(node="root", filter="old/#", active=True))
@@ -198,11 +199,11 @@ def test_what_a_persistent_session_has_from_an_earlier_run_is_left_alone() -> No
         assert any(isinstance(body, pb.Unsubscribe) for body in world.root.told) is ends
 
 
-def ends_of(node: Node) -> list[tuple[str, str]]:
+def unsubscribes_at(node: Node) -> list[tuple[str, str]]:
     return [(body.group, body.filter) for body in node.told if isinstance(body, pb.Unsubscribe)]
 
 
-def test_what_this_run_ended_is_ended_again_at_a_node_that_took_it_over() -> None:
+def test_a_subscription_that_this_run_ended_is_ended_again_at_its_new_owner() -> None:
     world = World(session_options=PERSISTENT)
     kitchen = world.node("kitchen", "home/kitchen", world.root)
     took_over = pb.SubAck(node="kitchen", group="g", filter="home/#", active=True)
@@ -214,31 +215,31 @@ def test_what_this_run_ended_is_ended_again_at_a_node_that_took_it_over() -> Non
 
     world.control.unsubscribe(world.now, subscribe())
     world.result(Unsubscribed)
-    told = len(ends_of(kitchen))
+    told = len(unsubscribes_at(kitchen))
     world.deliver(kitchen, took_over)
     world.run(seconds=5)
-    assert ends_of(kitchen)[told:] == [("g", "home/#")]
+    assert unsubscribes_at(kitchen)[told:] == [("g", "home/#")]
     told += 1
     subscribe()
     world.deliver(kitchen, took_over)
     world.run(seconds=5)
-    assert len(ends_of(kitchen)) == told, "it is wanted again"
+    assert len(unsubscribes_at(kitchen)) == told, "it is wanted again"
 
 
-def test_what_is_left_in_the_session_is_not_ended_where_it_is_taken_over() -> None:
+def test_a_released_subscription_is_not_ended_at_its_new_owner() -> None:
     world = World(session_options=PERSISTENT)
     world.control.unsubscribe(world.now, world.subscribe("home/#"))
     world.result(Unsubscribed)
     id = world.subscribe("home/#")
     world.result(Subscribed)
     world.control.release(world.now, id)
-    told = len(ends_of(world.root))
+    told = len(unsubscribes_at(world.root))
     world.deliver(world.root, pb.SubAck(node="root", filter="home/#", active=True))
     world.run(seconds=5)
-    assert len(ends_of(world.root)) == told
+    assert len(unsubscribes_at(world.root)) == told
 
 
-def test_a_queue_that_overflowed_ends_the_subscription_where_that_was_asked_for() -> None:
+def test_an_overflow_ends_the_subscription_if_its_policy_says_so() -> None:
     world = World(session_options=PERSISTENT)
     world.node("kitchen", "home/kitchen", world.root)
     id = world.control.subscribe(world.now, "home/#", Options(1, overflow=pb.OVERFLOW_END_SESSION))
@@ -258,7 +259,7 @@ def taken_over(world: World, session: int) -> None:
     world.event(ControlEvent(None, world.root.address, pack(body), True))
 
 
-def test_a_run_that_is_taken_over_makes_nothing_again() -> None:
+def test_a_run_whose_session_is_taken_over_does_not_subscribe_again() -> None:
     world = World(session_options=PERSISTENT)
     world.subscribe("home/#")
     world.result(Subscribed)
@@ -273,7 +274,7 @@ def test_a_run_that_is_taken_over_makes_nothing_again() -> None:
     assert world.control.poll_timeout() is None
 
 
-def test_nobody_can_say_so_who_does_not_know_the_session() -> None:
+def test_a_takeover_notice_with_another_session_id_is_ignored() -> None:
     for session_options, session in ((PERSISTENT, SESSION + 1), (SessionOptions("x", 0), 0)):
         world = World(session_options=session_options)
         world.subscribe("home/#")
@@ -298,7 +299,7 @@ def state(world: World) -> State | None:
     return world.control.will_state
 
 
-def test_the_owner_of_its_topic_keeps_a_will() -> None:
+def test_the_will_is_registered_at_the_owner_of_its_topic() -> None:
     world = World(session_options=PERSISTENT)
     nodes = home(world)
     world.control.set_will(world.now, will())
@@ -312,7 +313,7 @@ def test_the_owner_of_its_topic_keeps_a_will() -> None:
     assert registrations(world.root) == []
 
 
-def test_it_is_another_message_once_its_owner_may_have_published_it() -> None:
+def test_a_will_gets_a_new_message_id_if_its_owner_may_have_published_it() -> None:
     world = World(session_options=PERSISTENT)
     nodes = home(world)
     world.control.set_will(world.now, will())
@@ -324,7 +325,7 @@ def test_it_is_another_message_once_its_owner_may_have_published_it() -> None:
     assert world.run(lambda: state(world) is State.KEPT)
 
 
-def test_it_stays_the_same_message_where_it_moves() -> None:
+def test_a_will_keeps_its_message_id_when_its_topic_moves() -> None:
     world = World(session_options=PERSISTENT)
     nodes = home(world)
     world.control.set_will(world.now, will("home/kitchen/oven/gone"))
@@ -339,7 +340,7 @@ def test_it_stays_the_same_message_where_it_moves() -> None:
     assert world.results == [], "the application was told once"
 
 
-def test_an_owner_that_has_no_room_is_asked_again_later() -> None:
+def test_a_will_is_registered_later_if_the_owner_has_no_room() -> None:
     world = World(session_options=PERSISTENT)
     world.root.will_reason = Reason.REASON_QUOTA_EXCEEDED
     world.control.set_will(world.now, will())
@@ -350,7 +351,7 @@ def test_an_owner_that_has_no_room_is_asked_again_later() -> None:
     assert {message.sequence for message in registrations(world.root)} == {1}
 
 
-def test_a_refusal_that_stays_ends_it() -> None:
+def test_a_will_that_is_not_authorized_is_refused_for_good() -> None:
     world = World(session_options=PERSISTENT)
     world.root.will_reason = Reason.REASON_NOT_AUTHORIZED
     world.control.set_will(world.now, will())
@@ -362,7 +363,7 @@ def test_a_refusal_that_stays_ends_it() -> None:
     assert world.control.poll_timeout() is None
 
 
-def test_without_an_owner_the_application_is_told_in_time() -> None:
+def test_a_will_without_an_owner_fails_when_its_patience_is_over() -> None:
     world = World(session_options=PERSISTENT)
     world.root.alive = False
     began = world.now
@@ -372,7 +373,7 @@ def test_without_an_owner_the_application_is_told_in_time() -> None:
     assert world.now - began == 3 * SECOND
 
 
-def test_an_owner_that_never_answers_is_left_and_looked_up_again() -> None:
+def test_a_will_is_looked_up_again_if_the_owner_never_answers() -> None:
     world = World(session_options=PERSISTENT)
     world.root.is_mute = True
     world.control.set_will(world.now, will(), patience=60 * SECOND)
@@ -381,7 +382,7 @@ def test_an_owner_that_never_answers_is_left_and_looked_up_again() -> None:
     assert world.result(WillSet) == WillSet("root")
 
 
-def test_leaving_ends_its_registration() -> None:
+def test_a_client_that_leaves_does_not_register_its_will_again() -> None:
     world = World(session_options=PERSISTENT)
     world.control.set_will(world.now, will())
     world.result(WillSet)
@@ -395,7 +396,7 @@ def test_leaving_ends_its_registration() -> None:
 @pytest.mark.parametrize(
     "before", [State.RESOLVING, State.AWAIT_ACK, State.KEPT, State.BACKING_OFF, State.REFUSED]
 )
-def test_a_later_will_takes_its_place_whatever_it_waited_for(before: State) -> None:
+def test_a_later_will_replaces_the_former_in_every_state(before: State) -> None:
     world = World(session_options=PERSISTENT)
     nodes = home(world)
     kitchen = nodes["kitchen"]

@@ -1,4 +1,4 @@
-"""Sessions at a node (docs/protocol.md §6.4, §6.5): kept, taken up again, ended, taken over, handed over."""
+"""Sessions at a node (docs/protocol.md §§6.4, 6.5): stored, resumed, ended, taken over, handed over."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_session_without_an_expiry_ends_with_its_link() -> None:
     assert node.subscribe(node.link_up(S), "home/#").resumed is False
 
 
-def test_one_without_an_expiry_goes_on_over_the_link_that_its_client_begins() -> None:
+def test_a_session_without_an_expiry_goes_on_over_the_next_link_of_the_same_run() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#")
@@ -59,7 +59,7 @@ def test_one_without_an_expiry_goes_on_over_the_link_that_its_client_begins() ->
     assert session_of(node) is None
 
 
-def test_one_without_an_expiry_ends_when_its_client_begins_no_other_link() -> None:
+def test_a_session_without_an_expiry_ends_if_the_run_begins_no_other_link() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#")
@@ -71,7 +71,7 @@ def test_one_without_an_expiry_ends_when_its_client_begins_no_other_link() -> No
     assert [session for session, _ in node.core.ended] == [S]
 
 
-def test_one_without_an_expiry_begins_anew_where_its_client_subscribes_to_nothing_again() -> None:
+def test_a_session_without_an_expiry_ends_its_subscriptions_if_the_client_does_not_repeat_them() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#")
@@ -84,7 +84,7 @@ def test_one_without_an_expiry_begins_anew_where_its_client_subscribes_to_nothin
     assert session_of(node) is None
 
 
-def test_a_persistent_one_is_away_until_its_client_is_back_from_elsewhere() -> None:
+def test_a_persistent_session_is_offline_until_a_link_from_another_address_resumes_it() -> None:
     node = SoleNode()
     link = node.link_up(S)
     assert not node.subscribe(link, "home/#", session_expiry_s=60).resumed
@@ -102,7 +102,7 @@ def test_a_persistent_one_is_away_until_its_client_is_back_from_elsewhere() -> N
     assert node.core.ended == []
 
 
-def test_it_ends_when_it_has_been_away_for_its_expiry() -> None:
+def test_a_session_ends_when_it_has_been_offline_for_its_expiry() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=60)
@@ -115,7 +115,7 @@ def test_it_ends_when_it_has_been_away_for_its_expiry() -> None:
     assert len(node.node.subscribers) == 0
 
 
-def test_the_node_bounds_the_expiry() -> None:
+def test_the_node_bounds_the_session_expiry() -> None:
     node = SoleNode(Limits(session_expiry=10))
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=0xFFFF_FFFF)
@@ -125,7 +125,7 @@ def test_the_node_bounds_the_expiry() -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_leave_keeps_the_session_only_where_it_says_so(keep: bool) -> None:
+def test_leave_keeps_the_session_only_with_keep_session(keep: bool) -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=60)
@@ -137,7 +137,7 @@ def test_leave_keeps_the_session_only_where_it_says_so(keep: bool) -> None:
     assert node.core.ended == ([] if keep else [(S, "session_ended")])
 
 
-def test_a_clean_start_ends_what_was_left_and_nothing_else() -> None:
+def test_a_clean_start_ends_only_the_earlier_subscriptions() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "old/#", session_expiry_s=60)
@@ -149,7 +149,7 @@ def test_a_clean_start_ends_what_was_left_and_nothing_else() -> None:
     assert {s.filter for s in node.node.subscribers} == {"old/#", "new/#"}
 
 
-def test_a_subscription_that_is_made_again_brings_retained_messages_as_it_asks() -> None:
+def test_a_repeated_subscribe_sends_retained_messages_as_its_retain_handling_says() -> None:
     node = SoleNode()
     link = node.link_up(S)
     if_new = pb.RETAIN_HANDLING_SEND_IF_NEW
@@ -162,7 +162,7 @@ def test_a_subscription_that_is_made_again_brings_retained_messages_as_it_asks()
     assert node.core.retained_sent == [(S, "home/#", 0)] * 2
 
 
-def test_the_largest_bounds_that_were_asked_for_count() -> None:
+def test_the_largest_requested_queue_bounds_count() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "a", queue_messages=10, queue_bytes=2_000)
@@ -171,7 +171,7 @@ def test_the_largest_bounds_that_were_asked_for_count() -> None:
     assert node.core.opened[S] == (False, 10, 3_000)
 
 
-def test_a_session_whose_queue_overflowed_is_gone_and_its_client_is_told() -> None:
+def test_a_session_whose_queue_overflowed_ends_and_its_client_is_told() -> None:
     node = SoleNode()
     link = node.link_up(S)
     for filter in ("a", "b/#"):
@@ -187,7 +187,7 @@ def test_a_session_whose_queue_overflowed_is_gone_and_its_client_is_told() -> No
     assert not node.subscribe(link, "a", session_expiry_s=60).resumed, "it begins anew"
 
 
-def test_a_subscription_for_which_too_much_that_is_retained_waits_ends_and_its_client_is_told() -> None:
+def test_a_subscription_with_too_many_retained_messages_waiting_ends_and_its_client_is_told() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/+")
@@ -203,7 +203,7 @@ def test_a_subscription_for_which_too_much_that_is_retained_waits_ends_and_its_c
     assert (S, "", "home/#") not in node.core.subscriptions
 
 
-def test_a_session_for_which_there_is_no_room_is_refused() -> None:
+def test_a_session_for_which_the_core_has_no_room_is_refused() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.core.has_room = False
@@ -215,7 +215,7 @@ def test_a_session_for_which_there_is_no_room_is_refused() -> None:
 # Shared groups
 
 
-def test_a_group_is_apart_from_the_filter_that_it_shares() -> None:
+def test_a_shared_subscription_is_apart_from_a_plain_one_to_the_same_filter() -> None:
     node = SoleNode()
     link = node.link_up(S)
     ack = node.subscribe(link, "jobs/#", group="workers", overflow=pb.OVERFLOW_DROP_NEWEST)
@@ -230,13 +230,13 @@ def test_a_group_is_apart_from_the_filter_that_it_shares() -> None:
 
 
 @pytest.mark.parametrize("group", ["a/b", "+", "#", "a#", "\0"])
-def test_a_group_that_is_no_name_is_refused(group: str) -> None:
+def test_an_invalid_group_name_is_refused(group: str) -> None:
     node = SoleNode()
     ack = node.subscribe(node.link_up(S), "jobs/#", group=group)
     assert ack.reason == Reason.REASON_TOPIC_FILTER_INVALID
 
 
-def test_an_overflow_policy_of_a_later_version_is_refused() -> None:
+def test_an_unknown_overflow_policy_is_refused() -> None:
     node = SoleNode()
     link = node.link_up(S)
     packet = pb.Subscribe(request=1, filter="a")
@@ -249,7 +249,7 @@ def test_an_overflow_policy_of_a_later_version_is_refused() -> None:
 # Takeover
 
 
-def told(node: SoleNode) -> list[tuple[str, int]]:
+def takeover_notices(node: SoleNode) -> list[tuple[str, int]]:
     return [
         (address[0], body.session)
         for address, body in node.core.sent_outside
@@ -257,131 +257,138 @@ def told(node: SoleNode) -> list[tuple[str, int]]:
     ]
 
 
-def test_the_former_run_is_told_four_times_that_its_session_is_taken_over() -> None:
+def test_the_former_run_is_told_four_times_of_the_takeover() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=60)
     node.link_down(link, S, "taken_over")
     node.link_up(S, ELSEWHERE)
     node.pass_time(60)
-    assert told(node) == [(HERE[0], S)] * 4
+    assert takeover_notices(node) == [(HERE[0], S)] * 4
     assert len(node.node.subscribers) == 1
 
 
-def test_one_at_the_same_address_is_the_only_one_there_and_is_not_told() -> None:
+def test_a_former_run_at_the_same_address_is_not_told_of_the_takeover() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.link_down(link, S, "taken_over")
     node.link_up(S, HERE)
     node.pass_time(60)
-    assert told(node) == []
+    assert takeover_notices(node) == []
 
 
-def test_another_link_of_the_same_run_takes_nothing_over() -> None:
+def test_another_link_of_the_same_run_is_no_takeover() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.link_down(link, S, "restarted")
     node.link_up(S, ELSEWHERE)
     node.pass_time(60)
-    assert told(node) == []
+    assert takeover_notices(node) == []
 
 
-# Accounts
+# Counters of messages
 
 
-def test_a_node_tells_what_became_of_each_sessions_messages_by_its_clients_name() -> None:
+def test_a_node_publishes_the_message_counters_of_each_session_under_the_clients_name() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=60, client="lamp")
-    books = {"accepted": 10, "delivered": 4, "expired": 1, "queued": 2, "queued_bytes": 99}
+    counters = {"accepted": 10, "delivered": 4, "expired": 1, "queued": 2, "queued_bytes": 99}
     node.core.message_totals = [
-        SimpleNamespace(session=S, connected=True, stalled=True, dropped={"queue_full": 3}, **books),
-        SimpleNamespace(session=9, connected=False, stalled=False, dropped={}, **dict.fromkeys(books, 0)),
+        SimpleNamespace(session=S, connected=True, stalled=True, dropped={"queue_full": 3}, **counters),
+        SimpleNamespace(session=9, connected=False, stalled=False, dropped={}, **dict.fromkeys(counters, 0)),
     ]
     reader = node.link_up(2)
     node.subscribe(reader, "$SYS/nodes/root/sessions")
     topic, payload, qos, retain = node.core.own[-1]
     assert (topic, qos, retain) == ("$SYS/nodes/root/sessions", 1, True)
-    told = json.loads(payload)["sessions"]
-    assert told[0] == {"client": "lamp", "state": "stalled", "dropped": {"queue_full": 3}, **books}
-    assert (told[1]["client"], told[1]["state"]) == ("", "away")
+    statuses = json.loads(payload)["sessions"]
+    assert statuses[0] == {
+        "client": "lamp",
+        "state": "stalled",
+        "dropped": {"queue_full": 3},
+        **counters,
+    }
+    assert (statuses[1]["client"], takeover_notices[1]["state"]) == ("", "away")
     assert str(S) not in payload.decode(), "the id of a session is a secret"
 
 
 # Handover
 
 
-def bequest(*sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()) -> ReceivedState:
-    """What another node hands over."""
+def received_state(
+    *sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()
+) -> ReceivedState:
+    """What a handover from another node brings."""
     received = ReceivedState()
     received.take(pb.Transfer(sessions=sessions, subscriptions=map(record_of, subscriptions)))
     return received
 
 
-def test_a_session_moves_with_all_that_it_is() -> None:
-    giver, taker = SoleNode(), SoleNode()
-    link = giver.link_up(S)
-    giver.subscribe(link, "home/#", session_expiry_s=60, queue_messages=11, queue_bytes=5_000)
-    giver.link_down(link, S)
-    giver.pass_time(20)
-    other = giver.link_up(2)
-    giver.subscribe(other, "garden/#", session_expiry_s=60)
-    (record,) = giver.node.sessions.records("home/kitchen")
+def test_a_session_moves_with_its_bounds_and_its_time_offline() -> None:
+    source, target = SoleNode(), SoleNode()
+    link = source.link_up(S)
+    source.subscribe(link, "home/#", session_expiry_s=60, queue_messages=11, queue_bytes=5_000)
+    source.link_down(link, S)
+    source.pass_time(20)
+    other = source.link_up(2)
+    source.subscribe(other, "garden/#", session_expiry_s=60)
+    (record,) = source.node.sessions.records("home/kitchen")
     assert (record.session, record.away_us) == (S, 20 * SECOND)
-    taker.node.sessions.take_over(taker.now, bequest(record))
-    assert taker.core.opened == {S: (True, 11, 5_000)}
-    taker.pass_time(39)
-    assert taker.core.ended == []
-    taker.pass_time(2)
-    assert taker.core.ended == [(S, "session_expired")], "its time away counts from the beginning"
+    target.node.sessions.take_over(target.now, received_state(record))
+    assert target.core.opened == {S: (True, 11, 5_000)}
+    target.pass_time(39)
+    assert target.core.ended == []
+    target.pass_time(2)
+    assert target.core.ended == [(S, "session_expired")], "its time away counts from the beginning"
 
 
-def test_one_that_is_connected_gets_a_link_from_the_new_owner() -> None:
-    giver, taker = SoleNode(), SoleNode()
-    link = giver.link_up(S)
-    giver.subscribe(link, "home/#", session_expiry_s=60)
-    (record,) = giver.node.sessions.records("home")
+def test_a_connected_session_gets_a_link_from_the_new_owner() -> None:
+    source, target = SoleNode(), SoleNode()
+    link = source.link_up(S)
+    source.subscribe(link, "home/#", session_expiry_s=60)
+    (record,) = source.node.sessions.records("home")
     assert not record.HasField("away_us")
-    (subscription,) = giver.node.subscribers
-    taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
-    taker.node.owner_subscriptions.take_over("home", [subscription])
-    assert taker.core.adopted == [(S, HERE)]
-    taken = session_of(taker)
+    (subscription,) = source.node.subscribers
+    target.node.sessions.take_over(target.now, received_state(record, subscriptions=(subscription,)))
+    target.node.owner_subscriptions.take_over("home", [subscription])
+    assert target.core.adopted == [(S, HERE)]
+    taken = session_of(target)
     assert taken is not None
     assert not taken.is_away
-    taker.pass_time(0)
-    (told,) = [body for _, body in taker.core.sent if isinstance(body, pb.SubAck)]
-    assert told.active
-    assert told.resumed
+    target.pass_time(0)
+    (suback,) = [body for _, body in target.core.sent if isinstance(body, pb.SubAck)]
+    assert suback.active
+    assert suback.resumed
 
 
 @pytest.mark.parametrize(
     ("is_one_sided", "has_subscribed", "is_replaced"),
     [(True, False, True), (False, False, False), (True, True, False)],
 )
-def test_nothing_is_inherited_over_a_link_that_the_client_never_answered(
+def test_a_link_that_the_client_never_answered_is_replaced_in_a_handover(
     is_one_sided: bool, has_subscribed: bool, is_replaced: bool
 ) -> None:
-    giver, taker = SoleNode(), SoleNode()
-    giver.subscribe(giver.link_up(S), "home/#")
-    (record,) = giver.node.sessions.records("home")
-    (subscription,) = giver.node.subscribers
-    stale = taker.link_up(S)
+    source, target = SoleNode(), SoleNode()
+    source.subscribe(source.link_up(S), "home/#")
+    (record,) = source.node.sessions.records("home")
+    (subscription,) = source.node.subscribers
+    stale = target.link_up(S)
     if has_subscribed:
-        taker.subscribe(stale, "garden/#")
+        target.subscribe(stale, "garden/#")
     if is_one_sided:
-        taker.core.one_sided.add(stale)
-    taker.node.sessions.take_over(taker.now, bequest(record, subscriptions=(subscription,)))
-    taker.node.owner_subscriptions.take_over("home", [subscription])
-    assert taker.core.closed == [stale] * is_replaced
-    assert taker.core.adopted == [(S, HERE)] * is_replaced
+        target.core.one_sided.add(stale)
+    target.node.sessions.take_over(target.now, received_state(record, subscriptions=(subscription,)))
+    target.node.owner_subscriptions.take_over("home", [subscription])
+    assert target.core.closed == [stale] * is_replaced
+    assert target.core.adopted == [(S, HERE)] * is_replaced
     if is_replaced:
-        taker.link_down(stale, S, "closed")
-    assert (S, "", "home/#") in taker.core.subscriptions
-    assert taker.node.subscribers.get(S, ("", "home/#")) is not None
+        target.link_down(stale, S, "closed")
+    assert (S, "", "home/#") in target.core.subscriptions
+    assert target.node.subscribers.get(S, ("", "home/#")) is not None
 
 
-def test_who_was_away_when_an_owner_was_lost_learns_it_here_and_at_the_next_owner() -> None:
+def test_an_offline_session_is_marked_interrupted_when_an_owner_is_lost_and_the_mark_moves_along() -> None:
     node = SoleNode()
     away, connected = node.link_up(S), node.link_up(2)
     for link in (away, connected):
@@ -398,7 +405,7 @@ def test_who_was_away_when_an_owner_was_lost_learns_it_here_and_at_the_next_owne
     assert node.subscribe(again, "garden/#", session_expiry_s=60).resumed
 
 
-def test_what_nothing_is_left_of_here_has_gone_along() -> None:
+def test_a_session_without_subscriptions_ends_after_a_handover_and_its_link_stays() -> None:
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/#", session_expiry_s=60)
@@ -412,8 +419,8 @@ def test_what_nothing_is_left_of_here_has_gone_along() -> None:
     assert not kept.is_persistent
 
 
-def test_what_is_on_its_way_goes_on_where_its_subtree_is_lost() -> None:
-    """To end the session would take it for answered (seed 10376)."""
+def test_a_session_with_a_link_survives_the_loss_of_its_subtree_until_the_link_ends() -> None:
+    """If the session ended, its messages on the way would count as acknowledged (seed 10376)."""
     node = SoleNode()
     links = {session: node.link_up(session) for session in (S, 2)}
     for session, link in links.items():
@@ -431,8 +438,9 @@ def test_what_is_on_its_way_goes_on_where_its_subtree_is_lost() -> None:
     assert session_of(node) is None, "it ends with its link"
 
 
-def test_who_lost_a_subtree_names_its_cuts_around_it() -> None:
-    """Or it would seem to serve what is around, which it was given with cuts (seed 10287)."""
+def test_a_node_that_lost_a_subtree_names_its_cuts_around_it() -> None:
+    """Otherwise the node would seem to serve the subtree around, which it was given with cuts (seed
+    10287)."""
     node = SoleNode()
     link = node.link_up(S)
     node.subscribe(link, "home/lamp")
@@ -445,11 +453,12 @@ def test_who_lost_a_subtree_names_its_cuts_around_it() -> None:
     assert [(cut.subtree, cut.node, cut.epoch) for cut in news.passed_to] == [("home", "kitchen", 9)]
 
 
-# Whatever happens, in whatever order
+# Random orders of events
 
 
-class Lives(RuleBasedStateMachine):
-    """Links of three sessions go up and down, sessions subscribe, leave, end, expire: books are kept."""
+class SessionMachine(RuleBasedStateMachine):
+    """Links of three sessions go up and down, and the sessions subscribe, leave, end and expire. The
+    tables stay consistent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -463,7 +472,7 @@ class Lives(RuleBasedStateMachine):
         self.links[session] = self.node.link_up(session)
 
     @rule(session=st.integers(1, 3))
-    def up_in_the_wrong_order(self, session: int) -> None:
+    def up_before_the_former_link_is_down(self, session: int) -> None:
         former = self.links.get(session)
         self.links[session] = self.node.link_up(session, ELSEWHERE)
         if former is not None:
@@ -489,7 +498,7 @@ class Lives(RuleBasedStateMachine):
             self.node.tell(link, pb.Leave(keep_session=keep))
         known = session_of(self.node, session)
         if known is not None and not known.is_persistent:
-            self.node.core.opened.pop(session, None)  # as the core does itself
+            self.node.core.opened.pop(session, None)  # as the core itself does
             for key in [key for key in self.node.core.subscriptions if key[0] == session]:
                 del self.node.core.subscriptions[key]
         self.node.link_down(link, session, reason)
@@ -499,7 +508,7 @@ class Lives(RuleBasedStateMachine):
         self.node.pass_time(seconds)
 
     @invariant()
-    def books_are_kept(self) -> None:
+    def tables_are_consistent(self) -> None:
         sessions = self.node.node.sessions
         assert sessions.connected == len(self.links)
         for session, link in self.links.items():
@@ -512,5 +521,5 @@ class Lives(RuleBasedStateMachine):
         assert all(known.is_away for known in map(lambda s: session_of(self.node, s), away) if known)
 
 
-Lives.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestLives = Lives.TestCase
+SessionMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestSessionMachine = SessionMachine.TestCase

@@ -1,4 +1,4 @@
-"""What a node stores of its subscribers, against a plain model, and how little it is."""
+"""The store of a node's subscriptions, against a plain model, and its memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _verbs = st.sampled_from(["add", "add", "add", "remove", "remove_session"])
 
 
 @given(st.lists(st.tuples(_verbs, _subscriptions), max_size=60))
-def test_it_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]]) -> None:
+def test_the_store_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]]) -> None:
     subscribers = Subscribers(_MOST)
     model: dict[tuple[int, Key], Subscription] = {}
     for verb, subscription in steps:
@@ -68,12 +68,14 @@ def test_it_agrees_with_a_dictionary(steps: list[tuple[str, Subscription]]) -> N
             }
 
 
-def test_what_touches_a_subtree_is_found_without_a_look_at_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscriptions_that_touch_a_subtree_are_found_without_a_scan_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     subscribers = Subscribers(100_000)
     for number in range(20_000):
         first = "home" if number % 2 else "+"
         filter = f"{first}/{number % 1_000}/{number}/#"
-        session = number // 2 if number % 3 else 1  # One with thousands, as a gateway has.
+        session = number // 2 if number % 3 else 1  # one session with thousands, as a gateway has
         subscribers.add(Subscription(session, ("10.0.0.1", 5_000), filter, 1))
     looked_at = []
 
@@ -86,20 +88,20 @@ def test_what_touches_a_subtree_is_found_without_a_look_at_the_rest(monkeypatch:
     assert len(looked_at) == 20
 
 
-def test_an_idle_session_with_one_subscription_takes_some_hundred_bytes() -> None:
-    sessions_there_are = 2_000
+def test_an_idle_session_with_one_subscription_takes_a_few_hundred_bytes() -> None:
+    session_count = 2_000
     clock = count()
     subscribers = Subscribers(_MOST)
     sessions = Sessions(ScriptedCore(), Limits(), subscribers, lambda: next(clock))
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for number in range(sessions_there_are):
+        for number in range(session_count):
             session = sessions.connect((1 << 50) + number, (1 << 63) + number)
             filter = f"bench/01234567/{number:09}"
             subscribers.add(Subscription(session.id, (f"10.1.1.{number}", 5_000 + number), filter, 1))
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    each = (after - before) / sessions_there_are
+    each = (after - before) / session_count
     assert each < 450, f"{each:.0f} bytes each"

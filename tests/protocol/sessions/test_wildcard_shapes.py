@@ -1,4 +1,4 @@
-"""What the wildcards of anybody's filters may cost a look-up (§6.3)."""
+"""The bounds on what the wildcards of filters may cost a look-up (§6.3)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.protocol.sole_node import SoleNode
 
 
 def overlapping(levels: int) -> Iterator[str]:
-    """All filters that differ in nothing but where they have `+`."""
+    """All filters that differ only in which levels are `+`."""
     return ("/".join(filter) + "/#" for filter in product("a+", repeat=levels))
 
 
-def odd(count: int, first: int = 0) -> list[str]:
-    """Filters of so many shapes that are not ordinary."""
+def unusual_filters(count: int, first: int = 0) -> list[str]:
+    """Filters of this many shapes that are not ordinary."""
     pluses = islice(combinations(range(30), 3), first, first + count)
     return ["/".join("+" if at in chosen else "a" for at in range(30)) for chosen in pluses]
 
@@ -38,17 +38,19 @@ def odd(count: int, first: int = 0) -> list[str]:
         ("+/a/+/a/+/a/a", (0, 2, 4)),
     ],
 )
-def test_the_shape_of_a_filter_is_where_it_has_pluses(filter: str, shape: tuple[int, ...] | None) -> None:
+def test_the_shape_of_a_filter_is_the_set_of_its_plus_levels(
+    filter: str, shape: tuple[int, ...] | None
+) -> None:
     assert shape_of(filter) == shape
 
 
-def test_ordinary_shapes_are_as_few_as_is_said() -> None:
+def test_there_are_137_ordinary_shapes() -> None:
     levels = range(wildcard_shapes.ORDINARY_LEVELS)
     counts = range(wildcard_shapes.ORDINARY_PLUSES + 1)
     assert sum(len(list(combinations(levels, many))) for many in counts) == 137
 
 
-def test_levels_of_a_filter_with_a_plus_are_bounded() -> None:
+def test_the_levels_of_a_filter_with_a_plus_are_bounded() -> None:
     most = "+" + "/a" * (wildcard_shapes.MOST_LEVELS - 1)
     assert not is_too_deep(most)
     assert is_too_deep(most + "/a")
@@ -59,7 +61,7 @@ def test_levels_of_a_filter_with_a_plus_are_bounded() -> None:
     assert node.subscribe(link, most + "/#").reason == Reason.REASON_QUOTA_EXCEEDED
 
 
-def test_one_session_cannot_make_a_look_up_double_with_each_level() -> None:
+def test_the_shapes_of_one_session_that_are_not_ordinary_are_bounded() -> None:
     node = SoleNode()
     link = node.link_up(1)
     acks = [node.subscribe(link, filter) for filter in overlapping(10)]
@@ -71,24 +73,24 @@ def test_one_session_cannot_make_a_look_up_double_with_each_level() -> None:
     assert node.subscribe(link, again).active, "it is there already"
 
 
-def test_sessions_cannot_do_it_together_nor_keep_others_from_ordinary_filters() -> None:
+def test_the_shapes_of_all_sessions_are_bounded_and_ordinary_filters_are_always_accepted() -> None:
     node = SoleNode()
     each = wildcard_shapes.MOST_OF_A_SESSION
     sessions = range(1, wildcard_shapes.MOST_OF_A_NODE // each + 1)
     links = {session: node.link_up(session) for session in sessions}
     for session, link in links.items():
-        assert all(node.subscribe(link, filter).active for filter in odd(each, session * each))
+        assert all(node.subscribe(link, filter).active for filter in unusual_filters(each, session * each))
     link = node.link_up(1_000)
-    assert node.subscribe(link, odd(1)[0]).reason == Reason.REASON_QUOTA_EXCEEDED
+    assert node.subscribe(link, unusual_filters(1)[0]).reason == Reason.REASON_QUOTA_EXCEEDED
     assert node.subscribe(link, "+/a/+/#").active
-    assert node.subscribe(link, odd(1, each)[0]).active, "another session has the shape already"
+    assert node.subscribe(link, unusual_filters(1, each)[0]).active, "another session has the shape already"
     node.link_down(links[1], 1)
-    assert node.subscribe(link, odd(1)[0]).active, "sessions that end take theirs along"
+    assert node.subscribe(link, unusual_filters(1)[0]).active, "sessions that end take theirs along"
 
 
-def test_what_is_gone_makes_room() -> None:
+def test_a_removed_filter_makes_room_for_another_shape() -> None:
     bounded = Shapes(each=2, most=3)
-    first, second, third, fourth = odd(4)
+    first, second, third, fourth = unusual_filters(4)
     for session, filter in ((1, first), (1, first), (1, second), (2, third)):
         assert bounded.has_room(session, filter)
         bounded.add(session, filter)

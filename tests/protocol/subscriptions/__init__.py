@@ -1,1 +1,1 @@
-"""Subscriptions of a client at all their owners."""
+"""Subscriptions of a client, at all their owners."""

@@ -1,4 +1,4 @@
-"""Many listeners of few kinds."""
+"""Many listeners with few different options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 5), st.none() | st.builds(Options, qos
 
 
 @given(STEPS)
-def test_it_is_a_dictionary_that_knows_its_kinds(steps: list[tuple[int, Options | None]]) -> None:
+def test_listeners_agree_with_a_dictionary(steps: list[tuple[int, Options | None]]) -> None:
     listeners, plain = Listeners(), dict[int, Options]()
     for listener, options in steps:
         if options is not None:

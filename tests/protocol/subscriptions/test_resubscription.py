@@ -1,5 +1,5 @@
-"""Subscriptions (docs/protocol.md §6.3) whose owner is lost, moves, or is not what it was named for, among
-scripted nodes."""
+"""Subscriptions (docs/protocol.md §6.3) whose owner is lost, changes, or no longer holds the subtree for
+which it was named, among scripted nodes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import cut_of
 from hbroker.protocol.results import Subscribed, SubscriptionFailed
-from tests.protocol.client_world import SECOND, Node, World, holders, home
+from tests.protocol.client_world import SECOND, Node, World, home, subscribed_nodes
 
 
-def test_an_owner_that_gave_everything_away_is_dropped() -> None:
+def test_a_node_that_delegated_all_matching_topics_is_not_asked_again() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/oven/#")
@@ -23,10 +23,10 @@ def test_an_owner_that_gave_everything_away_is_dropped() -> None:
     before = nodes["kitchen"].asked.total()
     world.run(seconds=20)
     assert nodes["kitchen"].asked.total() == before
-    assert holders(world, "home/kitchen/oven/#") == {"oven"}
+    assert subscribed_nodes(world, "home/kitchen/oven/#") == {"oven"}
 
 
-def test_a_lost_session_is_made_again_with_the_same_node() -> None:
+def test_a_subscription_is_made_again_at_the_same_node_after_its_session_was_lost() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#", qos=2)
@@ -38,26 +38,27 @@ def test_a_lost_session_is_made_again_with_the_same_node() -> None:
     assert nodes["root"].asked["Subscribe"] == discoveries
 
 
-def test_a_subtree_that_moved_while_its_owner_was_dead_is_found_again() -> None:
+def test_a_subscription_follows_a_subtree_whose_owner_died() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#")
     world.result(Subscribed)
     nodes["kitchen"].alive = False
     world.root.children.remove(nodes["kitchen"])
-    heir = world.node("heir", "home/kitchen", world.root)
+    successor = world.node("heir", "home/kitchen", world.root)
     world.cut_off(nodes["kitchen"])
-    assert world.run(lambda: heir.subscriptions, seconds=20)
+    assert world.run(lambda: successor.subscriptions, seconds=20)
     assert not [o for o in world.results if isinstance(o, SubscriptionFailed)]
 
 
-def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_passed_it_on() -> None:
-    """§6.3: it names its own cut around the one that it lost, whose node had named it before."""
+def test_a_node_that_lost_an_inner_subtree_does_not_answer_for_the_node_in_between() -> None:
+    """§6.3: the node names its own cut around the subtree that it lost. The node of that cut had named it
+    before."""
     world = World()
     outer = world.node("twice", "home", world.root)
     middle = world.node("middle", "home/hall", outer)
     inner = world.nodes[outer.address] = Node(world, "twice", "home/hall/lamp", outer.address)
-    inner.besides.append(outer.subtree)
+    inner.other_subtrees.append(outer.subtree)
     middle.children.append(inner)
     world.subscribe("home/hall/lamp")
     assert world.result(Subscribed).owners == ("twice",)
@@ -67,8 +68,9 @@ def test_whoever_lost_a_subtree_within_anothers_is_not_taken_for_the_one_that_pa
     assert world.run(lambda: middle.subscriptions, seconds=5)
 
 
-def test_whoever_takes_a_subtree_back_is_asked_until_it_has() -> None:
-    """§6.3: its owner lost it, says so, and stays responsible for something else; the parent is later."""
+def test_a_parent_is_asked_until_it_has_taken_back_the_subtree() -> None:
+    """§6.3: the owner lost the subtree, reports it, and stays responsible for other topics. The parent
+    takes the subtree back later."""
     world = World()
     parent = world.node("parent", "home", world.root)
     owner = world.node("owner", "home/hall", parent)
@@ -83,8 +85,9 @@ def test_whoever_takes_a_subtree_back_is_asked_until_it_has() -> None:
     assert world.run(lambda: parent.subscriptions, seconds=8)
 
 
-def test_who_has_lost_what_it_is_named_for_is_not_heard_for_it_whatever_else_it_owns() -> None:
-    """§6.1: the root names it until the lease ends; only then does it name who is below (seed 3118)."""
+def test_an_answer_of_a_node_that_lost_the_delegated_subtree_does_not_stand_for_it() -> None:
+    """§6.1: the root names the node until the lease ends. Only then does the root name the node below
+    (seed 3118)."""
     world = World()
     loser = world.node("loser", "home/hall/lamp", world.root)
     named = Node(world, "loser", "home", loser.address, alive=False)
@@ -99,31 +102,31 @@ def test_who_has_lost_what_it_is_named_for_is_not_heard_for_it_whatever_else_it_
     world.subscribe("home/#", patience=20 * SECOND)
     world.run(seconds=3)
     assert not world.results
-    assert holders(world, "home/#") == {"loser"}, "what it has otherwise comes meanwhile"
+    assert subscribed_nodes(world, "home/#") == {"loser"}, "what it has otherwise comes meanwhile"
     assert world.result(Subscribed).owners == ("below", "loser", "root")
 
 
-def test_who_stays_active_without_what_it_was_named_for_is_found_out() -> None:
-    """§6.3: the link was down when it lost that, so that its news did not come."""
+def test_a_node_that_lost_one_of_its_subtrees_while_the_link_was_down_is_noticed() -> None:
+    """§6.3: the unsolicited SUBACK was lost with the link."""
     world = World()
     owner = world.node("owner", "home/hall", world.root)
-    owner.besides.append("home/attic")
+    owner.other_subtrees.append("home/attic")
     also = Node(world, "owner", "home/attic", owner.address, alive=False)
     world.root.children.append(also)
     world.subscribe("home/+/x")
     assert world.result(Subscribed).owners == ("owner", "root")
-    owner.besides.clear()
-    heir = world.node("heir", "home/attic", world.root)
+    owner.other_subtrees.clear()
+    successor = world.node("heir", "home/attic", world.root)
     world.root.children.remove(also)
     world.cut_off(owner)
-    assert world.run(lambda: heir.subscriptions, seconds=10)
+    assert world.run(lambda: successor.subscriptions, seconds=10)
 
 
-def test_who_hands_back_one_subtree_after_the_other_causes_no_discovery() -> None:
+def test_subtrees_that_are_handed_back_one_after_the_other_cause_no_discovery() -> None:
     world = World()
     parent = world.node("parent", "home", world.root)
     owner = world.node("owner", "home/hall", parent)
-    owner.besides.append("home/attic")
+    owner.other_subtrees.append("home/attic")
     also = Node(world, "owner", "home/attic", owner.address, alive=False)
     parent.children.append(also)
     world.subscribe("home/+/x")
@@ -145,7 +148,7 @@ def test_who_hands_back_one_subtree_after_the_other_causes_no_discovery() -> Non
     assert world.result(Subscribed).owners == ("parent",)
 
 
-def test_clients_that_lose_one_owner_do_not_return_at_once() -> None:
+def test_clients_that_lose_the_same_owner_return_at_different_times() -> None:
     returns = []
     for seed in range(40):
         world = World(seed)

@@ -1,5 +1,5 @@
-"""What a node says of its jurisdiction in SUBACKs (docs/protocol.md §6.1): whole, in parts that fit, and in
-any order; and what of it stands for a delegation."""
+"""The parts of a SUBACK (docs/protocol.md §6.1): each fits a datagram, together they say everything, in
+any order. And which answer stands for a delegation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def subacks(ack: pb.SubAck, cuts: list[Cut], held: list[str]) -> list[pb.SubAck]
 
 @settings(max_examples=50, deadline=None)
 @given(cuts=_subtrees, held=_subtrees, filter=st.text("abc/", max_size=700), data=st.data())
-def test_every_part_fits_and_together_they_say_all(
+def test_every_part_fits_and_all_parts_together_are_complete(
     cuts: list[str], held: list[str], filter: str, data: st.DataObject
 ) -> None:
     named = [(cut, "node", ("10.0.0.1", 7000), epoch) for epoch, cut in enumerate(cuts, 1)]
@@ -34,7 +34,7 @@ def test_every_part_fits_and_together_they_say_all(
     assert parts.answer == Answer(set(held), {cut: epoch for epoch, cut in enumerate(cuts, 1)})
 
 
-def test_parts_of_other_lists_do_not_complete_an_answer() -> None:
+def test_parts_of_different_lists_do_not_complete_an_answer() -> None:
     def acks(held: list[str]) -> list[pb.SubAck]:
         return subacks(pb.SubAck(), [], held)
 
@@ -62,11 +62,13 @@ def test_parts_of_other_lists_do_not_complete_an_answer() -> None:
         (["a"], {"a/b/c": 9, "a/c": 9}, True),
     ],
 )
-def test_what_stands_for_a_delegation(held: list[str], cuts: dict[str, int], stands: bool) -> None:
+def test_an_answer_stands_for_a_delegation_by_its_longest_subtree_around_it(
+    held: list[str], cuts: dict[str, int], stands: bool
+) -> None:
     assert Answer(set(held), cuts).stands_for("a/b", 5) is stands
 
 
-def test_an_owner_change_adds_cuts_and_ends_those_that_came_back() -> None:
+def test_an_unsolicited_suback_adds_cuts_and_removes_those_that_are_held_again() -> None:
     answer = Answer({"a"}, {"a/b": 1, "a/c": 2})
     assert answer.amended(Answer({"a"}, {"a/d": 3})) == Answer({"a"}, {"a/b": 1, "a/c": 2, "a/d": 3})
     assert answer.amended(Answer({"a", "a/b"})) == Answer({"a", "a/b"}, {"a/c": 2})

@@ -1,5 +1,5 @@
-"""Subscriptions (docs/protocol.md §6) among scripted nodes: complete means that every owner has it,
-whatever happens."""
+"""Subscriptions (docs/protocol.md §6) among scripted nodes: a subscription is complete only when every
+owner has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbroker.protocol.packets import address_of, body_of, pack
 from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions.client import owner, subscription
-from tests.protocol.client_world import SECOND, Node, World, holders, home
+from tests.protocol.client_world import SECOND, Node, World, home, subscribed_nodes
 from tests.protocol.fake_network import Faults
 
 
@@ -30,7 +30,7 @@ from tests.protocol.fake_network import Faults
         ("#", ("bedroom", "cams", "kitchen", "livingroom", "outside", "root")),
     ],
 )
-def test_complete_names_exactly_the_owners(filter: str, owners: tuple[str, ...]) -> None:
+def test_a_complete_subscription_names_exactly_its_owners(filter: str, owners: tuple[str, ...]) -> None:
     world = World()
     home(world)
     id = world.subscribe(filter)
@@ -38,7 +38,7 @@ def test_complete_names_exactly_the_owners(filter: str, owners: tuple[str, ...])
     done = world.result(Subscribed)
     assert done.subscription == id
     assert set(owners) <= set(done.owners)
-    assert holders(world, filter) == set(done.owners)
+    assert subscribed_nodes(world, filter) == set(done.owners)
 
 
 def test_owners_whose_answers_do_not_arrive_are_asked_directly() -> None:
@@ -51,7 +51,7 @@ def test_owners_whose_answers_do_not_arrive_are_asked_directly() -> None:
     assert set(modes) == {pb.MODE_REFERRAL}
 
 
-def test_it_is_not_complete_while_an_owner_is_silent() -> None:
+def test_a_subscription_fails_while_an_owner_is_silent() -> None:
     world = World()
     nodes = home(world)
     nodes["cams"].alive = False
@@ -61,11 +61,11 @@ def test_it_is_not_complete_while_an_owner_is_silent() -> None:
     assert failed.tried == ("cams (10.0.0.1:7005)",)
     assert world.listening == {}
     world.run(seconds=60)
-    assert holders(world, "home/#") == set(), "what was made is ended again"
+    assert subscribed_nodes(world, "home/#") == set(), "what was made is ended again"
     assert world.control.poll_timeout() is None
 
 
-def test_it_completes_as_soon_as_the_silent_owner_is_back() -> None:
+def test_a_subscription_is_complete_as_soon_as_the_silent_owner_is_back() -> None:
     world = World()
     nodes = home(world)
     nodes["cams"].alive = False
@@ -75,7 +75,7 @@ def test_it_completes_as_soon_as_the_silent_owner_is_back() -> None:
     assert "cams" in world.result(Subscribed, seconds=8).owners
 
 
-def test_an_owner_that_joins_late_is_part_of_it() -> None:
+def test_a_subscription_moves_to_an_owner_that_joins_later() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#", qos=1)
@@ -88,7 +88,7 @@ def test_an_owner_that_joins_late_is_part_of_it() -> None:
     assert world.run(lambda: "home/kitchen/#" in oven.subscriptions, seconds=5)
 
 
-def test_an_owner_that_joins_while_it_is_made_is_not_missed() -> None:
+def test_an_owner_that_joins_during_the_discovery_is_not_missed() -> None:
     for seed in range(200):
         world = World(seed)
         nodes = home(world)
@@ -100,8 +100,8 @@ def test_an_owner_that_joins_while_it_is_made_is_not_missed() -> None:
         assert oven.subscriptions, seed
 
 
-def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
-    """§6.1: a node of two subtrees answered before it had the inner one; its second answer is lost."""
+def test_an_answer_that_is_older_than_a_delegation_does_not_stand_for_it() -> None:
+    """§6.1: a node of two subtrees answered before it held the inner one. Its second answer is lost."""
     world = World()
     outer = world.node("twice", "home", world.root)
     middle = world.node("middle", "home/hall", outer)
@@ -111,7 +111,7 @@ def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
 
     def take_in() -> None:
         outer.children.append(owner)
-        outer.besides.append(inner.subtree)
+        outer.other_subtrees.append(inner.subtree)
 
     world.later(take_in, 2 * SECOND)
     world.subscribe("home/hall/cupboard/box/#", patience=20 * SECOND)
@@ -120,15 +120,15 @@ def test_an_answer_older_than_a_delegation_does_not_stand_for_it() -> None:
 
 @pytest.mark.parametrize("filter", ["home/outside/securitycams/front", "home/outside/#"])
 @pytest.mark.parametrize("is_named", [True, False])
-def test_an_owner_change_of_a_node_without_an_answer_says_nothing_of_its_cuts(
+def test_an_unsolicited_suback_of_a_node_that_has_not_answered_does_not_tell_its_cuts(
     filter: str, is_named: bool
 ) -> None:
-    """§6.2: it was handed its subtree again, with the subscription, and holds cuts of before (seed 9876)."""
+    """§6.2: the node got its subtree back, with the subscription, and still holds older cuts (seed 9876)."""
     world = World()
     nodes = home(world)
     outside = nodes["outside"]
     outside.alive = False
-    world.root.pace = 0 if is_named else SECOND // 10
+    world.root.service_time = 0 if is_named else SECOND // 10
     news = outside.suback(pb.Subscribe(filter=filter), [])
     news.active = news.responsible
     world.later(partial(world.deliver, outside, news), SECOND // 20)
@@ -137,15 +137,16 @@ def test_an_owner_change_of_a_node_without_an_answer_says_nothing_of_its_cuts(
     assert "cams" in world.result(Subscribed).owners
 
 
-def test_an_owner_change_of_a_node_that_deferred_a_question_does_not_answer_it(
+def test_an_unsolicited_suback_of_a_node_that_answered_handover_does_not_replace_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """§6.2: it was asked while its subtree was on the way to it, and the cuts below with that (seed 1807)."""
+    """§6.2: the node was asked while its subtree was on the way to it, together with the cuts below (seed
+    1807)."""
     world = World()
     outside = home(world)["outside"]
     children, outside.children = outside.children, []
 
-    def put_off(packet: bytes) -> None:
+    def defer(packet: bytes) -> None:
         body = body_of(packet)
         assert isinstance(body, pb.Subscribe)
         monkeypatch.undo()
@@ -160,13 +161,13 @@ def test_an_owner_change_of_a_node_that_deferred_a_question_does_not_answer_it(
         news.active = True
         world.deliver(outside, news)
 
-    monkeypatch.setattr(outside, "receive_in_session", put_off)
+    monkeypatch.setattr(outside, "receive_in_session", defer)
     world.subscribe("home/outside/#")
     assert world.result(Subscribed).owners == ("cams", "outside")
 
 
-def test_an_owner_change_that_crosses_a_question_does_not_answer_it() -> None:
-    """§6.2: as above, to a client whose sibling had heard of the node."""
+def test_an_unsolicited_suback_that_crosses_a_subscribe_does_not_answer_it() -> None:
+    """§6.2: as above, for a client that knew the node from the shared cache."""
     knowledge = Knowledge.shared()
     world = World(knowledge=knowledge)
     outside = home(world)["outside"]
@@ -177,14 +178,14 @@ def test_an_owner_change_that_crosses_a_question_does_not_answer_it() -> None:
     assert world.result(Subscribed).owners == ("cams",)
 
 
-def test_a_target_of_a_handover_is_asked_for_the_cuts_that_its_source_has_not_told() -> None:
+def test_the_target_of_a_handover_is_asked_for_the_cuts_that_its_source_has_not_named() -> None:
     world = World()
     nodes = home(world)
     outside, kitchen = nodes["outside"], nodes["kitchen"]
     outside.alive = False
     world.subscribe("home/+/#", patience=30 * SECOND)
     assert world.run(lambda: "home/+/#" in kitchen.subscriptions, seconds=5)
-    kitchen.besides.append("home/outside")
+    kitchen.other_subtrees.append("home/outside")
     kitchen.children.append(nodes["cams"])
     report = kitchen.suback(pb.Subscribe(filter="home/+/#"), [])
     report.active = True
@@ -195,12 +196,12 @@ def test_a_target_of_a_handover_is_asked_for_the_cuts_that_its_source_has_not_to
     assert "cams" in world.result(Subscribed).owners
 
 
-def test_an_owner_that_reports_over_a_new_link_is_asked_what_it_has_delegated() -> None:
+def test_a_node_that_sends_an_unsolicited_suback_over_a_new_link_is_asked_for_its_cuts() -> None:
     world = World()
     kitchen = home(world)["kitchen"]
     world.subscribe("home/kitchen/#")
     world.result(Subscribed)
-    oven = world.node("oven", "home/kitchen/oven", kitchen)  # While the session has no link there.
+    oven = world.node("oven", "home/kitchen/oven", kitchen)  # while the session has no link there
     del world.links[kitchen.address]
     report = kitchen.suback(pb.Subscribe(filter="home/kitchen/#"), [])
     report.active = True
@@ -208,7 +209,7 @@ def test_an_owner_that_reports_over_a_new_link_is_asked_what_it_has_delegated() 
     assert world.run(lambda: "home/kitchen/#" in oven.subscriptions, seconds=30)
 
 
-def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined() -> None:
+def test_the_target_of_a_handover_is_asked_in_the_name_of_the_listener_that_joined_meanwhile() -> None:
     for seed in range(100):
         world = World(seed)
         nodes = home(world)
@@ -217,9 +218,9 @@ def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined(
         oven = world.node("oven", "home/kitchen/oven")
         named: list[int] = []
 
-        def move(giver: Node = nodes["kitchen"], taker: Node = oven, named: list[int] = named) -> None:
-            giver.take_over(taker)
-            named.append(taker.subscriptions["home/kitchen/#"].listener)
+        def move(source: Node = nodes["kitchen"], target: Node = oven, named: list[int] = named) -> None:
+            source.take_over(target)
+            named.append(target.subscriptions["home/kitchen/#"].listener)
 
         world.later(move, world.random.randint(0, 4_000))
         later = world.subscribe("home/kitchen/#")
@@ -229,7 +230,7 @@ def test_an_owner_that_inherits_it_meanwhile_is_asked_in_the_name_of_who_joined(
         assert later in named, seed
 
 
-def test_a_node_at_the_address_of_another_does_not_answer_for_it() -> None:
+def test_another_node_at_the_address_of_a_named_one_does_not_answer_for_it() -> None:
     world = World()
     gone = world.node("gone", "home", world.root)
     world.nodes[gone.address] = Node(world, "other", "garden", gone.address)
@@ -241,7 +242,7 @@ def test_a_node_at_the_address_of_another_does_not_answer_for_it() -> None:
     assert world.result(Subscribed).owners == ("root",)
 
 
-def test_one_filter_twice_is_one_subscription_of_the_network() -> None:
+def test_listeners_of_one_filter_share_one_subscription_with_the_highest_qos() -> None:
     world = World()
     nodes = home(world)
     first = world.subscribe("home/kitchen/#", qos=0)
@@ -259,11 +260,11 @@ def test_one_filter_twice_is_one_subscription_of_the_network() -> None:
         assert nodes["kitchen"].subscriptions["home/kitchen/#"].qos == wanted, "what those want that stay"
     world.control.unsubscribe(world.now, second)
     assert world.result(Unsubscribed).subscription == second
-    assert holders(world, "home/kitchen/#") == set()
+    assert subscribed_nodes(world, "home/kitchen/#") == set()
     assert world.listening == {}
 
 
-def test_a_refusal_is_told_with_its_reason() -> None:
+def test_a_refusal_is_reported_with_its_reason() -> None:
     world = World()
     home(world)["kitchen"].reason = pb.REASON_NOT_AUTHORIZED
     world.subscribe("home/kitchen/#")
@@ -272,7 +273,7 @@ def test_a_refusal_is_told_with_its_reason() -> None:
     assert failed.reason == pb.REASON_NOT_AUTHORIZED
 
 
-def test_a_node_that_is_starting_is_waited_for() -> None:
+def test_a_subscription_waits_for_a_node_that_does_not_serve_yet() -> None:
     world = World()
     kitchen = home(world)["kitchen"]
     kitchen.reason = pb.REASON_NOT_SERVING
@@ -282,7 +283,7 @@ def test_a_node_that_is_starting_is_waited_for() -> None:
     assert world.result(Subscribed, seconds=8).owners == ("kitchen",)
 
 
-def test_forged_answers_neither_complete_nor_divert_it() -> None:
+def test_forged_answers_neither_complete_a_subscription_nor_divert_it() -> None:
     world = World()
     world.root.alive = False
     world.subscribe("a/#")
@@ -297,7 +298,7 @@ def test_forged_answers_neither_complete_nor_divert_it() -> None:
     assert isinstance(world.result(SubscriptionFailed), SubscriptionFailed)
 
 
-def test_a_malformed_owner_change_in_a_session_is_dropped() -> None:
+def test_a_malformed_unsolicited_suback_is_dropped() -> None:
     world = World()
     nodes = home(world)
     world.subscribe("home/kitchen/#")
@@ -313,7 +314,7 @@ def test_a_malformed_owner_change_in_a_session_is_dropped() -> None:
     ):
         world.event(ControlEvent(link, nodes["kitchen"].address, packet, False))
     world.run(seconds=30)
-    assert holders(world, "home/kitchen/#") == {"kitchen"}
+    assert subscribed_nodes(world, "home/kitchen/#") == {"kitchen"}
 
 
 @settings(max_examples=80, deadline=None)
@@ -326,7 +327,7 @@ def test_a_malformed_owner_change_in_a_session_is_dropped() -> None:
     filter=st.sampled_from(["#", "home/#", "home/+/lights", "home/outside/#", "home/outside/securitycams/x"]),
     joins_after=st.integers(0, 40_000),
 )
-def test_complete_means_that_every_owner_has_it(
+def test_a_complete_subscription_is_at_every_owner_despite_loss_duplication_and_delay(
     seed: int, loss: float, duplication: float, late: float, nat: bool, filter: str, joins_after: int
 ) -> None:
     world = World(seed, Faults(loss, duplication, late), behind_nat=nat)
@@ -341,19 +342,19 @@ def test_complete_means_that_every_owner_has_it(
     id = world.subscribe(filter, patience=300 * SECOND)
     world.result(Subscribed, seconds=310)
     owners = {node.name for node in nodes.values() if node.owns_match(filter)}
-    missing = owners - holders(world, filter)
+    missing = owners - subscribed_nodes(world, filter)
     assert not missing
     world.run(seconds=10)
     everyone = [*nodes.values(), *joined]
-    assert holders(world, filter) >= {node.name for node in everyone if node.owns_match(filter)}
+    assert subscribed_nodes(world, filter) >= {node.name for node in everyone if node.owns_match(filter)}
     world.control.unsubscribe(world.now, id)
     world.result(Unsubscribed)
     world.run(seconds=60)
-    assert holders(world, filter) == set()
+    assert subscribed_nodes(world, filter) == set()
     assert world.control.poll_timeout() is None, "nothing is left behind"
 
 
-def test_a_thousand_rounds_leave_no_state_behind() -> None:
+def test_a_thousand_subscriptions_and_their_ends_leave_no_state() -> None:
     world = World(7, Faults(0.05, 0.1, 0.05))
     home(world)
     for n in range(1_000):
@@ -370,7 +371,7 @@ def test_a_thousand_rounds_leave_no_state_behind() -> None:
 
 
 @pytest.mark.parametrize("machine", [owner, subscription])
-def test_every_state_can_be_reached_and_every_event_happens(machine: object) -> None:
+def test_every_state_and_event_is_in_the_transition_table(machine: object) -> None:
     table = machine.TRANSITIONS  # type: ignore[attr-defined]
     assert {event for _, event in table} == set(machine.Event)  # type: ignore[attr-defined]
     mentioned = {state for state, _ in table} | set(table.values())

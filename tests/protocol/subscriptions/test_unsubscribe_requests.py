@@ -1,25 +1,26 @@
-"""The end of a subscription (docs/protocol.md §§6.3, 6.5), whatever crosses it, among scripted nodes."""
+"""The end of a subscription (docs/protocol.md §§6.3, 6.5), also while a handover or a failure crosses it,
+among scripted nodes."""
 
 from __future__ import annotations
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions.client.options import Options
-from tests.protocol.client_world import SECOND, World, holders, home
+from tests.protocol.client_world import SECOND, World, home, subscribed_nodes
 
 
-def test_unsubscribe_ends_it_at_every_owner_and_leaves_nothing_behind() -> None:
+def test_unsubscribe_ends_the_subscription_at_every_owner_and_leaves_no_state() -> None:
     world = World()
     home(world)
     id = world.subscribe("#")
     world.result(Subscribed)
     world.control.unsubscribe(world.now, id)
     world.result(Unsubscribed)
-    assert holders(world, "#") == set()
+    assert subscribed_nodes(world, "#") == set()
     assert world.control.poll_timeout() is None
 
 
-def test_unsubscribe_does_not_wait_for_the_dead() -> None:
+def test_unsubscribe_does_not_wait_for_a_dead_owner() -> None:
     world = World()
     nodes = home(world)
     id = world.subscribe("home/kitchen/#")
@@ -31,7 +32,7 @@ def test_unsubscribe_does_not_wait_for_the_dead() -> None:
     assert world.now - started <= 2 * SECOND
 
 
-def test_a_member_that_leaves_answers_for_nothing_until_every_owner_has_heard() -> None:
+def test_a_leaving_group_member_acknowledges_nothing_until_every_owner_has_answered() -> None:
     world = World()
     nodes = home(world)
     id = world.control.subscribe(world.now, "home/+/lights", Options(1), group="g")
@@ -45,7 +46,7 @@ def test_a_member_that_leaves_answers_for_nothing_until_every_owner_has_heard() 
     assert world.leaving[-1] == (False, 0)
 
 
-def test_an_end_that_is_not_of_a_group_withholds_nothing() -> None:
+def test_an_unsubscribe_without_a_group_withholds_no_acknowledgement() -> None:
     world = World()
     home(world)
     id = world.subscribe("#")
@@ -55,7 +56,7 @@ def test_an_end_that_is_not_of_a_group_withholds_nothing() -> None:
     assert world.leaving == []
 
 
-def test_a_handover_that_crosses_an_unsubscribe_leaves_no_orphan() -> None:
+def test_a_handover_that_crosses_an_unsubscribe_leaves_no_subscription() -> None:
     world = World()
     nodes = home(world)
     id = world.subscribe("home/kitchen/#")
@@ -65,10 +66,10 @@ def test_a_handover_that_crosses_an_unsubscribe_leaves_no_orphan() -> None:
     world.control.unsubscribe(world.now, id)
     world.result(Unsubscribed)
     world.run(seconds=5)
-    assert holders(world, "home/kitchen/#") == set()
+    assert subscribed_nodes(world, "home/kitchen/#") == set()
 
 
-def test_a_node_whose_answer_did_not_come_before_all_began_anew_is_told_of_the_end() -> None:
+def test_a_node_whose_answer_is_missing_when_the_subscription_fails_gets_an_unsubscribe() -> None:
     world = World()
     kitchen = home(world)["kitchen"]
     kitchen.is_mute = True
