@@ -309,7 +309,7 @@ def test_a_node_publishes_the_message_counters_of_each_session_under_the_clients
         "dropped": {"queue_full": 3},
         **counters,
     }
-    assert (statuses[1]["client"], takeover_notices[1]["state"]) == ("", "away")
+    assert (statuses[1]["client"], statuses[1]["state"]) == ("", "away")
     assert str(S) not in payload.decode(), "the id of a session is a secret"
 
 
