@@ -1,4 +1,4 @@
-"""A client whose endpoint and control are fakes."""
+"""A fake endpoint for the client that a test makes."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.runtime.client.client_fakes import FakeEndpoint, install
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
-    """That of the client which the test makes next."""
+    """The endpoint that the test's next client gets."""
     return install(monkeypatch)

@@ -1,4 +1,4 @@
-"""The clock by which leases end (§5.6), one for both languages."""
+"""The clock by which leases end (§5.6): Python and Rust use the same one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 SUSPENDED_S: Final = 36_000_000
-TELL: Final = """
+PRINT_CLOCKS: Final = """
 import json, time
 from hbroker._native import Config, Endpoint
 from hbroker.runtime.control_loop import clock
@@ -29,9 +29,9 @@ print(json.dumps([awake, told, core, time.time_ns() // 1000]))
     sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None,
     reason="a time namespace is made by root, on Linux",
 )
-def test_both_languages_count_the_time_for_which_the_machine_was_suspended() -> None:
+def test_the_clocks_of_python_and_rust_count_the_time_of_a_suspend() -> None:
     """In a time namespace the clock that counts suspension is far ahead of the one that does not."""
-    command = ["unshare", "--time", "--boottime", str(SUSPENDED_S), sys.executable, "-c", TELL]
+    command = ["unshare", "--time", "--boottime", str(SUSPENDED_S), sys.executable, "-c", PRINT_CLOCKS]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     awake, told, offset, unix = json.loads(ran.stdout)

@@ -1,4 +1,4 @@
-"""What the threads that check passwords share."""
+"""The state that the threads for password checks share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.waiting import until
 PATIENCE_S = 20.0
 
 
-def test_those_are_forgotten_who_have_not_come_for_longest() -> None:
+def test_the_least_recently_used_password_is_evicted() -> None:
     verified = Verified(b"secret", most=2)
     for user in ("ann", "bob"):
         verified.add(user, "hash", b"right")
@@ -20,8 +20,9 @@ def test_those_are_forgotten_who_have_not_come_for_longest() -> None:
     assert known == ["ann", "cyd"]
 
 
-def test_hashes_share_their_memory_and_wait_in_turn() -> None:
-    """Two have 12 of 24 MiB each; one that wants more than all has all, and is not put off for ever."""
+def test_hashes_share_a_memory_budget_in_turn() -> None:
+    """Two hashes have 12 of 24 MiB each. A hash that wants more than the budget gets all of it, and is not
+    put off for ever."""
     memory = MemoryBudget(24)
     under_way: list[str] = []
     ended = {name: threading.Event() for name in "abcd"}

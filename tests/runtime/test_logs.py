@@ -1,4 +1,4 @@
-"""A log line is one event, to be read by a person or parsed by a program, whatever its fields hold."""
+"""Each log line is one event, as text or as JSON, whatever its fields contain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lines(style: logs.Style, level: str = "info") -> io.StringIO:
     return stream
 
 
-def test_text_is_time_level_node_event_and_fields() -> None:
+def test_a_text_line_has_time_level_node_event_and_fields() -> None:
     stream = lines("text")
     log.info("joined", parent="root", epoch=12, holder=None)
     time, rest = stream.getvalue().split(" ", 1)
@@ -37,14 +37,14 @@ def test_text_is_time_level_node_event_and_fields() -> None:
 
 
 @pytest.mark.parametrize("value", ["two words", 'a "quote"', "line\nbreak", "", "\x1b[31m", "a=b"])
-def test_text_keeps_odd_values_on_one_line(value: str) -> None:
+def test_a_text_line_quotes_special_values_and_stays_one_line(value: str) -> None:
     stream = lines("text")
     log.warning("refused", why=value)
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line.partition("why=")[2]) == value
 
 
-def test_json_is_one_object_a_line() -> None:
+def test_a_json_line_is_one_object() -> None:
     stream = lines("json")
     log.error("refused", why="a\nb", level="mine", node="other", address=("127.0.0.1", 1), odd={1})
     (line,) = stream.getvalue().splitlines()
@@ -60,7 +60,7 @@ def test_json_is_one_object_a_line() -> None:
     }
 
 
-def test_lower_levels_are_left_out() -> None:
+def test_lower_levels_are_not_logged() -> None:
     stream = lines("text", "warning")
     log.debug("seen")
     log.info("joined")
@@ -69,7 +69,7 @@ def test_lower_levels_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
-def test_an_exception_comes_with_its_traceback(style: logs.Style) -> None:
+def test_an_exception_is_logged_with_its_traceback(style: logs.Style) -> None:
     stream = lines(style)
     try:
         raise ValueError("seven")
@@ -79,7 +79,7 @@ def test_an_exception_comes_with_its_traceback(style: logs.Style) -> None:
     assert "Traceback" in stream.getvalue()
 
 
-def test_a_percent_sign_in_an_event_is_only_that() -> None:
+def test_a_percent_sign_in_an_event_is_not_a_format() -> None:
     stream = lines("text")
     log.info("100%s")
     assert stream.getvalue().endswith(" 100%s\n")

@@ -1,4 +1,4 @@
-"""A node's process over an endpoint that fails."""
+"""A node's process: a failing endpoint, and SIGHUP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbroker.runtime.node import process
 
 
 class FailingEndpoint:
-    """The native endpoint, but for its `fault`."""
+    """The native endpoint, with a `fault` that the test sets."""
 
     def __init__(self, *arguments: Any) -> None:
         self._endpoint = Endpoint(*arguments)
@@ -31,7 +31,7 @@ class FailingEndpoint:
         return getattr(self._endpoint, name)
 
 
-def test_a_node_whose_socket_fails_says_so_and_ends_for_its_supervisor(
+def test_a_node_whose_socket_fails_logs_it_and_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made: list[FailingEndpoint] = []
@@ -52,8 +52,8 @@ def test_a_node_whose_socket_fails_says_so_and_ends_for_its_supervisor(
     assert [record.getMessage() for record in failures] == ["endpoint_failed"]
 
 
-def test_a_terminal_that_is_closed_ends_no_node(caplog: pytest.LogCaptureFixture) -> None:
-    """The first SIGHUP finds a setting changed, the next a file that is wrong, the last one nothing new."""
+def test_sighup_reloads_the_settings_and_does_not_end_a_node(caplog: pytest.LogCaptureFixture) -> None:
+    """The first SIGHUP finds a changed setting, the second an unreadable file, and the third nothing new."""
     settings = NodeSettings("root", "", ("127.0.0.1", 0))
     reads = 0
 
@@ -66,15 +66,15 @@ def test_a_terminal_that_is_closed_ends_no_node(caplog: pytest.LogCaptureFixture
             raise OSError("no such file")
         return settings
 
-    class Hearing(logging.Handler):
+    class LogCounter(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.getMessage() in ("reloaded", "not_reloaded"):
-                words.append((record.getMessage(), record.levelname))
-                os.kill(os.getpid(), signal.SIGTERM if len(words) == 3 else signal.SIGHUP)
+                logged.append((record.getMessage(), record.levelname))
+                os.kill(os.getpid(), signal.SIGTERM if len(logged) == 3 else signal.SIGHUP)
 
-    words: list[tuple[str, str]] = []
+    logged: list[tuple[str, str]] = []
     logger = logging.getLogger("hbroker.node")
-    logger.addHandler(handler := Hearing())
+    logger.addHandler(handler := LogCounter())
     try:
         with caplog.at_level(logging.INFO):
             code = process.run_node(
@@ -83,4 +83,4 @@ def test_a_terminal_that_is_closed_ends_no_node(caplog: pytest.LogCaptureFixture
     finally:
         logger.removeHandler(handler)
     assert code == 0
-    assert words == [("not_reloaded", "WARNING"), ("not_reloaded", "ERROR"), ("reloaded", "INFO")]
+    assert logged == [("not_reloaded", "WARNING"), ("not_reloaded", "ERROR"), ("reloaded", "INFO")]

@@ -1,4 +1,4 @@
-"""What a node must know again survives it, and what was lost of it is told."""
+"""A node's state files: what is recalled in the next run, and how a loss is reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ subscriptions = st.builds(
 )
 
 
-def a_memory(
+def state_files(
     disk: SimulatedDisk, configured: tuple[str, ...] = ("home",), at: int = 0, boot: bytes = BOOT
 ) -> NodeStateFiles:
     return NodeStateFiles(
@@ -67,47 +67,47 @@ def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(
     cuts=st.lists(st.tuples(delegations, st.booleans()), max_size=12),
     listeners=st.lists(st.tuples(subscriptions, st.booleans()), max_size=12),
-    is_lost=st.booleans(),
+    loses_power=st.booleans(),
 )
-def test_of_each_thing_the_last_that_was_noted_counts(
-    cuts: list[tuple[Delegation, bool]], listeners: list[tuple[Subscription, bool]], is_lost: bool
+def test_the_last_note_of_each_thing_is_recalled(
+    cuts: list[tuple[Delegation, bool]], listeners: list[tuple[Subscription, bool]], loses_power: bool
 ) -> None:
     disk = SimulatedDisk(Random(1))
     cuts_left: dict[str, Delegation] = {}
     listeners_left: dict[object, Subscription] = {}
     for half in (0, 1):
-        memory = a_memory(disk)
-        memory.recall()
+        files = state_files(disk)
+        files.recall()
         for cut, ended in cuts[half::2]:
-            memory.note_delegation(cut, ended)
+            files.note_delegation(cut, ended)
             cuts_left.pop(cut.subtree, None)
             cuts_left |= {} if ended else {cut.subtree: cut}
         for listener, ended in listeners[half::2]:
-            memory.note_subscription(listener, ended)
+            files.note_subscription(listener, ended)
             listeners_left.pop((listener.session, listener.key), None)
             listeners_left |= {} if ended else {(listener.session, listener.key): listener}
-        assert memory.flush()
-        if is_lost:
+        assert files.flush()
+        if loses_power:
             disk.crash()
-    recalled = a_memory(disk).recall()
+    recalled = state_files(disk).recall()
     assert sorted(recalled.delegations, key=repr) == sorted(cuts_left.values(), key=repr)
     assert sorted(recalled.subscriptions, key=repr) == sorted(listeners_left.values(), key=repr)
     assert not recalled.damage
 
 
-def test_claims_count_for_the_settings_that_they_were_made_under() -> None:
+def test_noted_claims_count_only_with_the_settings_of_that_run() -> None:
     disk = SimulatedDisk(Random(1))
-    memory = a_memory(disk)
-    assert memory.recall().requested_subtrees is None
-    memory.note_requested_subtrees(["home/bedroom"])
-    memory.flush()
-    assert a_memory(disk).recall().requested_subtrees == ["home/bedroom"]
-    assert a_memory(disk, ("cellar",)).recall().requested_subtrees is None, (
+    files = state_files(disk)
+    assert files.recall().requested_subtrees is None
+    files.note_requested_subtrees(["home/bedroom"])
+    files.flush()
+    assert state_files(disk).recall().requested_subtrees == ["home/bedroom"]
+    assert state_files(disk, ("cellar",)).recall().requested_subtrees is None, (
         "the settings have changed: they are the truth"
     )
-    memory.note_requested_subtrees([])
-    memory.flush()
-    assert a_memory(disk).recall().requested_subtrees == []
+    files.note_requested_subtrees([])
+    files.flush()
+    assert state_files(disk).recall().requested_subtrees == []
 
 
 @pytest.mark.parametrize(
@@ -119,31 +119,33 @@ def test_claims_count_for_the_settings_that_they_were_made_under() -> None:
         (-1, BOOT, True),
     ],
 )
-def test_sessions_that_have_ended_are_not_recalled(silent: int, boot: bytes, is_recalled: bool) -> None:
-    """By a clock that nobody sets. Where nobody can tell, they are waited for."""
+def test_subscriptions_of_sessions_that_have_expired_are_not_recalled(
+    silent: int, boot: bytes, is_recalled: bool
+) -> None:
+    """The boot clock decides, which nobody can set. If it cannot tell, the node waits for the session."""
     disk = SimulatedDisk(Random(1))
     began = 10 * timers.IDLE_TIMEOUT
-    memory = a_memory(disk, at=began)
-    memory.recall()
-    memory.note_subscription(LISTENER, False)
-    memory.flush()
+    files = state_files(disk, at=began)
+    files.recall()
+    files.note_subscription(LISTENER, False)
+    files.flush()
     expected = [LISTENER] if is_recalled else []
-    assert a_memory(disk, at=began + silent, boot=boot).recall().subscriptions == expected
-    assert a_memory(disk, at=began + silent, boot=boot).recall().subscriptions == expected, "and again"
+    assert state_files(disk, at=began + silent, boot=boot).recall().subscriptions == expected
+    assert state_files(disk, at=began + silent, boot=boot).recall().subscriptions == expected, "and again"
 
 
-def test_a_network_that_begins_knows_only_the_nodes_of_others() -> None:
+def test_a_new_network_recalls_only_delegations_to_nodes_outside_of_it() -> None:
     disk = SimulatedDisk(Random(1))
-    memory = a_memory(disk)
-    memory.recall()
+    files = state_files(disk)
+    files.recall()
     other = Delegation("garden", "g", ("10.0.0.2", 1), 1, 8, LeasePolicy.SERVE, None, 0)
     for cut in (KITCHEN, other):
-        memory.note_delegation(cut, False)
-    memory.note_requested_subtrees(["home/bedroom"])
-    memory.flush()
-    assert a_memory(disk).review() == Recalled([KITCHEN, other], ["home/bedroom"])
-    a_memory(disk).begin_anew(lambda cut: cut.node == "k")
-    recalled = a_memory(disk).recall()
+        files.note_delegation(cut, False)
+    files.note_requested_subtrees(["home/bedroom"])
+    files.flush()
+    assert state_files(disk).review() == Recalled([KITCHEN, other], ["home/bedroom"])
+    state_files(disk).begin_anew(lambda cut: cut.node == "k")
+    recalled = state_files(disk).recall()
     assert (recalled.delegations, recalled.requested_subtrees) == ([other], None)
 
 
@@ -173,52 +175,52 @@ def _lengthen(data: bytes, random: Random) -> bytes:
     return data + random.randbytes(random.randrange(1, 60))
 
 
-SPOILERS = (_truncate, _flip, _zero, _empty, _garbage, _lengthen)
+DAMAGES = (_truncate, _flip, _zero, _empty, _garbage, _lengthen)
 
 
-@pytest.mark.parametrize("spoil", SPOILERS)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["", ".claims", ".subscriptions", ".checkpoint"])
-def test_whatever_happens_to_a_file_the_node_starts_and_says_what_is_lost(
-    name: str, spoil: Callable[[bytes, Random], bytes], is_long: bool
+def test_a_node_starts_with_any_damaged_file_and_reports_the_loss(
+    name: str, damage: Callable[[bytes, Random], bytes], is_long: bool
 ) -> None:
     path = PATH.with_name(f"{PATH.name}{name}")
     for seed in range(200 if is_long else 8):
         random = Random(seed)
         disk = SimulatedDisk(random)
-        memory = a_memory(disk)
-        memory.recall()
+        files = state_files(disk)
+        files.recall()
         cuts = [
             Delegation(f"home/{n}", f"n{n}", ("10.0.0.1", n + 1), 1, n, LeasePolicy.FENCE, None, 0)
             for n in range(5)
         ]
         for cut in cuts:
-            memory.note_delegation(cut, False)
-            memory.note_subscription(Subscription(cut.epoch + 1, cut.address, cut.subtree, 1), False)
-            memory.flush()
-        memory.note_requested_subtrees(["home/bedroom"])
-        memory.flush()
-        disk.damage(path, spoil(disk.read(path), random))
-        recalled = a_memory(disk).recall()
+            files.note_delegation(cut, False)
+            files.note_subscription(Subscription(cut.epoch + 1, cut.address, cut.subtree, 1), False)
+            files.flush()
+        files.note_requested_subtrees(["home/bedroom"])
+        files.flush()
+        disk.damage(path, damage(disk.read(path), random))
+        recalled = state_files(disk).recall()
         assert len(recalled.delegations) == 5 or recalled.forgets_delegations
         assert len(recalled.subscriptions) == 5 or recalled.forgets_subscriptions
         assert recalled.requested_subtrees is not None or recalled.damage
         assert {cut.subtree for cut in recalled.delegations} <= {cut.subtree for cut in cuts}
-        again = a_memory(disk).recall()
+        again = state_files(disk).recall()
         assert again.forgets_delegations == recalled.forgets_delegations
         assert sorted(map(repr, again.delegations)) == sorted(map(repr, recalled.delegations))
 
 
-def test_only_the_owner_may_read_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_owner_can_read_the_state_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     folder = tmp_path / "state"
-    memory = NodeStateFiles(folder / "root.cuts", ["home"])
-    memory.recall()
-    memory.note_delegation(KITCHEN, False)
-    memory.note_subscription(LISTENER, False)
-    memory.note_requested_subtrees([])
-    assert memory.flush()
-    memory.close()
+    files = NodeStateFiles(folder / "root.cuts", ["home"])
+    files.recall()
+    files.note_delegation(KITCHEN, False)
+    files.note_subscription(LISTENER, False)
+    files.note_requested_subtrees([])
+    assert files.flush()
+    files.close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    files = list(folder.iterdir())
-    assert len(files) == 4
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    paths = list(folder.iterdir())
+    assert len(paths) == 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}

@@ -1,4 +1,5 @@
-"""A node's files while its disk is full, fails, or does not answer: the run goes on, and it is known."""
+"""A node's state files while the disk is full, fails, or does not answer: the run goes on, and the next
+run knows how long it lived."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ EARLY, LATE = (Subscription(number, ("127.0.0.1", number), "a/#", 1) for number 
 
 
 class BadDisk(LocalDisk):
-    """One that is full (it refuses what makes files longer, and takes what is written in place), of which a
-    sync does not return, or that does not take its checkpoint."""
+    """A disk that can be full, whose sync can hang, or that refuses the checkpoint. A full disk refuses
+    writes that lengthen a file, and accepts writes in place."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -65,7 +66,7 @@ class _BadFile:
 
 
 class Run:
-    """A run of a node with its files. `told`: what it said last of its disk."""
+    """A run of a node with its files. `told`: the last fault that was reported."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,14 +74,14 @@ class Run:
         self.now = 1_000_000
         self.told = ""
         self.memory = self.open()
-        self.notes = StateWriter(self.memory, EventLog("node"), self._hear)
+        self.notes = StateWriter(self.memory, EventLog("node"), self._note_fault)
         self.notes.recall()
         self.notes.start(lambda: None)
         self.note(EARLY)
         self.await_that(lambda: self.notes.durable == 1)
 
     def open(self) -> NodeStateFiles:
-        """The files, for this run or the next."""
+        """The state files, for this run or the next."""
         path = self.folder / "n.cuts"
         return NodeStateFiles(path, ["a"], disk=self.disk, instant=lambda: Instant(bytes(16), self.now))
 
@@ -91,17 +92,17 @@ class Run:
         until(condition, "it has come so far", PATIENCE)
 
     def live_for(self, microseconds: int) -> None:
-        """The clock goes on, and then this run tells that it lives."""
+        """Advances the clock, and waits until this run has written its checkpoint."""
         mark = self.folder / "n.cuts.checkpoint"
         before = mark.read_bytes()
         self.now += microseconds
         self.await_that(lambda: mark.read_bytes() != before)
 
-    def known_by_the_next(self) -> list[int]:
-        """It is killed now: which sessions the next run waits for."""
+    def sessions_of_the_next_run(self) -> list[int]:
+        """Kills this run. Returns the sessions that the next run waits for."""
         return [subscription.session for subscription in self.open().recall().subscriptions]
 
-    def _hear(self, fault: str) -> None:
+    def _note_fault(self, fault: str) -> None:
         self.told = fault
 
 
@@ -114,24 +115,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     run.notes.stop()
 
 
-def test_who_is_killed_while_the_disk_is_full_is_known_to_have_lived(run: Run) -> None:
+def test_the_checkpoint_is_written_while_the_disk_is_full(run: Run) -> None:
     run.disk.is_full = True
     run.note(LATE)
     run.await_that(lambda: "bad" in run.told)
     run.live_for(60 * timers.SECOND)
-    assert run.known_by_the_next() == [7]
+    assert run.sessions_of_the_next_run() == [7]
 
 
-def test_who_is_killed_while_a_sync_hangs_is_known_to_have_lived(run: Run) -> None:
+def test_the_checkpoint_is_written_while_a_sync_hangs(run: Run) -> None:
     run.disk.syncs.clear()
     run.note(LATE)
     run.live_for(60 * timers.SECOND)
-    assert 7 in run.known_by_the_next()
+    assert 7 in run.sessions_of_the_next_run()
 
 
-def test_a_sync_that_does_not_return_counts_as_one_that_failed(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_that_does_not_return_counts_as_failed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_threads, "OVERDUE_S", 0.05)
     run.disk.syncs.clear()
     run.note(LATE)
@@ -143,7 +142,7 @@ def test_a_sync_that_does_not_return_counts_as_one_that_failed(
     assert not run.notes.is_failing
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_as_long_as_it_cannot(run: Run) -> None:
+def test_a_failing_checkpoint_is_reported_until_it_succeeds(run: Run) -> None:
     run.disk.takes_checkpoint = False
     run.await_that(lambda: "checkpoint" in run.told)
     run.note(LATE)

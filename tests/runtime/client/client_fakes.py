@@ -1,4 +1,4 @@
-"""An endpoint and a client's control that do what a test tells them, for the two shells around them."""
+"""A fake endpoint and a fake client control, for the asynchronous and the blocking client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the shells read of a message."""
+    """The fields of a message that the clients read."""
 
     topic: str
     payload: bytes = b""
@@ -46,12 +46,12 @@ class Message:
 
     @property
     def copy_id(self) -> tuple[int, int]:
-        """As the core has it of one that was not sent for a shared subscription."""
+        """The id of the copy, as for a message without a shared subscription."""
         return self.publisher, self.sequence
 
 
 class FakeEndpoint:
-    """Readable, as the native one, while events or messages wait."""
+    """Readable, like the native endpoint, while events or messages wait."""
 
     address = ("127.0.0.1", 4000)
 
@@ -80,13 +80,13 @@ class FakeEndpoint:
             os.write(self._writer, b"\0")
 
     def give_fault(self, fault: str) -> None:
-        """From here on it is readable for ever, as the native one."""
+        """Sets the fault. From then on the endpoint is always readable, like the native one."""
         with self._lock:
             self.fault = fault
             os.write(self._writer, b"\0")
 
     async def await_published(self, count: int) -> None:
-        """Returns once so many messages were handed over to it."""
+        """Waits until `count` messages were published."""
         await eventually(lambda: len(self.published) >= count, f"{count} are published", PATIENCE_S)
 
     def fileno(self) -> int:
@@ -148,7 +148,7 @@ class FakeEndpoint:
         return {"messages_out": len(self.published)}
 
     def gather(self, gathers: bool) -> None:
-        """What is called takes effect at once."""
+        """Does nothing: every call takes effect at once."""
 
     def drain(self, timeout_s: float) -> bool:
         return True
@@ -158,7 +158,7 @@ class FakeEndpoint:
 
 
 class FakeControl:
-    """Answers at once, unless `is_silent`; `answer` overrides what."""
+    """Answers at once, unless `is_silent`. `answer` overrides the answer."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class FakeControl:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
-    """Puts the fakes in; returns the endpoint that the next client gets."""
+    """Installs the fakes. Returns the endpoint that the next client gets."""
     from hbroker import sync
     from hbroker.runtime.client import client, dispatcher
 
@@ -238,7 +238,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """In an event loop of its own, and not for ever."""
+    """Runs the scenario in an event loop of its own, with a time limit."""
 
     async def limited() -> None:
         async with asyncio.timeout(2 * PATIENCE_S):

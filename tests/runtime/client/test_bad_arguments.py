@@ -1,4 +1,4 @@
-"""What an application may not say of a message or of a subscription is refused where it is said."""
+"""Invalid arguments of a message or a subscription raise in the call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 2_000
 
 @pytest.fixture
 def dispatcher() -> Dispatcher:
-    """In virtual time."""
+    """A dispatcher in virtual time."""
     identity = Identity.of(max_message_bytes=LARGEST)
     engine: Any = Engine(config_of(identity))
     endpoint: Endpoint = engine
@@ -53,7 +53,7 @@ def publish_many(dispatcher: Dispatcher, topic: str, payload: bytes, properties:
         ("a", b"", {"published_at_us": 1}, TypeError),
     ],
 )
-def test_a_message(
+def test_an_invalid_message_raises(
     dispatcher: Dispatcher,
     verb: Callable[[Dispatcher, str, Any, Any], object],
     topic: str,
@@ -86,12 +86,12 @@ def test_a_payload_is_bytes_or_text(payload: Any) -> None:
         {"queue_bytes": -1},
     ],
 )
-def test_a_subscription(delivery: Any) -> None:
+def test_an_invalid_subscription_option_raises(delivery: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         options_of(delivery)
 
 
-def test_a_subscription_with_something_that_there_is_not() -> None:
+def test_an_unknown_subscription_option_raises() -> None:
     wanted: Any = {"quality": 1}
     with pytest.raises(TypeError, match="quality"):
         options_of(wanted)

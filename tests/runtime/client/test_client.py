@@ -1,4 +1,4 @@
-"""The asynchronous client over a fake endpoint: waits, time-outs, back-pressure, slow consumers, ends."""
+"""The asynchronous client over a fake endpoint: waits, timeouts, back pressure, slow consumers, ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def control_of(client: Client) -> FakeControl:
     return control
 
 
-def test_connect_is_awaitable_and_a_context(endpoint: FakeEndpoint) -> None:
+def test_connect_is_awaitable_and_a_context_manager(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1:7700", client_id="me") as client:
             assert (client.client_id, client.root) == ("me", ("127.0.0.1", 7700))
@@ -32,7 +32,7 @@ def test_connect_is_awaitable_and_a_context(endpoint: FakeEndpoint) -> None:
     run(scenario())
 
 
-def test_no_root_is_unreachable_and_says_where(
+def test_connect_without_a_root_raises_unreachable_with_its_address(
     endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -49,7 +49,7 @@ def test_no_root_is_unreachable_and_says_where(
     run(scenario())
 
 
-def test_qos_0_returns_when_queued_and_qos_1_when_acknowledged(endpoint: FakeEndpoint) -> None:
+def test_publish_at_qos_0_returns_when_queued_and_at_qos_1_when_acknowledged(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             assert (await client.publish("a/b", b"1")).reason is None
@@ -62,7 +62,7 @@ def test_qos_0_returns_when_queued_and_qos_1_when_acknowledged(endpoint: FakeEnd
     run(scenario())
 
 
-def test_a_message_that_fails_is_an_error_with_its_reason(endpoint: FakeEndpoint) -> None:
+def test_a_failed_message_raises_an_error_with_its_reason(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             endpoint.give_event(Published(999, "nobody's", 0))
@@ -81,7 +81,7 @@ def test_a_message_that_fails_is_an_error_with_its_reason(endpoint: FakeEndpoint
     run(scenario())
 
 
-def test_back_pressure_is_waited_out_or_told(endpoint: FakeEndpoint) -> None:
+def test_publish_waits_for_room_and_try_publish_raises_backpressure(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             endpoint.room = 0
@@ -97,7 +97,7 @@ def test_back_pressure_is_waited_out_or_told(endpoint: FakeEndpoint) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "a/+", "a/#"])
-def test_wrong_topics_are_the_callers_fault(endpoint: FakeEndpoint, bad: str) -> None:
+def test_invalid_topics_and_filters_raise_invalid_topic(endpoint: FakeEndpoint, bad: str) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             with pytest.raises(InvalidTopic):
@@ -111,7 +111,7 @@ def test_wrong_topics_are_the_callers_fault(endpoint: FakeEndpoint, bad: str) ->
     run(scenario())
 
 
-def test_messages_reach_the_subscriptions_that_they_are_for(endpoint: FakeEndpoint) -> None:
+def test_messages_reach_the_subscriptions_that_they_name(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with (
             connect("127.0.0.1") as client,
@@ -135,7 +135,7 @@ def test_messages_reach_the_subscriptions_that_they_are_for(endpoint: FakeEndpoi
     run(scenario())
 
 
-def test_a_slow_consumer_at_qos_0_loses_what_is_counted(endpoint: FakeEndpoint) -> None:
+def test_a_slow_consumer_at_qos_0_loses_messages_and_they_are_counted(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client, client.subscribe("a", queue=10) as messages:
             (id,) = control_of(client).filters
@@ -148,7 +148,7 @@ def test_a_slow_consumer_at_qos_0_loses_what_is_counted(endpoint: FakeEndpoint) 
     run(scenario())
 
 
-def test_a_slow_consumer_at_qos_1_stops_the_reading_and_loses_nothing(endpoint: FakeEndpoint) -> None:
+def test_a_slow_consumer_at_qos_1_stops_the_reading_and_loses_no_message(endpoint: FakeEndpoint) -> None:
     total = 5_000
 
     async def scenario() -> None:
@@ -157,13 +157,13 @@ def test_a_slow_consumer_at_qos_1_stops_the_reading_and_loses_nothing(endpoint: 
             endpoint.give(*[Message("a", str(n).encode(), 1, [id]) for n in range(total)])
             await eventually(lambda: client._dispatcher.is_blocked, "no more is read", PATIENCE_S)
             left, polls = len(endpoint.messages), endpoint.polls
-            await asyncio.sleep(0.1)  # in which it would read, or spin, if it did
+            await asyncio.sleep(0.1)  # time in which the client would read, or spin
             assert len(endpoint.messages) == left > 0, "what is not read is not acknowledged"
             assert endpoint.polls - polls < 30, "a readable descriptor must not spin the loop"
             waits = asyncio.create_task(client.publish("b", qos=1))
             await endpoint.await_published(1)
             endpoint.give_event(Published(1, "b", 0))
-            await waits  # events are still taken
+            await waits  # events are still handled
             assert [(await anext(messages)).payload for _ in range(total)] == [
                 str(n).encode() for n in range(total)
             ]
@@ -172,7 +172,7 @@ def test_a_slow_consumer_at_qos_1_stops_the_reading_and_loses_nothing(endpoint: 
     run(scenario())
 
 
-def test_a_subscription_that_is_refused_or_fails_later_is_an_error(endpoint: FakeEndpoint) -> None:
+def test_a_subscription_that_is_refused_or_fails_later_raises(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             control = control_of(client)
@@ -189,7 +189,7 @@ def test_a_subscription_that_is_refused_or_fails_later_is_an_error(endpoint: Fak
     run(scenario())
 
 
-def test_close_ends_every_iterator_and_refuses_what_comes_after(endpoint: FakeEndpoint) -> None:
+def test_close_ends_every_iterator_and_refuses_later_calls(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         client = await connect("127.0.0.1")
         messages = await client.subscribe("a")
@@ -206,7 +206,9 @@ def test_close_ends_every_iterator_and_refuses_what_comes_after(endpoint: FakeEn
     run(scenario())
 
 
-def test_who_waits_for_an_owner_that_does_not_answer_is_told_of_the_close(endpoint: FakeEndpoint) -> None:
+def test_a_publish_that_waits_for_its_acknowledgement_fails_when_the_client_is_closed(
+    endpoint: FakeEndpoint,
+) -> None:
     async def scenario() -> None:
         client = await connect("127.0.0.1")
         waits = asyncio.create_task(client.publish("a", qos=1, timeout=600))
@@ -218,7 +220,7 @@ def test_who_waits_for_an_owner_that_does_not_answer_is_told_of_the_close(endpoi
     run(scenario())
 
 
-def test_a_handler_that_fails_is_logged_and_told_to_those_who_wait(
+def test_an_exception_of_an_event_handler_is_logged_and_raised_in_pending_calls(
     endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -237,7 +239,7 @@ def test_a_handler_that_fails_is_logged_and_told_to_those_who_wait(
     run(scenario())
 
 
-def test_a_message_that_fails_while_nobody_waits_is_counted_and_logged(
+def test_a_failed_message_without_a_waiting_caller_is_counted_and_logged(
     endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -254,7 +256,7 @@ def test_a_message_that_fails_while_nobody_waits_is_counted_and_logged(
     run(scenario())
 
 
-def test_close_waits_for_a_dead_owner_no_longer_than_it_says(
+def test_close_waits_for_a_dead_owner_no_longer_than_its_timeout(
     endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
@@ -269,7 +271,7 @@ def test_close_waits_for_a_dead_owner_no_longer_than_it_says(
     assert CLOSE_TIMEOUT <= 2
 
 
-def test_a_socket_that_fails_ends_the_client_and_tells_all_who_wait(endpoint: FakeEndpoint) -> None:
+def test_a_failed_socket_ends_the_client_and_all_pending_calls(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client, client.subscribe("a") as messages:
             waits = asyncio.create_task(client.publish("a", qos=1))

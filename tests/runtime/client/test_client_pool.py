@@ -1,4 +1,4 @@
-"""Fleets: each member is a client of its own, whatever the others do (§3.1, §6.4, §6.6)."""
+"""Client pools: each pool client is a client of its own, whatever the others do (§§3.1, 6.4, 6.6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def members(node: Node) -> AsyncIterator[ClientPool]:
         yield members
 
 
-async def test_each_member_gets_what_it_subscribed_to_once(members: ClientPool) -> None:
+async def test_each_pool_client_receives_its_subscriptions_once(members: ClientPool) -> None:
     receivers = [await members.connect(client_id=f"r{n}") for n in range(20)]
     inboxes = [await m.subscribe(f"each/{n}/#", "each/all", qos=2) for n, m in enumerate(receivers)]
     assert len(members) == 20
@@ -45,7 +45,7 @@ async def test_each_member_gets_what_it_subscribed_to_once(members: ClientPool) 
     assert members.counters()["members"] >= 21
 
 
-async def test_a_pool_client_and_a_client_of_its_own_speak_with_each_other(
+async def test_a_pool_client_and_a_client_with_its_own_socket_exchange_messages(
     node: Node, members: ClientPool
 ) -> None:
     member = await members.connect()
@@ -58,7 +58,7 @@ async def test_a_pool_client_and_a_client_of_its_own_speak_with_each_other(
             assert {(await inbox.next(PATIENCE)).payload for _ in range(2)} == {b"1", b"2"}
 
 
-async def test_what_became_of_a_message_is_told_without_waiting(members: ClientPool) -> None:
+async def test_publish_then_reports_the_outcome_of_each_message(members: ClientPool) -> None:
     member = await members.connect()
     inbox = await member.subscribe("told/#", qos=2)
     told: list[int | None] = []
@@ -69,7 +69,7 @@ async def test_what_became_of_a_message_is_told_without_waiting(members: ClientP
     assert [(await inbox.next(PATIENCE)).payload for _ in range(50)] == [b"%d" % n for n in range(50)]
 
 
-async def test_one_who_vanishes_leaves_a_will_and_one_who_closes_does_not(members: ClientPool) -> None:
+async def test_a_lost_connection_publishes_the_will_and_a_disconnect_does_not(members: ClientPool) -> None:
     watcher = await members.connect()
     inbox = await watcher.subscribe("wills/#", qos=1)
     leaving = await members.connect(will=Will("wills/leaving", b"no", qos=1))
@@ -89,8 +89,8 @@ async def test_one_who_vanishes_leaves_a_will_and_one_who_closes_does_not(member
     assert len(members) == 1
 
 
-async def test_who_waits_for_a_message_is_told_when_its_client_vanishes(members: ClientPool) -> None:
-    """Its subscriber holds the message, so that it has no answer yet."""
+async def test_a_pending_publish_ends_when_its_client_vanishes(members: ClientPool) -> None:
+    """The subscriber does not acknowledge the message, so the publisher has no answer yet."""
     holding = await members.connect(acknowledge="handled")
     inbox = await holding.subscribe("held/#", qos=1)
     publisher = await members.connect()
@@ -101,7 +101,7 @@ async def test_who_waits_for_a_message_is_told_when_its_client_vanishes(members:
     assert told == [None]
 
 
-async def test_a_slow_pool_client_holds_back_its_own_messages_alone(members: ClientPool) -> None:
+async def test_a_slow_pool_client_does_not_delay_the_others(members: ClientPool) -> None:
     slow, quick, publisher = [await members.connect() for _ in range(3)]
     unread = await slow.subscribe("pace/#", qos=1, queue=5)
     read = await quick.subscribe("pace/#", qos=1)
@@ -111,7 +111,7 @@ async def test_a_slow_pool_client_holds_back_its_own_messages_alone(members: Cli
     assert len(await asyncio.gather(*sent)) == 40
 
 
-async def test_a_session_outlives_its_pool_client_and_its_pool(node: Node) -> None:
+async def test_a_persistent_session_outlives_its_pool_client_and_its_pool(node: Node) -> None:
     profile: PoolClientProfile = {"client_id": "lasting", "session_expiry": 60.0}
     async with client_pool(node.address) as first:
         member = await first.connect(**profile)
@@ -128,7 +128,7 @@ async def test_a_session_outlives_its_pool_client_and_its_pool(node: Node) -> No
         await again.close(end_session=True)
 
 
-async def test_one_session_has_one_pool_client_and_one_pool(node: Node, members: ClientPool) -> None:
+async def test_one_session_has_one_pool_client_in_one_pool(node: Node, members: ClientPool) -> None:
     profile: PoolClientProfile = {"client_id": "only", "session_expiry": 60.0}
     member = await members.connect(**profile)
     inbox = await member.subscribe("only/#", qos=1)
@@ -144,7 +144,7 @@ async def test_one_session_has_one_pool_client_and_one_pool(node: Node, members:
         await later.close(end_session=True)
 
 
-async def test_members_come_and_go(node: Node) -> None:
+async def test_pool_clients_that_close_leave_nothing_behind(node: Node) -> None:
     async with client_pool(node.address) as members:
         for _ in range(3):
             some: list[PoolClient] = [await members.connect() for _ in range(30)]
@@ -157,7 +157,7 @@ async def test_members_come_and_go(node: Node) -> None:
     assert node.status()["subscriptions"] == 0
 
 
-async def test_a_closed_pool_raises_and_without_a_root_none_opens(node: Node) -> None:
+async def test_a_closed_pool_raises_and_a_pool_without_a_root_does_not_open(node: Node) -> None:
     members = client_pool(node.address)
     async with members:
         member = await members.connect()

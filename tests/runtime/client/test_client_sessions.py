@@ -1,5 +1,5 @@
-"""Sessions in the API (docs/api.md): what is acknowledged when, what a clean start leaves out, takeover,
-wills."""
+"""Sessions in the API (docs/api.md): when messages are acknowledged, what a clean start discards,
+takeover, wills."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ def message(*subscriptions: int, qos: int = 1, retained: bool = False) -> Messag
     return Message("a", b"x", qos, list(subscriptions), retained, 1, next(NUMBERS))
 
 
-def is_it(got: object, given: object) -> bool:
-    """Whether the very message came."""
+def is_same(got: object, given: object) -> bool:
+    """Whether `got` is the very message that was given."""
     return got is given
 
 
 @pytest.mark.parametrize("session_options", [{}, {"session_expiry": 5}, {"clean_start": True}])
-def test_runs_with_one_session_id_share_no_datagram_numbers(session_options: dict[str, Any]) -> None:
-    """§3.6: what is late for the run before acknowledges nothing of the next."""
+def test_runs_with_the_same_session_id_begin_at_different_datagram_numbers(
+    session_options: dict[str, Any],
+) -> None:
+    """§3.6: a late datagram for an earlier run acknowledges nothing of the next run."""
     numbers = {_first_number(Identity.of("a", **session_options)) for _ in range(8)}
     assert (len(numbers) > 1) == bool(session_options)
 
@@ -50,7 +52,7 @@ def _first_number(identity: Identity) -> int:
     return pb.Datagram.FromString(datagram).header.number
 
 
-def test_who_a_client_is() -> None:
+def test_the_session_id_depends_on_the_client_id_only_for_sessions_that_can_be_resumed() -> None:
     assert Identity.of("a").session_options.session != Identity.of("a").session_options.session, (
         "two may have one name"
     )
@@ -68,7 +70,7 @@ def test_who_a_client_is() -> None:
         Identity.of("a", acknowledge="later")
 
 
-def test_what_is_no_will() -> None:
+def test_an_invalid_will_raises() -> None:
     with pytest.raises(InvalidTopic):
         Will("home/#")
     with pytest.raises(PayloadTooLarge):
@@ -93,13 +95,13 @@ def test_what_is_no_will() -> None:
     )
 
 
-def test_how_a_subscription_overflows() -> None:
+def test_an_unknown_overflow_policy_raises() -> None:
     assert options_of({"qos": 1, "overflow": "end_session"}).overflow == pb.OVERFLOW_END_SESSION
     with pytest.raises(ValueError, match="drop_newest"):
         options_of({"overflow": "explode"})  # type: ignore[typeddict-item]
 
 
-def test_a_message_is_handled_when_the_next_one_is_asked_for(endpoint: FakeEndpoint) -> None:
+def test_a_message_counts_as_handled_when_the_next_one_is_requested(endpoint: FakeEndpoint) -> None:
     with (
         sync.connect("127.0.0.1", acknowledge="handled") as client,
         client.subscribe("a", qos=1) as messages,
@@ -107,67 +109,71 @@ def test_a_message_is_handled_when_the_next_one_is_asked_for(endpoint: FakeEndpo
         (id,) = messages._ids
         first, second, third = given = [message(id) for _ in range(3)]
         endpoint.give(*given)
-        assert is_it(messages.next(5), first)
+        assert is_same(messages.next(5), first)
         assert endpoint.handled_ids == []
-        assert is_it(messages.next(5), second)
-        assert is_it(messages.next(5), third)
-        assert endpoint.handled_ids == []  # in batches while there are more
+        assert is_same(messages.next(5), second)
+        assert is_same(messages.next(5), third)
+        assert endpoint.handled_ids == []  # in batches while more messages wait
         assert messages.next(0) is None
         assert endpoint.handled_ids == [(1, one.sequence) for one in given]
 
 
-def test_one_for_two_subscriptions_is_handled_when_both_have(endpoint: FakeEndpoint) -> None:
+def test_a_message_for_two_subscriptions_counts_as_handled_when_both_have_handled_it(
+    endpoint: FakeEndpoint,
+) -> None:
     with sync.connect("127.0.0.1", acknowledge="handled") as client:
         one, other = client.subscribe("a", qos=1), client.subscribe("+", qos=1)
         given = message(*one._ids, *other._ids)
         endpoint.give(given)
-        assert is_it(one.next(5), given)
+        assert is_same(one.next(5), given)
         assert one.next(0) is None
         assert endpoint.handled_ids == []
-        assert is_it(other.next(5), given)
+        assert is_same(other.next(5), given)
         other.close()
         assert endpoint.handled_ids == [(1, given.sequence)]
 
 
-def test_what_was_not_read_is_left_to_the_next_run(endpoint: FakeEndpoint) -> None:
+def test_a_message_that_was_not_read_is_not_acknowledged(endpoint: FakeEndpoint) -> None:
     profile = {"client_id": "lamp", "session_expiry": 60.0, "acknowledge": "handled"}
     with sync.connect("127.0.0.1", **profile) as client:  # type: ignore[arg-type]
         messages = client.subscribe("a", qos=1)
         read, unread = message(*messages._ids), message(*messages._ids)
         endpoint.give(read, unread)
-        assert is_it(messages.next(5), read)
+        assert is_same(messages.next(5), read)
     assert endpoint.handled_ids == [(1, read.sequence)]
     assert control_of(client).has_left
 
 
-def test_what_was_not_read_of_a_group_is_given_back_when_it_is_left(endpoint: FakeEndpoint) -> None:
+def test_unread_messages_of_a_shared_subscription_are_given_back_when_it_ends(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", acknowledge="handled") as client:
         member = client.subscribe("$share/g/a", qos=1)
         alone = client.subscribe("a", qos=1)
         read, unread = message(*member._ids), message(*member._ids)
-        others = message(*member._ids, *alone._ids)
-        endpoint.give(read, unread, others)
-        assert is_it(member.next(5), read)
-        assert is_it(alone.next(5), others)
+        shared_and_plain = message(*member._ids, *alone._ids)
+        endpoint.give(read, unread, shared_and_plain)
+        assert is_same(member.next(5), read)
+        assert is_same(alone.next(5), shared_and_plain)
         member.close()
         assert endpoint.handled_ids == [(1, read.sequence)]
         assert endpoint.given_back_ids == [(1, unread.sequence)]
         alone.close()
-        assert endpoint.handled_ids == [(1, read.sequence), (1, others.sequence)]
+        assert endpoint.handled_ids == [(1, read.sequence), (1, shared_and_plain.sequence)]
 
 
-def test_what_was_not_read_of_a_subscription_of_its_own_is_done_with(endpoint: FakeEndpoint) -> None:
+def test_unread_messages_of_a_plain_subscription_are_acknowledged_when_it_ends(
+    endpoint: FakeEndpoint,
+) -> None:
     with sync.connect("127.0.0.1", acknowledge="handled") as client:
         messages = client.subscribe("a", "b", qos=1)
         read, unread = message(messages._ids[0]), message(messages._ids[1])
         endpoint.give(read, unread)
-        assert is_it(messages.next(5), read)
+        assert is_same(messages.next(5), read)
         messages.close()
         assert endpoint.handled_ids == [(1, read.sequence), (1, unread.sequence)]
         assert endpoint.given_back_ids == []
 
 
-def test_a_subscription_stays_in_a_session_that_does(endpoint: FakeEndpoint) -> None:
+def test_a_subscription_of_a_persistent_session_is_kept_unless_it_is_ended(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", client_id="lamp", session_expiry=60) as client:
         with client.subscribe("a", qos=1):
             pass
@@ -178,7 +184,7 @@ def test_a_subscription_stays_in_a_session_that_does(endpoint: FakeEndpoint) -> 
         assert control_of(client).filters == {}
 
 
-def test_a_clean_start_gets_nothing_that_came_before_it_began(endpoint: FakeEndpoint) -> None:
+def test_a_clean_start_discards_the_messages_of_the_former_session(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", client_id="lamp", clean_start=True) as client:
         control = control_of(client)
         control.answer = lambda id: _after(endpoint, id)
@@ -190,16 +196,16 @@ def test_a_clean_start_gets_nothing_that_came_before_it_began(endpoint: FakeEndp
         assert got.retained
         fresh = message(id)
         endpoint.give(fresh)
-        assert is_it(messages.next(5), fresh)
+        assert is_same(messages.next(5), fresh)
 
 
 def _after(endpoint: FakeEndpoint, id: int) -> Subscribed:
-    """What waited in the session, and what is retained, arrive before the owner's word."""
+    """Messages of the former session and a retained message arrive before the SUBACK of the owner."""
     endpoint.give(message(id), message(id), message(id, retained=True))
     return Subscribed(id, ("root",))
 
 
-def test_a_run_that_is_taken_over_ends(endpoint: FakeEndpoint) -> None:
+def test_a_takeover_ends_the_client(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", client_id="lamp", session_expiry=60) as client:
         messages = client.subscribe("a", qos=1)
         control_of(client).results.append(TakenOver())
@@ -214,7 +220,7 @@ def test_a_run_that_is_taken_over_ends(endpoint: FakeEndpoint) -> None:
         assert endpoint.is_shut, "its links would take the session back"
 
 
-def test_connect_returns_once_the_will_is_kept(endpoint: FakeEndpoint) -> None:
+def test_connect_returns_once_the_will_is_registered(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1", will=Will("home/gone", "x")) as client:
         (will,) = control_of(client).wills
         assert will.message.topic == "home/gone"

@@ -40,7 +40,7 @@ def test_publish_waits_for_its_acknowledgement_in_each_thread(endpoint: FakeEndp
     assert endpoint.is_shut
 
 
-def test_waits_end_in_errors(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_cannot_succeed_raise(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     with sync.connect("127.0.0.1:7700") as client:
         with pytest.raises(Unreachable, match=r"within 0\.02 s"):
             client.publish("a", qos=2, timeout=0.02)
@@ -66,7 +66,7 @@ def test_waits_end_in_errors(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyP
         sync.connect("127.0.0.1:7700")
 
 
-def test_messages_are_iterated_until_the_time_or_the_client_ends(endpoint: FakeEndpoint) -> None:
+def test_messages_are_iterated_until_the_timeout_or_the_end_of_the_client(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1:7700") as client:
         messages = client.subscribe("a/#", qos=1, queue=5)
         (id,) = control_of(client).filters
@@ -87,14 +87,14 @@ def test_messages_are_iterated_until_the_time_or_the_client_ends(endpoint: FakeE
         messages.close()
 
 
-def test_resolve_gives_what_the_command_prints(endpoint: FakeEndpoint) -> None:
+def test_resolve_returns_what_the_command_prints(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1:7700") as client:
         printed = client.resolve("a/b", trace=True).to_json()
     assert {"topic", "owner", "address", "epoch", "ttl_s", "trace"} <= set(printed)
     assert printed["address"] == "127.0.0.1:7700"
 
 
-def test_a_socket_that_fails_ends_the_client_and_tells_all_who_wait(endpoint: FakeEndpoint) -> None:
+def test_a_failed_socket_ends_the_client_and_all_pending_calls(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1") as client, client.subscribe("a") as messages:
         endpoint.give_fault("worker 0: EIO")
         with pytest.raises(NotConnected, match="worker 0: EIO"):

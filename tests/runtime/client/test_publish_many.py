@@ -1,4 +1,4 @@
-"""Messages that are published together, through both shells, over a fake endpoint: order, room, ends."""
+"""`publish_many` of both clients, over a fake endpoint: order, back pressure, failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = [(f"t/{number}", str(number)) for number in range(1_000)]
 TOPICS = [topic for topic, _ in MANY]
 
 
-def test_they_are_queued_in_order_whatever_yields_them(endpoint: FakeEndpoint) -> None:
+def test_publish_many_queues_the_messages_in_order(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             await client.publish_many(iter(MANY))
@@ -33,7 +33,7 @@ def test_they_are_queued_in_order_whatever_yields_them(endpoint: FakeEndpoint) -
     assert endpoint.published == TOPICS * 2
 
 
-def test_while_there_is_no_room_they_wait(endpoint: FakeEndpoint) -> None:
+def test_publish_many_waits_for_room(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             endpoint.room = 300
@@ -47,7 +47,7 @@ def test_while_there_is_no_room_they_wait(endpoint: FakeEndpoint) -> None:
     run(scenario())
 
 
-def test_at_qos_1_it_returns_when_the_last_is_acknowledged_in_whatever_order(endpoint: FakeEndpoint) -> None:
+def test_publish_many_at_qos_1_returns_when_the_last_message_is_acknowledged(endpoint: FakeEndpoint) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             waits = asyncio.create_task(client.publish_many(MANY, qos=1))
@@ -65,7 +65,9 @@ def test_at_qos_1_it_returns_when_the_last_is_acknowledged_in_whatever_order(end
     run(scenario())
 
 
-def test_the_first_that_fails_ends_it_and_nobody_waits_for_the_others(endpoint: FakeEndpoint) -> None:
+def test_publish_many_raises_at_the_first_failure_without_waiting_for_the_others(
+    endpoint: FakeEndpoint,
+) -> None:
     async def scenario() -> None:
         async with connect("127.0.0.1") as client:
             waits = asyncio.create_task(client.publish_many(MANY[:3], qos=2))
@@ -81,7 +83,7 @@ def test_the_first_that_fails_ends_it_and_nobody_waits_for_the_others(endpoint: 
     run(scenario())
 
 
-def test_once_one_has_failed_no_more_are_asked_for(endpoint: FakeEndpoint) -> None:
+def test_publish_many_requests_no_more_messages_after_a_failure(endpoint: FakeEndpoint) -> None:
     asked: list[int] = []
 
     def endless() -> Iterator[tuple[str, str]]:
@@ -104,7 +106,9 @@ def test_once_one_has_failed_no_more_are_asked_for(endpoint: FakeEndpoint) -> No
     assert len(asked) > 1_000
 
 
-def test_those_before_a_wrong_topic_are_published_and_none_behind_it(endpoint: FakeEndpoint) -> None:
+def test_publish_many_publishes_the_messages_before_an_invalid_topic_and_none_after_it(
+    endpoint: FakeEndpoint,
+) -> None:
     wrong = [*MANY[:400], ("t/#", "wrong"), *MANY[400:]]
 
     async def scenario() -> None:
@@ -118,7 +122,7 @@ def test_those_before_a_wrong_topic_are_published_and_none_behind_it(endpoint: F
         client.publish_many(wrong)
 
 
-def test_without_an_event_loop_it_waits_and_ends_likewise(endpoint: FakeEndpoint) -> None:
+def test_the_blocking_publish_many_waits_and_fails_in_the_same_way(endpoint: FakeEndpoint) -> None:
     with sync.connect("127.0.0.1:7700") as client:
         with pytest.raises(Unreachable, match=r"t/999.*within 0\.02 s"):
             client.publish_many(MANY, qos=1, timeout=0.02)

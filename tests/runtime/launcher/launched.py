@@ -1,4 +1,5 @@
-"""A launcher in a process of its own, with stand-ins for nodes; for tests of what is made of processes."""
+"""A launcher in a process of its own, with stand-ins for nodes. For tests of how the launcher treats
+processes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeR
 
 PROJECT = Path(__file__).parents[3]
 PATIENCE = 60.0
-"""Seconds: far more than anything here takes, also on a machine that does much else."""
+"""Seconds: far more than anything here takes, even on a busy machine."""
 
 FILE = """
 nodes:
@@ -38,7 +39,8 @@ gateways:
 
 
 class Launched:
-    """A launcher with stand-ins for nodes, and the events that it prints. `before`: what runs it."""
+    """A launcher with stand-ins for nodes, and the events that it prints. `before`: the command that runs
+    it."""
 
     def __init__(self, directory: Path, behaviour: str, *before: str) -> None:
         file = directory / "house.yaml"
@@ -65,7 +67,7 @@ class Launched:
         self._reader.start()
 
     def event(self, name: str) -> dict[str, Any]:
-        """The next event of that name; others before it are passed over."""
+        """The next event of this name. Earlier events of other names are skipped."""
         deadline = time.monotonic() + PATIENCE
         while True:
             event: dict[str, Any] = json.loads(self._lines.get(timeout=max(deadline - time.monotonic(), 0)))
@@ -73,19 +75,19 @@ class Launched:
                 return event
 
     def state(self) -> NetworkRun:
-        """What `hbroker status` reads."""
+        """The state that `hbroker status` reads."""
         run = self.directory.read()
         assert run is not None
         return run
 
     def pid(self, name: str) -> int:
-        """The process of a node or gateway."""
+        """The process id of a node or gateway."""
         pid = next(run.pid for run in self._runs() if run.name == name)
         assert pid is not None
         return pid
 
     def pids(self) -> list[int]:
-        """The processes of all nodes and gateways."""
+        """The process ids of all nodes and gateways."""
         return [run.pid for run in self._runs() if run.pid is not None]
 
     def _runs(self) -> list[NodeRun | GatewayRun]:
@@ -93,7 +95,7 @@ class Launched:
         return [*state.nodes, *state.gateways]
 
     def close(self) -> None:
-        """Leaves nothing behind, however the test ended."""
+        """Ends all processes, however the test ended."""
         pids = self.pids() if self.directory.read() else []
         for pid in [self.process.pid, *pids]:
             with suppress(ProcessLookupError):

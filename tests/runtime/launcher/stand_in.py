@@ -1,6 +1,6 @@
 """A launcher whose nodes are stand-ins: `python stand_in.py FILE STATE_DIR BEHAVIOUR`.
 
-They need no network, and misbehave on request: what is tested is what the launcher makes of processes.
+They need no network, and misbehave on request: the tests are about how the launcher treats processes.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ def stubborn(settings: NodeSettings, ready: Ready) -> int:
 
 
 def hearing(settings: NodeSettings, ready: Ready) -> int:
-    """Says that it was told to read its files again."""
+    """Logs each SIGHUP."""
     signal.signal(signal.SIGHUP, lambda *_: print("SIGHUP", flush=True))
     return well(settings, ready)
 
 
 def failing(settings: NodeSettings, ready: Ready) -> int:
-    """Raises before it serves, all but the root."""
+    """Raises before it serves, except in the root."""
     if settings.is_root:
         return well(settings, ready)
     raise OSError(f"{settings.name} has no luck")
 
 
 def inspecting(settings: NodeSettings, ready: Ready) -> int:
-    """Says which descriptors and which session it has."""
+    """Prints its descriptors and whether it leads its session."""
     descriptors = sorted(int(entry) for entry in os.listdir("/proc/self/fd"))
     open_ones = [number for number in descriptors if Path(f"/proc/self/fd/{number}").exists()]
     print(f"descriptors {open_ones} leader {os.getsid(0) == os.getpid()}", flush=True)
@@ -56,14 +56,14 @@ def inspecting(settings: NodeSettings, ready: Ready) -> int:
 
 
 def gateway(settings: GatewaySettings, listening: Listening) -> int:
-    """Takes clients, on the port that it was given, or on one that was free."""
+    """Listens on its configured port, or on a free one."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     listening(settings.on_ports([listener.address[1] or 4_242 for listener in settings.listeners]).urls)
     _idle()
 
 
 def _idle() -> NoReturn:
-    """Until a signal ends this process."""
+    """Waits until a signal ends this process."""
     while True:
         signal.pause()
 

@@ -1,4 +1,4 @@
-"""The launcher and real processes: whatever is killed, what should run runs and what should not does not."""
+"""The launcher with real processes: a killed process is started again, and none is left at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import until
 __all__ = ["launch"]
 
 
-def test_ready_comes_once_every_node_is(launch: Launch) -> None:
+def test_ready_is_reported_once_every_node_is_ready(launch: Launch) -> None:
     launched = launch("well")
     ready = launched.event("ready")
     assert ready["root"] == "127.0.0.1:7700"
@@ -29,7 +29,7 @@ def test_ready_comes_once_every_node_is(launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_all_in_time(launch: Launch, number: signal.Signals) -> None:
+def test_a_signal_ends_all_processes_in_time(launch: Launch, number: signal.Signals) -> None:
     launched = launch("well")
     launched.event("ready")
     pids = launched.pids()
@@ -42,7 +42,7 @@ def test_a_signal_ends_all_in_time(launch: Launch, number: signal.Signals) -> No
     assert launched.pids() == []
 
 
-def test_a_terminal_that_is_closed_ends_nobody(launch: Launch) -> None:
+def test_sighup_is_passed_on_to_the_nodes_and_ends_no_process(launch: Launch) -> None:
     launched = launch("hearing")
     launched.event("ready")
     before = launched.pids()
@@ -56,7 +56,7 @@ def test_a_terminal_that_is_closed_ends_nobody(launch: Launch) -> None:
     launched.event("stopped")
 
 
-def test_gateways_are_kept_up_on_their_ports(launch: Launch) -> None:
+def test_a_killed_gateway_is_started_again_with_the_same_ports(launch: Launch) -> None:
     launched = launch("gateways")
     urls = ["mqtt://127.0.0.1:4242", "ws://[::1]:4242/mqtt"]
     assert launched.event("ready")["gateways"] == [{"name": "gate", "listeners": urls}]
@@ -74,7 +74,7 @@ def test_gateways_are_kept_up_on_their_ports(launch: Launch) -> None:
     await_gone(pids)
 
 
-def test_what_ignores_the_request_is_killed(launch: Launch) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(launch: Launch) -> None:
     launched = launch("stubborn")
     launched.event("ready")
     pids = launched.pids()
@@ -83,7 +83,7 @@ def test_what_ignores_the_request_is_killed(launch: Launch) -> None:
     await_gone(pids)
 
 
-def test_a_second_ctrl_c_does_not_wait(launch: Launch) -> None:
+def test_a_second_signal_kills_at_once(launch: Launch) -> None:
     launched = launch("stubborn")
     launched.event("ready")
     launched.process.send_signal(signal.SIGINT)
@@ -91,7 +91,7 @@ def test_a_second_ctrl_c_does_not_wait(launch: Launch) -> None:
     assert launched.event("stopped")["seconds"] < 1.9
 
 
-def test_a_killed_node_is_back(launch: Launch) -> None:
+def test_a_killed_node_is_started_again(launch: Launch) -> None:
     launched = launch("well")
     launched.event("ready")
     before = launched.pid("kitchen")
@@ -109,7 +109,7 @@ def test_a_killed_node_is_back(launch: Launch) -> None:
     await_gone([before, *others])
 
 
-def test_nodes_die_with_a_launcher_that_is_killed(launch: Launch) -> None:
+def test_nodes_end_with_a_launcher_that_is_killed(launch: Launch) -> None:
     launched = launch("stubborn")
     launched.event("ready")
     pids = launched.pids()
@@ -120,7 +120,7 @@ def test_nodes_die_with_a_launcher_that_is_killed(launch: Launch) -> None:
     assert running(launched.base) == []
 
 
-def test_a_node_that_fails_says_why_and_is_tried_again(launch: Launch) -> None:
+def test_the_last_line_of_a_failed_node_is_reported_and_the_node_is_started_again(launch: Launch) -> None:
     launched = launch("failing")
     for _ in range(6):
         ended = launched.event("ended")
@@ -131,7 +131,7 @@ def test_a_node_that_fails_says_why_and_is_tried_again(launch: Launch) -> None:
     launched.event("stopped")
 
 
-def test_a_node_has_nothing_of_its_launcher(launch: Launch) -> None:
+def test_a_node_inherits_no_descriptor_of_its_launcher(launch: Launch) -> None:
     launched = launch("inspecting")
     launched.event("ready")
     for name in ("root", "kitchen", "bedroom"):
@@ -139,7 +139,7 @@ def test_a_node_has_nothing_of_its_launcher(launch: Launch) -> None:
         assert lines == ["descriptors [0, 1, 2, 3] leader True", f"hello from {name}"]
 
 
-def test_ctrl_c_in_the_terminal_reaches_the_launcher_alone(launch: Launch) -> None:
+def test_ctrl_c_in_the_terminal_reaches_only_the_launcher(launch: Launch) -> None:
     launched = launch("well")
     launched.event("ready")
     assert all(os.getpgid(pid) == pid for pid in launched.pids())

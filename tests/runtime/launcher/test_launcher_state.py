@@ -1,4 +1,4 @@
-"""What a launcher leaves to be read by others, and the ports that it finds."""
+"""The state that a launcher writes for other commands, and the ports that it chooses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUN = NetworkRun(
 )
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_the_written_state_is_read_back(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path, "house")
     os.close(directory.acquire())
     directory.write(RUN)
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"nodes": [{}]}', '{"nodes": [], "colour": 1}'])
-def test_a_file_that_is_no_state_is_none(tmp_path: Path, content: str) -> None:
+def test_an_invalid_state_file_is_ignored(tmp_path: Path, content: str) -> None:
     directory = RunDirectory(tmp_path, "house")
     assert directory.read() is None
     directory.path.mkdir()
@@ -48,7 +48,7 @@ def test_a_file_that_is_no_state_is_none(tmp_path: Path, content: str) -> None:
     assert directory.read() is None
 
 
-def test_the_lock_is_held_by_one_until_it_is_closed(tmp_path: Path) -> None:
+def test_one_launcher_holds_the_lock_until_it_closes_it(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path, "house")
     assert directory.launcher() is None
     lock = directory.acquire()
@@ -61,7 +61,7 @@ def test_the_lock_is_held_by_one_until_it_is_closed(tmp_path: Path) -> None:
     assert directory.await_end(0.0)
 
 
-def test_a_large_log_is_put_aside(tmp_path: Path) -> None:
+def test_a_large_log_is_rotated(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path, "house")
     os.close(directory.acquire())
     directory.log_file("root").write_bytes(b"x" * LOG_BYTES + b"\nlast\n\n")
@@ -73,7 +73,7 @@ def test_a_large_log_is_put_aside(tmp_path: Path) -> None:
     assert directory.last_line("nobody") == ""
 
 
-def test_any_port_gives_every_node_one_of_its_own() -> None:
+def test_any_port_gives_every_node_a_port_of_its_own() -> None:
     campus = topology.load(PROJECT / "topologies" / "campus.yaml")
     moved = ports.assign(campus, any_port=True)
     found = [node.listen[1] for node in moved.nodes]
@@ -82,7 +82,7 @@ def test_any_port_gives_every_node_one_of_its_own() -> None:
     assert {node.root for node in moved.nodes[1:]} == {moved.root.listen}
 
 
-def test_a_port_that_is_taken_is_named_even_if_its_owner_would_share_it() -> None:
+def test_a_port_in_use_is_reported_even_if_its_user_would_share_it() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         taken.bind(("127.0.0.1", 0))
@@ -92,6 +92,6 @@ def test_a_port_that_is_taken_is_named_even_if_its_owner_would_share_it() -> Non
     ports.require_free(address)
 
 
-def test_an_address_that_the_host_has_not() -> None:
+def test_an_address_that_the_host_does_not_have_is_reported() -> None:
     with pytest.raises(ports.PortTaken, match="cannot listen on"):
         ports.require_free(("192.0.2.1", 0))

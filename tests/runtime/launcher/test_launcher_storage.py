@@ -1,4 +1,5 @@
-"""A launcher and a disk that takes nothing, or no descriptor to be had: what runs goes on, and it is told."""
+"""A launcher whose disk refuses writes, or that has no descriptors left: its processes go on, and it
+reports the fault."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def status(launched: Launched) -> int:
     return main(["status", "house", "--state-dir", str(launched.base)])
 
 
-def test_a_state_that_cannot_be_written_ends_nobody(
+def test_a_state_file_that_cannot_be_written_ends_no_process(
     launch: Launch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launched = launch("well")
@@ -46,7 +47,7 @@ def test_a_state_that_cannot_be_written_ends_nobody(
     assert status(launched) == DONE
 
 
-def test_a_log_that_cannot_be_opened_keeps_no_node_down(launch: Launch) -> None:
+def test_a_node_is_started_even_if_its_log_cannot_be_opened(launch: Launch) -> None:
     launched = launch("well")
     launched.event("ready")
     launched.directory.log_file("kitchen").unlink()
@@ -57,7 +58,7 @@ def test_a_log_that_cannot_be_opened_keeps_no_node_down(launch: Launch) -> None:
     assert "stderr" in launched.directory.faults()["kitchen.log"]
 
 
-def test_without_descriptors_a_node_is_started_once_there_are_some(launch: Launch) -> None:
+def test_a_node_that_lacks_descriptors_is_started_once_there_are_some(launch: Launch) -> None:
     launched = launch("well")
     launched.event("ready")
     launcher = psutil.Process(launched.process.pid)
@@ -80,7 +81,7 @@ def fill(path: Path) -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Launched]:
-    """A launcher whose folder is on a disk of 1 MiB, which it alone sees."""
+    """A launcher whose folder is on a disk of 1 MiB that only it sees."""
     state = str(tmp_path / "state")
     probe = subprocess.run(["unshare", "-m", "sh", "-c", SMALL_DISK, state, "true"], capture_output=True)
     if probe.returncode:
@@ -91,7 +92,7 @@ def small(tmp_path: Path) -> Iterator[Launched]:
     launched.close()
 
 
-def test_a_full_disk_ends_nobody(small: Launched) -> None:
+def test_a_full_disk_ends_no_process(small: Launched) -> None:
     small.event("ready")
     before = small.pid("root"), small.pid("bedroom")
     filler = small.directory.path / "filler"

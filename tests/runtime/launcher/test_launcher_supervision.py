@@ -1,4 +1,4 @@
-"""What the launcher decides, in invented time: when a process is started, asked to end, killed."""
+"""The launcher's decisions in virtual time: when it starts, asks and kills a process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serving(now: float = 0.0) -> Supervisor:
     return supervisor
 
 
-def test_all_are_started_at_once() -> None:
+def test_nodes_without_parents_are_started_together() -> None:
     supervisor = Supervisor(dict.fromkeys(NAMES), 5.0, Random(7))
     assert supervisor.poll_timeout() == 5.0
     supervisor.handle_timeout(5.0)
@@ -70,7 +70,7 @@ def test_a_node_is_first_started_once_its_parent_serves() -> None:
     assert supervisor.all_in(State.SERVING)
 
 
-def test_a_child_of_a_node_that_died_before_it_served_waits_on() -> None:
+def test_a_child_waits_on_if_its_parent_ends_before_it_serves() -> None:
     supervisor = Supervisor(HOUSE, 0.0, Random(7))
     supervisor.handle_timeout(0.0)
     supervisor.handle_exit(0.1, "root")
@@ -79,7 +79,7 @@ def test_a_child_of_a_node_that_died_before_it_served_waits_on() -> None:
     assert supervisor.all_in(State.ENDED)
 
 
-def test_a_parent_that_dies_later_takes_no_child_with_it() -> None:
+def test_children_stay_up_when_their_parent_is_started_again() -> None:
     supervisor = Supervisor(HOUSE, 0.0, Random(7))
     for _ in range(3):
         supervisor.handle_timeout(0.0)
@@ -93,7 +93,7 @@ def test_a_parent_that_dies_later_takes_no_child_with_it() -> None:
     assert supervisor.state("securitycams") is State.SERVING
 
 
-def test_a_node_that_dies_is_started_again_after_a_pause() -> None:
+def test_a_node_that_ends_is_started_again_after_a_pause() -> None:
     supervisor = serving()
     pause = supervisor.handle_exit(100.0, "kitchen")
     assert pause is not None
@@ -107,7 +107,7 @@ def test_a_node_that_dies_is_started_again_after_a_pause() -> None:
     assert supervisor.restarts("root") == 0
 
 
-def test_the_pause_grows_with_every_failure_and_has_an_end() -> None:
+def test_the_pause_grows_with_every_failure_up_to_a_bound() -> None:
     backoff = Backoff(Random(3))
     pauses = [backoff.after_failure(0.0) for _ in range(40)]
     for attempt, pause in enumerate(pauses):
@@ -116,7 +116,7 @@ def test_the_pause_grows_with_every_failure_and_has_an_end() -> None:
     assert len(set(pauses)) == len(pauses)
 
 
-def test_a_node_that_ran_well_is_forgiven() -> None:
+def test_the_pause_is_reset_after_a_long_run() -> None:
     backoff = Backoff(Random(3))
     for _ in range(8):
         backoff.after_failure(0.0)
@@ -124,12 +124,12 @@ def test_a_node_that_ran_well_is_forgiven() -> None:
     assert backoff.after_failure(RAN_WELL) <= FIRST_PAUSE * (1 + JITTER)
 
 
-def test_nodes_that_died_together_do_not_return_together() -> None:
+def test_nodes_that_end_together_are_started_again_at_different_times() -> None:
     supervisor = serving()
     assert len({supervisor.handle_exit(1.0, name) for name in NAMES}) == len(NAMES)
 
 
-def test_stop_asks_and_then_kills_what_is_left() -> None:
+def test_stop_asks_all_processes_and_then_kills_the_remaining_ones() -> None:
     supervisor = serving()
     supervisor.stop(50.0)
     assert actions(supervisor) == [Signal(name, signal.SIGTERM) for name in NAMES]
@@ -143,7 +143,7 @@ def test_stop_asks_and_then_kills_what_is_left() -> None:
     assert supervisor.poll_timeout() is None
 
 
-def test_a_parent_is_asked_once_its_children_have_ended() -> None:
+def test_a_parent_is_asked_to_end_once_its_children_have_ended() -> None:
     supervisor = Supervisor(HOUSE, 0.0, Random(7))
     for _ in range(3):
         supervisor.handle_timeout(0.0)
@@ -162,7 +162,7 @@ def test_a_parent_is_asked_once_its_children_have_ended() -> None:
     assert waves == [["kitchen", "securitycams"], ["outside"], ["root"]]
 
 
-def test_a_second_request_kills_at_once() -> None:
+def test_a_second_stop_kills_at_once() -> None:
     supervisor = serving()
     supervisor.stop(50.0)
     actions(supervisor)
@@ -170,7 +170,7 @@ def test_a_second_request_kills_at_once() -> None:
     assert actions(supervisor) == [Signal(name, signal.SIGKILL) for name in NAMES]
 
 
-def test_a_node_in_its_pause_is_not_started_once_stopping() -> None:
+def test_a_node_that_waits_for_its_restart_is_not_started_after_stop() -> None:
     supervisor = serving()
     supervisor.handle_exit(1.0, "kitchen")
     supervisor.stop(1.01)
@@ -185,7 +185,7 @@ def test_every_state_can_be_stopped_and_every_process_can_end() -> None:
     assert {state for state, event in TRANSITIONS if event is Event.EXIT} == set(State) - never_started
 
 
-def test_a_node_that_left_by_request_stays_away() -> None:
+def test_a_node_that_left_by_order_is_not_started_again() -> None:
     supervisor = serving()
     supervisor.handle_leave(1.0, "kitchen")
     assert supervisor.handle_exit(2.0, "kitchen") is None
@@ -196,7 +196,7 @@ def test_a_node_that_left_by_request_stays_away() -> None:
     assert supervisor.state("kitchen") is State.ENDED
 
 
-def test_a_node_that_leaves_while_the_network_stops_is_awaited() -> None:
+def test_a_node_that_leaves_during_the_stop_is_awaited() -> None:
     supervisor = serving()
     supervisor.stop(1.0)
     supervisor.handle_leave(1.1, "kitchen")
@@ -205,8 +205,9 @@ def test_a_node_that_leaves_while_the_network_stops_is_awaited() -> None:
     assert supervisor.state("kitchen") is State.ENDED
 
 
-def test_a_gateway_waits_for_all_nodes_but_not_for_ever() -> None:
-    """What it resolved before they are there is others' zones. One that never comes does not stop it."""
+def test_a_gateway_waits_for_all_nodes_up_to_a_time_limit() -> None:
+    """A gateway that resolves topics earlier would find other owners. A node that never becomes ready does
+    not stop the gateway."""
     parents = {"root": None, "kitchen": "root", "bedroom": "root", "gateway": "root"}
     for last in ("bedroom", None):
         supervisor = Supervisor(parents, 0.0, Random(7), {"gateway"})
@@ -228,12 +229,12 @@ def test_a_gateway_waits_for_all_nodes_but_not_for_ever() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["exit", "ready", "time", "stop"]), st.integers(0, 2)), max_size=60)
 )
-def test_no_process_is_started_twice_nor_left_behind(steps: list[tuple[str, int]]) -> None:
-    """A model of the processes: whatever happens in whatever order, and then a stop, none remains."""
+def test_no_process_is_started_twice_and_none_is_left(steps: list[tuple[str, int]]) -> None:
+    """A model of the processes: random events, and then a stop. No process remains."""
     now = 0.0
     supervisor = Supervisor({"root": None, "kitchen": "root", "bedroom": "kitchen"}, now, Random(1))
     alive: dict[str, bool] = {}
-    """Running processes, and whether each has said that it is ready."""
+    """Running processes, and whether each has reported that it is ready."""
 
     def act() -> None:
         for action in actions(supervisor):
@@ -249,18 +250,18 @@ def test_no_process_is_started_twice_nor_left_behind(steps: list[tuple[str, int]
 
     supervisor.handle_timeout(now)
     act()
-    for what, which in [*steps, ("stop", 0), ("time", 2)]:
-        name = NAMES[which]
-        if what == "exit" and name in alive:
+    for event, choice in [*steps, ("stop", 0), ("time", 2)]:
+        name = NAMES[choice]
+        if event == "exit" and name in alive:
             del alive[name]
             supervisor.handle_exit(now, name)
-        elif what == "ready" and alive.get(name) is False:
+        elif event == "ready" and alive.get(name) is False:
             alive[name] = True
             supervisor.handle_ready(now, name)
-        elif what == "time":
-            now += 0.05 if which < 2 else GRACE
+        elif event == "time":
+            now += 0.05 if choice < 2 else GRACE
             supervisor.handle_timeout(now)
-        elif what == "stop":
+        elif event == "stop":
             supervisor.stop(now)
         act()
     assert alive == {}

@@ -1,4 +1,4 @@
-"""The join key that `hbroker up` makes for a network whose topology names none."""
+"""The join key that `hbroker up` makes for a network whose topology has none."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 
 def running(directory: RunDirectory, topology: Path) -> int:
-    """As a launcher leaves it; the lock that says that one runs."""
+    """Writes the files of a running launcher. Returns its lock."""
     lock = directory.acquire()
     node = NodeRun("root", "", "192.0.2.1:7700", "up", 1, None, 0)
     directory.write(NetworkRun("house", str(topology), 1, 0.0, (node,)))
     return lock
 
 
-def test_a_key_is_made_once_for_each_network_and_is_its_users_alone(directory: RunDirectory) -> None:
+def test_each_network_has_one_key_that_only_its_user_can_read(directory: RunDirectory) -> None:
     key = own_key(directory)
     assert len(key) == 64
     assert own_key(directory) == key
@@ -37,14 +37,14 @@ def test_a_key_is_made_once_for_each_network_and_is_its_users_alone(directory: R
     assert directory.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_state_folder_of_before_is_closed_to_others(directory: RunDirectory) -> None:
+def test_the_permissions_of_an_existing_state_folder_are_restricted(directory: RunDirectory) -> None:
     directory.path.mkdir(parents=True)
     directory.path.chmod(0o755)
     os.close(directory.acquire())
     assert directory.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_key_file_that_holds_no_key_is_an_error(directory: RunDirectory) -> None:
+def test_a_key_file_without_a_valid_key_is_an_error(directory: RunDirectory) -> None:
     directory.path.mkdir(parents=True)
     directory.join_key_file.write_text("short\n")
     with pytest.raises(ConfigErrors, match="the join key has 5 bytes"):
@@ -66,7 +66,9 @@ def test_the_key_is_found_by_the_address_of_the_root(directory: RunDirectory, tm
         os.close(lock)
 
 
-def test_the_topologys_key_comes_before_the_networks_own(directory: RunDirectory, tmp_path: Path) -> None:
+def test_the_topologys_key_has_precedence_over_the_generated_one(
+    directory: RunDirectory, tmp_path: Path
+) -> None:
     file = tmp_path / "house.yaml"
     file.write_text(f"{NODES}auth: {{join_key: 0123456789abcdef}}\n")
     own_key(directory)

@@ -1,4 +1,5 @@
-"""A network that begins again forgets what its dead nodes held, and nothing that others may hold."""
+"""A network that starts again forgets the delegations to its own dead nodes, and keeps those to other
+nodes."""
 
 from __future__ import annotations
 
@@ -18,23 +19,24 @@ from tests.network.networks import Tree
 SECOND = 1_000_000
 TOPIC = "home/kitchen/oven"
 SUBTREES = {"root": "", "home": "home", "attic": "home/attic", "garden": "garden"}
-"""The nodes of the topology; all others were started elsewhere."""
+"""The nodes of the topology. All other nodes were started elsewhere."""
 
 
-class Remembered:
-    """What the nodes of a topology have on one disk: the subtrees that each delegated, and to whom."""
+class StateFilesOfNodes:
+    """The state files of the nodes of a topology on one disk: the subtrees that each node delegated, and
+    the holders."""
 
     def __init__(self, cuts: dict[str, dict[str, str]]) -> None:
         self.disk = SimulatedDisk(Random(1))
         for node, subtrees in cuts.items():
-            memory = self.memory(node)
-            memory.recall()
+            files = self.files_of(node)
+            files.recall()
             for subtree, holder in subtrees.items():
-                memory.note_delegation(_cut(subtree, holder), False)
-            assert memory.flush()
-            memory.close()
+                files.note_delegation(_cut(subtree, holder), False)
+            assert files.flush()
+            files.close()
 
-    def memory(self, node: str) -> NodeStateFiles:
+    def files_of(self, node: str) -> NodeStateFiles:
         new_id = iter(range(len(node) * 1_000, 1 << 30)).__next__
         return NodeStateFiles(
             self.path(node),
@@ -47,10 +49,10 @@ class Remembered:
     def path(self, node: str) -> Path:
         return Path(f"/state/{node}.cuts")
 
-    def left(self) -> dict[str, set[str]]:
-        """What each goes on knowing, once all have forgotten."""
-        forget_the_dead({node: self.memory(node) for node in SUBTREES})
-        recalled = {node: self.memory(node).recall() for node in SUBTREES}
+    def delegations_after_reset(self) -> dict[str, set[str]]:
+        """The delegations that each node still knows after the reset."""
+        forget_the_dead({node: self.files_of(node) for node in SUBTREES})
+        recalled = {node: self.files_of(node).recall() for node in SUBTREES}
         return {
             node: {cut.subtree for cut in known.delegations}
             for node, known in recalled.items()
@@ -68,7 +70,7 @@ def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuts", "left"),
+    ("cuts", "delegations_after_reset"),
     [
         ({"root": {"home": "home", "garden": "garden"}, "home": {"home/attic": "attic"}}, {}),
         ({"root": {"home": "home", "cellar": "elsewhere"}}, {"root": {"cellar"}}),
@@ -84,42 +86,42 @@ def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
             },
             {"root": {"home"}, "home": {"home/attic"}, "attic": {"home/attic/box/small"}},
         ),
-        (  # It has gone to another parent, who has not said so yet.
+        (  # the subtree has moved to another parent that has not reported it yet
             {"root": {"home": "home", "home/kitchen": "elsewhere", "home/attic": "attic"}},
             {"root": {"home", "home/kitchen"}},
         ),
     ],
 )
-def test_what_holds_a_part_that_is_anothers_is_kept(
-    cuts: dict[str, dict[str, str]], left: dict[str, set[str]]
+def test_a_delegation_around_a_subtree_of_a_node_elsewhere_is_kept(
+    cuts: dict[str, dict[str, str]], delegations_after_reset: dict[str, set[str]]
 ) -> None:
-    assert Remembered(cuts).left() == left
+    assert StateFilesOfNodes(cuts).delegations_after_reset() == delegations_after_reset
 
 
-def test_what_a_node_may_have_delegated_is_kept_if_its_file_is_damaged() -> None:
-    remembered = Remembered(
+def test_delegations_around_a_node_with_a_damaged_file_are_kept() -> None:
+    state = StateFilesOfNodes(
         {
             "root": {"home": "home", "garden": "garden"},
             "home": {"home/attic": "attic"},
             "attic": {"home/attic/box": "elsewhere"},
         }
     )
-    path = remembered.path("attic")
-    remembered.disk.damage(path, remembered.disk.read(path)[:-1] + b"\0")
-    assert remembered.left() == {"root": {"home"}, "home": {"home/attic"}}
+    path = state.path("attic")
+    state.disk.damage(path, state.disk.read(path)[:-1] + b"\0")
+    assert state.delegations_after_reset() == {"root": {"home"}, "home": {"home/attic"}}
 
 
-@pytest.mark.parametrize("remembers_all", [False, True])
-def test_what_a_node_elsewhere_holds_below_a_dead_one_has_one_owner(remembers_all: bool) -> None:
-    """`home/kitchen` was started on another host, by `hbroker node`; root and `home` by `hbroker up`, which
-    was killed with all that it had started, and begins again."""
+@pytest.mark.parametrize("keeps_memory", [False, True])
+def test_a_subtree_of_a_node_elsewhere_below_a_restarted_network_has_one_owner(keeps_memory: bool) -> None:
+    """`hbroker node` started the node of `home/kitchen` on another host. `hbroker up` started root and
+    `home`. It is killed with all its processes, and starts again."""
     tree = Tree.grow(3, ["home", "home/kitchen"])
     world, root, home, kitchen = tree.world, tree.root, tree.nodes["home"], tree.nodes["home/kitchen"]
     world.run(5 * SECOND)
     root.kill()
     home.kill()
     world.run(SECOND)
-    if not remembers_all:
+    if not keeps_memory:
         forget_the_dead({node.settings.name: node.files.open() for node in (root, home)})
     root = root.restart(remembers=True)
     home = home.restart(remembers=True)
