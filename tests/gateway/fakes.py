@@ -1,7 +1,7 @@
-"""The native half of a gateway, as a fake over real engines: members are hosts of a simulated world.
+"""A fake of the native half of a gateway, over real engines. Its pool clients are hosts of a simulated world.
 
-What the core does with MQTT packets is reduced to what decisions can see: a session keeps what came for it,
-an open connection takes messages over at once and acknowledges them, and what is on hold waits.
+The fake does with MQTT packets only what the gateway's decisions can see. A session stores the messages that
+arrive for it. An open connection receives them at once and acknowledges them. Held messages wait.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class FakeListener:
 
 @dataclass
 class FakeSession:
-    """`taken`: what its client has had; `waiting`: what came while it could not have it."""
+    """`taken`: the messages that the client has received. `waiting`: those that arrived while it could not
+    receive them."""
 
     state: SessionState
     connection: int | None = None
@@ -49,7 +50,7 @@ class FakeSession:
 
 
 class MemberHost(Host):
-    """One member's engine, at an address of its own."""
+    """The engine of one pool client, at an address of its own."""
 
     def __init__(self, native_api: FakeNativeApi, number: int, session: int, persistent: bool) -> None:
         world = native_api.world
@@ -82,7 +83,8 @@ class MemberHost(Host):
 
 
 class _Control:
-    """The gateway's control as the world drives it: each member's events, and time once."""
+    """The gateway's control, as the world drives it: the events of each pool client, and one timeout for
+    all."""
 
     def __init__(self, native_api: FakeNativeApi, number: int) -> None:
         self.native_api = native_api
@@ -101,8 +103,8 @@ class _Control:
 
 
 class _Verbs:
-    """A member's core: every verb acts at the world's time, and the host is looked at afterwards: by the
-    world, and by `meanwhile` before the gateway does anything else."""
+    """The core of one pool client. Every verb acts at the world's time. Afterwards the world looks at the
+    host, and `meanwhile` runs before the gateway does anything else."""
 
     def __init__(self, host: MemberHost) -> None:
         self._host = host
@@ -134,12 +136,12 @@ class FakeNativeApi:
         self.sessions: dict[int, FakeSession] = {}
         self.listeners: dict[int, FakeListener] = {}
         self.left: set[int] = set()
-        """Listeners of sessions that have left."""
+        """The listeners of sessions that have left."""
         self.accepted: dict[int, Accept] = {}
         self.refused: dict[int, int] = {}
         self.closed: dict[int, int] = {}
         self.ending: list[int] = []
-        """Connections that are closed, and whose end the gateway has not been told."""
+        """Connections that are closed, and whose end has not been reported to the gateway yet."""
         self.subacks: dict[tuple[int, int], list[int]] = {}
         self.unsubacks: dict[tuple[int, int], list[int]] = {}
         self.auths: list[tuple[int, int, bytes]] = []
@@ -147,12 +149,13 @@ class FakeNativeApi:
         self.assigned: dict[int, int] = {}
         self.log: list[tuple[str, object]] = []
         self.meanwhile: Callable[[MemberHost], None] = lambda host: None
-        """What a member's core does by itself between two verbs of the gateway: its thread is another."""
+        """What the core of a pool client does by itself between two verbs of the gateway, because it has a
+        thread of its own."""
         self._numbers = 0
         self._sessions = 0
         MemberHost(self, 0, world.random.getrandbits(63) + 1, False)
 
-    # Members
+    # Pool clients
 
     def member(self, number: int) -> Member:
         return cast(Member, _Verbs(self.hosts[number]))
@@ -169,7 +172,7 @@ class FakeNativeApi:
         self.touched.discard(number)
 
     def settle_others(self, settled: MemberHost | None = None) -> None:
-        """Has all members send what the gateway had them say."""
+        """Lets all pool clients send what the gateway made them send."""
         self.touched.discard(settled.number if settled else -1)
         while self.touched and self.is_alive:
             host = self.hosts.get(self.touched.pop())
@@ -186,7 +189,7 @@ class FakeNativeApi:
             self.world.settle(shared)
 
     def kill(self) -> None:
-        """The process is gone."""
+        """Ends the process."""
         self.is_alive = False
         for host in self.hosts.values():
             self.world.remove(host)
@@ -309,7 +312,8 @@ class FakeNativeApi:
     # Messages
 
     def route(self, host: MemberHost, messages: list[Message]) -> None:
-        """As the core does: to the sessions whose listeners a message matches; the rest is the gateway's."""
+        """Hands each message to the sessions whose listeners it matches, as the core does, and all others
+        to the gateway."""
         for message in messages:
             mine = [n for n in message.subscriptions if n in self.listeners]
             sessions = {self.listeners[n].session for n in mine}
@@ -322,7 +326,7 @@ class FakeNativeApi:
                 self.hosts[0].has_decided = True
 
     def _hand_over(self, number: int) -> None:
-        """What the client can have now, it has, and acknowledges."""
+        """Hands the client the messages that it can receive now, and acknowledges them."""
         session = self.sessions[number]
         if session.connection is None:
             return

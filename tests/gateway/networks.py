@@ -60,7 +60,7 @@ class FakeGateway:
         self.settle()
 
     def ready(self) -> FakeGateway:
-        """Waits until it takes clients."""
+        """Waits until the gateway accepts clients."""
         self.world.run_until(lambda: self.control.is_ready)
         self.control.announce(self.world.now, ("mqtt://127.0.0.1:1883",))
         self.settle()
@@ -78,7 +78,7 @@ class FakeGateway:
         self.native_api.settle_others(shared)
 
     def begin(self, client: str, **fields: Any) -> Client:
-        """A CONNECT; returns at once."""
+        """Sends a CONNECT and returns at once."""
         number = next(_numbers)
         fields = {"version": 5, "listener": 0, "peer": ("192.0.2.1", 4000), **fields}
         connected = Client(self, number, client)
@@ -86,14 +86,15 @@ class FakeGateway:
         return connected
 
     def connect(self, client: str, **fields: Any) -> Client:
-        """A CONNECT, and its CONNACK."""
+        """Sends a CONNECT and waits for its CONNACK."""
         connected = self.begin(client, **fields)
         self.world.run_until(lambda: connected.is_answered)
         assert connected.is_accepted, connected.refused
         return connected
 
-    def come_and_give_up(self, client: str, witness: FakeGateway, **fields: Any) -> None:
-        """A CONNECT, whose client is gone when another gateway has heard the claim, and before CONNACK."""
+    def connect_and_close_before_connack(self, client: str, witness: FakeGateway, **fields: Any) -> None:
+        """Sends a CONNECT. The client closes the connection before CONNACK, once `witness` has received
+        the claim."""
         records, heard = witness.control._context.records, list[str]()
         claimed = records.claimed
 
@@ -110,7 +111,7 @@ class FakeGateway:
         trying.drop()
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
-        """As one of its clients would."""
+        """Publishes as one of the gateway's clients would."""
         sequence = self.native_api.member(0).publish(topic, payload, qos, retain)
         assert sequence is not None
         self.settle()
@@ -167,7 +168,7 @@ class Client:
         return packet_id
 
     def subscribe(self, *filters: str, qos: int = 1, **options: Any) -> list[int]:
-        """The codes of the SUBACK."""
+        """Subscribes, and returns the codes of the SUBACK."""
         packet_id = self.begin_subscribe(*filters, qos=qos, **options)
         self.gateway.world.run_until(lambda: (self.number, packet_id) in self.native_api.subacks)
         return self.native_api.subacks[self.number, packet_id]
@@ -179,7 +180,7 @@ class Client:
         return self.native_api.unsubacks[self.number, packet_id]
 
     def drop(self) -> None:
-        """Its connection breaks."""
+        """Breaks the connection."""
         self._end(ClosedEvent(self.number, "lost"))
 
     def disconnect(self, reason: int = 0, session_expiry_s: int | None = None) -> None:
@@ -194,7 +195,7 @@ class Client:
 def two_gateways(
     seed: int = 1, subtrees: tuple[str, ...] = ("home",), **fields: Any
 ) -> tuple[Tree, FakeGateway, FakeGateway]:
-    """A network with two gateways that take clients."""
+    """A network with two gateways that accept clients."""
     tree = Tree.grow(seed, subtrees)
     one = FakeGateway(tree, "one", **fields).ready()
     return tree, one, FakeGateway(tree, "two", **fields).ready()

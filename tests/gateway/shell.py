@@ -1,6 +1,7 @@
-"""The native half of a gateway over real endpoints: each member is one, with a socket of its own.
+"""A fake of the native half of a gateway, over real endpoints: each pool client is one, with a socket of its
+own.
 
-What MQTT clients ask is told it by the test; what the gateway answers it keeps.
+The test provides the packets of MQTT clients. The fake records the gateway's answers.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class EndpointShell:
         self.is_shut_down = False
 
     def tell(self, event: MqttEvent) -> None:
-        """From any thread: an MQTT client asks something."""
+        """Hands in an event of an MQTT client, from any thread."""
         self.events.append(event)
         self._waker.send(b"x")
 
@@ -150,7 +151,7 @@ class EndpointShell:
         return [ConnectionStatus(number, 5, 6, 7, 8, 0, 0) for number in self.accepted]
 
     def take_load(self) -> None:
-        """It counts nothing by topic."""
+        """Does nothing: the fake keeps no counters of topics."""
 
     def gateway_counters(self) -> dict[str, int]:
         return {"packets_in": 1}

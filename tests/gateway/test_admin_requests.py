@@ -1,4 +1,4 @@
-"""`hbroker clients` and `hbroker kick`, as gateways see them; and SIGHUP."""
+"""`hbroker clients`, `hbroker kick` and SIGHUP, at the gateways."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(tree: Tree, request: Request, key: bytes = b"", payload: bytes | None = 
 
 
 def answers(operator: ClientHost, key: bytes = b"") -> dict[str, list[dict[str, Any]]]:
-    """Entries by gateway, of those that have ended their list."""
+    """The entries by gateway, for the gateways whose list is complete."""
     lists: dict[str, list[dict[str, Any]]] = {}
     ended = set()
     for message in operator.messages:
@@ -59,7 +59,7 @@ def test_every_gateway_lists_its_clients() -> None:
     assert entry["address"] == "192.0.2.1:4000"
 
 
-def test_a_kick_closes_one_client_and_keeps_its_session() -> None:
+def test_a_kick_closes_one_connection_and_keeps_its_session() -> None:
     tree, one, two = two_gateways()
     kept = one.connect("a", clean_start=False, session_expiry_s=50)
     other = two.connect("b")
@@ -73,7 +73,9 @@ def test_a_kick_closes_one_client_and_keeps_its_session() -> None:
     ("key", "age", "is_obeyed"),
     [(KEY, 0, True), (b"", 0, False), (b"x" * 32, 0, False), (KEY, 120, False), (KEY, -120, False)],
 )
-def test_requests_need_the_networks_key_and_are_young(key: bytes, age: int, is_obeyed: bool) -> None:
+def test_a_request_without_the_networks_key_or_with_an_old_time_is_ignored(
+    key: bytes, age: int, is_obeyed: bool
+) -> None:
     tree = Tree.grow(1, ("home",))
     one = FakeGateway(tree, "one", key=KEY).ready()
     client = one.connect("a")
@@ -81,7 +83,7 @@ def test_requests_need_the_networks_key_and_are_young(key: bytes, age: int, is_o
     assert (client.closed == 0x98) == is_obeyed == bool(answers(operator, KEY))
 
 
-def test_a_replayed_request_is_refused() -> None:
+def test_a_replayed_request_is_ignored() -> None:
     tree = Tree.grow(1, ("home",))
     one = FakeGateway(tree, "one", key=KEY).ready()
     one.connect("a")
@@ -94,7 +96,7 @@ def test_a_replayed_request_is_refused() -> None:
 
 
 @pytest.mark.parametrize("reply", ["", "short", "a/" + "r" * 20, "#" * 20, "r" * 65])
-def test_an_answer_goes_below_replies_alone(reply: str) -> None:
+def test_a_request_with_an_invalid_reply_topic_is_ignored(reply: str) -> None:
     tree = Tree.grow(1, ("home",))
     one = FakeGateway(tree, "one").ready()
     body = {"kind": KICK, "reply": reply, "at_us": tree.world.now, "client": "a"}
@@ -129,7 +131,7 @@ class TestReload:
         gateway.world.run_until(lambda: client.is_accepted)
         return client
 
-    def test_those_whose_password_changed_or_who_are_gone_are_turned_out(self) -> None:
+    def test_clients_whose_password_changed_or_was_removed_are_disconnected(self) -> None:
         tree = Tree.grow(1, ("home",))
         gateway = FakeGateway(tree, "one", policy=self.policy(ann="1", bob="2", cyd="3")).ready()
         clients = {name: self.admitted(gateway, name) for name in ("ann", "bob", "cyd")}
@@ -139,7 +141,7 @@ class TestReload:
         assert closed == {"ann": None, "bob": 0x87, "cyd": 0x87}
         assert nobody.closed == 0x87
 
-    def test_rules_change_at_once_and_nobody_notices(self) -> None:
+    def test_new_access_rules_and_limits_apply_at_once_to_open_connections(self) -> None:
         tree = Tree.grow(1, ("home",))
         gateway = FakeGateway(tree, "one", policy=self.policy()).ready()
         one, two = gateway.connect("a"), gateway.connect("b")

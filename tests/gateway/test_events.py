@@ -1,4 +1,4 @@
-"""What a gateway tells for its log."""
+"""The events that a gateway reports for its log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hbroker.gateway.native_api import ConnectEvent
 from tests.gateway.networks import SECOND, two_gateways
 
 
-def test_a_takeover_is_told_as_an_end_by_the_server() -> None:
+def test_a_takeover_is_reported_as_a_disconnect_by_the_server() -> None:
     tree, one, two = two_gateways()
     one.connect("a")
     two.connect("a", version=4)
@@ -19,7 +19,7 @@ def test_a_takeover_is_told_as_an_end_by_the_server() -> None:
     assert two.control.poll_event() == Connected("a", address, 4, None, is_present=False)
 
 
-def test_of_many_refusals_the_first_of_each_second_are_logged() -> None:
+def test_only_the_first_refusals_of_each_second_are_reported() -> None:
     events = EventQueue()
     event = ConnectEvent(1, 0, ("2001:db8::1", 7), 4, "x" * 600)
     for at in (0, SECOND):

@@ -1,4 +1,4 @@
-"""A gateway's process in a real network, and the commands that ask it."""
+"""A gateway's process in a real network, and the commands that query it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE_S = 60.0
 
 
 class Running:
-    """A gateway in a thread with a loop of its own; signals are called as handlers."""
+    """A gateway in a thread with an event loop of its own. Signals are called as handlers."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.urls: tuple[str, ...] = ()
@@ -61,11 +61,11 @@ class Running:
         until(lambda: number in self.shell.accepted | self.shell.refused, "a CONNACK", PATIENCE_S)
 
     def _run(self) -> None:
-        process = _Process(self._settings, self._told, "0", "", None)
+        process = _Process(self._settings, self._set_urls, "0", "", None)
         self.code = self._loop.run_until_complete(process.run())
         self._loop.close()
 
-    def _told(self, urls: tuple[str, ...]) -> None:
+    def _set_urls(self, urls: tuple[str, ...]) -> None:
         self.urls = urls
 
 
@@ -99,7 +99,7 @@ def key_file(tmp_path: Path) -> str:
     return str(tmp_path / "key")
 
 
-def test_clients_are_listed_and_kicked(
+def test_clients_are_listed_and_kicked_by_the_commands(
     root: str, start: Callable[..., Running], key_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two = start("one"), start("two")
@@ -139,7 +139,7 @@ def test_clients_are_listed_and_kicked(
     ],
 )
 @pytest.mark.parametrize("command", [("clients",), ("clients", "--json"), ("kick", "ann")])
-def test_nobody_is_listed_or_kicked_without_the_key(
+def test_the_commands_fail_without_the_join_key(
     root: str,
     start: Callable[..., Running],
     capsys: pytest.CaptureFixture[str],
@@ -160,7 +160,7 @@ def test_nobody_is_listed_or_kicked_without_the_key(
     assert one.shell.closed == {}
 
 
-def test_a_gateway_with_another_key_is_named(
+def test_a_gateway_with_another_key_is_reported(
     root: str, start: Callable[..., Running], key_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start("one").connect(1, "ann")
@@ -174,7 +174,7 @@ def test_a_gateway_with_another_key_is_named(
     assert "two has another join key" in capsys.readouterr().err
 
 
-def test_passwords_are_read_again(start: Callable[..., Running], tmp_path: Path) -> None:
+def test_sighup_reloads_the_passwords(start: Callable[..., Running], tmp_path: Path) -> None:
     users, rules = tmp_path / "users", tmp_path / "rules"
     users.write_text(f"ann:{hash_password('1')}\nbob:{hash_password('2')}\n")
     rules.write_text("user ann\ntopic read home/#\n")
@@ -198,7 +198,7 @@ def test_passwords_are_read_again(start: Callable[..., Running], tmp_path: Path)
     assert 6 in one.shell.accepted
 
 
-def test_a_gateway_says_goodbye(start: Callable[..., Running]) -> None:
+def test_a_gateway_that_stops_disconnects_its_clients(start: Callable[..., Running]) -> None:
     one = start()
     one.connect(1, "ann")
     assert one.stop() == 0
@@ -206,17 +206,17 @@ def test_a_gateway_says_goodbye(start: Callable[..., Running]) -> None:
     assert one.shell.is_shut_down
 
 
-def test_a_core_that_failed_ends_the_process(
+def test_a_failed_core_ends_the_process(
     root: str, monkeypatch: pytest.MonkeyPatch, start: Callable[..., Running]
 ) -> None:
     one = start("other")
     one.shell.fault = "its socket died"
     one.shell.tell(SubscribeEvent(9, 1, ()))
     until(lambda: one.code == 1, "it has ended", PATIENCE_S)
-    one.code = 0  # as the fixture expects of the others
+    one.code = 0  # which the fixture expects of every gateway
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_unless_the_listener_may_take_another(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()
         assert not ports.is_tcp_free(address)
@@ -228,13 +228,13 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 class TestFlags:
-    """`hbroker gateway` without running one."""
+    """The settings of `hbroker gateway`, without a gateway."""
 
     def settings(self, *arguments: str) -> GatewaySettings:
         options = cli._parser().parse_args(["gateway", *arguments])
         return gateway_command._settings(options)
 
-    def test_the_roots_address_is_enough(self) -> None:
+    def test_only_the_address_of_the_root_is_required(self) -> None:
         settings = self.settings("--root", "192.0.2.1:7700")
         assert settings.root == ("192.0.2.1", 7700)
         assert settings.name.startswith("gateway-")
@@ -243,7 +243,7 @@ class TestFlags:
             "ws://127.0.0.1:8083/mqtt",
         ]
 
-    def test_flags_mirror_the_file(self, key_file: str) -> None:
+    def test_the_flags_set_what_the_configuration_file_sets(self, key_file: str) -> None:
         settings = self.settings(
             *("--root", "192.0.2.1:7700", "--name", "g", "--workers", "3", "--in-flight", "20"),
             *("--listener", "127.0.0.1:0", "--anonymous", "false", "--join-key-file", key_file),
@@ -257,7 +257,9 @@ class TestFlags:
         assert (settings.workers, settings.limits.in_flight, settings.join_key) == (3, 20, KEY)
         assert settings.access == AccessSettings("users", "", False)
 
-    def test_a_listener_for_other_hosts_needs_proofs(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_listener_for_other_hosts_requires_authentication_or_explicit_anonymous_access(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         listener = ("--root", "192.0.2.1:7700", "--listener", "192.0.2.7:1883")
         assert cli.main(["gateway", *listener]) == 2
         assert "192.0.2.7:1883 takes everybody who reaches it" in capsys.readouterr().err
@@ -265,12 +267,12 @@ class TestFlags:
         assert self.settings(*listener, "--anonymous", "true").access.anonymous
         assert self.settings(*listener, "--policy", "site:Policy").listeners[0].address[0] == "192.0.2.7"
 
-    def test_every_error_at_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_all_errors_are_reported_at_once(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(ConfigErrors) as caught:
             self.settings("--root", "x", "--name", "/", "--listener", "here", "--in-flight", "many")
         assert len(caught.value.errors) == 4
 
-    def test_a_file_and_a_name(self, tmp_path: Path) -> None:
+    def test_a_gateway_of_the_configuration_file_is_chosen_by_its_name(self, tmp_path: Path) -> None:
         file = tmp_path / "site.yaml"
         file.write_text(
             'nodes: [{name: root, subtree: "", listen: "127.0.0.1:7700"}]\n'
@@ -283,7 +285,7 @@ class TestFlags:
         assert cli.main(["gateway", "--config", str(file), "--name", "g", "--workers", "2"]) == 2
 
 
-def test_passwords_are_set_and_removed(
+def test_passwd_sets_and_removes_passwords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from io import StringIO
@@ -309,7 +311,7 @@ def test_passwords_are_set_and_removed(
     assert "plain text" in capsys.readouterr().err
 
 
-def test_the_log_says_who_came_who_went_and_who_was_refused(
+def test_connects_disconnects_and_refusals_are_logged_without_passwords(
     start: Callable[..., Running], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "hbroker.gateway")

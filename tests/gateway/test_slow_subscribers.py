@@ -1,6 +1,5 @@
-"""One gateway publishes for all of its clients over one link: those that publish to somebody slow do not hold
-up the others (docs/guarantees.md, "Slow subscribers").
-"""
+"""One gateway publishes for all of its clients over one link. Clients that publish to a slow subscriber do
+not delay the others (docs/guarantees.md, "Slow subscribers")."""
 
 from __future__ import annotations
 
@@ -19,18 +18,20 @@ from tests.interop.peer import Peer, connected
 from tests.product.network import network_up
 from tests.waiting import eventually
 
-FLOODERS, EACH = 6, 1_500
-"""More than the subscriber's queue takes before it is crowded, and more than may be under way on a link."""
-CROWDED = 5_500
-"""Where so many are acknowledged that are queued, more than half of a queue waits (docs/protocol.md, §9)."""
+FLOODERS, MESSAGES_OF_EACH = 6, 1_500
+"""More messages than the subscriber's queue accepts before it is crowded, and more than may be in flight
+on a link."""
+LEAST_ACKNOWLEDGED = 5_500
+"""When this many queued messages are acknowledged, more than half of a queue waits (docs/protocol.md, §9)."""
 PAUSE_S = 0.025
-"""Some forty messages a second: it goes on, so it is waited for."""
+"""The slow subscriber reads about forty messages a second. So it is not stalled, and publishers wait for
+it."""
 STARVED_S = 1.0
-"""Whoever reads nothing for so long, for want of a CPU, may be taken for one that does not go on."""
+"""A subscriber that reads nothing for this long, for lack of CPU time, may count as stalled."""
 OTHERS = 2_000
 MEANWHILE = 1_000
-"""What the slow one may have read until the other client's messages are answered: held back with the flood,
-they would be when it has read twice as many."""
+"""How many messages the slow subscriber may read until the other client's messages are acknowledged. If
+they waited behind the flood, it would have read twice as many by then."""
 PATIENCE_S = 120.0
 FILE = """
 nodes:
@@ -44,7 +45,8 @@ gateways:
 
 @pytest.fixture(params=["queued", "distributed"])
 def network(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, int, bool]]:
-    """The address of a root, the port of its gateway, and whether that acknowledges what is queued."""
+    """The address of a root, the port of its gateway, and whether the gateway acknowledges queued
+    messages."""
     file = tmp_path / "house.yaml"
     file.write_text(FILE % request.param)
     with network_up(file, tmp_path / "state") as (network, root):
@@ -53,7 +55,8 @@ def network(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 
 
 class SlowReader:
-    """Reads a subscription, one message after the other with a pause, until it is `hurried`."""
+    """Reads a subscription, one message after the other with a pause between two, until `is_hurried` is
+    set."""
 
     def __init__(self, messages: hbroker.Subscription) -> None:
         self.got: list[bytes] = []
@@ -68,10 +71,10 @@ class SlowReader:
             now = time.monotonic()
             self.longest_gap_s, self._last = max(self.longest_gap_s, now - self._last), now
             if not self.is_hurried:
-                await asyncio.sleep(PAUSE_S)  # its pace is what is tested
+                await asyncio.sleep(PAUSE_S)  # the slow pace is the condition of the test
 
-    def firsts_of(self, flooder: int) -> list[int]:
-        """The numbers of what came of one that floods, without repetitions."""
+    def numbers_of(self, flooder: int) -> list[int]:
+        """The numbers of the messages of one flooding publisher, without duplicates."""
         pairs = (payload.split() for payload in self.got)
         return list(dict.fromkeys(int(number) for name, number in pairs if int(name) == flooder))
 
@@ -79,7 +82,7 @@ class SlowReader:
         self._task.cancel()
 
 
-def test_one_that_floods_a_slow_subscriber_holds_up_no_other_client_of_its_gateway(
+def test_publishers_that_flood_a_slow_subscriber_do_not_delay_another_client_of_their_gateway(
     network: tuple[str, int, bool],
 ) -> None:
     root, port, is_queued = network
@@ -94,11 +97,13 @@ def test_one_that_floods_a_slow_subscriber_holds_up_no_other_client_of_its_gatew
         ):
             reader = SlowReader(messages)
             sent = [
-                publish_many(flooder, "slow", [b"%d %d" % (name, number) for number in range(EACH)])
+                publish_many(
+                    flooder, "slow", [b"%d %d" % (name, number) for number in range(MESSAGES_OF_EACH)]
+                )
                 for name, flooder in enumerate(flooders)
             ]
             flood = [info for infos in sent for info in infos]
-            least = CROWDED if is_queued else 0
+            least = LEAST_ACKNOWLEDGED if is_queued else 0
             await eventually(
                 lambda: answered(flood) >= least and len(reader.got) > 20, "the flood is there", PATIENCE_S
             )
@@ -110,13 +115,13 @@ def test_one_that_floods_a_slow_subscriber_holds_up_no_other_client_of_its_gatew
             assert is_waiting or reader.longest_gap_s > STARVED_S, "the flood does"
             reader.is_hurried = True
             await eventually(lambda: answered(flood) == len(flood), "all are answered", PATIENCE_S)
-            expected = list(range(EACH))
+            expected = list(range(MESSAGES_OF_EACH))
             await eventually(
-                lambda: all(len(reader.firsts_of(name)) == EACH for name in range(FLOODERS)),
+                lambda: all(len(reader.numbers_of(name)) == MESSAGES_OF_EACH for name in range(FLOODERS)),
                 "all came",
                 PATIENCE_S,
             )
-            assert all(reader.firsts_of(name) == expected for name in range(FLOODERS)), "in order"
+            assert all(reader.numbers_of(name) == expected for name in range(FLOODERS)), "in order"
             reader.stop()
 
     with ExitStack() as stack:

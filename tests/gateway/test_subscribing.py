@@ -24,7 +24,7 @@ def one_gateway(seed: int = 1, subtrees: tuple[str, ...] = ("home",), **fields: 
     return FakeGateway(Tree.grow(seed, subtrees), "one", **fields).ready()  # type: ignore[arg-type]
 
 
-def test_a_message_reaches_every_subscriber_over_one_network_subscription() -> None:
+def test_clients_of_one_filter_share_one_network_subscription() -> None:
     gateway = one_gateway()
     clients = [gateway.connect(f"c{number}") for number in range(5)]
     for client in clients:
@@ -35,7 +35,7 @@ def test_a_message_reaches_every_subscriber_over_one_network_subscription() -> N
     gateway.world.run_until(lambda: all(c.taken == [("home/oven", b"180")] for c in clients))
 
 
-def test_a_session_listens_before_its_subscription_can_bring_anything(
+def test_the_listener_is_attached_before_the_subscription_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gateway = one_gateway()
@@ -58,10 +58,10 @@ def test_a_session_listens_before_its_subscription_can_bring_anything(
     assert order[0][1] == order[1][1]
 
 
-def test_what_waited_comes_for_all_that_match_however_fast_its_owner_is(
+def test_queued_messages_reach_all_matching_subscriptions_of_a_resumed_session_however_fast_the_owner_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The member's core sends and receives while the gateway makes one subscription after the other."""
+    """The pool client's core sends and receives while the gateway makes one subscription after the other."""
     gateway = one_gateway()
     native_api, owner = gateway.native_api, gateway.tree.nodes["home"]
     client = gateway.connect("a", clean_start=False, session_expiry_s=100)
@@ -114,27 +114,27 @@ def test_what_waited_comes_for_all_that_match_however_fast_its_owner_is(
         ("/", 0),
     ],
 )
-def test_codes_of_both_versions(filter: str, code: int) -> None:
+def test_suback_has_the_reason_codes_of_the_clients_version(filter: str, code: int) -> None:
     gateway = one_gateway()
     five, three = gateway.connect("five"), gateway.connect("three", version=4)
     assert five.subscribe("home/x", filter, qos=0) == [0, code]
     assert three.subscribe("home/x", filter, qos=0) == [0, code if code < 0x80 else 0x80]
 
 
-def test_no_local_in_a_shared_group_is_a_protocol_error() -> None:
+def test_no_local_on_a_shared_subscription_is_a_protocol_error() -> None:
     client = one_gateway().connect("a")
     client.begin_subscribe("$share/g/home", no_local=True)
     assert client.closed == 0x82
 
 
-def test_rules_are_asked_at_subscribe_where_nothing_could_come() -> None:
+def test_a_filter_is_refused_only_if_the_rules_allow_no_matching_topic() -> None:
     access = parse("topic read home/#\ntopic deny home/secret/#", "acl")
     client = one_gateway(policy=FilePolicy(None, access)).connect("a")
     wanted = ("home/x", "#", "home/secret/safe", "office", "$share/g/office/#", "$SYS/#")
     assert client.subscribe(*wanted) == [1, 1, 0x87, 0x87, 0x87, 0x87]
 
 
-def test_filters_of_a_client_are_bounded() -> None:
+def test_the_filters_of_a_client_are_bounded() -> None:
     client = one_gateway(limits=GatewayLimits(subscriptions=2)).connect("a")
     assert client.subscribe("home/a", "home/b", "home/c") == [1, 1, 0x97]
     assert client.subscribe("home/a") == [1], "it replaces what is there"
@@ -143,7 +143,7 @@ def test_filters_of_a_client_are_bounded() -> None:
 
 
 def test_a_long_filter_counts_more_than_once() -> None:
-    """Else the record of a session, which every gateway keeps, could be of hundreds of megabytes."""
+    """Otherwise the record of a session, which every gateway stores, could have hundreds of megabytes."""
     client = one_gateway(limits=GatewayLimits(subscriptions=10)).connect("a")
     long = "home/" + "x" * (8 * 64)
     assert client.subscribe(long, "home/b", "home/c") == [1, 1, 0x97]
@@ -153,7 +153,7 @@ def test_a_long_filter_counts_more_than_once() -> None:
     assert client.subscribe("home/c", long) == [1, 0x97]
 
 
-def test_one_client_cannot_use_up_the_shapes_that_the_gateway_has() -> None:
+def test_one_client_cannot_use_up_the_filter_shapes_of_the_gateway() -> None:
     client = one_gateway().connect("a")
     odd = ["/".join("+" if at in {0, 1, last} else "a" for at in range(20)) for last in range(2, 20)]
     codes = client.subscribe(*odd)
@@ -179,7 +179,7 @@ def test_suback_waits_for_every_owner() -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0x80), (4, 0x80)])
-def test_a_filter_whose_owner_does_not_answer_fails_alone(version: int, code: int) -> None:
+def test_only_the_filter_whose_owner_does_not_answer_fails(version: int, code: int) -> None:
     gateway = one_gateway(subtrees=("home", "office"))
     client = gateway.connect("a", version=version)
     gateway.tree.nodes["office"].stop()
@@ -189,7 +189,7 @@ def test_a_filter_whose_owner_does_not_answer_fails_alone(version: int, code: in
     assert client.unsubscribe("office/x") == [0x11]
 
 
-def test_suback_comes_before_what_is_retained() -> None:
+def test_suback_is_sent_before_retained_messages() -> None:
     gateway = one_gateway()
     gateway.publish("home/lamp", b"on", retain=True)
     gateway.world.run(SECOND)
@@ -200,7 +200,9 @@ def test_suback_comes_before_what_is_retained() -> None:
 
 
 @pytest.mark.parametrize(("handling", "again"), [(0, 2), (1, 1), (2, 0)])
-def test_retain_handling_when_a_subscription_is_made_again(handling: int, again: int) -> None:
+def test_a_repeated_subscribe_sends_retained_messages_as_its_retain_handling_says(
+    handling: int, again: int
+) -> None:
     gateway = one_gateway()
     gateway.publish("home/lamp", b"on", retain=True)
     gateway.world.run(SECOND)
@@ -211,7 +213,7 @@ def test_retain_handling_when_a_subscription_is_made_again(handling: int, again:
     assert client.taken == [("home/lamp", b"on")] * again
 
 
-def test_subscribing_again_replaces_without_a_gap() -> None:
+def test_a_repeated_subscribe_replaces_the_subscription_without_a_gap() -> None:
     gateway = one_gateway()
     client = gateway.connect("a")
     client.subscribe("home/lamp", qos=0)
@@ -224,7 +226,7 @@ def test_subscribing_again_replaces_without_a_gap() -> None:
     assert len(gateway.native_api.listeners) == 1
 
 
-def test_unsubscribing_ends_it_at_the_owner() -> None:
+def test_unsubscribe_ends_the_subscription_at_the_owner() -> None:
     gateway = one_gateway()
     one, two = gateway.connect("a"), gateway.connect("b")
     one.subscribe("home/x")
@@ -236,7 +238,7 @@ def test_unsubscribing_ends_it_at_the_owner() -> None:
     gateway.world.run_until(lambda: owner.engine.matching("home/x") == 0)
 
 
-def test_unsubscribing_what_has_no_suback_yet() -> None:
+def test_unsubscribe_answers_a_subscribe_that_has_no_suback_yet() -> None:
     gateway = one_gateway(subtrees=("home", "office"))
     gateway.tree.nodes["office"].stop()
     client = gateway.connect("a")
@@ -245,7 +247,7 @@ def test_unsubscribing_what_has_no_suback_yet() -> None:
     assert gateway.native_api.subacks[client.number, packet_id] == [1]
 
 
-def test_a_group_shares_over_gateways() -> None:
+def test_members_at_several_gateways_share_a_group() -> None:
     tree = Tree.grow(3, ("home",))
     clients = [FakeGateway(tree, name).ready().connect(name) for name in ("one", "two", "three")]
     for client in clients:
@@ -258,7 +260,7 @@ def test_a_group_shares_over_gateways() -> None:
     assert min(shares) > 5, shares
 
 
-def test_two_members_of_a_group_at_one_gateway_share() -> None:
+def test_two_members_at_one_gateway_share_a_group() -> None:
     gateway = one_gateway()
     clients = [gateway.connect(name) for name in ("a", "b")]
     for client in clients:
@@ -270,11 +272,11 @@ def test_two_members_of_a_group_at_one_gateway_share() -> None:
     assert min(len(client.taken) for client in clients) > 3
 
 
-def test_what_a_member_of_a_group_left_goes_to_another() -> None:
+def test_unacknowledged_messages_of_a_leaving_member_go_to_another_member() -> None:
     gateway = one_gateway()
     one, two = gateway.connect("a"), gateway.connect("b")
     one.subscribe("$share/g/home/+")
-    one.session.connection = None  # it takes nothing over
+    one.session.connection = None  # so it acknowledges nothing
     gateway.publish("home/oven", b"1")
     gateway.world.run(SECOND)
     assert two.subscribe("$share/g/home/+") == [1]
@@ -282,7 +284,7 @@ def test_what_a_member_of_a_group_left_goes_to_another() -> None:
     gateway.world.run_until(lambda: two.taken == [("home/oven", b"1")])
 
 
-def test_counters_of_a_broker_are_answered_by_the_gateway() -> None:
+def test_the_gateway_publishes_the_sys_broker_topics() -> None:
     gateway = one_gateway()
     client = gateway.connect("a")
     assert client.subscribe("$SYS/broker/#") == [1]
@@ -300,7 +302,7 @@ def test_counters_of_a_broker_are_answered_by_the_gateway() -> None:
     assert client.unsubscribe("$SYS/broker/#") == [0]
 
 
-def test_sys_of_all_brings_the_nodes_topics_too() -> None:
+def test_a_subscription_to_all_sys_topics_includes_those_of_the_nodes() -> None:
     gateway = one_gateway()
     client = gateway.connect("a")
     assert client.subscribe("$SYS/#") == [1]
@@ -308,7 +310,7 @@ def test_sys_of_all_brings_the_nodes_topics_too() -> None:
     assert any(topic.startswith("$SYS/broker/") for topic, _ in client.taken)
 
 
-def test_a_bridge_before_mqtt_5_is_spared_its_own_messages() -> None:
+def test_a_bridge_before_mqtt_5_gets_no_local_and_retain_as_published() -> None:
     gateway = one_gateway()
     wants = {"no_local": True, "retain_as_published": True}
     for is_bridge in (False, True):
@@ -334,16 +336,16 @@ def pipelined(client: Client) -> None:
     client.gateway.world.run_until(lambda: awaited <= client.native_api.subacks.keys())
 
 
-def one_by_one(client: Client) -> None:
+def one_after_the_other(client: Client) -> None:
     client.subscribe("home/lamp", qos=0)
     client.subscribe("home/#", qos=1)
 
 
-@pytest.mark.parametrize("subscribe", [at_once, pipelined, one_by_one])
-def test_what_several_subscriptions_of_a_kept_session_match_comes_once(
+@pytest.mark.parametrize("subscribe", [at_once, pipelined, one_after_the_other])
+def test_overlapping_subscriptions_of_a_persistent_session_deliver_each_message_once(
     subscribe: Callable[[Client], None],
 ) -> None:
-    """The gateway's own subscription for the one at QoS 0 gives way to the session's at the owners."""
+    """At the owners, the session's own subscription replaces the one that the gateway made for QoS 0."""
     gateway = one_gateway()
     kept: dict[str, Any] = {"clean_start": False, "session_expiry_s": 100}
     client = gateway.connect("a", **kept)
@@ -366,7 +368,7 @@ def test_what_several_subscriptions_of_a_kept_session_match_comes_once(
     assert len(gateway.native_api.listeners) == 0
 
 
-def test_a_subscription_moves_also_where_its_owner_is_away_for_a_while() -> None:
+def test_a_subscription_moves_to_the_session_once_its_unreachable_owner_is_back() -> None:
     gateway = one_gateway()
     client = gateway.connect("a", session_expiry_s=100)
     client.subscribe("home/lamp", qos=0)
@@ -383,8 +385,8 @@ def test_a_subscription_moves_also_where_its_owner_is_away_for_a_while() -> None
 
 @pytest.mark.parametrize("ends", ["drop", "disconnect", "away"])
 @pytest.mark.parametrize("first_us", [0, 300, 1_000, 5_000])
-def test_a_session_may_end_whatever_its_subscriptions_wait_for(first_us: int, ends: str) -> None:
-    """Those that were made anew before they were complete are forgotten with it, too."""
+def test_a_session_can_end_while_its_subscriptions_wait(first_us: int, ends: str) -> None:
+    """Subscriptions that were made again before they were complete are removed with the session, too."""
     gateway = one_gateway()
     owner = gateway.tree.nodes["home"]
     client = gateway.connect("a", session_expiry_s=1)

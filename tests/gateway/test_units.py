@@ -1,4 +1,4 @@
-"""The small concepts: stamps, load averages, the outbox, reason codes."""
+"""Small parts of the gateway: stamps, load averages, the outbox, reason codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hbroker.gateway.subscriptions.load_average import LoadAverage
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.none() | st.integers(0, 1_000_000)), max_size=30))
-def test_a_stamp_is_higher_than_all_before(steps: list[tuple[int, int | None]]) -> None:
+def test_a_stamp_is_higher_than_all_earlier_ones(steps: list[tuple[int, int | None]]) -> None:
     clock, now, highest = Clock(7, 100), 0, -1
     for pause, seen in steps:
         now += pause
@@ -50,7 +50,7 @@ def test_load_averages_follow_the_rate() -> None:
     assert load.per_minute["1min"] < 60 < load.per_minute["5min"] < load.per_minute["15min"]
 
 
-def test_of_several_gateways_exactly_one_is_first() -> None:
+def test_exactly_one_of_several_gateways_is_responsible_for_a_hash() -> None:
     names = ["one", "two", "three"]
     views = []
     for index, name in enumerate(names):
@@ -65,7 +65,7 @@ def test_of_several_gateways_exactly_one_is_first() -> None:
 
 
 @given(st.binary(max_size=8), st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)))
-def test_what_is_sealed_is_read_under_the_same_key_and_topic_alone(key: bytes, body: dict[str, Any]) -> None:
+def test_a_signed_body_is_accepted_only_with_its_key_and_topic(key: bytes, body: dict[str, Any]) -> None:
     payload = sign(key, "t", body)
     assert verify(key, "t", payload) == body
     if key:
@@ -75,20 +75,21 @@ def test_what_is_sealed_is_read_under_the_same_key_and_topic_alone(key: bytes, b
 
 
 @given(st.binary(max_size=60), st.binary(max_size=4))
-def test_any_bytes_are_read_or_not(payload: bytes, key: bytes) -> None:
+def test_random_bytes_are_refused_without_an_exception(payload: bytes, key: bytes) -> None:
     assert verify(key, "t", payload) is None or isinstance(verify(key, "t", payload), dict)
 
 
 @pytest.mark.parametrize(
     "text", [b"Infinity", b"-Infinity", b"NaN", b"1e999", b"1.5", rb'"\ud800"', rb'"\uD83D x"']
 )
-def test_what_no_gateway_says_is_not_read(text: bytes) -> None:
-    """Whole numbers and text alone: of the rest half cannot be counted with, or sent on."""
+def test_numbers_that_are_not_integers_and_invalid_text_are_refused(text: bytes) -> None:
+    """Only integers and valid text are accepted. Half of the other values cannot be computed with, or sent
+    on."""
     assert verify(b"", "t", b'{"a": %b}' % text) is None
     assert verify(b"", "t", b"{%b: 1}" % text) is None
 
 
-def test_any_text_is_read_back() -> None:
+def test_valid_text_is_read_back() -> None:
     body = {"name": "\U0001f600 \u00e9 \\ud800"}
     assert verify(b"", "t", sign(b"", "t", body)) == body
 
@@ -118,8 +119,10 @@ _BODIES: dict[Callable[[dict[str, Any]], object], dict[str, Any]] = {
 
 @settings(max_examples=500)
 @given(st.sampled_from(list(_BODIES)), st.data())
-def test_any_body_is_read_or_not(parse: Callable[[dict[str, Any]], object], data: st.DataObject) -> None:
-    """One of its values, at any depth, is another than it should be."""
+def test_a_body_with_one_changed_value_is_refused_or_within_its_bounds(
+    parse: Callable[[dict[str, Any]], object], data: st.DataObject
+) -> None:
+    """One value of the body, at any depth, is replaced."""
     body = copy.deepcopy(_BODIES[parse])
     place: Any = body
     key: Any = data.draw(st.sampled_from(sorted(body)))
@@ -137,13 +140,13 @@ def test_any_body_is_read_or_not(parse: Callable[[dict[str, Any]], object], data
 
 
 @pytest.mark.parametrize("code", list(Code))
-def test_old_versions_know_one_failure_in_suback(code: Code) -> None:
+def test_suback_before_mqtt_5_has_only_one_failure_code(code: Code) -> None:
     assert suback_code(5, code) == code
     assert suback_code(4, code) == (0x80 if code >= 0x80 else code)
 
 
 class Core:
-    """Takes so many messages, and remembers them."""
+    """A core that accepts a limited number of messages and records them."""
 
     def __init__(self) -> None:
         self.room = 100
@@ -157,13 +160,13 @@ class Core:
 
 
 class TestOutbox:
-    """Letters until they are distributed."""
+    """Messages in the outbox until they are distributed."""
 
     def outbox(self) -> tuple[Core, Outbox]:
         core = Core()
         return core, Outbox(cast(Member, core), Random(1), 0)
 
-    def test_an_outbox_message_is_repeated_until_it_is_distributed(self) -> None:
+    def test_a_message_is_repeated_until_it_is_distributed(self) -> None:
         core, outbox = self.outbox()
         told: list[bool] = []
         outbox.enqueue(0, OutboxMessage(WillMessage("t", b"1", qos=1), lambda now, good: told.append(good)))
@@ -177,7 +180,7 @@ class TestOutbox:
         assert told == [True]
         assert (len(outbox), outbox.poll_timeout()) == (0, None)
 
-    def test_of_those_that_replace_each_other_the_newest_alone_is_repeated(self) -> None:
+    def test_of_messages_that_replace_each_other_only_the_newest_is_repeated(self) -> None:
         core, outbox = self.outbox()
         told: list[tuple[bytes, bool]] = []
         for payload in (b"1", b"2"):
@@ -194,7 +197,7 @@ class TestOutbox:
         assert core.sent == [("t", b"1"), ("t", b"2"), ("t", b"2")]
         assert told[1:] == [(b"2", True)]
 
-    def test_outbox_messages_wait_for_room_in_order(self) -> None:
+    def test_messages_wait_for_room_in_order(self) -> None:
         core, outbox = self.outbox()
         core.room = 0
         for number in range(5):
@@ -205,7 +208,7 @@ class TestOutbox:
         assert [payload for _, payload in core.sent] == [b"0", b"1", b"2", b"3", b"4"]
         assert len(outbox) == 2, "QoS 0 is done with"
 
-    def test_what_waits_is_replaced_and_does_not_gather(self) -> None:
+    def test_a_waiting_message_is_replaced_by_the_next_one_of_its_topic(self) -> None:
         core, outbox = self.outbox()
         core.room = 0
         told: list[tuple[int, bool]] = []
@@ -223,14 +226,14 @@ class TestOutbox:
         assert told == [(number, True) for number in range(0, 5_000, 1_000)]
 
     @pytest.mark.parametrize("reason", [pb.REASON_NOT_AUTHORIZED, pb.REASON_MESSAGE_EXPIRED])
-    def test_what_is_refused_for_good_is_not_repeated(self, reason: int) -> None:
+    def test_a_refused_or_expired_message_is_not_repeated(self, reason: int) -> None:
         _, outbox = self.outbox()
         told: list[bool] = []
         outbox.enqueue(0, OutboxMessage(WillMessage("t", b"1", qos=1), lambda now, good: told.append(good)))
         outbox.handle_published(0, 1, reason)
         assert told == [False]
 
-    def test_what_is_late_is_not_repeated(self) -> None:
+    def test_a_message_is_not_repeated_after_its_deadline(self) -> None:
         _, outbox = self.outbox()
         told: list[bool] = []
         entry = OutboxMessage(WillMessage("t", b"1", qos=1), lambda now, good: told.append(good), until=10)

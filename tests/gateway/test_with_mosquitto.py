@@ -1,4 +1,4 @@
-"""A network with two gateways, as processes, and mosquitto's own clients at them."""
+"""A network with two gateways as processes, and mosquitto's own clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ gateways:
 """
 
 
-class House:
+class GatewayNetwork:
     """A network, and mosquitto's clients at its gateways."""
 
     def __init__(self, network: Network, root: str) -> None:
@@ -49,7 +49,7 @@ class House:
         subprocess.run(command, check=True, timeout=PATIENCE_S)
 
     def subscribe(self, gateway: str, filter: str, *flags: str) -> Subscriber:
-        """Returns once it has its SUBACK."""
+        """Starts a mosquitto_sub, and returns once it has its SUBACK."""
         command = ["mosquitto_sub", "-p", self.ports[gateway], "-t", filter, "-q", "1", "-d", *flags]
         subscriber = Subscriber(["stdbuf", "-oL", *command])
         self._subscribers.append(subscriber)
@@ -62,8 +62,8 @@ class House:
 
 
 class Subscriber:
-    """A mosquitto_sub, and the messages that it prints. What waited for its session may come before its
-    SUBACK."""
+    """A mosquitto_sub, and the messages that it prints. Queued messages of its session may arrive before
+    its SUBACK."""
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -83,7 +83,7 @@ class Subscriber:
         self._process.stdout.close()
 
     def message(self) -> str:
-        """The next one; then it is ended."""
+        """Returns the next message, and ends the process."""
         while not self._messages:
             self._read()
         self.kill()
@@ -99,58 +99,60 @@ class Subscriber:
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayNetwork]:
     directory = tmp_path_factory.mktemp("house")
     file = directory / "house.yaml"
     file.write_text(FILE)
     with network_up(file, directory / "state") as (network, root):
-        yield House(network, root)
+        yield GatewayNetwork(network, root)
 
 
 @pytest.fixture
-def house(up: House) -> Iterator[House]:
+def network(up: GatewayNetwork) -> Iterator[GatewayNetwork]:
     yield up
     up.clear()
 
 
 @pytest.mark.parametrize("version", ["mqttv31", "mqttv311", "mqttv5"])
 @pytest.mark.parametrize("topic", ["home/kitchen/oven", "office/lamp"])
-def test_from_one_gateway_to_the_other(house: House, version: str, topic: str) -> None:
-    subscriber = house.subscribe("two", "#", "-v", "-V", version, "-i", "s")
-    house.publish("one", topic, "180", "-V", version, "-i", "p")
+def test_a_message_reaches_a_subscriber_at_the_other_gateway(
+    network: GatewayNetwork, version: str, topic: str
+) -> None:
+    subscriber = network.subscribe("two", "#", "-v", "-V", version, "-i", "s")
+    network.publish("one", topic, "180", "-V", version, "-i", "p")
     assert subscriber.message() == f"{topic} 180"
 
 
-def test_what_is_retained_comes_behind_the_suback(house: House) -> None:
-    house.publish("one", "home/kitchen/lamp", "on", "-r")
-    assert house.subscribe("two", "home/kitchen/lamp").message() == "on"
+def test_a_retained_message_is_sent_after_the_suback(network: GatewayNetwork) -> None:
+    network.publish("one", "home/kitchen/lamp", "on", "-r")
+    assert network.subscribe("two", "home/kitchen/lamp").message() == "on"
 
 
-def test_a_will_of_a_client_that_is_killed(house: House) -> None:
-    watcher = house.subscribe("one", "home/kitchen/status")
-    device = house.subscribe("two", "none", "--will-topic", "home/kitchen/status", "--will-payload", "gone")
+def test_the_will_of_a_killed_client_is_published(network: GatewayNetwork) -> None:
+    watcher = network.subscribe("one", "home/kitchen/status")
+    device = network.subscribe("two", "none", "--will-topic", "home/kitchen/status", "--will-payload", "gone")
     device.kill()
     assert watcher.message() == "gone"
 
 
-def test_a_session_survives_its_gateway(house: House) -> None:
+def test_a_session_survives_its_gateway(network: GatewayNetwork) -> None:
     session = ("-c", "-i", "kept", "-V", "5", "-x", "100")
-    subscriber = house.subscribe("one", "home/kitchen/kept", *session)
+    subscriber = network.subscribe("one", "home/kitchen/kept", *session)
     os.kill(subscriber.pid, signal.SIGSTOP)
-    os.kill(house.pid("one"), signal.SIGKILL)
-    house.publish("two", "home/kitchen/kept", "after")
+    os.kill(network.pid("one"), signal.SIGKILL)
+    network.publish("two", "home/kitchen/kept", "after")
     subscriber.kill()
-    assert house.subscribe("two", "home/kitchen/kept", *session).message() == "after"
+    assert network.subscribe("two", "home/kitchen/kept", *session).message() == "after"
 
 
-def test_clients_are_listed_and_kicked(house: House) -> None:
-    subscriber = house.subscribe("two", "none", "-i", "kicked", "-V", "5")
-    command = [*hbroker("clients"), *house.place, "--json"]
+def test_a_client_is_listed_and_kicked(network: GatewayNetwork) -> None:
+    subscriber = network.subscribe("two", "none", "-i", "kicked", "-V", "5")
+    command = [*hbroker("clients"), *network.place, "--json"]
 
     def is_listed() -> bool:
         told = json.loads(subprocess.run(command, capture_output=True, env=environment(), cwd=PROJECT).stdout)
         return not told["silent"] and any(client["client"] == "kicked" for client in told["clients"])
 
     until(is_listed, "all gateways answer, and the client is listed", PATIENCE_S)
-    subprocess.run([*hbroker("kick"), "kicked", *house.place], check=True, env=environment(), cwd=PROJECT)
+    subprocess.run([*hbroker("kick"), "kicked", *network.place], check=True, env=environment(), cwd=PROJECT)
     assert subscriber.message() == "Received DISCONNECT (152)"

@@ -1,4 +1,4 @@
-"""Access rules: mosquitto's file, and properties of filters (MQTT 5 §4.7)."""
+"""Access rules: mosquitto's file format, and properties of filters (MQTT 5 §4.7)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVERY_TOPIC = [
 
 @example("+", "/#")
 @given(FILTERS, FILTERS)
-def test_filters_overlap_where_a_topic_matches_both(one: str, other: str) -> None:
+def test_two_filters_overlap_exactly_if_a_topic_matches_both(one: str, other: str) -> None:
     both = any(topic_matches(one, topic) and topic_matches(other, topic) for topic in EVERY_TOPIC)
     assert overlap(one, other) == overlap(other, one) == both
 
@@ -44,7 +44,7 @@ def test_filters_overlap_where_a_topic_matches_both(one: str, other: str) -> Non
 @example("+/+/+", "a/+/$x/#")
 @example("+/+/#", "/#")
 @given(FILTERS, FILTERS)
-def test_a_filter_covers_another_where_it_matches_all_of_it(wide: str, narrow: str) -> None:
+def test_a_filter_covers_another_if_it_matches_all_its_topics(wide: str, narrow: str) -> None:
     theirs = [topic for topic in EVERY_TOPIC if topic_matches(narrow, topic)]
     if covers(wide, narrow):
         assert all(topic_matches(wide, topic) for topic in theirs)
@@ -53,8 +53,8 @@ def test_a_filter_covers_another_where_it_matches_all_of_it(wide: str, narrow: s
 
 
 @given(RULES, TOPICS)
-def test_clients_never_write_to_the_networks_topics(rules: list[Rule], topic: str) -> None:
-    if topic.startswith("$"):  # No topic of these is a bridge's state.
+def test_clients_cannot_write_to_reserved_topics(rules: list[Rule], topic: str) -> None:
+    if topic.startswith("$"):  # no topic of these is a bridge's state
         assert not may_write(rules, topic)
         for rule in guarded(rules):
             assert not (rule.is_allowed and rule.for_write and topic_matches(rule.filter, topic))
@@ -68,7 +68,7 @@ STATE = "$SYS/broker/connection/house.bridge/state"
 @pytest.mark.parametrize(
     ("text", "may"),
     [
-        ("pattern write $SYS/broker/connection/%c/state", True),  # as mosquitto.conf(5) has it
+        ("pattern write $SYS/broker/connection/%c/state", True),  # as in mosquitto.conf(5)
         ("topic write $SYS/broker/connection/house.bridge/state", True),
         ("topic readwrite $SYS/broker/connection/#", True),
         ("topic readwrite $SYS/#", True),
@@ -78,7 +78,7 @@ STATE = "$SYS/broker/connection/house.bridge/state"
         ("pattern write $SYS/broker/connection/%c/other", False),
     ],
 )
-def test_a_bridge_writes_its_state_where_a_rule_allows_it(text: str, may: bool) -> None:
+def test_a_bridge_writes_its_state_if_a_rule_allows_it(text: str, may: bool) -> None:
     rules = guarded(parse(text, "acl").rules(None, "house.bridge"))
     assert may_write(rules, STATE) == may
     for other in ("$SYS/broker/version", "$SYS/broker/connection", "$SYS/nodes/x", STATE + "/x", "$x"):
@@ -87,7 +87,9 @@ def test_a_bridge_writes_its_state_where_a_rule_allows_it(text: str, may: bool) 
 
 
 @given(RULES, FILTERS)
-def test_a_subscription_is_refused_only_where_nothing_could_come(rules: list[Rule], filter: str) -> None:
+def test_a_subscription_is_refused_only_if_no_matching_topic_is_readable(
+    rules: list[Rule], filter: str
+) -> None:
     def may_read(topic: str) -> bool:
         return next((r.is_allowed for r in rules if r.for_read and topic_matches(r.filter, topic)), False)
 
@@ -99,7 +101,7 @@ NAMES = st.text(st.sampled_from("ab+#/$%cu"), max_size=4)
 
 
 @given(st.none() | NAMES, NAMES)
-def test_nobody_writes_itself_into_the_rules_of_others(user: str | None, client: str) -> None:
+def test_a_wildcard_in_a_user_name_or_client_id_is_not_one_in_a_rule(user: str | None, client: str) -> None:
     acl = parse("pattern read of/%u/x\npattern read to/%c", "acl")
     for rule in acl.rules(user, client):
         assert "+" not in rule.filter
@@ -107,13 +109,13 @@ def test_nobody_writes_itself_into_the_rules_of_others(user: str | None, client:
         assert rule.filter.count("/") == (2 if rule.filter.startswith("of/") else 1)
 
 
-def test_a_mark_in_a_name_is_no_mark() -> None:
+def test_a_placeholder_in_a_user_name_or_client_id_is_not_replaced() -> None:
     acl = parse("pattern read %c/%u", "acl")
     assert [rule.filter for rule in acl.rules("ann", "%u")] == ["%u/ann"]
     assert [rule.filter for rule in acl.rules("%c", "me")] == ["me/%c"]
 
 
-def test_a_file_as_users_of_mosquitto_write_it() -> None:
+def test_a_rule_file_of_mosquitto_is_parsed() -> None:
     acl = parse(
         """
         # anonymous
@@ -152,7 +154,7 @@ def test_a_file_as_users_of_mosquitto_write_it() -> None:
         ("pattern a+", "is not a topic filter"),
     ],
 )
-def test_every_error_has_its_line_and_what_to_do(line: str, message: str) -> None:
+def test_every_error_has_its_line_and_a_remedy(line: str, message: str) -> None:
     with pytest.raises(ConfigErrors) as caught:
         parse(f"# rules\ntopic read ok\n{line}\nnonsense\n", "site.acl")
     first, second = caught.value.errors
@@ -162,12 +164,12 @@ def test_every_error_has_its_line_and_what_to_do(line: str, message: str) -> Non
 
 
 @given(st.text(max_size=200))
-def test_only_config_errors_come_out(text: str) -> None:
+def test_arbitrary_text_raises_only_config_errors(text: str) -> None:
     with suppress(ConfigErrors):
         assert isinstance(parse(text, "acl"), Acl)
 
 
-def test_without_a_file_everything_is_open_but_the_network_itself() -> None:
+def test_without_a_rule_file_all_topics_but_the_reserved_ones_are_allowed() -> None:
     assert may_write(OPEN, "a/b")
     assert not may_write(OPEN, "$SYS/x")
     assert may_write(OPEN, STATE)

@@ -1,4 +1,4 @@
-"""How many passwords may be guessed, by whom, and who is checked next."""
+"""The limits on wrong passwords by user name and address, and the order in which passwords are checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def guess(bounds: Attempts, now: int, host: str, name: str, times: int = 1) -> l
     return [None if text is None else Bound(text) for text in told]
 
 
-def test_a_name_is_refused_at_an_address_that_guessed_too_often() -> None:
+def test_a_user_name_is_refused_at_an_address_that_guessed_it_too_often() -> None:
     bounds = new_attempts(1)
     assert guess(bounds, 0, HERE, "ann", PAIR.burst) == [None] * PAIR.burst
     assert guess(bounds, 0, HERE, "ann") == [Bound.PAIR]
@@ -44,20 +44,20 @@ def test_a_name_is_refused_at_an_address_that_guessed_too_often() -> None:
     assert guess(bounds, full, HERE, "ann", PAIR.burst + 1) == [None] * PAIR.burst + [Bound.PAIR]
 
 
-def test_one_name_that_is_guessed_without_end_leaves_others_at_the_address_in_peace() -> None:
+def test_guesses_of_one_name_do_not_block_other_names_at_the_same_address() -> None:
     bounds = new_attempts(1)
     guess(bounds, 0, HERE, "ann", 100_000)
     assert guess(bounds, 0, HERE, "bob") == [None]
 
 
-def test_an_address_that_goes_through_names_is_refused_and_nobody_else() -> None:
+def test_an_address_that_guesses_many_names_is_refused_and_other_addresses_are_not() -> None:
     bounds = new_attempts(1)
     told = [guess(bounds, 0, HERE, f"n{n}")[0] for n in range(ADDRESS.burst + 1)]
     assert told == [None] * ADDRESS.burst + [Bound.ADDRESS]
     assert guess(bounds, 0, ELSEWHERE, "n1") == [None]
 
 
-def test_a_name_that_many_addresses_guess_is_refused_but_where_its_owner_was() -> None:
+def test_a_name_that_many_addresses_guess_is_refused_except_where_its_user_logged_in_before() -> None:
     bounds = new_attempts(1)
     home = bounds.source("2001:db8::1", "ann")
     assert bounds.take(0, home) is None
@@ -68,7 +68,7 @@ def test_a_name_that_many_addresses_guess_is_refused_but_where_its_owner_was() -
     assert guess(bounds, 0, ELSEWHERE, "bob") == [None]
 
 
-def test_who_has_an_address_of_a_network_of_ipv6_has_them_all() -> None:
+def test_the_addresses_of_one_ipv6_network_count_as_one() -> None:
     def network_of(host: str) -> int:
         return bounds.source(host, None).address
 
@@ -80,7 +80,7 @@ def test_who_has_an_address_of_a_network_of_ipv6_has_them_all() -> None:
     assert network_of("fe80::1%eth0") == network_of("fe80::2%eth1")
 
 
-def test_a_right_password_costs_nothing() -> None:
+def test_a_right_password_does_not_count_as_a_guess() -> None:
     bounds = new_attempts(1)
     source = bounds.source(HERE, "ann")
     for _ in range(10 * NAME.burst):
@@ -89,7 +89,7 @@ def test_a_right_password_costs_nothing() -> None:
     assert guess(bounds, 0, HERE, "ann", PAIR.burst) == [None] * PAIR.burst
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_remembered_addresses_and_names_are_bounded() -> None:
     bounds = new_attempts(1)
     for n in range(3 * attempt_limits.MOST_REMEMBERED):
         source = bounds.source(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", f"n{n}" + "x" * 100)
@@ -99,7 +99,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * PAIR.interval), st.booleans()), max_size=60))
-def test_never_more_guesses_than_the_bucket_holds_and_gets(steps: list[tuple[int, bool]]) -> None:
+def test_no_more_guesses_are_checked_than_the_token_bucket_allows(steps: list[tuple[int, bool]]) -> None:
     bounds, now, taken = new_attempts(1), 0, 0
     source = bounds.source(HERE, "ann")
     for pause, is_right in steps:
@@ -111,11 +111,11 @@ def test_never_more_guesses_than_the_bucket_holds_and_gets(steps: list[tuple[int
     assert taken <= PAIR.burst + now // PAIR.interval
 
 
-# Who is next
+# The order of the checks
 
 
-class Waiting:
-    """Attempts of addresses by number; connections are numbered as they come."""
+class WaitingAttempts:
+    """Attempts of addresses. Connections are numbered in the order in which they arrive."""
 
     def __init__(self) -> None:
         self.attempts = new_attempts(1)
@@ -129,9 +129,9 @@ class Waiting:
         number = next(self.numbers)
         self.hosts[number] = host
         source = self.source(host, name or f"{host}-{number}")
-        turned = self.checks.enter(now, Attempt(number, source, lambda: WRONG, FilePolicy()))
-        if turned is not None:
-            self.refused.append(self.hosts[turned[0].number])
+        refused_attempt = self.checks.enter(now, Attempt(number, source, lambda: WRONG, FilePolicy()))
+        if refused_attempt is not None:
+            self.refused.append(self.hosts[refused_attempt[0].number])
         return number
 
     def source(self, host: str, name: str | None) -> AttemptSource:
@@ -139,7 +139,7 @@ class Waiting:
         return self.attempts.source(address, name)
 
     def next(self) -> str:
-        """The one whose turn it is; it is wrong at once."""
+        """The address of the next attempt, whose password is wrong."""
         attempt = self.checks.poll(0)
         assert attempt is not None
         self.checks.finish(0, attempt.number, WRONG)
@@ -147,15 +147,15 @@ class Waiting:
 
 
 def test_addresses_take_turns() -> None:
-    waiting = Waiting()
+    waiting = WaitingAttempts()
     for host in ["a"] * 5 + ["b"] * 2 + ["c"]:
         waiting.enter(host)
     assert [waiting.next() for _ in range(8)] == ["a", "c", "b", "b", "a", "a", "a", "a"]
     assert waiting.checks.poll(0) is None
 
 
-def test_who_asks_little_goes_before_many_who_ask_a_lot() -> None:
-    waiting = Waiting()
+def test_an_address_with_few_attempts_goes_before_many_with_more() -> None:
+    waiting = WaitingAttempts()
     for n in range(MOST_WAITING // 2):
         waiting.enter(f"h{n}")
         waiting.enter(f"h{n}")
@@ -163,8 +163,8 @@ def test_who_asks_little_goes_before_many_who_ask_a_lot() -> None:
     assert "late" in {waiting.next(), waiting.next()}
 
 
-def test_who_asks_a_lot_has_his_turn_however_many_come_for_the_first_time() -> None:
-    waiting = Waiting()
+def test_an_address_with_many_attempts_gets_turns_however_many_new_addresses_arrive() -> None:
+    waiting = WaitingAttempts()
     for _ in range(3):
         waiting.enter("a")
     served = []
@@ -174,8 +174,8 @@ def test_who_asks_a_lot_has_his_turn_however_many_come_for_the_first_time() -> N
     assert served.count("a") == 3
 
 
-def test_checks_at_once_are_bounded() -> None:
-    waiting = Waiting()
+def test_the_number_of_simultaneous_checks_is_bounded() -> None:
+    waiting = WaitingAttempts()
     for n in range(MOST_RUNNING + 1):
         waiting.enter(f"h{n}")
     first = [waiting.checks.poll(0) for _ in range(MOST_RUNNING + 1)]
@@ -185,8 +185,8 @@ def test_checks_at_once_are_bounded() -> None:
     assert waiting.checks.poll(0) is not None
 
 
-def test_whoever_waits_most_makes_room() -> None:
-    waiting = Waiting()
+def test_the_address_with_the_most_waiting_attempts_loses_one_when_the_queue_is_full() -> None:
+    waiting = WaitingAttempts()
     hosts = [f"h{n}" for n in range(5)]
     for n in range(MOST_WAITING):
         waiting.enter(hosts[n % 5])
@@ -197,10 +197,10 @@ def test_whoever_waits_most_makes_room() -> None:
     assert len(waiting.refused) == 100
 
 
-def test_of_those_who_wait_alike_the_one_that_asked_most_makes_room() -> None:
-    waiting = Waiting()
+def test_of_addresses_that_wait_alike_the_one_with_most_recent_attempts_loses_one() -> None:
+    waiting = WaitingAttempts()
     for n in range(MOST_WAITING):
-        for _ in range(3):  # What was no guess was no less asked for.
+        for _ in range(3):  # an attempt that was given back counts as well
             waiting.attempts.take(0, waiting.source(f"h{n}", None))
             waiting.attempts.give_back(0, waiting.source(f"h{n}", None))
         waiting.enter(f"h{n}")
@@ -212,15 +212,15 @@ def test_of_those_who_wait_alike_the_one_that_asked_most_makes_room() -> None:
         assert waiting.refused[-1].startswith("h")
 
 
-def test_those_that_are_alike_keep_their_places() -> None:
-    waiting = Waiting()
+def test_of_equal_addresses_the_newcomer_is_refused() -> None:
+    waiting = WaitingAttempts()
     for n in range(MOST_WAITING + 1):
         waiting.enter(f"h{n}")
     assert waiting.refused == [f"h{MOST_WAITING}"]
 
 
-def test_what_the_policy_could_not_tell_is_no_guess() -> None:
-    waiting = Waiting()
+def test_an_attempt_without_a_verdict_is_not_counted_as_a_guess() -> None:
+    waiting = WaitingAttempts()
     for code in (Code.SERVER_UNAVAILABLE, Code.UNSPECIFIED_ERROR):
         for _ in range(2 * PAIR.burst):
             number = waiting.enter(HERE, "ann")
@@ -233,31 +233,31 @@ def test_what_the_policy_could_not_tell_is_no_guess() -> None:
 
 
 class SlowPolicy(FilePolicy):
-    """Whoever's password is his name is who he says; what was right once is known at once."""
+    """A user's password is the user's name. A password that was right once is known without another check."""
 
     def __init__(self) -> None:
         super().__init__()
         self.known: set[tuple[str | None, bytes | None]] = set()
 
     def admit(self, candidate: Candidate) -> Decision | Callable[[], Decision]:
-        who = candidate.username, candidate.password
-        if who in self.known:
+        credentials = candidate.username, candidate.password
+        if credentials in self.known:
             return Admitted(candidate.username)
-        return lambda: self._check(who)
+        return lambda: self._check(credentials)
 
-    def _check(self, who: tuple[str | None, bytes | None]) -> Decision:
-        if who[0] is None or who[1] != who[0].encode():
+    def _check(self, credentials: tuple[str | None, bytes | None]) -> Decision:
+        if credentials[0] is None or credentials[1] != credentials[0].encode():
             return WRONG
-        self.known.add(who)
-        return Admitted(who[0])
+        self.known.add(credentials)
+        return Admitted(credentials[0])
 
 
 CHECK_US = 10_000
 
 
 @dataclass
-class Storm:
-    """A gateway under guesses: 10,000 in each second of virtual time, and checks that take 10 ms each."""
+class GuessFlood:
+    """A gateway with 10,000 guesses in each second of virtual time, and checks that take 10 ms each."""
 
     gateway: FakeGateway
     checks: list[tuple[int, int, Callable[[], Decision]]] = field(default_factory=list)
@@ -273,10 +273,10 @@ class Storm:
                 event = ConnectEvent(number, 0, (host, 1), 5, "guess", username=name, password=b"guess")
                 control.handle_mqtt(world.now, event)
             world.run(SECOND // 100)
-            self.turn()
+            self.run_checks()
 
-    def turn(self) -> None:
-        """What the process does: runs checks on its threads."""
+    def run_checks(self) -> None:
+        """Does what the process does: runs the checks of its threads."""
         control, now = self.gateway.control, self.gateway.world.now
         while self.checks and self.checks[0][0] <= now:
             _, number, check = heappop(self.checks)
@@ -316,33 +316,33 @@ def many_addresses_many_names() -> Iterator[tuple[str, str]]:
         (many_addresses_many_names, "192.0.2.7"),
     ],
 )
-def test_ten_thousand_guesses_a_second_lock_nobody_out(
+def test_known_and_new_users_log_in_during_ten_thousand_guesses_a_second(
     guesses: Callable[[], Iterator[tuple[str, str]]], neighbour: str
 ) -> None:
-    """Who is known comes in at once, from anywhere. Who is not does so within two seconds, also from the
-    guesser's own address, where that guesses one name."""
+    """A known user logs in at once, from any address. A new user logs in within two seconds, also from the
+    guesser's own address if that guesses only one name."""
     gateway = FakeGateway(Tree.grow(1, ("home",)), "one", policy=SlowPolicy()).ready()
-    storm = Storm(gateway)
-    first = storm.log_in("known", HERE)
-    storm.turn()
+    guess_flood = GuessFlood(gateway)
+    first = guess_flood.log_in("known", HERE)
+    guess_flood.run_checks()
     gateway.world.run(CHECK_US)
-    storm.turn()
+    guess_flood.run_checks()
     gateway.world.run_until(lambda: first.is_accepted)
     flood = guesses()
-    storm.guess(flood, 0.3)
+    guess_flood.guess(flood, 0.3)
     for host in (HERE, "203.0.113.9"):
-        known = storm.log_in("known", host)
-        storm.guess(flood, 0.02)
+        known = guess_flood.log_in("known", host)
+        guess_flood.guess(flood, 0.02)
         assert known.is_accepted
         known.drop()
-    stranger = storm.log_in("stranger", neighbour)
+    stranger = guess_flood.log_in("stranger", neighbour)
     for _ in range(20):
-        storm.guess(flood, 0.1)
+        guess_flood.guess(flood, 0.1)
         if stranger.is_accepted:
             break
         if stranger.is_answered:
-            stranger = storm.log_in("stranger", neighbour)
+            stranger = guess_flood.log_in("stranger", neighbour)
     assert stranger.is_accepted
-    assert storm.most_waiting <= MOST_WAITING == password_checks.MOST_WAITING
+    assert guess_flood.most_waiting <= MOST_WAITING == password_checks.MOST_WAITING
     counted = gateway.control.counters()
     assert sum(counted.get(f"refused_{by}", 0) for by in ("pair", "address", "name", "busy")) > 3_000

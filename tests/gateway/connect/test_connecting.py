@@ -1,4 +1,4 @@
-"""CONNECT: who is taken, and with what answer (MQTT 5 §3.1, MQTT 5 §3.2)."""
+"""CONNECT: which clients are accepted, and with what CONNACK (MQTT 5 §3.1, MQTT 5 §3.2)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ def one_gateway(seed: int = 1, **fields: object) -> FakeGateway:
         ({"version": 4, "will": WillMessage("$gateway/claims/x")}, 0x87),
     ],
 )
-def test_refusals_have_the_code_that_the_specification_names(fields: dict[str, object], code: int) -> None:
+def test_a_refused_connect_gets_the_reason_code_of_the_specification(
+    fields: dict[str, object], code: int
+) -> None:
     gateway = one_gateway()
     client = gateway.begin(str(fields.pop("client_id", "a")), **fields)
     assert client.refused == code
 
 
-def test_a_bridge_tells_with_its_will_that_it_is_gone() -> None:
+def test_the_will_of_a_bridge_publishes_that_it_is_offline() -> None:
     gateway = one_gateway()
     state = "$SYS/broker/connection/house.bridge/state"
     watcher = gateway.connect("watcher")
@@ -55,7 +57,7 @@ def test_a_bridge_tells_with_its_will_that_it_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("version", "clean"), [(4, True), (5, True), (5, False)])
-def test_an_empty_id_is_assigned_and_told(version: int, clean: bool) -> None:
+def test_an_empty_client_id_is_replaced_and_the_assigned_one_returned(version: int, clean: bool) -> None:
     client = one_gateway().connect("", version=version, clean_start=clean)
     accept = client.native_api.accepted[client.number]
     assert accept.assigned_client_id == accept.client_id
@@ -64,7 +66,7 @@ def test_an_empty_id_is_assigned_and_told(version: int, clean: bool) -> None:
     assert client.native_api.accepted[other.number].client_id != accept.client_id
 
 
-def test_limits_are_kept_and_told() -> None:
+def test_the_configured_limits_are_applied_and_returned_in_connack() -> None:
     limits = GatewayLimits(connections=1, keep_alive=60, session_expiry=1_000)
     gateway = one_gateway(limits=limits)
     first = gateway.connect("a", keep_alive_s=0, session_expiry_s=5_000, clean_start=False)
@@ -83,11 +85,11 @@ def with_passwords() -> FakeGateway:
     return one_gateway(policy=FilePolicy(passwords, anonymous=False))
 
 
-def test_nobody_without_a_name_where_that_is_off() -> None:
+def test_a_connect_without_a_user_name_is_refused_if_anonymous_is_off() -> None:
     assert with_passwords().begin("a").refused == 0x87
 
 
-def test_a_wrong_password_is_said_so() -> None:
+def test_a_wrong_password_is_refused_with_bad_user_name_or_password() -> None:
     gateway = with_passwords()
     client = gateway.begin("a", username="alice", password=b"wrong")
     asked = gateway.control.poll_check(gateway.world.now)
@@ -99,7 +101,7 @@ def test_a_wrong_password_is_said_so() -> None:
     assert gateway.control.poll_check(gateway.world.now) is None
 
 
-def test_when_too_many_passwords_wait_the_next_is_told_to_come_back() -> None:
+def test_a_connect_is_refused_with_server_busy_if_too_many_password_checks_wait() -> None:
     gateway = with_passwords()
     told = [
         gateway.begin(f"c{n}", username=f"u{n}", password=b"x", peer=(f"2001:db8:{n:x}::1", 1))
@@ -108,20 +110,20 @@ def test_when_too_many_passwords_wait_the_next_is_told_to_come_back() -> None:
     assert [client.refused for client in told] == [None] * MOST_WAITING + [0x89]
 
 
-def test_who_guessed_too_often_is_told_so() -> None:
+def test_too_many_wrong_passwords_are_refused_with_connection_rate_exceeded() -> None:
     gateway = with_passwords()
     told = [gateway.begin(f"c{n}", username="alice", password=b"x") for n in range(PAIR.burst + 1)]
     assert [client.refused for client in told] == [None] * PAIR.burst + [0x9F]
     assert gateway.control.counters()["refused_pair"] == 1
 
 
-def test_of_those_who_are_gone_no_password_is_checked() -> None:
+def test_the_password_of_a_closed_connection_is_not_checked() -> None:
     gateway = with_passwords()
     gateway.begin("a", username="alice", password=b"x").drop()
     assert gateway.control.poll_check(gateway.world.now) is None
 
 
-def test_whose_password_changed_while_it_was_checked_is_refused() -> None:
+def test_a_client_whose_password_changes_during_the_check_is_refused() -> None:
     gateway = with_passwords()
     clients = {name: gateway.begin(name, username=name, password=b"x") for name in ("alice", "bob")}
     now = gateway.world.now
@@ -136,7 +138,7 @@ def test_whose_password_changed_while_it_was_checked_is_refused() -> None:
     assert clients["alice"].refused == 0x87
 
 
-def test_a_decision_for_a_client_that_is_gone_is_dropped() -> None:
+def test_a_decision_for_a_closed_connection_is_dropped() -> None:
     gateway = with_passwords()
     client = gateway.begin("a", username="alice", password=b"x")
     assert gateway.control.poll_check(gateway.world.now) is not None
@@ -145,7 +147,7 @@ def test_a_decision_for_a_client_that_is_gone_is_dropped() -> None:
     assert not client.is_answered
 
 
-def test_a_will_where_the_client_may_not_write_is_refused() -> None:
+def test_a_will_on_a_topic_that_the_client_may_not_write_is_refused() -> None:
     access = parse("topic write home/#\ntopic deny home/secret", "acl")
     gateway = one_gateway(policy=FilePolicy(None, access))
     assert gateway.begin("a", will=WillMessage("home/secret")).refused == 0x87
@@ -154,7 +156,7 @@ def test_a_will_where_the_client_may_not_write_is_refused() -> None:
 
 
 class Hook:
-    """A policy of somebody's own: two steps, then a name."""
+    """A custom policy: two AUTH steps, then a user name."""
 
     def admit(self, candidate: Candidate) -> Decision | Check:
         return Refusal(Code.NOT_AUTHORIZED)
@@ -178,7 +180,7 @@ class Hook:
         return True
 
 
-def test_a_hook_may_take_enhanced_authentication() -> None:
+def test_a_policy_can_implement_enhanced_authentication() -> None:
     gateway = one_gateway(policy=Hook())
     client = gateway.begin("a", auth_method="twice", auth_data=b"1")
     assert gateway.native_api.auths == [(client.number, 0x18, b"again")]
@@ -193,8 +195,8 @@ def test_a_hook_may_take_enhanced_authentication() -> None:
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-def test_an_authentication_that_takes_too_long_is_given_up(is_open: bool) -> None:
-    """Also where each answer comes at once, and there is no end of them."""
+def test_an_authentication_that_takes_too_long_is_ended(is_open: bool) -> None:
+    """Even if each answer arrives at once, and the exchange never ends."""
     gateway = one_gateway(policy=Hook())
     client = gateway.begin("a", auth_method="twice", auth_data=b"1")
     if is_open:
@@ -222,7 +224,7 @@ def exchange(gateway: FakeGateway, data: bytes, host: str, name: str | None = No
 
 
 @pytest.mark.parametrize(("name", "most"), [(None, ADDRESS.burst), ("ann", PAIR.burst)])
-def test_guesses_by_auth_are_bounded_as_those_of_passwords(name: str | None, most: int) -> None:
+def test_wrong_answers_in_auth_are_bounded_like_wrong_passwords(name: str | None, most: int) -> None:
     gateway = one_gateway(policy=Hook())
     told = [exchange(gateway, b"no", "192.0.2.9", name).refused for _ in range(most + 3)]
     assert told == [0x87] * most + [0x9F] * 3
@@ -232,7 +234,7 @@ def test_guesses_by_auth_are_bounded_as_those_of_passwords(name: str | None, mos
     assert gateway.control.counters()[f"refused_{by}"] == 4
 
 
-def test_who_is_right_by_auth_or_gives_up_has_not_guessed() -> None:
+def test_a_right_answer_in_auth_and_an_exchange_that_the_client_gave_up_are_no_guesses() -> None:
     gateway = one_gateway(policy=Hook())
     for _ in range(2 * PAIR.burst):
         assert exchange(gateway, b"1", "192.0.2.9", "ann").is_accepted
@@ -243,8 +245,9 @@ def test_who_is_right_by_auth_or_gives_up_has_not_guessed() -> None:
     assert exchange(gateway, b"1", "192.0.2.9", "ann").is_accepted
 
 
-def told_anew(gateway: FakeGateway) -> int | None:
-    """Comes in by AUTH, then guesses by it; returns what the client is told at last."""
+def code_of_re_authentication(gateway: FakeGateway) -> int | None:
+    """Logs in by AUTH, and then re-authenticates with a wrong answer. Returns the code with which the
+    client is refused."""
     client = gateway.begin("a", auth_method="twice", auth_data=b"1", username="ann")
     gateway.tell(AuthEvent(client.number, 0x18, "twice", b"2"))
     gateway.world.run_until(lambda: client.is_answered)
@@ -252,13 +255,13 @@ def told_anew(gateway: FakeGateway) -> int | None:
     return client.refused or client.closed
 
 
-def test_guesses_of_who_is_in_count_too() -> None:
+def test_wrong_answers_in_a_re_authentication_count_as_guesses() -> None:
     gateway = one_gateway(policy=Hook())
-    codes = [told_anew(gateway) for _ in range(PAIR.burst + 1)]
+    codes = [code_of_re_authentication(gateway) for _ in range(PAIR.burst + 1)]
     assert codes == [0x87] * PAIR.burst + [0x9F]
 
 
-def test_another_method_than_the_one_begun_with_is_a_protocol_error() -> None:
+def test_a_change_of_the_authentication_method_is_a_protocol_error() -> None:
     gateway = one_gateway(policy=Hook())
     client = gateway.begin("a", auth_method="twice", auth_data=b"1")
     gateway.tell(AuthEvent(client.number, 0x18, "other", b"2"))
@@ -266,7 +269,7 @@ def test_another_method_than_the_one_begun_with_is_a_protocol_error() -> None:
     assert not client.is_accepted
 
 
-def test_what_comes_for_a_connection_that_is_not_open_is_dropped() -> None:
+def test_a_packet_of_a_connection_that_is_not_accepted_is_dropped() -> None:
     gateway = one_gateway()
     client = gateway.begin("a")
     packet_id = client.begin_subscribe("home/#")
@@ -275,6 +278,6 @@ def test_what_comes_for_a_connection_that_is_not_open_is_dropped() -> None:
     assert (client.number, packet_id) not in gateway.native_api.subacks
 
 
-def test_the_event_shows_no_password() -> None:
+def test_the_event_does_not_show_the_password() -> None:
     event = ConnectEvent(1, 0, ("192.0.2.1", 1), 5, "a", password=b"hunter2")
     assert "hunter2" not in repr(event)

@@ -1,4 +1,5 @@
-"""All clients of a gateway are gone at once, and some come back at once: nobody waits for the ends of all."""
+"""All clients of a gateway disconnect at once, and some connect again at once. No client waits until all
+disconnects are processed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ KEPT: Final[dict[str, Any]] = {"clean_start": False, "session_expiry_s": 100}
 MANY: Final = 3 * AT_ONCE
 
 
-def test_who_comes_does_not_wait_for_all_who_have_gone() -> None:
+def test_a_new_client_does_not_wait_for_the_disconnects_of_all_others() -> None:
     tree, one, _ = two_gateways()
     clients = [one.connect(f"c{n}", **KEPT) for n in range(MANY)]
     for client in clients:
@@ -31,8 +32,8 @@ def test_who_comes_does_not_wait_for_all_who_have_gone() -> None:
     assert (counters["connections"], counters["sessions_away"]) == (2, MANY - 1)
 
 
-def test_where_clients_connect_and_disconnect_without_pause_few_wait() -> None:
-    """Else what is kept of those who have gone would grow for as long as it lasts."""
+def test_the_disconnect_queue_stays_short_while_clients_connect_and_disconnect_all_the_time() -> None:
+    """Otherwise the queue would grow for as long as this goes on."""
     gone: list[int] = []
     disconnect_queue = DisconnectQueue(
         ConnectionTable(), lambda now, connection, event: gone.append(connection.id)
@@ -46,8 +47,9 @@ def test_where_clients_connect_and_disconnect_without_pause_few_wait() -> None:
     assert gone == sorted(gone), "in the order in which they broke"
 
 
-def test_an_end_comes_before_what_its_client_does_next() -> None:
-    """Also at another gateway: who said goodbye has no will, though its end waits when it comes back."""
+def test_a_disconnect_is_processed_before_the_next_connect_of_its_client() -> None:
+    """Also at another gateway: the will of a client that sent DISCONNECT is not published, although its
+    disconnect is still queued when the client connects again."""
     tree, one, two = two_gateways()
     witness = two.connect("witness")
     witness.subscribe("wills/#")
@@ -63,7 +65,7 @@ def test_an_end_comes_before_what_its_client_does_next() -> None:
     assert two.control.counters()["connections"] == 2
 
 
-def test_who_has_gone_takes_nobodys_place() -> None:
+def test_a_closed_connection_does_not_count_for_the_limit() -> None:
     tree, one, _ = two_gateways(limits=GatewayLimits(connections=MANY))
     clients = [one.connect(f"c{n}") for n in range(MANY)]
     assert one.begin("more").refused is not None

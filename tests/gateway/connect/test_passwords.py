@@ -1,4 +1,4 @@
-"""Passwords: files of hashes, and what is remembered of those that were right."""
+"""Password files, and the cache of right passwords."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hbroker.gateway.access.policy import Admitted, Candidate, FilePolicy, Refus
 from hbroker.runtime.gateway.hashing import Verified
 
 HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("right")
-"""As `hash_password` makes them, at a hundredth of the cost."""
+"""A hash as `hash_password` makes it, at a hundredth of the cost."""
 LARGE = "$argon2id$v=19$m=47104,t=1,p=1$YWJjZGVmZ2hpamtsbW5vcA$YWJjZGVmZ2hpamtsbW5vcA"
-"""Of the size of mosquitto_passwd 2.1's."""
+"""A hash with the memory size of mosquitto_passwd 2.1."""
 
 
 def pbkdf2(password: bytes, iterations: int = 101) -> str:
@@ -30,7 +30,7 @@ def pbkdf2(password: bytes, iterations: int = 101) -> str:
 
 
 @pytest.mark.parametrize("hash", [HASH, pbkdf2(b"right")], ids=["argon2id", "mosquitto's"])
-def test_a_password_is_right_or_wrong(hash: str) -> None:
+def test_a_right_password_is_accepted_and_a_wrong_one_is_refused(hash: str) -> None:
     users = Passwords(parse(f"# users\nann:{hash}\n", "f"), Verified(b"secret"))
     assert users.is_remembered("ann", b"right") is False
     assert users.verify("ann", b"right")
@@ -40,7 +40,7 @@ def test_a_password_is_right_or_wrong(hash: str) -> None:
         assert not users.verify(user, password)
 
 
-def test_nothing_is_remembered_of_a_password_but_a_keyed_hash() -> None:
+def test_only_a_keyed_hash_of_a_right_password_is_cached() -> None:
     known: list[bytes] = []
     for secret in (b"secret", b"other"):
         verified = Verified(secret)
@@ -50,7 +50,7 @@ def test_nothing_is_remembered_of_a_password_but_a_keyed_hash() -> None:
     assert not any(b"right" in digest for digest in known)
 
 
-def test_what_is_remembered_holds_until_the_user_has_another_hash() -> None:
+def test_a_cached_password_counts_until_the_user_has_another_hash() -> None:
     verified = Verified(b"secret")
     Passwords({"ann": HASH}, verified).verify("ann", b"right")
     assert Passwords({"ann": HASH, "bob": HASH}, verified).is_remembered("ann", b"right")
@@ -59,7 +59,7 @@ def test_what_is_remembered_holds_until_the_user_has_another_hash() -> None:
     assert not Passwords({}, verified).is_remembered("ann", b"right")
 
 
-def test_new_hashes_take_half_of_the_memory() -> None:
+def test_new_hashes_take_at_most_half_of_the_memory_budget() -> None:
     hash = password_file.hash_password("right")
     assert 2 * extract_parameters(hash).memory_cost <= password_file.MEMORY_KIB
     users = Passwords({"ann": hash, "bob": LARGE}, Verified(b""))
@@ -91,7 +91,7 @@ def test_every_error_has_its_line(line: str, message: str) -> None:
 
 
 @given(st.text(max_size=100))
-def test_only_config_errors_come_out(text: str) -> None:
+def test_arbitrary_text_raises_only_config_errors(text: str) -> None:
     with suppress(ConfigErrors):
         assert isinstance(parse(text, "f"), dict)
 
@@ -100,7 +100,7 @@ USERS = st.text(st.characters(exclude_characters=":#\n\r", categories=["L", "N"]
 
 
 @given(st.lists(USERS, max_size=6, unique=True), USERS)
-def test_a_file_with_and_without_a_user(others: list[str], user: str) -> None:
+def test_a_user_is_added_to_and_removed_from_a_file(others: list[str], user: str) -> None:
     text = "# users\n" + "".join(f"{name}:{HASH}\n" for name in others)
     changed = with_user(text, user, pbkdf2(b"x"))
     hashes = parse(changed, "f")
@@ -125,7 +125,9 @@ def candidate(**fields: object) -> Candidate:
     return Candidate(**{**known, **fields})  # type: ignore[arg-type]
 
 
-def test_what_the_files_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_policy_decides_by_user_name_password_and_certificate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     users = Passwords({"ann": HASH}, Verified(b"secret"))
     closed, open = FilePolicy(users, anonymous=False), FilePolicy()
     assert open.admit(candidate()) == Admitted(None)
@@ -148,7 +150,7 @@ def test_what_the_files_decide(monkeypatch: pytest.MonkeyPatch) -> None:
         ([pbkdf2(b"x")], "$7$101$"),
     ],
 )
-def test_a_wrong_name_takes_as_long_as_a_wrong_password(
+def test_an_unknown_user_name_takes_as_long_as_a_wrong_password(
     monkeypatch: pytest.MonkeyPatch, hashes: list[str], cost: str
 ) -> None:
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Several CONNECTs of one client at once: each is answered, and the last one stays (MQTT 5 §3.1.4)."""
+"""Several CONNECTs of one client at once: each is answered, and the last connection stays (MQTT 5 §3.1.4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.gateway.networks import SECOND, Client, two_gateways
 from tests.network.networks import Tree
 
 
-def answered(tree: Tree, clients: list[Client]) -> None:
+def wait_for_answers(tree: Tree, clients: list[Client]) -> None:
     tree.world.run_until(lambda: all(client.is_answered for client in clients))
     tree.world.run(SECOND)
 
@@ -18,12 +18,14 @@ def answered(tree: Tree, clients: list[Client]) -> None:
 @pytest.mark.parametrize("at", ["one", "both"])
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("kept", [False, True])
-def test_all_are_accepted_one_after_the_other(at: str, version: int, kept: bool) -> None:
+def test_several_connects_of_one_client_are_accepted_one_after_the_other(
+    at: str, version: int, kept: bool
+) -> None:
     tree, one, two = two_gateways()
     fields = {"clean_start": not kept, "session_expiry_s": 100 if kept and version == 5 else 0}
     gateways = [one, two] if at == "both" else [one, one]
     clients = [gateway.begin("a", version=version, **fields) for gateway in gateways * 2]
-    answered(tree, clients)
+    wait_for_answers(tree, clients)
     assert [client.refused for client in clients] == [None] * 4
     (stays,) = (client for client in clients if client.closed is None)
     assert [client.closed for client in clients if client is not stays] == [0x8E] * 3
@@ -35,38 +37,38 @@ def test_all_are_accepted_one_after_the_other(at: str, version: int, kept: bool)
     tree.world.run_until(lambda: stays.taken == [("home/x", b"1")])
 
 
-def test_who_goes_while_it_waits_is_passed_over() -> None:
+def test_a_connect_whose_connection_closes_while_it_waits_is_skipped() -> None:
     tree, one, _ = two_gateways()
     clients = [one.begin("a") for _ in range(4)]
     clients[1].drop()
     clients[0].drop()
-    answered(tree, clients[2:])
+    wait_for_answers(tree, clients[2:])
     assert [client.closed for client in clients[2:]] == [0x8E, None]
 
 
-def test_a_will_of_each_is_published_as_it_is_taken_over() -> None:
+def test_each_takeover_publishes_the_will_of_the_former_connection() -> None:
     tree, one, two = two_gateways()
     watcher = two.connect("watcher")
     watcher.subscribe("home/will")
     clients = [one.begin("a", will=WillMessage("home/will", b"%d" % n, qos=1)) for n in range(3)]
-    answered(tree, clients)
+    wait_for_answers(tree, clients)
     assert watcher.taken == [("home/will", b"0"), ("home/will", b"1")]
 
 
-def test_one_that_cannot_be_accepted_soon_is_refused_for_the_next() -> None:
-    """The owner of what gateways tell one another is away: a claim takes three seconds."""
+def test_a_connect_that_cannot_be_accepted_soon_is_refused_in_favour_of_the_next_one() -> None:
+    """The owner of the gateways' topics is down, so a claim takes three seconds."""
     tree, one, _ = two_gateways()
     tree.root.stop()
     clients = [one.begin("a", session_expiry_s=0) for _ in range(2)]
-    answered(tree, clients)
+    wait_for_answers(tree, clients)
     assert clients[0].refused == 0x88
     assert clients[1].is_accepted
 
 
-def test_few_wait_for_one_client() -> None:
+def test_the_connects_that_wait_for_one_client_are_bounded() -> None:
     tree, one, _ = two_gateways()
     clients = [one.begin("a") for _ in range(2 * MOST_WAITING)]
-    answered(tree, clients)
+    wait_for_answers(tree, clients)
     refused = [client for client in clients if client.refused is not None]
     assert {client.refused for client in refused} == {0x89}
     assert refused == clients[1 : len(refused) + 1], "those that have waited longest"

@@ -273,7 +273,7 @@ def test_a_session_of_a_dead_gateway_lives_on_though_its_client_gives_up_before_
     one.kill()
     tree.world.run(30 * SECOND)
     if gives_up:
-        two.come_and_give_up(name, three, **session_options)
+        two.connect_and_close_before_connack(name, three, **session_options)
     tree.world.run(5 * SECOND)
     two.publish("home/x", b"kept")
     tree.world.run(100 * SECOND)
@@ -293,7 +293,7 @@ def test_a_session_whose_client_gave_up_before_connack_ends_in_time(name: str) -
     tree.world.run(SECOND)
     one.kill()
     tree.world.run(80 * SECOND)
-    two.come_and_give_up(name, three, **KEPT)
+    two.connect_and_close_before_connack(name, three, **KEPT)
     tree.world.run(50 * SECOND)
     assert records(three) == 1, "somebody connects its client, as far as is known"
     tree.world.run(30 * SECOND)

@@ -185,7 +185,7 @@ def test_a_delay_goes_on_though_the_client_gives_up_before_connack(
         one.kill()
     assert watched.run(30) == 0
     if gives_up:
-        two.come_and_give_up(name, three if kills else one, **session_options)
+        two.connect_and_close_before_connack(name, three if kills else one, **session_options)
     assert watched.run(160) == 0
     assert watched.run(20) == 1
     assert watched.run(100) == 1
@@ -204,7 +204,7 @@ def test_a_will_that_a_clean_start_published_is_not_published_again_if_its_clien
     if kills:
         one.kill()
     assert watched.run(30) == 0
-    two.come_and_give_up(name, three if kills else one, clean_start=True)
+    two.connect_and_close_before_connack(name, three if kills else one, clean_start=True)
     assert watched.run(5) == 1
     assert watched.run(200) == 1
 
