@@ -1,4 +1,4 @@
-"""What others write under `$gateway`, and say again of what stood there, changes nothing (§5.5)."""
+"""Forged and replayed messages below `$gateway` change nothing (§5.5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC: Final = SESSIONS + client_hash("a")
 
 
 class Stranger:
-    """Reads and writes natively, and has no key."""
+    """A native client that reads and writes these topics without the key."""
 
     def __init__(self, tree: Tree, *gateways: FakeGateway) -> None:
         self.world = tree.world
@@ -40,8 +40,8 @@ class Stranger:
         return [message.payload for message in self.host.messages if message.topic == topic]
 
 
-def away(key: bytes = KEY) -> tuple[Stranger, FakeGateway, FakeGateway]:
-    """A client with a kept session has gone, and a message has come since."""
+def offline_session(key: bytes = KEY) -> tuple[Stranger, FakeGateway, FakeGateway]:
+    """A client with a persistent session has disconnected, and a message was queued for it since."""
     tree, one, two = two_gateways(key=key)
     stranger = Stranger(tree, one, two)
     client = one.connect("a", **KEPT)
@@ -60,8 +60,8 @@ class _Root:
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"not sealed" * 10])
-def test_a_stranger_ends_no_session(payload: bytes) -> None:
-    stranger, _, two = away()
+def test_a_forged_record_does_not_end_a_session(payload: bytes) -> None:
+    stranger, _, two = offline_session()
     true = stranger.read()[-1]
     stranger.write(payload)
     assert stranger.read()[-1] == true, "who sees to it writes it again"
@@ -70,7 +70,7 @@ def test_a_stranger_ends_no_session(payload: bytes) -> None:
     stranger.world.run_until(lambda: ("home/x", b"1") in again.taken)
 
 
-def test_what_a_stranger_writes_of_a_client_who_is_here_is_put_right() -> None:
+def test_the_gateway_of_a_connected_client_restores_its_record() -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree, one, two)
     client = one.connect("a", **KEPT)
@@ -83,7 +83,7 @@ def test_what_a_stranger_writes_of_a_client_who_is_here_is_put_right() -> None:
     assert one.control.counters()["records_restored"] == 1
 
 
-def test_an_older_record_takes_no_newer_ones_place() -> None:
+def test_an_older_record_does_not_replace_a_newer_one() -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree, one, two)
     client = one.connect("a", **KEPT)
@@ -103,9 +103,9 @@ def test_an_older_record_takes_no_newer_ones_place() -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [-3_600, 0, 3_600])
-def test_a_session_that_has_ended_does_not_come_back(ahead_s: int) -> None:
-    """Whoever ended it, and whatever the clocks of the two show."""
-    stranger, _, two = away()
+def test_a_replayed_record_does_not_bring_an_ended_session_back(ahead_s: int) -> None:
+    """Whichever gateway ended the session, and whatever the clocks of the two show."""
+    stranger, _, two = offline_session()
     old = stranger.read()[-1]
     two.control._context.clock._unix_offset_us += ahead_s * SECOND
     client = two.connect("a", clean_start=True)
@@ -119,7 +119,7 @@ def test_a_session_that_has_ended_does_not_come_back(ahead_s: int) -> None:
     assert not late.connect("a", **KEPT).is_present
 
 
-def test_a_session_goes_from_one_to_another_whatever_their_clocks_show() -> None:
+def test_a_session_moves_between_gateways_whatever_their_clocks_show() -> None:
     for ahead_s in (-600, 600):
         tree = Tree.grow(1, ["home"])
         one = FakeGateway(tree, "one", key=KEY, clock_ahead_us=0).ready()
@@ -133,7 +133,7 @@ def test_a_session_goes_from_one_to_another_whatever_their_clocks_show() -> None
         assert all(tree.nodes["home"].engine.matching(f"home/{turn}") for turn in range(4))
 
 
-def test_endings_are_bounded() -> None:
+def test_the_remembered_ends_of_sessions_are_bounded() -> None:
     records = Records(KEY, Gateways("one", 1), 0)
     for number in range(MOST_ENDINGS + 10):
         records.bury(Ending(f"c{number}", Stamp(1, 1)), b"x")
@@ -142,7 +142,7 @@ def test_endings_are_bounded() -> None:
     assert records.is_over(SESSIONS + client_hash("c10"))
 
 
-def test_the_highest_stamp_counts_in_whatever_order_they_come() -> None:
+def test_the_record_with_the_highest_stamp_counts_in_any_order() -> None:
     def record(at: int, expiry_s: int) -> bytes:
         made = Record("a", "g", 7, expiry_s, 20, stamp=Stamp(at, 7))
         return sign(KEY, TOPIC, made.body())

@@ -1,4 +1,4 @@
-"""Which gateways there are: nobody without the key decides that, and nothing that is said again."""
+"""The presence of gateways: it cannot be forged without the key, and a replay does not change it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.network.networks import Tree
 KEY: Final = b"a secret of enough bytes"
 TOPIC: Final = "$gateway/gateways/one"
 GONE_AFTER: Final = 30 * SECOND
-"""By then the owner has published the will of a gateway that was killed."""
+"""By then the owner has published the will of a killed gateway."""
 
 
 class Stranger:
-    """Reads and writes natively, and has no key."""
+    """A native client that reads and writes these topics without the key."""
 
     def __init__(self, tree: Tree) -> None:
         self.world = tree.world
@@ -36,8 +36,8 @@ class Stranger:
     def read(self) -> list[bytes]:
         return [bytes(message.payload) for message in self.host.messages if message.topic == TOPIC]
 
-    def stands(self) -> Presence:
-        """What stands there: it is sealed."""
+    def retained_presence(self) -> Presence:
+        """The presence that is retained now. It is signed."""
         body = verify(KEY, TOPIC, self.read()[-1])
         assert body is not None
         presence = Presence.parse(body)
@@ -54,20 +54,21 @@ def count(gateway: FakeGateway, name: str) -> int:
 
 
 def watch(gateway: FakeGateway, qos: int) -> Client:
-    """A client to which the wills of `drop_with_will` come."""
+    """A client that receives the wills of `drop_with_will`."""
     watcher = gateway.connect("watcher")
     watcher.subscribe("home/status", qos=qos)
     return watcher
 
 
 def drop_with_will(gateway: FakeGateway, client: str, qos: int) -> None:
-    """A client connects and is lost. Its will is due 60 s later, and its session lasts 100 s."""
+    """Connects a client and breaks its connection. Its will is due 60 s later, and its session lasts 100
+    s."""
     will = WillMessage("home/status", b"gone", qos=qos, delay_s=60)
     gateway.connect(client, will=will, clean_start=False, session_expiry_s=100).drop()
 
 
 @pytest.mark.parametrize("replays", [False, True])
-def test_a_gateway_that_is_gone_is_not_there_again_by_what_it_said_once(replays: bool) -> None:
+def test_a_dead_gateway_does_not_count_as_alive_after_a_replay(replays: bool) -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
     watcher = watch(two, qos=1)
@@ -89,7 +90,7 @@ def test_a_gateway_that_is_gone_is_not_there_again_by_what_it_said_once(replays:
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"not sealed" * 10])
-def test_what_a_stranger_writes_of_a_gateway_is_put_right(payload: bytes) -> None:
+def test_a_forged_presence_is_replaced_by_the_gateway(payload: bytes) -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
     true = stranger.read()[-1]
@@ -103,7 +104,7 @@ def test_what_a_stranger_writes_of_a_gateway_is_put_right(payload: bytes) -> Non
 
 
 @pytest.mark.parametrize("clears", [False, True])
-def test_a_will_is_published_once_though_somebody_cleared_what_its_gateway_said(clears: bool) -> None:
+def test_a_will_is_published_once_after_the_presence_of_its_gateway_was_cleared(clears: bool) -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
     watcher = watch(two, qos=2)
@@ -117,45 +118,45 @@ def test_a_will_is_published_once_though_somebody_cleared_what_its_gateway_said(
     assert len(watcher.taken) == 6
 
 
-def test_a_gateway_that_was_cut_off_is_there_again_and_its_will_takes_that_back_too() -> None:
+def test_a_gateway_that_was_cut_off_announces_itself_again_and_its_next_will_counts() -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
-    alive = stranger.stands()
+    alive = stranger.retained_presence()
     cut_off = {host.address for host in one.native_api.hosts.values()}
     tree.world.path = lambda datagram: None if {datagram.source, datagram.destination} & cut_off else CLEAR
     tree.world.run(GONE_AFTER)
-    gone = stranger.stands()
+    gone = stranger.retained_presence()
     assert (gone.is_alive, gone.stamp, names(two)) == (False, alive.stamp, ["two"])
     tree.world.path = None
     tree.world.run(GONE_AFTER)
-    back = stranger.stands()
+    back = stranger.retained_presence()
     assert (back.is_alive, back.stamp > gone.stamp, names(two)) == (True, True, ["one", "two"])
     for said in stranger.read()[:-1]:
         stranger.write(said)
         tree.world.run(3 * SECOND)
-        assert (stranger.stands(), names(two)) == (back, ["one", "two"])
+        assert (stranger.retained_presence(), names(two)) == (back, ["one", "two"])
     one.kill()
     tree.world.run(GONE_AFTER)
     assert names(two) == ["two"]
 
 
-def test_the_will_takes_back_what_was_said_last() -> None:
-    """Whatever owner is lost, the gateway says again that it is there."""
+def test_the_will_of_a_gateway_replaces_its_latest_presence() -> None:
+    """After the loss of any owner, the gateway announces its presence again."""
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
-    first = stranger.stands()
+    first = stranger.retained_presence()
     one.connect("a").subscribe("home/#", qos=0)
     tree.nodes["home"].kill()
     tree.world.run(GONE_AFTER)
-    last = stranger.stands()
+    last = stranger.retained_presence()
     assert (last.is_alive, last.stamp > first.stamp) == (True, True)
     one.kill()
     tree.world.run(GONE_AFTER)
-    gone = stranger.stands()
+    gone = stranger.retained_presence()
     assert (gone.is_alive, gone.stamp, names(two)) == (False, last.stamp, ["two"])
 
 
-def test_what_an_earlier_run_of_a_gateway_announced_does_not_hide_it() -> None:
+def test_the_presence_of_an_earlier_run_does_not_replace_that_of_the_current_run() -> None:
     tree, one, two = two_gateways(key=KEY)
     stranger = Stranger(tree)
     former = stranger.read()[-1]
@@ -171,7 +172,7 @@ def test_what_an_earlier_run_of_a_gateway_announced_does_not_hide_it() -> None:
 
 
 @pytest.mark.parametrize("back_s", [0, 3_600, 10 * 86_400])
-def test_a_run_whose_clock_was_set_back_takes_the_place_of_the_one_before(back_s: int) -> None:
+def test_a_run_whose_clock_was_set_back_replaces_the_presence_of_the_earlier_run(back_s: int) -> None:
     tree = Tree.grow(1, ["home"])
     one = FakeGateway(tree, "one", key=KEY, clock_ahead_us=back_s * SECOND).ready()
     two = FakeGateway(tree, "two", key=KEY).ready()
@@ -180,13 +181,13 @@ def test_a_run_whose_clock_was_set_back_takes_the_place_of_the_one_before(back_s
     run = again.control._context.clock.run
     for _ in range(2):
         assert two.control._context.gateways.is_alive("one", run)
-        tree.world.run(GONE_AFTER)  # The will of the one before comes, and changes nothing.
+        tree.world.run(GONE_AFTER)  # the will of the earlier run is published, and changes nothing
     again.kill()
     tree.world.run(GONE_AFTER)
     assert names(two) == ["two"]
 
 
-def test_two_gateways_of_one_name_are_quiet() -> None:
+def test_two_gateways_with_the_same_name_do_not_repeat_their_presence_all_the_time() -> None:
     tree, _, _ = two_gateways(key=KEY)
     FakeGateway(tree, "one", key=KEY).ready()
     stranger = Stranger(tree)
@@ -202,7 +203,7 @@ def presence(name: str, stamp: int, *, is_alive: bool = True, run: int = 7) -> P
     return Presence(name, run, is_alive, stamp=Stamp(stamp, run))
 
 
-def test_of_what_is_said_of_a_name_the_highest_counts_in_whatever_order_it_comes() -> None:
+def test_the_presence_with_the_highest_order_counts_in_any_order_of_arrival() -> None:
     said = [presence("two", at, is_alive=is_alive) for at in range(1, 5) for is_alive in (True, False)]
     for seed in range(50):
         order = said * 2
@@ -220,7 +221,7 @@ def test_of_what_is_said_of_a_name_the_highest_counts_in_whatever_order_it_comes
             assert known.truth("two") == (None if highest.is_alive else b"%d" % highest.stamp.time_us)
 
 
-def test_what_is_remembered_of_gateways_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remembered_gateways_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateways, "MOST", 10)
     known = Gateways("one", 1)
     for number in range(30):

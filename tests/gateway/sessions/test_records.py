@@ -1,4 +1,4 @@
-"""What a gateway knows of sessions, and when it sees to them."""
+"""A gateway's records of sessions, and when it ends those sessions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.gateway.networks import SECOND
 KEY: Final = b"a secret of enough bytes"
 
 
-class Known:
-    """The records of gateway `one`, and one of `two`, which has its client."""
+class OneRecord:
+    """The records of gateway `one`: one record of a session whose client is connected to gateway `two`."""
 
     def __init__(self, expiry_s: int = 100) -> None:
         self.gateways = Gateways("one", 1)
@@ -28,30 +28,30 @@ class Known:
         self.records.gateway_changed(at_s * SECOND, "two")
 
     def ends(self, at_s: Iterable[int]) -> list[int]:
-        """At which of these seconds its session has ended."""
+        """Those of these seconds at which the session has ended."""
         return [at for at in at_s if list(self.records.due(at * SECOND))]
 
 
-def test_a_session_is_away_since_its_gateway_was_first_known_to_be_gone() -> None:
-    known = Known()
-    known.hear(1, is_alive=True)
-    assert known.ends([200]) == []
-    known.hear(300, is_alive=False)
-    known.hear(350, is_alive=False)
-    assert known.ends([399, 400, 450]) == [400]
+def test_the_expiry_begins_when_the_gateway_is_first_known_to_be_dead() -> None:
+    one_record = OneRecord()
+    one_record.hear(1, is_alive=True)
+    assert one_record.ends([200]) == []
+    one_record.hear(300, is_alive=False)
+    one_record.hear(350, is_alive=False)
+    assert one_record.ends([399, 400, 450]) == [400]
 
 
-def test_a_session_is_away_no_more_when_its_gateway_is_there_again() -> None:
-    known = Known()
-    known.hear(1, is_alive=False)
-    known.hear(50, is_alive=True)
-    assert known.ends([101, 1_000]) == []
-    known.hear(1_000, is_alive=False)
-    assert known.ends([1_099, 1_100]) == [1_100]
+def test_a_session_does_not_expire_while_its_gateway_is_alive_again() -> None:
+    one_record = OneRecord()
+    one_record.hear(1, is_alive=False)
+    one_record.hear(50, is_alive=True)
+    assert one_record.ends([101, 1_000]) == []
+    one_record.hear(1_000, is_alive=False)
+    assert one_record.ends([1_099, 1_100]) == [1_100]
 
 
-def test_a_claim_makes_nothing_due_earlier() -> None:
+def test_a_claim_does_not_make_a_session_expire_earlier() -> None:
     for claimed_s, due_s in ((10, 100), (80, 140)):
-        known = Known()
-        known.records.claimed(claimed_s * SECOND, "a")
-        assert known.ends(range(claimed_s, 200)) == [due_s]
+        one_record = OneRecord()
+        one_record.records.claimed(claimed_s * SECOND, "a")
+        assert one_record.ends(range(claimed_s, 200)) == [due_s]

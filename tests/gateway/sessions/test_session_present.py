@@ -1,7 +1,8 @@
-"""What CONNACK says of a session, held against what comes of it (MQTT 5 §3.2.2.1.1).
+"""Session Present of CONNACK, and the messages that follow (MQTT 5 §3.2.2.1.1).
 
-Session present is 1 only where every owner still has the session, and then all comes that was acknowledged.
-Where an owner has it no more it is 0, and what the others hold comes once the client has subscribed again.
+Session Present is 1 only if every owner still has the session. Then all acknowledged messages are delivered.
+If an owner has lost the session, it is 0, and the messages that the other owners hold are delivered once the
+client has subscribed again.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from tests.network.networks import Tree
 
 KEPT: Final[dict[str, Any]] = {"clean_start": False, "session_expiry_s": 600}
 FILTERS: Final = ("home/#", "office/#", "yard/#")
-"""One of each owner: two nodes, and the root."""
+"""One filter of each owner: two nodes, and the root."""
 TOPICS: Final = ("home/oven", "office/lamp", "yard/gate")
 LONG: Final = 60 * SECOND
-"""Longer than any lease, and than an owner waits for who had subscribed."""
+"""Longer than any lease, and longer than an owner waits for its former subscribers."""
 
 
 @dataclass
-class Scene:
-    """A client that was away while something happened."""
+class TwoGateways:
+    """A network with two gateways. The client is offline while something happens."""
 
     tree: Tree
     one: FakeGateway
     two: FakeGateway
 
     def publish(self, *topics: str) -> list[tuple[str, bytes]]:
-        """Three messages on each topic, which their owners have acknowledged."""
+        """Publishes three messages on each topic, and waits until their owners have acknowledged them."""
         publisher = self.tree.client()
         sent = [(topic, b"%d" % number) for number in range(3) for topic in topics]
         for topic, payload in sent:
@@ -49,66 +50,66 @@ class Scene:
         return sent
 
 
-def nothing(scene: Scene) -> None:
+def nothing(network: TwoGateways) -> None:
     pass
 
 
-def owner_restarted(scene: Scene) -> None:
-    """`kill -9`, and the launcher starts it again."""
-    home = scene.tree.nodes["home"]
+def owner_restarted(network: TwoGateways) -> None:
+    """The owner is killed, and the launcher starts it again."""
+    home = network.tree.nodes["home"]
     home.kill()
-    scene.tree.nodes["home"] = home.restart(remembers=True)
-    scene.tree.world.run(LONG)
+    network.tree.nodes["home"] = home.restart(remembers=True)
+    network.tree.world.run(LONG)
 
 
-def owner_lost_its_files_too(scene: Scene) -> None:
-    home = scene.tree.nodes["home"]
+def owner_lost_its_files_too(network: TwoGateways) -> None:
+    home = network.tree.nodes["home"]
     home.kill()
-    scene.tree.nodes["home"] = home.restart()
-    scene.tree.world.run(LONG)
+    network.tree.nodes["home"] = home.restart()
+    network.tree.world.run(LONG)
 
 
-def subtree_taken_back(scene: Scene) -> None:
-    """The owner is gone for good, and its parent has the subtree."""
-    scene.tree.nodes["home"].kill()
-    scene.tree.world.run_until(lambda: scene.tree.root.owns("home/oven"))
-    scene.tree.world.run(LONG)
+def subtree_taken_back(network: TwoGateways) -> None:
+    """The owner is gone for good, and its parent has taken the subtree back."""
+    network.tree.nodes["home"].kill()
+    network.tree.world.run_until(lambda: network.tree.root.owns("home/oven"))
+    network.tree.world.run(LONG)
 
 
-def owner_away(scene: Scene) -> None:
-    """Nobody can say whether it still has the session."""
-    scene.tree.nodes["home"].kill()
+def owner_away(network: TwoGateways) -> None:
+    """No node can tell whether the owner still has the session."""
+    network.tree.nodes["home"].kill()
 
 
-def root_restarted(scene: Scene) -> None:
-    """It owns a part of the session, and the gateways' records."""
-    scene.tree.root.kill()
-    scene.tree.root = scene.tree.root.restart(remembers=True)
-    scene.tree.world.run(LONG)
+def root_restarted(network: TwoGateways) -> None:
+    """The root owns a part of the session, and the gateways' records."""
+    network.tree.root.kill()
+    network.tree.root = network.tree.root.restart(remembers=True)
+    network.tree.world.run(LONG)
 
 
-def subtree_moved(scene: Scene) -> None:
-    """In order: the session went along."""
-    scene.tree.leave(scene.tree.nodes["home"])
-    scene.tree.world.run(LONG)
+def subtree_moved(network: TwoGateways) -> None:
+    """A regular handover: the session moves along."""
+    network.tree.leave(network.tree.nodes["home"])
+    network.tree.world.run(LONG)
 
 
-def gateway_killed(scene: Scene) -> None:
-    scene.one.kill()
-    scene.tree.world.run(LONG)
+def gateway_killed(network: TwoGateways) -> None:
+    network.one.kill()
+    network.tree.world.run(LONG)
 
 
-def owner_and_gateway_killed(scene: Scene) -> None:
-    owner_restarted(scene)
-    scene.one.kill()
-    scene.tree.world.run(LONG)
+def owner_and_gateway_killed(network: TwoGateways) -> None:
+    owner_restarted(network)
+    network.one.kill()
+    network.tree.world.run(LONG)
 
 
-def session_expired(scene: Scene) -> None:
-    scene.tree.world.run(700 * SECOND)
+def session_expired(network: TwoGateways) -> None:
+    network.tree.world.run(700 * SECOND)
 
 
-CASES: Final[list[tuple[Callable[[Scene], None], bool, tuple[str, ...]]]] = [
+CASES: Final[list[tuple[Callable[[TwoGateways], None], bool, tuple[str, ...]]]] = [
     (nothing, True, TOPICS),
     (gateway_killed, True, TOPICS),
     (subtree_moved, True, TOPICS),
@@ -120,23 +121,28 @@ CASES: Final[list[tuple[Callable[[Scene], None], bool, tuple[str, ...]]]] = [
     (owner_and_gateway_killed, False, TOPICS[1:]),
     (session_expired, False, ()),
 ]
-"""What happens; what CONNACK says; the topics whose owners still hold what they acknowledged."""
+"""What happens, Session Present of CONNACK, and the topics whose owners still hold the acknowledged
+messages."""
 NAMES: Final = [case[0].__name__ for case in CASES]
 
 
 @pytest.mark.parametrize(("to_other", "qos"), [(False, 2), (True, 1)], ids=["same-2", "other-1"])
 @pytest.mark.parametrize(("happens", "is_present", "survive"), CASES, ids=NAMES)
-def test_connack_says_what_comes(
-    happens: Callable[[Scene], None], is_present: bool, survive: tuple[str, ...], to_other: bool, qos: int
+def test_session_present_tells_whether_all_acknowledged_messages_are_delivered(
+    happens: Callable[[TwoGateways], None],
+    is_present: bool,
+    survive: tuple[str, ...],
+    to_other: bool,
+    qos: int,
 ) -> None:
     tree, one, two = two_gateways(subtrees=("home", "office"))
-    scene = Scene(tree, one, two)
+    network = TwoGateways(tree, one, two)
     client = one.connect("a", **KEPT)
     client.subscribe(*FILTERS, qos=qos)
     client.disconnect()
     tree.world.run(SECOND)
-    sent = scene.publish(*TOPICS)
-    happens(scene)
+    sent = network.publish(*TOPICS)
+    happens(network)
     gateway = two if to_other or not one.native_api.is_alive else one
     back = gateway.connect("a", **KEPT)
     assert back.is_present == is_present
@@ -150,74 +156,77 @@ def test_connack_says_what_comes(
     assert Counter(back.taken) == held
 
 
-def lost(seed: int = 1) -> tuple[Scene, Client, list[tuple[str, bytes]]]:
-    """A client that was told that its session is gone, and what its owners had acknowledged for it."""
+def lost_session(seed: int = 1) -> tuple[TwoGateways, Client, list[tuple[str, bytes]]]:
+    """A client whose CONNACK said that its session is gone, and the messages that its owners had
+    acknowledged for it."""
     tree, one, two = two_gateways(seed, subtrees=("home", "office"))
-    scene = Scene(tree, one, two)
+    network = TwoGateways(tree, one, two)
     client = one.connect("a", **KEPT)
     client.subscribe(*FILTERS)
     client.disconnect()
     tree.world.run(SECOND)
-    sent = scene.publish(*TOPICS)
-    owner_restarted(scene)
+    sent = network.publish(*TOPICS)
+    owner_restarted(network)
     back = one.connect("a", **KEPT)
     assert not back.is_present
-    return scene, back, sent
+    return network, back, sent
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["dropped", "killed"])
-def test_who_may_not_have_heard_it_is_told_again(is_killed: bool) -> None:
-    """Owners have the subscriptions again by then, and none of the messages."""
-    scene, back, sent = lost()
+def test_session_present_is_0_again_if_the_client_may_not_have_received_the_first_connack(
+    is_killed: bool,
+) -> None:
+    """By then the owners have the subscriptions again, and none of the messages."""
+    network, back, sent = lost_session()
     if is_killed:
-        scene.one.kill()
-        scene.tree.world.run(LONG)
+        network.one.kill()
+        network.tree.world.run(LONG)
     else:
         back.drop()
-    again = scene.two.connect("a", **KEPT)
+    again = network.two.connect("a", **KEPT)
     assert not again.is_present
     again.subscribe(*FILTERS)
     held = Counter(message for message in sent if message[0] != "home/oven")
-    scene.tree.world.run_until(lambda: Counter(again.taken) == held)
+    network.tree.world.run_until(lambda: Counter(again.taken) == held)
     again.disconnect()
-    assert scene.one.native_api.is_alive is not is_killed
-    assert scene.two.connect("a", **KEPT).is_present
+    assert network.one.native_api.is_alive is not is_killed
+    assert network.two.connect("a", **KEPT).is_present
 
 
-def test_what_is_not_subscribed_to_again_ends_after_a_while() -> None:
-    scene, back, sent = lost()
+def test_subscriptions_of_a_lost_session_that_are_not_repeated_end_after_a_while() -> None:
+    network, back, sent = lost_session()
     back.subscribe("office/#")
     held = Counter(message for message in sent if message[0] == "office/lamp")
-    scene.tree.world.run_until(lambda: Counter(back.taken) == held)
-    assert scene.tree.root.engine.matching("yard/gate") == 1
-    scene.tree.world.run(PATIENCE + 5 * SECOND)
-    assert scene.tree.root.engine.matching("yard/gate") == 0
-    assert scene.tree.nodes["home"].engine.matching("home/oven") == 0
-    assert scene.tree.nodes["office"].engine.matching("office/lamp") == 1
+    network.tree.world.run_until(lambda: Counter(back.taken) == held)
+    assert network.tree.root.engine.matching("yard/gate") == 1
+    network.tree.world.run(PATIENCE + 5 * SECOND)
+    assert network.tree.root.engine.matching("yard/gate") == 0
+    assert network.tree.nodes["home"].engine.matching("home/oven") == 0
+    assert network.tree.nodes["office"].engine.matching("office/lamp") == 1
     back.disconnect()
-    again = scene.two.connect("a", **KEPT)
+    again = network.two.connect("a", **KEPT)
     assert again.is_present
-    assert {known.filter for known in scene.two.native_api.listeners.values()} == {"office/#"}
+    assert {known.filter for known in network.two.native_api.listeners.values()} == {"office/#"}
 
 
-def test_a_clean_start_ends_what_was_left_over() -> None:
-    scene, back, _ = lost()
+def test_a_clean_start_discards_the_rest_of_a_lost_session() -> None:
+    network, back, _ = lost_session()
     back.drop()
-    fresh = scene.two.connect("a", clean_start=True, session_expiry_s=600)
+    fresh = network.two.connect("a", clean_start=True, session_expiry_s=600)
     assert not fresh.is_present
     fresh.subscribe(*FILTERS)
-    scene.tree.world.run(10 * SECOND)
+    network.tree.world.run(10 * SECOND)
     assert fresh.taken == []
 
 
-def test_a_session_that_is_not_to_be_kept_leaves_nothing() -> None:
+def test_a_lost_session_without_an_expiry_leaves_nothing_behind() -> None:
     tree, one, two = two_gateways(subtrees=("home", "office"))
-    scene = Scene(tree, one, two)
+    network = TwoGateways(tree, one, two)
     client = one.connect("a", **KEPT)
     client.subscribe(*FILTERS)
     client.disconnect()
     tree.world.run(SECOND)
-    owner_restarted(scene)
+    owner_restarted(network)
     back = one.connect("a", clean_start=False, session_expiry_s=0)
     assert not back.is_present
     back.drop()
@@ -227,25 +236,25 @@ def test_a_session_that_is_not_to_be_kept_leaves_nothing() -> None:
     assert one.control.counters()["records"] == 0
 
 
-def test_qos_0_says_nothing_of_the_session() -> None:
-    """No owner holds anything for it."""
+def test_session_present_does_not_depend_on_subscriptions_at_qos_0() -> None:
+    """No owner holds anything for such a subscription."""
     tree, one, two = two_gateways(subtrees=("home", "office"))
     client = one.connect("a", **KEPT)
     client.subscribe(*FILTERS, qos=0)
     client.disconnect()
     tree.world.run(SECOND)
-    owner_restarted(Scene(tree, one, two))
+    owner_restarted(TwoGateways(tree, one, two))
     assert two.connect("a", **KEPT).is_present
 
 
-def test_a_will_is_kept_for_a_client_that_begins_anew() -> None:
+def test_the_will_of_a_client_whose_session_was_lost_is_registered() -> None:
     tree, one, two = two_gateways(subtrees=("home", "office"))
-    scene = Scene(tree, one, two)
+    network = TwoGateways(tree, one, two)
     client = one.connect("a", **KEPT)
     client.subscribe(*FILTERS)
     client.disconnect()
     tree.world.run(SECOND)
-    owner_restarted(scene)
+    owner_restarted(network)
     watcher = two.connect("w")
     watcher.subscribe("office/will")
     back = one.connect("a", will=WillMessage("office/will", b"gone"), **KEPT)
@@ -255,7 +264,7 @@ def test_a_will_is_kept_for_a_client_that_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("classes", [native_api, _native])
-def test_what_the_client_had_of_qos_2_is_not_sent_again(classes: Any) -> None:
+def test_the_state_of_qos_2_to_the_client_is_discarded_with_a_lost_session(classes: Any) -> None:
     state = classes.SessionState(
         tuple(classes.InFlight(*m) for m in [(1, 7, 8, 2, True), (2, 7, 9, 2, False), (3, 0, 0, 2, True)]),
         (4,),
@@ -264,16 +273,16 @@ def test_what_the_client_had_of_qos_2_is_not_sent_again(classes: Any) -> None:
     assert forgotten(state) == SessionState((InFlight(0, 7, 8, 2, True),), (), 0)
 
 
-def test_without_a_record_owners_still_give_what_they_hold() -> None:
-    """R9: the record died with the owner of `$gateway` and the only gateway."""
+def test_owners_deliver_what_they_hold_even_if_the_record_is_lost() -> None:
+    """R9: the record was lost with the owner of `$gateway` and the only gateway."""
     tree = Tree.grow(1, ("home", "office"))
     one = FakeGateway(tree, "one").ready()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#", "office/#")
     client.disconnect()
     tree.world.run(SECOND)
-    scene = Scene(tree, one, one)
-    sent = scene.publish("home/oven", "office/lamp")
+    network = TwoGateways(tree, one, one)
+    sent = network.publish("home/oven", "office/lamp")
     one.kill()
     tree.root.kill()
     tree.root = tree.root.restart(remembers=True)

@@ -30,7 +30,7 @@ def records(gateway: FakeGateway) -> int:
     return gateway.control.counters()["records"]
 
 
-def test_a_session_goes_on_at_the_other_gateway() -> None:
+def test_a_session_is_resumed_at_another_gateway() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     assert not client.is_present
@@ -59,10 +59,10 @@ def test_a_session_goes_on_at_the_other_gateway() -> None:
         (("home/x", 0), ("home/y", 0)),
     ],
 )
-def test_a_session_is_resumed_as_soon_as_its_subscriptions_are_there(
+def test_a_session_is_resumed_as_soon_as_its_subscriptions_are_made(
     subscriptions: tuple[tuple[str, int], ...],
 ) -> None:
-    """Whatever moves from the shared member to the session's own meanwhile."""
+    """Also while a subscription moves from the shared pool client to the session's own."""
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     for filter, qos in subscriptions:
@@ -76,7 +76,7 @@ def test_a_session_is_resumed_as_soon_as_its_subscriptions_are_there(
         assert tree.world.now - began < SECOND, "it did not wait for anything that was to come no more"
 
 
-def test_a_session_is_taken_over_with_its_connection() -> None:
+def test_a_takeover_takes_the_session_along() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
@@ -88,8 +88,9 @@ def test_a_session_is_taken_over_with_its_connection() -> None:
 
 
 @pytest.mark.parametrize("busy_us", [0, 20_000, 300_000])
-def test_who_comes_back_at_once_waits_no_longer_than_the_owner_is_busy(busy_us: int) -> None:
-    """The owner's engine acknowledges that the session's member leaves, long before its control obeys."""
+def test_a_client_that_reconnects_at_once_waits_no_longer_than_the_owner_is_busy(busy_us: int) -> None:
+    """The owner's engine acknowledges the LEAVE of the session's pool client long before the owner's
+    control handles it."""
     tree, one, two = two_gateways()
     owner = tree.nodes["home"]
     client = one.connect("a", **KEPT)
@@ -106,8 +107,8 @@ def test_who_comes_back_at_once_waits_no_longer_than_the_owner_is_busy(busy_us: 
         assert tree.world.now - before <= busy_us + 50_000
 
 
-def test_nobody_has_a_client_twice_when_connack_leaves() -> None:
-    """The one before is told before the next is accepted, at whatever gateways."""
+def test_a_client_has_only_one_connection_when_connack_is_sent() -> None:
+    """The former connection is closed before the next one is accepted, at any gateways."""
     _, *gateways = two_gateways()
     former: Client | None = None
     for turn in range(12):
@@ -119,7 +120,7 @@ def test_nobody_has_a_client_twice_when_connack_leaves() -> None:
         former = client
 
 
-def test_of_two_claims_at_once_one_wins() -> None:
+def test_one_of_two_simultaneous_claims_wins() -> None:
     for seed in range(8):
         tree, one, two = two_gateways(seed)
         clients = [one.begin("a"), two.begin("a")]
@@ -131,7 +132,7 @@ def test_of_two_claims_at_once_one_wins() -> None:
 
 
 @pytest.mark.parametrize("ahead", [-3600 * SECOND, 3600 * SECOND])
-def test_clocks_that_differ_do_not_decide(ahead: int) -> None:
+def test_different_clocks_do_not_decide_about_a_claim(ahead: int) -> None:
     tree = Tree.grow(1, ("home",))
     one = FakeGateway(tree, "one").ready()
     two = FakeGateway(tree, "two", clock_ahead_us=ahead).ready()
@@ -142,7 +143,7 @@ def test_clocks_that_differ_do_not_decide(ahead: int) -> None:
     assert (second.closed, third.closed) == (0x8E, None)
 
 
-def test_a_stamp_from_the_far_future_is_not_followed() -> None:
+def test_a_stamp_from_the_far_future_is_not_adopted() -> None:
     tree, one, _ = two_gateways()
     forged = {"gateway": "f", "run": 1, "since": 1 << 62, "claims": [["x", 0, False]]}
     outsider = tree.client()
@@ -153,7 +154,7 @@ def test_a_stamp_from_the_far_future_is_not_followed() -> None:
     assert client.closed is None
 
 
-def test_claims_need_the_networks_key() -> None:
+def test_a_claim_without_the_networks_key_is_dropped() -> None:
     tree = Tree.grow(1, ("home",))
     one = FakeGateway(tree, "one", key=b"k" * 32).ready()
     two = FakeGateway(tree, "two", key=b"k" * 32).ready()
@@ -172,7 +173,7 @@ def test_claims_need_the_networks_key() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"{}", b'{"client": 1}', b"\xff", b"[" * 100_000])
 @pytest.mark.parametrize("kind", ["claims", "sessions", "gateways", "requests"])
-def test_what_makes_no_sense_is_dropped(kind: str, payload: bytes) -> None:
+def test_malformed_messages_of_gateways_are_dropped(kind: str, payload: bytes) -> None:
     tree = Tree.grow(1, ("home",))
     one = FakeGateway(tree, "one").ready()
     tree.client().publish(f"$gateway/{kind}/x", payload, 1)
@@ -180,7 +181,7 @@ def test_what_makes_no_sense_is_dropped(kind: str, payload: bytes) -> None:
     assert one.connect("a").is_accepted
 
 
-def test_a_clean_start_ends_what_was_left_at_the_owners() -> None:
+def test_a_clean_start_ends_the_session_at_all_owners() -> None:
     tree, one, two = two_gateways(subtrees=("home", "office"))
     client = one.connect("a", **KEPT)
     client.subscribe("home/#", "office/#")
@@ -198,7 +199,7 @@ def test_a_clean_start_ends_what_was_left_at_the_owners() -> None:
     assert not two.connect("a", **KEPT).is_present
 
 
-def test_a_clean_start_that_is_kept_begins_anew() -> None:
+def test_a_clean_start_with_an_expiry_discards_the_former_messages() -> None:
     tree, one, _ = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
@@ -213,7 +214,7 @@ def test_a_clean_start_that_is_kept_begins_anew() -> None:
     assert fresh.taken == [("home/lamp", b"new")]
 
 
-def test_before_version_5_the_clean_flag_decides() -> None:
+def test_before_mqtt_5_clean_session_decides() -> None:
     tree, one, two = two_gateways()
     one.connect("a", version=4, clean_start=False).disconnect()
     tree.world.run(SECOND)
@@ -222,7 +223,7 @@ def test_before_version_5_the_clean_flag_decides() -> None:
     assert not two.connect("a", version=4, clean_start=False).is_present
 
 
-def test_a_session_without_expiry_ends_with_its_connection() -> None:
+def test_a_session_without_an_expiry_ends_with_its_connection() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a")
     client.subscribe("home/#", qos=2)
@@ -232,7 +233,7 @@ def test_a_session_without_expiry_ends_with_its_connection() -> None:
     assert not two.connect("a", clean_start=False).is_present
 
 
-def test_a_session_ends_when_it_has_been_away_for_its_expiry() -> None:
+def test_a_session_ends_when_it_has_been_offline_for_its_expiry() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
@@ -245,7 +246,7 @@ def test_a_session_ends_when_it_has_been_away_for_its_expiry() -> None:
     assert not two.connect("a", **KEPT).is_present
 
 
-def test_a_session_that_is_connected_elsewhere_does_not_expire() -> None:
+def test_a_session_that_is_connected_at_another_gateway_does_not_expire() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
@@ -260,10 +261,10 @@ def test_a_session_that_is_connected_elsewhere_does_not_expire() -> None:
 
 @pytest.mark.parametrize("gives_up", [False, True])
 @pytest.mark.parametrize("name", ["a", "b", "c", "d"])
-def test_a_session_of_a_dead_gateway_lives_on_though_its_client_gives_up_before_connack(
+def test_a_session_of_a_dead_gateway_survives_a_client_that_closes_before_connack(
     name: str, gives_up: bool
 ) -> None:
-    """By the name it is the second or the third gateway that sees to the session."""
+    """The client id decides whether the second or the third gateway is responsible for the session."""
     tree, one, two = two_gateways()
     three = FakeGateway(tree, "three").ready()
     session_options = {"clean_start": False, "session_expiry_s": 3_600}
@@ -284,9 +285,10 @@ def test_a_session_of_a_dead_gateway_lives_on_though_its_client_gives_up_before_
 
 
 @pytest.mark.parametrize("name", ["b", "c", "d"])
-def test_a_session_whose_client_gave_up_before_connack_ends_in_time(name: str) -> None:
-    """Its client has 100 s from when its gateway is known to be gone, and gives up shortly before that is
-    over. By these names it is the third gateway that sees to the session."""
+def test_a_session_of_a_dead_gateway_expires_after_its_client_closed_before_connack(name: str) -> None:
+    """The session lasts 100 s from when its gateway is known to be dead. The client closes its connection
+    shortly before that time is over. With these client ids the third gateway is responsible for the
+    session."""
     tree, one, two = two_gateways()
     three = FakeGateway(tree, "three").ready()
     one.connect(name, **KEPT).subscribe("home/#")
@@ -301,7 +303,7 @@ def test_a_session_whose_client_gave_up_before_connack_ends_in_time(name: str) -
 
 
 @pytest.mark.parametrize(("changed", "lives"), [(0, 0), (30, 30), (500, 500), (None, 100)])
-def test_disconnect_changes_the_expiry(changed: int | None, lives: int) -> None:
+def test_disconnect_changes_the_session_expiry(changed: int | None, lives: int) -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
@@ -314,7 +316,7 @@ def test_disconnect_changes_the_expiry(changed: int | None, lives: int) -> None:
     assert records(two) == owner.matching("home/x") == 0
 
 
-def test_no_expiry_cannot_become_one_at_the_end() -> None:
+def test_disconnect_cannot_set_an_expiry_if_connect_had_none() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", session_expiry_s=0)
     client.subscribe("home/#")
@@ -323,7 +325,7 @@ def test_no_expiry_cannot_become_one_at_the_end() -> None:
     assert records(two) == 0
 
 
-def test_a_session_may_come_back_for_one_connection_only() -> None:
+def test_a_session_resumed_without_an_expiry_ends_with_that_connection() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
@@ -340,12 +342,12 @@ def test_a_session_may_come_back_for_one_connection_only() -> None:
     assert records(one) == records(two) == 0
 
 
-def test_what_is_in_flight_goes_along() -> None:
+def test_the_state_of_messages_in_flight_moves_with_the_session() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
     client.session.state = SessionState(received=(9, 11), block=7)
-    client.session.connection = None  # it does not answer any more
+    client.session.connection = None  # so it does not answer any more
     one.publish("home/x", b"1")
     one.publish("home/x", b"2")
     tree.world.run(SECOND // 2)
@@ -359,7 +361,7 @@ def test_what_is_in_flight_goes_along() -> None:
     tree.world.run_until(lambda: again.taken == [("home/x", b"1"), ("home/x", b"2")])
 
 
-def test_a_session_that_overflows_ends_by_its_policy() -> None:
+def test_a_session_whose_queue_overflows_ends_by_its_policy() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")
@@ -369,10 +371,10 @@ def test_a_session_that_overflows_ends_by_its_policy() -> None:
     tree.world.run(SECOND)
     assert tree.nodes["home"].engine.matching("home/x") == 0
     assert not two.connect("a", **KEPT).is_present
-    one.tell(SessionOverflowEvent(12345))  # one that is gone
+    one.tell(SessionOverflowEvent(12345))  # a session that is gone
 
 
-def test_the_state_of_a_session_survives_its_record() -> None:
+def test_the_record_of_a_session_is_read_back() -> None:
     will = WillMessage("t", b"\x00\xff", 2, True, 0, 9, "text", 1, "r", b"\xfe", (("a", "b"),))
     state = SessionState((InFlight(1, 1 << 63, 2, 2, True),), (3, 4), 5)
     options = SubscribeOptions(2, True, True, 2)
@@ -392,7 +394,7 @@ def test_the_state_of_a_session_survives_its_record() -> None:
 
 
 class TestDeaths:
-    """A gateway or an owner that is gone."""
+    """A gateway or an owner is gone."""
 
     def test_clients_of_a_dead_gateway_resume_at_another(self) -> None:
         tree, one, two = two_gateways()
@@ -408,7 +410,7 @@ class TestDeaths:
         assert again.session.state == SessionState(block=1), "nothing is known of what was in flight"
         tree.world.run_until(lambda: ("home/x", b"2") in again.taken)
 
-    def test_a_claim_does_not_wait_for_the_dead_for_long(self) -> None:
+    def test_a_claim_waits_for_a_dead_gateway_only_for_a_few_seconds(self) -> None:
         tree, one, two = two_gateways()
         one.connect("a", **KEPT)
         one.kill()
@@ -416,7 +418,7 @@ class TestDeaths:
         two.connect("a", **KEPT)
         assert tree.world.now - began <= 7 * SECOND
 
-    def test_the_first_of_those_left_ends_the_sessions_of_the_dead(self) -> None:
+    def test_one_of_the_remaining_gateways_ends_the_sessions_of_a_dead_one(self) -> None:
         tree, one, two = two_gateways()
         three = FakeGateway(tree, "three").ready()
         one.connect("away", **KEPT).drop()
@@ -430,7 +432,7 @@ class TestDeaths:
         expired = [g.control.counters().get("sessions_expired", 0) for g in (two, three)]
         assert sum(expired) == 2
 
-    def test_a_gateway_that_begins_anew_knows_the_sessions(self) -> None:
+    def test_a_gateway_that_starts_again_knows_the_sessions(self) -> None:
         tree, one, two = two_gateways()
         client = one.connect("a", **KEPT)
         client.subscribe("home/#")
@@ -441,7 +443,7 @@ class TestDeaths:
         assert again.is_present
         assert again.gateway.native_api.listeners
 
-    def test_clients_connect_while_the_root_is_away(self) -> None:
+    def test_clients_connect_while_the_root_is_down(self) -> None:
         tree, one, two = two_gateways()
         client = one.connect("a", **KEPT)
         client.subscribe("home/#")
@@ -456,7 +458,7 @@ class TestDeaths:
         tree.world.run_until(lambda: again.taken == [("home/x", b"1")])
         assert other.closed is None
 
-    def test_two_that_have_one_client_while_the_root_is_away_settle_it(self) -> None:
+    def test_two_connections_of_one_client_while_the_root_was_down_become_one(self) -> None:
         tree, one, two = two_gateways()
         tree.root.kill()
         first, second = one.connect("a"), two.connect("a")
@@ -465,7 +467,7 @@ class TestDeaths:
         tree.world.run(60 * SECOND)
         assert [first.closed, second.closed] == [0x8E, None]
 
-    def test_records_are_written_again_when_their_owner_lost_them(self) -> None:
+    def test_records_are_published_again_when_their_owner_lost_them(self) -> None:
         tree, one, two = two_gateways()
         one.connect("a", **KEPT).drop()
         two.connect("b", **KEPT)
@@ -478,7 +480,7 @@ class TestDeaths:
         assert records(three) == records(one) == 2
         assert sorted(three.control._context.gateways.names) == ["one", "three", "two"]
 
-    def test_a_client_that_gives_up_before_connack_leaves_its_session_alone(self) -> None:
+    def test_a_client_that_closes_before_connack_does_not_end_its_session(self) -> None:
         tree, one, two = two_gateways()
         client = one.connect("a", **KEPT)
         client.subscribe("home/#")
@@ -489,7 +491,7 @@ class TestDeaths:
         assert records(one) == 1
         assert one.connect("a", **KEPT).is_present
 
-    def test_a_session_whose_next_client_gave_up_still_expires(self) -> None:
+    def test_a_session_whose_client_closed_before_connack_still_expires(self) -> None:
         tree, one, two = two_gateways()
         one.connect("a", **KEPT).drop()
         tree.world.run(SECOND)
@@ -498,7 +500,7 @@ class TestDeaths:
         assert records(one) == records(two) == 0
 
 
-def test_takeover_over_a_bad_path_loses_and_doubles_no_session() -> None:
+def test_takeovers_over_a_bad_path_lose_no_session_and_duplicate_none() -> None:
     for seed in range(3):
         tree, *gateways = two_gateways(seed)
         tree.world.faults = Faults(loss=0.1, duplication=0.05)
@@ -515,12 +517,12 @@ def test_takeover_over_a_bad_path_loses_and_doubles_no_session() -> None:
             tree.world.run_until(lambda: ("home/x", payload) in client.taken)  # noqa: B023
 
 
-def test_a_member_is_known_by_client_and_key_alone() -> None:
+def test_the_network_session_id_depends_on_client_id_and_key_alone() -> None:
     assert network_session("a", b"k") == network_session("a", b"k")
     assert len({network_session(c, k) for c in ("a", "b") for k in (b"", b"k")}) == 4
 
 
-def test_a_session_that_the_core_lost_is_kept_all_the_same() -> None:
+def test_a_session_survives_the_loss_of_its_state_in_the_core() -> None:
     tree, one, two = two_gateways()
     client = one.connect("a", **KEPT)
     client.subscribe("home/#")

@@ -1,4 +1,4 @@
-"""When a will is published, and how often (MQTT 5 §3.1.2.5, MQTT 5 §3.14)."""
+"""When a will is published, and that it is published once (MQTT 5 §3.1.2.5, MQTT 5 §3.14)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def later(delay_s: int) -> WillMessage:
 
 
 class Watched:
-    """Two gateways, and a client at the second that sees what is published."""
+    """Two gateways, and a client at the second one that receives all wills."""
 
     def __init__(self, seed: int = 1, subtrees: tuple[str, ...] = ("home",)) -> None:
         self.tree, self.one, self.two = two_gateways(seed, subtrees)
@@ -28,7 +28,7 @@ class Watched:
         self.watcher.subscribe("home/status", qos=2)
 
     def run(self, seconds: float) -> int:
-        """Lets time pass; how many wills were published until then."""
+        """Lets time pass. Returns the number of wills that were published until then."""
         self.tree.world.run(round(seconds * SECOND))
         assert {payload for _, payload in self.watcher.taken} <= {b"gone"}
         return len(self.watcher.taken)
@@ -36,7 +36,9 @@ class Watched:
 
 @pytest.mark.parametrize(("reason", "published"), [(None, 1), (0x00, 0), (0x04, 1), (0x80, 1), (0x82, 1)])
 @pytest.mark.parametrize("expiry", [0, 100])
-def test_the_end_of_a_connection_decides(reason: int | None, published: int, expiry: int) -> None:
+def test_a_will_is_published_unless_the_client_disconnects_normally(
+    reason: int | None, published: int, expiry: int
+) -> None:
     watched = Watched()
     client = watched.one.connect("a", will=WILL, clean_start=False, session_expiry_s=expiry)
     assert watched.run(1) == 0
@@ -48,7 +50,7 @@ def test_the_end_of_a_connection_decides(reason: int | None, published: int, exp
 @pytest.mark.parametrize(
     ("delay", "expiry", "after"), [(0, 100, 0), (30, 100, 30), (100, 30, 30), (30, 0, 0), (0, 0, 0)]
 )
-def test_the_delay_is_the_lesser_of_its_own_and_the_sessions(delay: int, expiry: int, after: int) -> None:
+def test_the_will_delay_is_no_longer_than_the_session_expiry(delay: int, expiry: int, after: int) -> None:
     watched = Watched()
     client = watched.one.connect("a", will=later(delay), clean_start=False, session_expiry_s=expiry)
     client.drop()
@@ -60,8 +62,11 @@ def test_the_delay_is_the_lesser_of_its_own_and_the_sessions(delay: int, expiry:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("expiry", [0, 100])
-def test_an_owner_that_came_after_its_gateway_publishes_the_will(qos: int, expiry: int) -> None:
-    """What the gateway knows of zones is older than that owner, and what is refused at QoS 0 is lost."""
+def test_a_will_is_published_at_an_owner_that_joined_after_the_gateway_resolved_its_topic(
+    qos: int, expiry: int
+) -> None:
+    """The gateway's cached zone is older than that owner, and a message at QoS 0 that an owner refuses is
+    lost."""
     watched = Watched(subtrees=())
     watched.one.publish("home/other", b"so that it knows the root's zone")
     watched.run(1)
@@ -74,7 +79,7 @@ def test_an_owner_that_came_after_its_gateway_publishes_the_will(qos: int, expir
 
 
 @pytest.mark.parametrize("gateway", ["one", "two"])
-def test_no_will_when_the_client_is_back_in_time(gateway: str) -> None:
+def test_a_will_is_not_published_if_the_client_is_back_before_its_delay_is_over(gateway: str) -> None:
     watched = Watched()
     watched.one.connect("a", will=later(30), **KEPT).drop()
     watched.run(20)
@@ -84,7 +89,7 @@ def test_no_will_when_the_client_is_back_in_time(gateway: str) -> None:
 
 
 @pytest.mark.parametrize("gateway", ["one", "two"])
-def test_a_clean_start_ends_the_session_and_so_the_delay(gateway: str) -> None:
+def test_a_clean_start_ends_the_session_and_with_it_the_will_delay(gateway: str) -> None:
     watched = Watched()
     watched.one.connect("a", will=later(30), **KEPT).drop()
     watched.run(10)
@@ -97,7 +102,9 @@ def test_a_clean_start_ends_the_session_and_so_the_delay(gateway: str) -> None:
 @pytest.mark.parametrize(
     ("delay", "clean", "published"), [(0, False, 1), (0, True, 1), (30, False, 0), (30, True, 1)]
 )
-def test_takeover(gateway: str, delay: int, clean: bool, published: int) -> None:
+def test_a_takeover_publishes_a_will_without_a_delay_or_with_a_clean_start(
+    gateway: str, delay: int, clean: bool, published: int
+) -> None:
     watched = Watched()
     client = watched.one.connect("a", will=later(delay), **KEPT)
     getattr(watched, gateway).connect("a", clean_start=clean, session_expiry_s=100)
@@ -108,10 +115,11 @@ def test_takeover(gateway: str, delay: int, clean: bool, published: int) -> None
 
 @pytest.mark.parametrize("pause_us", [0, 500, 1_000, 2_000, 5_000])
 @pytest.mark.parametrize("session_options", [KEPT, {}], ids=["kept", "clean"])
-def test_a_will_on_its_way_comes_before_the_client_is_elsewhere(
+def test_a_will_is_published_before_the_client_connects_at_another_gateway(
     pause_us: int, session_options: dict[str, Any]
 ) -> None:
-    """Otherwise its owner, which keeps it too, would publish it when the client's next session begins."""
+    """Otherwise its owner, which stores the will too, would publish it when the client's next session
+    begins."""
     watched = Watched()
     watched.one.connect("a", will=WILL, **session_options).drop()
     watched.tree.world.run(pause_us)
@@ -120,7 +128,7 @@ def test_a_will_on_its_way_comes_before_the_client_is_elsewhere(
 
 
 @pytest.mark.parametrize("payload", [b"gone", b"x" * 5_000], ids=["kept by its owner", "too large for that"])
-def test_a_will_that_the_next_connection_brings_is_its_own(payload: bytes) -> None:
+def test_the_will_of_the_next_connection_replaces_the_former_one(payload: bytes) -> None:
     watched = Watched()
     watched.one.connect("a", will=WillMessage("home/other", payload, qos=1), **KEPT)
     client = watched.two.connect("a", will=WILL, **KEPT)
@@ -129,7 +137,7 @@ def test_a_will_that_the_next_connection_brings_is_its_own(payload: bytes) -> No
     assert watched.run(2) == 1
 
 
-def test_a_will_of_any_size_is_published() -> None:
+def test_a_large_will_is_published() -> None:
     watched = Watched()
     large = WillMessage("home/large", b"x" * 60_000, qos=2, retain=True, user_properties=(("a", "b"),))
     watched.one.connect("a", will=large).drop()
@@ -139,7 +147,7 @@ def test_a_will_of_any_size_is_published() -> None:
     watched.tree.world.run_until(lambda: other.taken == [("home/large", b"x" * 60_000)])
 
 
-def test_the_owner_publishes_it_when_the_gateway_dies() -> None:
+def test_the_owner_publishes_the_will_when_the_gateway_dies() -> None:
     watched = Watched()
     watched.one.connect("a", will=WILL)
     watched.run(1)
@@ -148,7 +156,7 @@ def test_the_owner_publishes_it_when_the_gateway_dies() -> None:
     assert watched.run(100) == 1
 
 
-def test_another_gateway_publishes_it_when_the_delay_ends_after_the_gateway() -> None:
+def test_another_gateway_publishes_a_delayed_will_of_a_dead_gateway() -> None:
     watched = Watched()
     watched.one.connect("a", will=later(60), **KEPT).drop()
     watched.run(1)
@@ -158,7 +166,7 @@ def test_another_gateway_publishes_it_when_the_delay_ends_after_the_gateway() ->
     assert watched.run(200) == 1
 
 
-def test_no_will_when_the_gateway_died_and_the_client_is_back_in_time() -> None:
+def test_a_delayed_will_of_a_dead_gateway_is_not_published_if_the_client_is_back_in_time() -> None:
     watched = Watched()
     watched.one.connect("a", will=later(60), **KEPT).drop()
     watched.run(1)
@@ -171,10 +179,10 @@ def test_no_will_when_the_gateway_died_and_the_client_is_back_in_time() -> None:
 @pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize("gives_up", [False, True])
 @pytest.mark.parametrize("name", ["b", "c"])
-def test_a_delay_goes_on_though_the_client_gives_up_before_connack(
+def test_a_will_delay_goes_on_if_the_client_closes_before_connack(
     name: str, gives_up: bool, kills: bool
 ) -> None:
-    """MQTT 5 §3.1.3.2.2: before the delay is over only the end of the session publishes it."""
+    """MQTT 5 §3.1.3.2.2: before the delay is over, only the end of the session publishes the will."""
     watched = Watched()
     tree, one, two = watched.tree, watched.one, watched.two
     three = FakeGateway(tree, "three").ready()
@@ -193,7 +201,7 @@ def test_a_delay_goes_on_though_the_client_gives_up_before_connack(
 
 @pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize("name", ["b", "c"])
-def test_a_will_that_a_clean_start_published_is_not_published_again_if_its_client_gives_up(
+def test_a_will_that_a_clean_start_published_is_not_published_again_if_its_client_closes(
     name: str, kills: bool
 ) -> None:
     watched = Watched()
@@ -209,7 +217,7 @@ def test_a_will_that_a_clean_start_published_is_not_published_again_if_its_clien
     assert watched.run(200) == 1
 
 
-def test_a_stopping_gateway_says_so_and_publishes_wills() -> None:
+def test_a_gateway_that_stops_disconnects_its_clients_and_publishes_their_wills() -> None:
     watched = Watched()
     client = watched.one.connect("a", will=WILL, **KEPT)
     client.subscribe("home/lamp")
@@ -223,7 +231,7 @@ def test_a_stopping_gateway_says_so_and_publishes_wills() -> None:
     assert watched.two.connect("a", **KEPT).is_present
 
 
-def test_a_will_waits_for_its_owner() -> None:
+def test_a_will_is_published_once_its_owner_is_back() -> None:
     watched = Watched()
     client = watched.one.connect("a", will=WILL)
     watched.run(1)
@@ -234,7 +242,7 @@ def test_a_will_waits_for_its_owner() -> None:
     assert watched.run(10) == 1
 
 
-def test_a_client_connects_though_nobody_keeps_its_will() -> None:
+def test_a_client_is_accepted_even_if_no_owner_stores_its_will() -> None:
     tree = Tree.grow(1, ("home",))
     gateway = FakeGateway(tree, "one").ready()
     tree.nodes["home"].stop()
@@ -243,7 +251,7 @@ def test_a_client_connects_though_nobody_keeps_its_will() -> None:
     assert tree.world.now - began < 5 * SECOND
 
 
-def test_what_becomes_of_a_will() -> None:
+def test_the_reason_of_the_disconnect_decides_about_the_will() -> None:
     assert after_close(None, 5, 9, reason=None, ends_session=False) is None
     assert after_close(WILL, 5, 9, reason=0, ends_session=True) is None
     pending = after_close(later(7), 5, 9, reason=4, ends_session=False)

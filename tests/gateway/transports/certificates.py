@@ -1,4 +1,5 @@
-"""Certificates for tests, made anew for each run: an authority, what it issues, and contexts for clients."""
+"""Certificates for tests, made anew in each run: an authority, the certificates that it issues, and TLS
+contexts for clients."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ _YEAR = timedelta(days=365)
 
 @dataclass(frozen=True)
 class Pair:
-    """Files in PEM: a certificate with those that lead to its authority, and its key."""
+    """Two files in PEM: a certificate with its chain to the authority, and its key."""
 
     certificate: str
     key: str
 
     @property
     def tls(self) -> dict[str, Any]:
-        """What a listener says of it."""
+        """The TLS settings of a listener with this certificate."""
         return {"certificate": self.certificate, "key": self.key}
 
 
@@ -38,12 +39,12 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.file)
 
     def server(self) -> Pair:
-        """For whoever serves at this host."""
+        """A certificate for a server at this host."""
         return self._issue("localhost", "127.0.0.1", "::1", common_name="localhost")
 
     def asking(self, server: Pair, client_certificate: str) -> dict[str, Any]:
-        """What a listener says that asks for certificates of this authority, which name users.
-        `client_certificate`: required or optional."""
+        """The TLS settings of a listener that asks for client certificates of this authority, which name
+        users. `client_certificate`: required or optional."""
         return {
             **server.tls,
             "client_ca": self.file,
@@ -52,15 +53,15 @@ class Authority:
         }
 
     def client(self, common_name: str | None, *, until: datetime | None = None) -> Pair:
-        """For a client of that name. `until`: its last moment, by default far away."""
+        """A certificate for a client of that name. `until`: the end of its validity, by default far away."""
         return self._issue("client.test", common_name=common_name, not_after=until)
 
     def expired(self, common_name: str) -> Pair:
-        """One that was good for a year, and ended yesterday."""
+        """A certificate that was valid for a year and expired yesterday."""
         return self.client(common_name, until=datetime.now(UTC) - timedelta(days=1))
 
     def context(self, own: Pair | None = None, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-        """A client that trusts this authority alone. `version`: the only one that it speaks."""
+        """A client that trusts only this authority. `version`: the only TLS version that it offers."""
         context = ssl.create_default_context(cafile=self.file)
         if own is not None:
             context.load_cert_chain(own.certificate, own.key)

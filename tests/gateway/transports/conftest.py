@@ -1,4 +1,4 @@
-"""One gateway with a listener of each kind, for all tests here."""
+"""One gateway with a listener of each kind, for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NUMBERS = count(1)
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """The one that clients and the gateway trust."""
+    """The authority that clients and the gateway trust."""
     return Authority(tmp_path_factory.mktemp("ours"), "ours")
 
 
 @pytest.fixture(scope="session")
 def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """One that nobody trusts."""
+    """An authority that nobody trusts."""
     return Authority(tmp_path_factory.mktemp("others"), "others")
 
 
@@ -45,7 +45,7 @@ def front(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Ite
 
 @pytest.fixture
 def name() -> str:
-    """For a client or a topic that no other test has."""
+    """A name for a client or a topic that no other test uses."""
     return f"n{next(_NUMBERS)}"
 
 

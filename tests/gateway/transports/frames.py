@@ -1,4 +1,4 @@
-"""WebSocket, as little of RFC 6455 as these tests need: bytes go out in frames, and come back out of them."""
+"""A minimal WebSocket client (RFC 6455): it sends bytes in frames, and reads the bytes of received frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEY = "MDEyMzQ1Njc4OWFiY2RlZg=="
 
 
 class Framed:
-    """A socket of bytes over one that speaks WebSocket, after the handshake."""
+    """A byte stream over a WebSocket, after the handshake."""
 
     def __init__(self, connection: socket.socket, *, path: str = "/mqtt", subprotocols: str = "mqtt") -> None:
         self.below = connection
@@ -27,11 +27,11 @@ class Framed:
         self.headers = {name.lower(): value for name, _, value in lines}
 
     def sendall(self, data: bytes) -> None:
-        """One frame with all of it."""
+        """Sends one frame with all of the data."""
         self.below.sendall(frame(data))
 
     def recv(self, count: int) -> bytes:
-        """Bytes of binary frames; none: the server has closed."""
+        """Bytes of binary frames. Returns none if the server has closed the connection."""
         while not self._rest:
             head = self._file.read(2)
             if len(head) < 2 or head[0] & 0xF == CLOSE:
@@ -44,13 +44,13 @@ class Framed:
         return data
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._file.close()
         self.below.close()
 
 
 def frame(data: bytes, opcode: int = BINARY, *, is_final: bool = True, declares: int | None = None) -> bytes:
-    """One frame, masked as a client's are. `declares`: the length that its head says, if not its own."""
+    """One frame, masked like a client's. `declares`: the length in its header, if it is not the true one."""
     length = len(data) if declares is None else declares
     mask = os.urandom(4)
     if length < 126:

@@ -1,4 +1,4 @@
-"""A gateway as a user runs it: `hbroker gateway --config FILE`, before a root node."""
+"""A gateway as a user runs it: `hbroker gateway --config FILE`, with a root node."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Address = tuple[str, int]
 
 
 class Client(wire.Raw):
-    """An MQTT client, byte for byte, over a connection that is there."""
+    """An MQTT client, byte for byte, over an open connection."""
 
     def __init__(self, connection: Any, *, level: int = 5) -> None:
         self.level = level
         self.socket = connection
 
     def open(self, client_id: str, **options: object) -> Client:
-        """CONNECT, and a CONNACK of success."""
+        """Sends CONNECT, and expects a CONNACK of success."""
         super().open(client_id, **options)
         return self
 
 
 class Front:
-    """Made by `front_up`. Its listeners have names; `addresses` is where they are."""
+    """A gateway that `front_up` started. `addresses`: its listeners by name."""
 
     def __init__(
         self, directory: Path, root: str, listeners: Mapping[str, Mapping[str, Any]], **auth: str | bool
@@ -67,7 +67,7 @@ class Front:
         self.addresses = {name: _address(url) for name, url in self.urls.items()}
 
     def write(self, listeners: Mapping[str, Mapping[str, Any]]) -> None:
-        """Its file, with other listeners."""
+        """Writes the configuration file, with other listeners."""
         entries = [{"address": "127.0.0.1:0", **listener} for listener in listeners.values()]
         self._file.write_text(
             yaml.safe_dump(
@@ -80,22 +80,22 @@ class Front:
         )
 
     def reload(self) -> str:
-        """SIGHUP; returns the line of the log that says what came of it."""
+        """Sends SIGHUP. Returns the log line with the result."""
         before = len(self._results())
         os.kill(self._process.pid, signal.SIGHUP)
         until(lambda: len(self._results()) > before, "a word on SIGHUP", PATIENCE)
         return self._results()[-1]
 
     def log(self) -> str:
-        """What it has logged."""
+        """The log so far."""
         return self._log.read_text()
 
     def connect(self, listener: str) -> socket.socket:
-        """A connection, over TCP alone."""
+        """Opens a TCP connection."""
         return socket.create_connection(self.addresses[listener], PATIENCE)
 
     def secure(self, listener: str, context: ssl.SSLContext) -> ssl.SSLSocket:
-        """A connection over TLS."""
+        """Opens a TLS connection."""
         connection = self.connect(listener)
         try:
             return context.wrap_socket(connection, server_hostname="localhost")
@@ -104,23 +104,23 @@ class Front:
             raise
 
     def greet(self, listener: str, context: ssl.SSLContext) -> None:
-        """A handshake, and CONNECT. With TLS 1.3 a client is done before the server has read its certificate:
-        what becomes of it comes with the first answer."""
+        """A TLS handshake, and CONNECT. With TLS 1.3 the client is done before the server has read its
+        certificate. So a refusal arrives instead of the first answer."""
         with Client(self.secure(listener, context)) as client:
             client.open("greeting")
 
     def clients(self) -> dict[str, dict[str, Any]]:
-        """What `hbroker clients --json` tells, by client id."""
+        """The clients that `hbroker clients --json` lists, by client id."""
         command = [*hbroker("clients"), "--root", self.root, "--json"]
         done = subprocess.run(command, capture_output=True, check=True, env=environment(), cwd=PROJECT)
         return {client["client"]: client for client in json.loads(done.stdout)["clients"]}
 
     def own_bytes(self) -> int:
-        """Bytes of memory that it holds."""
+        """The memory of the gateway, in bytes."""
         return own_bytes(self._process.pid)
 
     def close(self) -> None:
-        """Ends it; it ends in order."""
+        """Stops the gateway, and checks that it ends in order."""
         self._process.send_signal(signal.SIGTERM)
         try:
             assert self._process.wait(PATIENCE) == 0
@@ -134,7 +134,7 @@ class Front:
 
 
 def flood(connection: socket.socket, piece: bytes, most: int) -> None:
-    """Sends so many bytes without reading. Raises OSError where it is not let."""
+    """Sends up to `most` bytes without reading. Raises OSError if the peer closes the connection."""
     for _ in range(most // len(piece)):
         connection.sendall(piece)
 
@@ -143,8 +143,8 @@ def flood(connection: socket.socket, piece: bytes, most: int) -> None:
 def front_up(
     directory: Path, listeners: Mapping[str, Mapping[str, Any]], *, rules: str, **auth: str | bool
 ) -> Iterator[Front]:
-    """A root and a gateway that takes clients. `rules`: who may read and write what; `auth`: what else the
-    topology file says of that."""
+    """A root, and a gateway that accepts clients. `rules`: the access rules. `auth`: further settings of
+    `auth` in the topology file."""
     (directory / "rules").write_text(rules)
     auth["acl"] = "rules"
     with node_up() as node:

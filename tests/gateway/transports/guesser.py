@@ -1,13 +1,13 @@
 """A program that guesses passwords: `guesser PORT RATE KIND`, at a listener with the PROXY protocol.
 
-RATE: guesses a second; 0: as many as it can. Each guess is a connection of its own with one CONNECT. It does
-not wait for answers, and has 1,000 guesses open at most. KIND: `one` guesses one name from one address,
-`names` many names from one address, `many` many names from 200 addresses. Twice a second it writes a JSON
-object on one line: `{"guesses", "codes": {reason code: how many}}`; a connection that ended without an answer
-is under `none`. It ends with its input.
+RATE: guesses per second, or 0 for as many as it can. Each guess is a connection of its own with one CONNECT.
+The program does not wait for answers, and has at most 1,000 guesses open. KIND: `one` guesses one name from
+one address, `names` many names from one address, `many` many names from 200 addresses. Twice a second it
+writes a JSON object on one line: `{"guesses", "codes": {reason code: how many}}`. A connection that ended
+without an answer counts as `none`. The program ends with its input.
 
-A guess is to cost little more than what the kernel takes for its connection, as the gateway shares the
-processors: packets are made of pieces, and an answer that is there when its turn comes needs no poll.
+A guess should cost little more than its connection costs the kernel, because the gateway shares the
+processors. So packets are made of prepared pieces, and an answer that has arrived by its turn needs no poll.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.gateway_native.wire import packet, text
 TOGETHER = 64
 MOST_OPEN = 1_000
 READ_AFTER = 256
-"""An answer is looked for when so many guesses were made after its own."""
+"""The answer to a guess is read when this many more guesses were made."""
 EVERY_S = 0.5
 PATIENCE_S = 30.0
 GUESSER = "203.0.113.9"
@@ -38,36 +38,36 @@ KINDS: dict[str, Callable[[int], tuple[str, bool]]] = {
     "names": lambda n: (GUESSER, True),
     "many": lambda n: (f"10.0.0.{n % 200}", True),
 }
-"""The address of a guess, and whether its name is one of many."""
+"""For each kind: the address of a guess, and whether its name is one of many."""
 
 
 def connect_as(source: str, client_id: str, name: str, password: str) -> bytes:
-    """PROXY header and CONNECT of MQTT 5."""
+    """A PROXY header, and a CONNECT of MQTT 5."""
     body = text("MQTT") + b"\x05\xc2\x00\x00\x00" + text(client_id) + text(name) + text(password)
     return header(source) + packet(0x10, body)
 
 
 @cache
 def pieces(source: str, has_many: bool) -> list[bytes]:
-    """What stands before, between and behind the number of a guess."""
+    """The bytes before, between and after the number of a guess."""
     name = f"n{NUMBER}" if has_many else "mallory"
     return connect_as(source, f"guess-{NUMBER}", name, "guess").split(NUMBER.encode())
 
 
 class Guesses:
-    """Those that are open, and the answers."""
+    """The open guesses, and the answers."""
 
     def __init__(self, port: int) -> None:
         self._address = "127.0.0.1", port
         self._young: deque[socket.socket] = deque()
         self._late: dict[int, socket.socket] = {}
-        """Those whose answer was not there when its turn came."""
+        """Guesses whose answer had not arrived at its turn."""
         self._poll = select.epoll()
         self.made = 0
         self.codes: Counter[str] = Counter()
 
     def make(self, guess: bytes) -> None:
-        """One more. Waits where as many are open as may be."""
+        """Makes one more guess. Waits while the maximum is open."""
         if len(self._young) >= READ_AFTER:
             self._look(self._young.popleft())
         while len(self._late) >= MOST_OPEN - READ_AFTER:
@@ -79,7 +79,7 @@ class Guesses:
         self.made += 1
 
     def read(self, timeout_s: float = 0.0) -> None:
-        """Takes late answers that are there."""
+        """Reads the late answers that have arrived."""
         for number, _ in self._poll.poll(timeout_s):
             self._look(self._late.pop(number))
 

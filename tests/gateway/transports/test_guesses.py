@@ -1,4 +1,4 @@
-"""Clients log in at a gateway whose passwords others guess, as fast as they can."""
+"""Clients log in at a gateway while a program guesses passwords as fast as it can."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAUSE_S = 1.0
 
 @pytest.fixture
 def front(tmp_path: Path) -> Iterator[Front]:
-    """A gateway behind a balancer, with passwords of its own: nothing is known of anybody."""
+    """A gateway behind a balancer, with passwords of its own and an empty cache of right passwords."""
     users = ["known", *(f"stranger{n}" for n in range(STRANGERS))]
     (tmp_path / "users").write_text("".join(f"{user}:{hash_password(user)}\n" for user in users))
     listeners = {"proxied": {"proxy_protocol": True}}
@@ -45,7 +45,7 @@ def front(tmp_path: Path) -> Iterator[Front]:
 
 
 class Guesser:
-    """The program, and what it has told."""
+    """The guessing program, and its last report."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -58,7 +58,7 @@ class Guesser:
             self.told = json.loads(line)
 
     def await_more(self) -> None:
-        """Returns once it has told more."""
+        """Waits until the program has reported more guesses."""
         before = self.told["guesses"]
         until(lambda: self.told["guesses"] > before, "guesses", PATIENCE)
 
@@ -84,14 +84,14 @@ def guessing(front: Front, kind: str, rate: int = 0) -> Iterator[Guesser]:
 
 
 def log_in(front: Front, name: str, source: str) -> int:
-    """The reason code of CONNACK."""
+    """Sends CONNECT, and returns the reason code of CONNACK."""
     with Client(front.connect("proxied")) as client:
         client.send(connect_as(source, f"{name}'s", name, name))
         return client.expect(CONNACK)[1]
 
 
 def log_in_at_last(front: Front, name: str, source: str) -> None:
-    """Tries until it is taken."""
+    """Tries until the login succeeds."""
     codes: list[int] = []
 
     def is_taken() -> bool:
@@ -102,7 +102,7 @@ def log_in_at_last(front: Front, name: str, source: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "source"), [("one", GUESSER), ("names", NEW), ("many", NEW)])
-def test_a_guesser_keeps_nobody_out(front: Front, kind: str, source: str) -> None:
+def test_users_log_in_while_passwords_are_guessed(front: Front, kind: str, source: str) -> None:
     assert log_in(front, "known", HOME) == 0
     with guessing(front, kind) as guesser:
         assert log_in(front, "known", HOME) == 0
@@ -118,7 +118,7 @@ def test_a_guesser_keeps_nobody_out(front: Front, kind: str, source: str) -> Non
 
 
 def await_failed(front: Front, **wanted: bytes) -> None:
-    """Waits until `$SYS/broker/sockets/failed/` says so."""
+    """Waits until `$SYS/broker/sockets/failed/` has these values."""
     with Client(front.connect("proxied")) as client:
         client.send(connect_as(HOME, "counts", "known", "known"))
         assert client.expect(CONNACK)[1] == 0
@@ -131,7 +131,7 @@ def await_failed(front: Front, **wanted: bytes) -> None:
                 del wanted[name]
 
 
-def test_every_guess_is_counted_and_told(front: Front) -> None:
+def test_every_refused_guess_is_counted_and_logged(front: Front) -> None:
     assert log_in(front, "known", HOME) == 0
     codes = [log_in(front, "mallory", GUESSER) for _ in range(PAIR.burst + 30)]
     assert codes == [0x86] * PAIR.burst + [0x9F] * 30
@@ -141,7 +141,7 @@ def test_every_guess_is_counted_and_told(front: Front) -> None:
         lines = [line for line in front.log().splitlines() if "client_refused" in line]
         if len(lines) + sum(int(more) for more in re.findall(r" more=(\d+)", "\n".join(lines))) == len(codes):
             return True
-        codes.append(log_in(front, f"other{len(codes)}", WORK))  # The next line tells of those before.
+        codes.append(log_in(front, f"other{len(codes)}", WORK))  # the next line counts the refusals before it
         return False
 
     until(are_told, "all refusals in the log", PATIENCE, found=front.log, glance_s=PAUSE_S)
@@ -149,7 +149,7 @@ def test_every_guess_is_counted_and_told(front: Front) -> None:
 
 @contextmanager
 def at_home(front: Front) -> Iterator[Raw]:
-    """A client that is known, connected, and hears itself."""
+    """A known client that is connected and receives its own messages."""
     with Client(front.connect("proxied")) as client:
         client.send(connect_as(HOME, "at home", "known", "known"))
         assert client.expect(CONNACK)[1] == 0
@@ -159,7 +159,8 @@ def at_home(front: Front) -> Iterator[Raw]:
 
 
 def round_trip(client: Raw, number: int) -> float:
-    """Seconds until the client has its own message, at QoS 1, and its PUBACK."""
+    """Publishes at QoS 1. Returns the seconds until the client has received its own message and the
+    PUBACK."""
     began = time.monotonic()
     client.send(publish("of/known/x", str(number).encode(), qos=1, packet_id=number % 0xFFFF + 1))
     is_heard = is_acknowledged = False
@@ -175,9 +176,9 @@ def round_trip(client: Raw, number: int) -> float:
 
 
 @dataclass
-class Account:
-    """What was seen during a flood. Waits in seconds: of strangers until they are in, of a known client for
-    CONNACK, and for a message of its own. `most`: bytes of memory of the gateway."""
+class FloodMeasurements:
+    """The measurements during a flood. Waits in seconds: of new users until they are logged in, of a known
+    user for CONNACK, and for a message of its own. `most`: the memory of the gateway in bytes."""
 
     strangers: list[float] = field(default_factory=list)
     logins: list[float] = field(default_factory=list)
@@ -199,23 +200,31 @@ class Account:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kind", "source"), [("one", GUESSER), ("names", NEW), ("many", NEW)])
-def test_ten_thousand_guesses_a_second(in_long_form: None, front: Front, kind: str, source: str) -> None:
-    """Nobody waits for long, and the gateway needs no more than 32 MiB for it."""
+def test_users_log_in_during_ten_thousand_guesses_a_second(
+    in_long_form: None, front: Front, kind: str, source: str
+) -> None:
+    """No user waits for long, and the gateway needs at most 32 MiB more."""
     assert log_in(front, "known", HOME) == 0
-    before, account = front.own_bytes(), Account()
+    before, measurements = front.own_bytes(), FloodMeasurements()
     with at_home(front) as client, guessing(front, kind, int(RATE * 1.1)) as guesser:
         guesser.await_more()
         first, began = guesser.told["guesses"], time.monotonic()
-        account.run(front, client, source)
+        measurements.run(front, client, source)
         guesser.await_more()
         rate = (guesser.told["guesses"] - first) / (time.monotonic() - began)
         codes = guesser.told["codes"]
-    print(f"{kind}: {rate:.0f} guesses a second, {(account.most - before) / 2**20:.1f} MiB more;", end=" ")
-    waits = {"strangers": account.strangers, "logins": account.logins, "messages": account.messages}
+    print(
+        f"{kind}: {rate:.0f} guesses a second, {(measurements.most - before) / 2**20:.1f} MiB more;", end=" "
+    )
+    waits = {
+        "strangers": measurements.strangers,
+        "logins": measurements.logins,
+        "messages": measurements.messages,
+    }
     print({who: f"{len(each)}, {max(each):.2f} s at most" for who, each in waits.items()}, codes)
     assert codes.keys() <= REFUSALS, codes
     assert rate >= RATE
-    assert account.most - before <= MOST_BYTES
-    assert len(account.strangers) == STRANGERS
-    assert max(account.strangers) < 10.0
-    assert max(account.logins + account.messages) < 2.0
+    assert measurements.most - before <= MOST_BYTES
+    assert len(measurements.strangers) == STRANGERS
+    assert max(measurements.strangers) < 10.0
+    assert max(measurements.logins + measurements.messages) < 2.0

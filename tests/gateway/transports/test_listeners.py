@@ -1,4 +1,4 @@
-"""Several listeners of one gateway: both families of addresses, and limits of their own."""
+"""Several listeners of one gateway: IPv4 and IPv6, and limits of their own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PINGREQ = b"\xc0\x00"
 pytestmark = pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
 
 
-def test_both_families_are_listed_as_what_they_are(front: Front, name: str) -> None:
-    """`[::]` is any address of both."""
+def test_clients_are_listed_with_their_ipv4_or_ipv6_address(front: Front, name: str) -> None:
+    """`[::]` accepts both IPv4 and IPv6."""
     any_port = front.addresses["both"][1]
     places = {
         "one": (front.addresses["six"], "[::1]"),
@@ -38,12 +38,14 @@ def test_both_families_are_listed_as_what_they_are(front: Front, name: str) -> N
     assert {client: listed.get(client) for client in expected} == expected
 
 
-def test_ipv6_over_tls(front: Front, authority: Authority, name: str) -> None:
+def test_a_client_connects_over_tls_and_ipv6(front: Front, authority: Authority, name: str) -> None:
     with Client(front.secure("six tls", authority.context())) as client:
         client.open(name)
 
 
-def test_connections_are_those_of_one_listener(front: Front, authority: Authority, name: str) -> None:
+def test_the_limit_on_connections_counts_for_one_listener(
+    front: Front, authority: Authority, name: str
+) -> None:
     with ExitStack() as stack:
 
         def dial(number: int) -> int:
@@ -65,9 +67,11 @@ def _is_let_in(front: Front, name: str) -> bool:
         return client.expect(CONNACK)[1] == 0
 
 
-def test_a_rate_of_connections_is_one_listener_s(front: Front, authority: Authority, name: str) -> None:
-    """They come at once, and greet later: twelve handshakes one after the other may take a busy machine the
-    three seconds in which twelve may come."""
+def test_the_limit_on_the_connection_rate_counts_for_one_listener(
+    front: Front, authority: Authority, name: str
+) -> None:
+    """All connections are opened at once, and the handshakes follow. On a busy machine twelve handshakes
+    one after the other may take the three seconds in which twelve connections are allowed."""
     rate, context = 3, authority.context()
     with ExitStack() as stack:
         began = time.monotonic()
@@ -84,7 +88,9 @@ def test_a_rate_of_connections_is_one_listener_s(front: Front, authority: Author
         elsewhere.open(name)
 
 
-def test_the_largest_packet_is_one_listener_s(front: Front, authority: Authority, name: str) -> None:
+def test_the_maximum_packet_size_counts_for_one_listener(
+    front: Front, authority: Authority, name: str
+) -> None:
     over = publish(f"public/{name}", bytes(1_000), qos=1, packet_id=1)
     with Client(front.secure("small", authority.context())) as client:
         client.send(connect(name))

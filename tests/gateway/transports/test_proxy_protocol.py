@@ -1,4 +1,4 @@
-"""The PROXY protocol: the address of a client is that which the balancer in front tells."""
+"""The PROXY protocol: a client has the address that the balancer in front of the gateway names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 LOCAL, PROXY = 0x20, 0x21
 UNSPECIFIED, TCP_4, TCP_6, UNIX = 0x00, 0x11, 0x21, 0x31
 NOTHING = 0x04
-"""The type of a field that is to be skipped."""
+"""The type of a field to be skipped."""
 
 
 def header(source: str, command: int = PROXY, extra: bytes = b"") -> bytes:
-    """Version 2, for a client at this address."""
+    """A header of version 2, for a client at this address."""
     address = ipaddress.ip_address(source)
     family = TCP_4 if address.version == 4 else TCP_6
     here = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
@@ -29,7 +29,7 @@ def header(source: str, command: int = PROXY, extra: bytes = b"") -> bytes:
 
 
 def raw(command: int, family: int, body: bytes) -> bytes:
-    """Version 2, whatever it says."""
+    """A header of version 2 with arbitrary content."""
     return SIGNATURE + bytes([command, family]) + struct.pack(">H", len(body)) + body
 
 
@@ -44,11 +44,13 @@ HEADERS = {
     "unspecified": (raw(PROXY, UNSPECIFIED, b""), None),
     "unix": (raw(PROXY, UNIX, bytes(216)), None),
 }
-"""Headers that are right, and where they say that the client is; None: as its connection says."""
+"""Valid headers, and the client address that each names. None: the address of the connection counts."""
 
 
 @pytest.mark.parametrize("listener", ["proxied", "proxied tls"])
-def test_a_client_is_listed_where_it_is(front: Front, authority: Authority, name: str, listener: str) -> None:
+def test_a_client_is_listed_with_the_address_in_its_header(
+    front: Front, authority: Authority, name: str, listener: str
+) -> None:
     expected = {}
     with ExitStack() as stack:
         for kind, (head, address) in HEADERS.items():
@@ -62,7 +64,7 @@ def test_a_client_is_listed_where_it_is(front: Front, authority: Authority, name
     assert {client: listed.get(client) for client in expected} == expected
 
 
-def test_a_header_and_what_follows_in_any_pieces(front: Front, name: str) -> None:
+def test_a_header_and_a_connect_are_read_in_any_pieces(front: Front, name: str) -> None:
     stream = header("192.0.2.7", extra=FIELDS) + connect(name)
     for piece in (1, 7, len(stream)):
         with Client(front.connect("proxied")) as client:
@@ -85,8 +87,8 @@ def test_a_header_and_what_follows_in_any_pieces(front: Front, name: str) -> Non
     ids=["version 1", "none", "another signature", "version", "command", "too short", "too long"],
 )
 @pytest.mark.parametrize("listener", ["proxied", "proxied tls"])
-def test_what_is_no_such_header_ends_the_connection(front: Front, listener: str, head: bytes) -> None:
+def test_an_invalid_header_ends_the_connection(front: Front, listener: str, head: bytes) -> None:
     with front.connect(listener) as connection:
         connection.sendall(head)
-        with suppress(ConnectionResetError):  # It need not read all of what is no header.
+        with suppress(ConnectionResetError):  # the gateway may close before it has read everything
             assert connection.recv(1) == b""

@@ -1,4 +1,4 @@
-"""SIGHUP over TLS: new certificates, passwords and rules, and nobody is disconnected."""
+"""SIGHUP with TLS: new certificates, passwords and rules, and no client is disconnected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULES = "user ann\ntopic read a/#\n"
 
 
 class Site:
-    """A gateway whose files a test changes."""
+    """A gateway whose files the test changes."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -37,14 +37,14 @@ class Site:
         self.front: Front
 
     def begin(self) -> None:
-        """Its files as they are at first."""
+        """Writes the initial files."""
         self.install(self._first)
         copy(self.old.file, self.clients)
         self.users.write_text(self._hashes)
         self.rules.write_text(RULES)
 
     def install(self, pair: Pair) -> None:
-        """Puts a certificate and its key where the gateway reads them."""
+        """Writes a certificate and its key to the files that the gateway reads."""
         copy(pair.certificate, self.server.certificate)
         copy(pair.key, self.server.key)
 
@@ -57,7 +57,7 @@ class Site:
             "needs": {"tls": {**asks, "names_user": True}},
         }
 
-    def admitted(self, authority: Authority, client_id: str, user: str, password: str) -> Client:
+    def logged_in(self, authority: Authority, client_id: str, user: str, password: str) -> Client:
         client = Client(self.front.secure("tls", authority.context()))
         client.send(connect_with(client_id, user, password))
         assert client.expect(CONNACK)[1] == 0
@@ -73,7 +73,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def site(running: Site) -> Site:
-    """As it was at first."""
+    """The gateway with its initial files."""
     running.begin()
     running.front.write(running.listeners())
     assert "not_reloaded" not in running.front.reload()
@@ -91,9 +91,9 @@ def is_alive(client: Client) -> bool:
     return True
 
 
-def test_certificates_change_and_connections_stay(site: Site) -> None:
+def test_new_certificates_are_used_and_connections_stay_open(site: Site) -> None:
     front = site.front
-    before = site.admitted(site.old, "before", "ann", "1")
+    before = site.logged_in(site.old, "before", "ann", "1")
     known = Client(front.secure("needs", site.old.context(site.old.client("device")))).open("known")
     resumed = site.old.context()
     first = front.secure("tls", resumed)
@@ -117,13 +117,13 @@ def test_certificates_change_and_connections_stay(site: Site) -> None:
         front.greet("needs", site.new.context(site.old.client("device")))
     with pytest.raises(
         ssl.SSLCertVerificationError
-    ):  # A ticket of the old certificate is worth nothing any more.
+    ):  # a session ticket from before the change is not valid any more
         resumed.wrap_socket(front.connect("tls"), server_hostname="localhost", session=first.session)
     for client in (before, known, Client(first)):
         client.socket.close()
 
 
-def test_a_wrong_file_changes_nothing(site: Site) -> None:
+def test_an_invalid_file_changes_nothing(site: Site) -> None:
     front = site.front
     key = Path(site.server.key).read_bytes()
     copy(site.new.server().key, site.server.key)
@@ -131,7 +131,7 @@ def test_a_wrong_file_changes_nothing(site: Site) -> None:
     result = front.reload()
     assert "not_reloaded" in result
     assert site.server.certificate in result
-    client = site.admitted(site.old, "still", "ann", "1")
+    client = site.logged_in(site.old, "still", "ann", "1")
     Path(site.server.key).unlink()
     result = front.reload()
     assert "not_reloaded" in result
@@ -143,9 +143,9 @@ def test_a_wrong_file_changes_nothing(site: Site) -> None:
     client.socket.close()
 
 
-def test_passwords_rules_and_limits_change_and_connections_stay(site: Site) -> None:
+def test_new_passwords_rules_and_limits_apply_and_connections_stay_open(site: Site) -> None:
     front = site.front
-    ann, bob = site.admitted(site.old, "ann", "ann", "1"), site.admitted(site.old, "bob", "bob", "2")
+    ann, bob = site.logged_in(site.old, "ann", "ann", "1"), site.logged_in(site.old, "bob", "bob", "2")
     site.users.write_text("\n".join(line for line in site.users.read_text().splitlines() if "ann" in line))
     site.rules.write_text("user ann\ntopic read b/#\n")
     front.write(site.listeners(connections=1))
@@ -171,10 +171,10 @@ def test_passwords_rules_and_limits_change_and_connections_stay(site: Site) -> N
         ("none", "cannot read"),
     ],
 )
-def test_a_gateway_does_not_begin_with_what_it_cannot_use(
+def test_a_gateway_with_an_invalid_certificate_or_key_does_not_start(
     site: Site, tmp_path: Path, wrong: str, word: str
 ) -> None:
-    """It says which file is wrong, and does not wait for a network first."""
+    """The gateway names the invalid file, and does not wait for a network first."""
     server = site.new.server()
     certificate, key = Path(server.certificate), Path(server.key)
     if wrong == "none":
@@ -193,7 +193,7 @@ def test_a_gateway_does_not_begin_with_what_it_cannot_use(
     assert done.stderr.startswith(f"{named}: {word}"), done.stderr
 
 
-def test_other_listeners_wait_for_a_restart(site: Site) -> None:
+def test_changed_listeners_wait_for_a_restart(site: Site) -> None:
     site.install(site.new.server())
     listeners = site.listeners()
     del listeners["wss"]

@@ -1,4 +1,4 @@
-"""WebSocket over TLS: what is agreed on at the beginning, and frames in any cut."""
+"""WebSocket over TLS: the opening handshake, and frames in pieces of any size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def dial(front: Front, authority: Authority) -> Iterator[Callable[..., Framed]]:
-    """Begins a WebSocket over TLS."""
+    """Opens a WebSocket over TLS."""
     with ExitStack() as stack:
 
         def begin(**fields: str) -> Framed:
@@ -34,7 +34,9 @@ def dial(front: Front, authority: Authority) -> Iterator[Callable[..., Framed]]:
     [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("chat, mqttv3.1 , mqtt", "mqtt")],
 )
 @pytest.mark.parametrize("level", [3, 4, 5])
-def test_subprotocols(dial: Callable[..., Framed], name: str, offered: str, chosen: str, level: int) -> None:
+def test_the_subprotocol_is_negotiated(
+    dial: Callable[..., Framed], name: str, offered: str, chosen: str, level: int
+) -> None:
     framed = dial(subprotocols=offered)
     assert (framed.status, framed.headers["sec-websocket-protocol"]) == (101, chosen)
     Client(framed, level=level).open(name)
@@ -49,19 +51,24 @@ def test_subprotocols(dial: Callable[..., Framed], name: str, offered: str, chos
         ({"subprotocols": "amqp"}, 400),
     ],
 )
-def test_what_is_not_served_is_told(dial: Callable[..., Framed], fields: dict[str, str], status: int) -> None:
+def test_an_unknown_path_or_subprotocol_is_refused(
+    dial: Callable[..., Framed], fields: dict[str, str], status: int
+) -> None:
     framed = dial(**fields)
     assert framed.status == status
     assert framed.recv(1) == b"", "and then it is closed"
 
 
-def test_a_query_is_no_other_path(dial: Callable[..., Framed], name: str) -> None:
+def test_a_query_in_the_path_is_ignored(dial: Callable[..., Framed], name: str) -> None:
     Client(dial(path="/mqtt?token=1")).open(name)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 1_000])
-def test_frames_in_pieces_and_pieces_in_frames(dial: Callable[..., Framed], name: str, piece: int) -> None:
-    """CONNECT, SUBSCRIBE and messages as one stream, cut into fragments, frames and records of TLS anyhow."""
+def test_packets_are_read_from_frames_in_any_pieces(
+    dial: Callable[..., Framed], name: str, piece: int
+) -> None:
+    """CONNECT, SUBSCRIBE and PINGREQ as one stream, cut into fragments, frames and TLS records of any
+    size."""
     framed = dial()
     topic = f"public/{name}"
     stream = connect(name) + subscribe(1, (topic, 0)) + PINGREQ
@@ -76,19 +83,21 @@ def test_frames_in_pieces_and_pieces_in_frames(dial: Callable[..., Framed], name
     assert client.expect(CONNACK)[1] == 0
     answers = sorted(client.read()[0] >> 4 for _ in range(2))
     assert answers == [SUBACK, PINGRESP]
-    # Many frames in one record, some of them empty.
+    # Many frames in one TLS record, some of them empty.
     framed.below.sendall(b"".join(frame(PINGREQ[:1]) + frame(b"") + frame(PINGREQ[1:]) for _ in range(50)))
     assert [client.read()[0] >> 4 for _ in range(50)] == [PINGRESP] * 50
 
 
-def test_text_is_refused(dial: Callable[..., Framed], name: str) -> None:
+def test_a_text_frame_is_refused(dial: Callable[..., Framed], name: str) -> None:
     framed = dial()
     framed.below.sendall(frame(connect(name), TEXT))
     assert framed.recv(1) == b""
 
 
-def test_a_stranger_s_frame_is_not_kept(front: Front, dial: Callable[..., Framed], name: str) -> None:
-    """Before CONNECT a gateway holds 64 KiB of a client, in one frame as in many."""
+def test_a_large_frame_before_connect_is_not_buffered(
+    front: Front, dial: Callable[..., Framed], name: str
+) -> None:
+    """Before CONNECT a gateway buffers at most 64 KiB of a client, in one frame or in many."""
     before = front.own_bytes()
     framed = dial()
     head = frame(b"", declares=200 * MIB)

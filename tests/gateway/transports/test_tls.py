@@ -1,4 +1,4 @@
-"""TLS at a gateway: versions, certificates of clients, and those who do not keep to it."""
+"""TLS at a gateway: versions, client certificates, and peers that violate the protocol."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module", autouse=True)
 def stalled(front: Front, authority: Authority) -> Iterator[Sequence[socket.socket]]:
-    """Three hundred handshakes that go no further, each at its own point, beside all tests here. The memory
-    is that of what they sent."""
+    """Three hundred handshakes that have stopped at different points, during all tests of this module. The
+    gateway needs no more memory for them than for the bytes that they sent."""
     hello = _client_hello(authority)
     before = front.own_bytes()
     with ExitStack() as stack:
@@ -34,19 +34,21 @@ def stalled(front: Front, authority: Authority) -> Iterator[Sequence[socket.sock
 
 
 def connect_as(client_id: str, user: str) -> bytes:
-    """CONNECT of MQTT 5, clean, with a user name and no password."""
+    """A CONNECT of MQTT 5 with a clean start, a user name and no password."""
     return packet(0x10, text("MQTT") + bytes([5, 0x82, 0, 0, 0]) + text(client_id) + text(user))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_both_versions(front: Front, authority: Authority, name: str, version: ssl.TLSVersion) -> None:
+def test_tls_1_2_and_1_3_are_accepted(
+    front: Front, authority: Authority, name: str, version: ssl.TLSVersion
+) -> None:
     with Client(front.secure("tls", authority.context(version=version))) as client:
         client.open(name)
         client.send(subscribe(1, (f"ann/{name}", 0)))
         assert client.expect(SUBACK)[-1] == NOT_AUTHORIZED
 
 
-def test_an_old_version_is_refused(front: Front, authority: Authority) -> None:
+def test_tls_1_1_is_refused(front: Front, authority: Authority) -> None:
     context = authority.context()
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
@@ -55,7 +57,7 @@ def test_an_old_version_is_refused(front: Front, authority: Authority) -> None:
         front.secure("tls", context)
 
 
-def test_a_client_does_not_trust_what_its_authority_did_not_sign(
+def test_a_client_refuses_a_certificate_of_another_authority(
     front: Front, other_authority: Authority
 ) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -63,7 +65,7 @@ def test_a_client_does_not_trust_what_its_authority_did_not_sign(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_who_comes_back_is_spared_the_certificates(
+def test_a_tls_session_is_resumed(
     front: Front, authority: Authority, name: str, version: ssl.TLSVersion
 ) -> None:
     context = authority.context(version=version)
@@ -78,10 +80,11 @@ def test_who_comes_back_is_spared_the_certificates(
 
 
 class TestNames:
-    """`names_user: true`: the common name of a certificate is its client's user name, for `%u` and `user`."""
+    """`names_user: true`: the common name of a client certificate is the user name, for `%u` and `user` in
+    the rules."""
 
     @pytest.mark.parametrize("listener", ["asks", "needs"])
-    def test_rules_are_those_of_the_certificate(
+    def test_the_rules_use_the_name_in_the_certificate(
         self, front: Front, authority: Authority, name: str, listener: str
     ) -> None:
         with Client(front.secure(listener, authority.context(authority.client("ann")))) as ann:
@@ -94,8 +97,8 @@ class TestNames:
             ann.send(publish("of/bob/z", b"his", qos=1, packet_id=3))
             assert ann.expect(PUBACK)[:3] == bytes([0, 3, NOT_AUTHORIZED])
 
-    def test_the_first_rule_that_matches_decides(self, front: Front, authority: Authority, name: str) -> None:
-        """Those of the user before the patterns, and in each `deny` first."""
+    def test_the_first_matching_rule_decides(self, front: Front, authority: Authority, name: str) -> None:
+        """The rules of the user come before the patterns, and `deny` comes first in each."""
         with Client(front.secure("needs", authority.context(authority.client("ann")))) as ann:
             ann.open(name)
             ann.send(subscribe(1, ("ann/open/x", 1), ("ann/shut/x", 1)))
@@ -105,8 +108,10 @@ class TestNames:
             refused = {body[1]: NOT_AUTHORIZED in body for body in (ann.expect(PUBACK), ann.expect(PUBACK))}
             assert refused == {2: False, 3: True}
 
-    def test_a_mark_in_a_name_is_no_mark(self, front: Front, authority: Authority, name: str) -> None:
-        """`%c` as a user name is not the client id: it would be whoever it likes."""
+    def test_a_placeholder_in_a_common_name_is_not_replaced(
+        self, front: Front, authority: Authority, name: str
+    ) -> None:
+        """If `%c` in a user name were replaced by the client id, such a client could take any name."""
         with Client(front.secure("needs", authority.context(authority.client("%c")))) as pretends:
             pretends.open(f"ann-{name}")
             pretends.send(publish(f"of/ann-{name}/x", b"", qos=1, packet_id=1))
@@ -114,7 +119,7 @@ class TestNames:
             pretends.send(publish("of/%c/x", b"", qos=1, packet_id=2))
             assert NOT_AUTHORIZED not in pretends.expect(PUBACK)
 
-    def test_a_sign_of_filters_in_a_name_opens_nothing(
+    def test_a_wildcard_in_a_common_name_matches_no_other_topic(
         self, front: Front, authority: Authority, name: str
     ) -> None:
         with Client(front.secure("needs", authority.context(authority.client("+/#")))) as client:
@@ -122,7 +127,7 @@ class TestNames:
             client.send(subscribe(1, ("of/ann/x", 1), ("of/#", 1)))
             assert client.expect(SUBACK)[-2:] == bytes([NOT_AUTHORIZED] * 2)
 
-    def test_who_shows_no_certificate_gets_no_name_for_the_asking(
+    def test_a_client_without_a_certificate_gets_no_user_name(
         self, front: Front, authority: Authority, name: str
     ) -> None:
         with Client(front.secure("asks", authority.context())) as nobody:
@@ -134,7 +139,7 @@ class TestNames:
             assert pretends.expect(CONNACK)[1] == BAD_USER_NAME
             assert pretends.at_end()
 
-    def test_nor_does_one_whose_certificate_has_none(
+    def test_a_client_whose_certificate_has_no_common_name_is_refused(
         self, front: Front, authority: Authority, name: str
     ) -> None:
         with Client(front.secure("needs", authority.context(authority.client(None)))) as pretends:
@@ -144,7 +149,7 @@ class TestNames:
 
 
 class TestRefusals:
-    """Who is not let in hears so in TLS, and costs the others nothing."""
+    """A refused client gets a TLS alert, and does not affect others."""
 
     @pytest.fixture
     def strangers(self, authority: Authority, other_authority: Authority) -> dict[str, Pair | None]:
@@ -163,7 +168,7 @@ class TestRefusals:
             ("expired", "CERTIFICATE_EXPIRED"),
         ],
     )
-    def test_a_certificate_that_does_not_do(
+    def test_a_missing_or_invalid_client_certificate_is_refused(
         self,
         front: Front,
         authority: Authority,
@@ -175,25 +180,25 @@ class TestRefusals:
         with pytest.raises(ssl.SSLError, match=alert):
             front.greet("needs", authority.context(strangers[kind], version))
 
-    def test_a_wrong_one_is_refused_where_none_would_do(
+    def test_an_invalid_certificate_is_refused_where_the_certificate_is_optional(
         self, front: Front, authority: Authority, other_authority: Authority
     ) -> None:
         context = authority.context(other_authority.client("ann"))
         with pytest.raises(ssl.SSLError, match="UNKNOWN_CA"):
             front.greet("asks", context)
 
-    def test_plain_mqtt_at_the_port_of_tls(self, front: Front) -> None:
+    def test_plain_mqtt_at_a_tls_listener_gets_an_alert(self, front: Front) -> None:
         with front.connect("tls") as connection:
             connection.sendall(connect("plain"))
             answer = connection.recv(64)
             assert answer[:1] == b"\x15", "an alert of TLS"
             assert connection.recv(1) == b""
 
-    def test_tls_at_the_port_of_plain_mqtt(self, front: Front, authority: Authority) -> None:
+    def test_tls_at_a_plain_listener_is_refused(self, front: Front, authority: Authority) -> None:
         with pytest.raises((ssl.SSLError, ConnectionResetError)):
             front.secure("six", authority.context())
 
-    def test_they_are_counted(self, front: Front, authority: Authority, name: str) -> None:
+    def test_failed_handshakes_are_counted(self, front: Front, authority: Authority, name: str) -> None:
         with Client(front.secure("tls", authority.context())) as watcher:
             watcher.open(name)
             watcher.send(subscribe(1, ("$SYS/broker/sockets/failed/tls", 0)))
@@ -207,16 +212,16 @@ class TestRefusals:
                 pass
 
 
-def test_a_handshake_that_stalls_is_given_up(stalled: Sequence[socket.socket]) -> None:
+def test_a_stalled_handshake_is_ended(stalled: Sequence[socket.socket]) -> None:
     for connection in stalled:
         while connection.recv(
             4_096
-        ):  # The server's part of the handshake, where it got so far; then the end.
+        ):  # the server's part of the handshake, if it got that far, and then the end
             pass
 
 
-def test_a_handshake_without_end_is_refused(front: Front) -> None:
-    """A record says handshake, and the message in it that it has 16 MB: nobody waits for them."""
+def test_a_handshake_message_that_is_too_large_is_refused(front: Front) -> None:
+    """The record contains a handshake message that declares 16 MB. The gateway does not wait for them."""
     before = front.own_bytes()
     with front.connect("tls") as connection:
         endless = b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff" + bytes(0x4000 - 4)
