@@ -1,4 +1,4 @@
-"""The system calls of this package, as an interface.
+"""The system calls of this package, as an interface, and the atomic replacement of a file.
 
 `LocalDisk` calls the operating system. Tests and the simulator have other disks, which lose what was not
 synced, write fewer bytes than asked, or fail.
@@ -8,11 +8,24 @@ Files are created with mode 0600 and folders with 0700, because a node's state c
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-__all__ = ["FILE_MODE", "FOLDER_MODE", "Disk", "File", "LocalDisk", "make_folder"]
+__all__ = [
+    "FILE_MODE",
+    "FOLDER_MODE",
+    "Disk",
+    "File",
+    "LocalDisk",
+    "make_folder",
+    "replace_file",
+    "write_all",
+]
+
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -134,3 +147,45 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     if folder.stat().st_mode & 0o077:
         folder.chmod(FOLDER_MODE)
+
+
+def replace_file(
+    path: Path, chunks: Iterable[bytes], disk: Disk | None = None, *, is_lasting: bool = True
+) -> int:
+    """Replaces the content of a file by these chunks: a reader finds either the old content or all of the
+    new. Returns the number of bytes.
+
+    `is_lasting`: the new content must survive a loss of power. Raises OSError. The file is then unchanged,
+    with one exception: if only the folder could not be synced, the file has the new content, and a loss of
+    power may bring the old content back.
+    """
+    disk = disk or LocalDisk()
+    draft = path.with_name(f"{path.name}.new")
+    try:
+        file = disk.create(draft)
+        try:
+            size = sum(write_all(file, chunk) for chunk in chunks)
+            if is_lasting:
+                file.sync()  # Otherwise a loss of power could leave an empty file.
+        finally:
+            file.close()
+        disk.rename(draft, path)
+    except OSError:
+        with suppress(OSError):
+            disk.remove(draft)
+        raise
+    if is_lasting:  # Otherwise a loss of power could bring the old content back.
+        disk.sync_folder(path.parent)
+    return size
+
+
+def write_all(file: File, data: bytes) -> int:
+    """Appends all of the data. Returns its length. Raises OSError, with ENOSPC if the disk is full; some of
+    the data may then have been written."""
+    written = 0
+    while written < len(data):
+        more = file.append(data[written:] if written else data)
+        if not more:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += more
+    return written

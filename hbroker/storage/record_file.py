@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hbroker.storage.disk import Disk, File, LocalDisk
+from hbroker.storage.disk import Disk, File, LocalDisk, replace_file, write_all
 from hbroker.storage.record_format import HEADER_BYTES, Header, header_from, read_records, record_bytes
-from hbroker.storage.whole_file import replace, write_all
 
 __all__ = ["Damage", "Entry", "Opened", "RecordFile"]
 
@@ -81,9 +80,11 @@ class RecordFile:
         self._disk = disk or LocalDisk()
         self._new_id = new_id
         self._slack_bytes = slack_bytes
-        self._header = Header(kind, 0)
+        self.header = Header(kind, 0)
+        """The id changes with each `replace`. 0: there is no file."""
         self._file: File | None = None
-        self._size = 0
+        self.size = 0
+        """The length in bytes of the header and the whole records."""
         self._replace_at = slack_bytes
         self._is_suspect = False
         """A sync or a truncation has failed, so it is unknown which of the last bytes are on the disk."""
@@ -108,7 +109,7 @@ class RecordFile:
         header = header_from(data)
         if header is None or header.kind != self._kind:
             return self._mend([(0, len(data))], {}, "this is no such file, or its header is damaged")
-        self._header = header
+        self.header = header
         found = read_records(data, header.id)
         synced = at_least(header.id)
         if found.torn and found.end < synced:
@@ -117,7 +118,7 @@ class RecordFile:
             found.damage.append((len(data), synced))
         if found.damage:
             return self._mend(found.damage, found.entries, "these bytes are no records")
-        self._size = found.end
+        self.size = found.end
         self._replace_at = 2 * _length(found.entries) + self._slack_bytes
         try:
             self._file = self._disk.open(self.path)
@@ -134,9 +135,9 @@ class RecordFile:
         if self._file is None:
             self._reopen()
         assert self._file is not None, "a file that was opened again is open"
-        data = b"".join(record_bytes(self._header.id, key, value) for key, value in entries)
+        data = b"".join(record_bytes(self.header.id, key, value) for key, value in entries)
         try:
-            self._size += write_all(self._file, data)
+            self.size += write_all(self._file, data)
         except OSError:
             self._cut_off()
             raise
@@ -153,19 +154,26 @@ class RecordFile:
 
     def replace(self, entries: Iterable[Entry], *, is_incomplete: bool = False) -> None:
         """Replaces the content of the file by these entries, and syncs it. Raises OSError; the file is then
-        unchanged (or, if only the folder could not be synced, as `whole_file.replace` says)."""
-        self._replace(entries, is_incomplete)
+        unchanged (or, if only the folder could not be synced, as `replace_file` says)."""
+        header = Header(self._kind, self._new_id(), is_incomplete)
+        records = (record_bytes(header.id, key, value) for key, value in entries if value)
+        size = replace_file(self.path, _in_chunks([header.to_bytes()], records), self._disk)
+        with suppress(OSError):
+            self.close()
+        self.header, self.size, self._is_suspect, self._rescued = header, size, False, None
+        self._replace_at = 2 * size + self._slack_bytes
+        self._file = self._disk.open(self.path)
 
     def compact(self) -> None:
         """Replaces the file by its live records, if it has grown enough (`SLACK_BYTES`). Raises OSError."""
-        if self._size > self._replace_at:
+        if self.size > self._replace_at:
             # If this fails, the next try waits until the file has grown.
-            self._replace_at = self._size + self._slack_bytes
-            self._copy(self._header.is_incomplete)
+            self._replace_at = self.size + self._slack_bytes
+            self._copy(self.header.is_incomplete)
 
     def complete(self) -> None:
         """Removes the mark that the file is incomplete: the lost records matter no longer. Raises OSError."""
-        if self._header.is_incomplete:
+        if self.header.is_incomplete:
             self._make_sound()
             self._copy(False)
 
@@ -175,27 +183,10 @@ class RecordFile:
             file, self._file = self._file, None
             file.close()
 
-    # Read
-
-    @property
-    def id(self) -> int:
-        """The file's id, which changes with each `replace`. 0: there is no file."""
-        return self._header.id
-
-    @property
-    def size(self) -> int:
-        """The length in bytes of the header and the whole records."""
-        return self._size
-
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether records were lost, and `complete` has not been called since."""
-        return self._header.is_incomplete
-
     # Mending
 
     def _missing(self, at_least: Callable[[int], int]) -> Opened:
-        self._header, self._size = Header(self._kind, 0), 0
+        self.header, self.size = Header(self._kind, 0), 0
         if not at_least(0):
             return Opened()
         damage = Damage(self.path, 0, 0, "the file is missing", None)
@@ -213,10 +204,10 @@ class RecordFile:
         stays, and it is replaced before anything else is written."""
         self._rescued = None
         try:
-            self._replace(entries.items(), True)
+            self.replace(entries.items(), is_incomplete=True)
         except OSError:
             self._rescued = dict(entries)
-            self._header = Header(self._kind, 0, True)
+            self.header = Header(self._kind, 0, True)
 
     def _keep(self) -> Path | None:
         """Gives the file a second name, under which it stays when it is replaced. If the file system has no
@@ -227,7 +218,7 @@ class RecordFile:
             try:
                 self._disk.link(self.path, kept)
             except OSError:
-                replace(kept, [self._disk.read(self.path)], self._disk)
+                replace_file(kept, [self._disk.read(self.path)], self._disk)
         except OSError:
             return None
         return kept
@@ -243,41 +234,31 @@ class RecordFile:
         """After a failed write: truncates the file to its last whole record."""
         assert self._file is not None
         try:
-            self._file.truncate(self._size)
+            self._file.truncate(self.size)
         except OSError:
             self._is_suspect = True
 
     def _make_sound(self) -> None:
         if self._rescued is not None:
-            self._replace(self._rescued.items(), True)
+            self.replace(self._rescued.items(), is_incomplete=True)
         elif self._is_suspect:
-            self._copy(self._header.is_incomplete)
+            self._copy(self.header.is_incomplete)
 
     def _reopen(self) -> None:
-        if self._header.id:
+        if self.header.id:
             self._file = self._disk.open(self.path)
         else:
-            self._replace([], self._header.is_incomplete)
+            self.replace([], is_incomplete=self.header.is_incomplete)
 
     def _copy(self, is_incomplete: bool) -> None:
         """Replaces the file by its live records. Raises OSError; EIO if the file does not read as it was
         written."""
-        data = self._disk.read(self.path)[: self._size]
-        found = read_records(data, self._header.id)
-        if len(data) < self._size or found.damage or found.torn:
-            self._replace_at = 2 * self._size + self._slack_bytes
+        data = self._disk.read(self.path)[: self.size]
+        found = read_records(data, self.header.id)
+        if len(data) < self.size or found.damage or found.torn:
+            self._replace_at = 2 * self.size + self._slack_bytes
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
-        self._replace(found.entries.items(), is_incomplete)
-
-    def _replace(self, entries: Iterable[Entry], is_incomplete: bool) -> None:
-        header = Header(self._kind, self._new_id(), is_incomplete)
-        records = (record_bytes(header.id, key, value) for key, value in entries if value)
-        size = replace(self.path, _in_chunks([header.to_bytes()], records), self._disk)
-        with suppress(OSError):
-            self.close()
-        self._header, self._size, self._is_suspect, self._rescued = header, size, False, None
-        self._replace_at = 2 * size + self._slack_bytes
-        self._file = self._disk.open(self.path)
+        self.replace(found.entries.items(), is_incomplete=is_incomplete)
 
 
 _CHUNK_BYTES: Final = 1 << 20

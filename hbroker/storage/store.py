@@ -71,7 +71,9 @@ class Store:
         run was alive (None: unknown). Raises OSError."""
         last = checkpoint.load(self._disk, self._mark)
         opened = {kind: file.open(_demand(last, kind)) for kind, file in self._files.items()}
-        self._synced = {kind: (file.id, file.size) for kind, file in self._files.items() if file.id}
+        self._synced = {
+            kind: (file.header.id, file.size) for kind, file in self._files.items() if file.header.id
+        }
         return opened, None if last is None else self._instant().since(last.alive)
 
     def put(self, kind: int, key: bytes, value: bytes) -> int:
@@ -170,9 +172,9 @@ class Store:
             self._note_synced(kind, file)
 
     def _note_synced(self, kind: int, file: RecordFile) -> None:
-        if file.id:
+        if file.header.id:
             # A new dictionary, because another thread may be reading the old one in `touch`.
-            self._synced = {**self._synced, kind: (file.id, file.size)}
+            self._synced = {**self._synced, kind: (file.header.id, file.size)}
 
 
 class _WriteError(Exception):

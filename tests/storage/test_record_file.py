@@ -158,9 +158,9 @@ def test_after_a_sync_that_failed_everything_is_written_again() -> None:
     with pytest.raises(OSError, match="Input/output"):
         file.sync()
     disk.error = None
-    before = file.id
+    before = file.header.id
     file.sync()
-    assert file.id != before
+    assert file.header.id != before
     disk.crash()
     assert a_file(disk).open().entries == {**entries, b"d": b"fourth"}
 

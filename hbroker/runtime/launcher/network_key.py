@@ -14,8 +14,7 @@ from typing import Final
 from hbroker.config import Address, parse_address
 from hbroker.errors import ConfigErrors
 from hbroker.runtime.launcher.run_directory import RunDirectory, running
-from hbroker.storage import whole_file
-from hbroker.storage.disk import make_folder
+from hbroker.storage.disk import make_folder, replace_file
 from hbroker.topology import load
 from hbroker.topology.flags import join_key_from_file
 
@@ -33,7 +32,7 @@ def own_key(directory: RunDirectory) -> bytes:
     file = directory.join_key_file
     if not file.exists():
         make_folder(directory.path)
-        whole_file.replace(file, [secrets.token_hex(_RANDOM_BYTES).encode(), b"\n"])
+        replace_file(file, [secrets.token_hex(_RANDOM_BYTES).encode(), b"\n"])
     return join_key_from_file(file)
 
 

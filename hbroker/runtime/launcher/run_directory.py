@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from hbroker.errors import LocalError
-from hbroker.storage.disk import FILE_MODE, make_folder
-from hbroker.storage.whole_file import replace
+from hbroker.storage.disk import FILE_MODE, make_folder, replace_file
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 """A log larger than this is renamed when its process starts."""
@@ -199,7 +198,7 @@ class RunDirectory:
     def write(self, run: NetworkRun) -> None:
         """Replaces the state file. Raises OSError; the file is then unchanged."""
         text = json.dumps(run.to_json(), indent=1) + "\n"
-        replace(self.state_file, [text.encode()], is_lasting=False)
+        replace_file(self.state_file, [text.encode()], is_lasting=False)
 
     def read(self) -> NetworkRun | None:
         """The state that the last launcher wrote; None: there is none, or it cannot be read."""

@@ -229,8 +229,8 @@ class NodeStateFiles:
         self._take(opened[DELEGATIONS], DELEGATIONS, recalled)
         self._take(opened[CLAIMS], CLAIMS, recalled)
         self._take(opened[SUBSCRIPTIONS], SUBSCRIPTIONS, recalled)
-        recalled.forgets_delegations |= self._files[DELEGATIONS].is_incomplete
-        recalled.forgets_subscriptions |= self._files[SUBSCRIPTIONS].is_incomplete
+        recalled.forgets_delegations |= self._files[DELEGATIONS].header.is_incomplete
+        recalled.forgets_subscriptions |= self._files[SUBSCRIPTIONS].header.is_incomplete
         return recalled, silent_us
 
     def _take(self, opened: Opened, kind: int, recalled: Recalled) -> None:
