@@ -6,11 +6,12 @@
    the parent may not come back.
 4. If its parent is not the parent any more, the parent names the new one (§5.4).
 
-`join_requests` has the JOINs, `parent_discovery` finds the parent, and `lease_holder` has what is held.
+`join_requests` has the JOINs, and `lease` what is held.
 """
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -22,9 +23,7 @@ from hbroker.protocol.handover.handover import HandoverSource, HandoverTarget, S
 from hbroker.protocol.handover.transfer import ReceivedState
 from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
-from hbroker.protocol.hierarchy.child.lease_holder import LeaseHolder
-from hbroker.protocol.hierarchy.child.parent_discovery import ParentDiscovery
-from hbroker.protocol.hierarchy.child.uplink_states import UPLINK, UplinkEvent, UplinkState
+from hbroker.protocol.hierarchy.child.lease import Lease
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant
 from hbroker.protocol.packets import Address, Cut, Reason, address_from, cut_from, pack
 from hbroker.protocol.reasons import PASSING_REASONS
@@ -33,6 +32,7 @@ from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timer_queue import earliest
 
 __all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]
+
 
 GRANT_WAIT: Final = 2 * timers.SECOND
 """Microseconds that a parent may take for a grant after its invitation."""
@@ -45,6 +45,87 @@ REFUSED_WAIT: Final = 4
 """A refusal, or an answer that proves nothing, counts like this many tries without an answer, so the next try
 comes late."""
 FINAL_REASONS: Final = frozenset({Reason.REASON_NOT_AUTHORIZED, Reason.REASON_PROTOCOL_ERROR})
+
+
+class UplinkState(Enum):
+    """What a claim waits for."""
+
+    AWAIT_INVITATION = auto()
+    AWAIT_GRANT = auto()
+    AWAIT_HANDOVER = auto()
+    SERVING = auto()
+    AWAIT_RENEWAL = auto()
+    """It serves on, without a link to the parent, or before the first answer of a new parent."""
+    AWAIT_TAKE_BACK = auto()
+    STOPPED = auto()
+
+
+class UplinkEvent(Enum):
+    """What happens to a claim."""
+
+    INVITED = auto()
+    GRANTED = auto()
+    HANDED_OVER = auto()
+    RENEWED = auto()
+    LINK_LOST = auto()
+    REPARENTED = auto()
+    """Another node is the parent now (§5.4)."""
+    FENCED = auto()
+    """The lease ended, or the parent refused to renew it."""
+    TIMED_OUT = auto()
+    REFUSED = auto()
+    FINALLY_REFUSED = auto()
+    """Refused for good."""
+    COVERED = auto()
+    """The node has come to serve a larger subtree around this one, which is now a part of it (§5.1)."""
+    LEAVE = auto()
+    TAKEN_BACK = auto()
+    NOT_TAKEN = auto()
+    """The node was ordered to hand the subtree back, and the parent did not take it: the node serves on, and
+    tries again."""
+    UNDECIDED = auto()
+    """As NOT_TAKEN, but after COMMIT: the parent may own the subtree, or nobody."""
+
+
+UPLINK: Final = {
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.INVITED): UplinkState.AWAIT_GRANT,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.FINALLY_REFUSED): UplinkState.STOPPED,
+    (UplinkState.AWAIT_INVITATION, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.GRANTED): UplinkState.AWAIT_HANDOVER,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.REFUSED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.FINALLY_REFUSED): UplinkState.STOPPED,
+    (UplinkState.AWAIT_GRANT, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.HANDED_OVER): UplinkState.SERVING,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.RENEWED): UplinkState.AWAIT_HANDOVER,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LINK_LOST): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_HANDOVER, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.SERVING, UplinkEvent.RENEWED): UplinkState.SERVING,
+    (UplinkState.SERVING, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.SERVING, UplinkEvent.REPARENTED): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.SERVING, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.SERVING, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.SERVING, UplinkEvent.LEAVE): UplinkState.AWAIT_TAKE_BACK,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.INVITED): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.RENEWED): UplinkState.SERVING,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LINK_LOST): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.TIMED_OUT): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.REFUSED): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.FENCED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.COVERED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_RENEWAL, UplinkEvent.LEAVE): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.RENEWED): UplinkState.AWAIT_TAKE_BACK,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TAKEN_BACK): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.NOT_TAKEN): UplinkState.AWAIT_RENEWAL,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.UNDECIDED): UplinkState.AWAIT_INVITATION,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.LINK_LOST): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.FENCED): UplinkState.STOPPED,
+    (UplinkState.AWAIT_TAKE_BACK, UplinkEvent.TIMED_OUT): UplinkState.STOPPED,
+}
 
 
 class Uplink:
@@ -60,15 +141,14 @@ class Uplink:
         self._diagnostics = context.diagnostics
         self._machine = Machine(UPLINK, UplinkState.AWAIT_INVITATION)
         self._parent: Address | None = None
-        self._parent_name = ""
-        self._link: int | None = None
+        self.parent = ""
+        """The parent's name; empty: there is none yet."""
+        self.link: int | None = None
+        """The link to the parent; None: there is none."""
         self._former: int | None = None
         """The link to the former parent, until the new one grants."""
-        self._lease_holder = LeaseHolder(subtree, context.jurisdiction)
-        self._join_requests = JoinRequests(
-            subtree, context.settings, context.address, context.incarnation, context.random
-        )
-        self._parent_discovery = ParentDiscovery(context, self._join_requests, self._lease_holder)
+        self._lease = Lease(subtree, context.jurisdiction)
+        self._join_requests = JoinRequests(subtree, context, self._lease)
         self._attempt = 0
         self._retry_at: int | None = None
         self._renew_at: int | None = None
@@ -97,7 +177,7 @@ class Uplink:
         """The root asks for a proof of this node's address: sends the request again, with the token."""
         is_asking = self._machine.state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_RENEWAL)
         if source == self._context.root and is_asking:
-            self._parent_discovery.obey(now, challenge.token)
+            self._join_requests.obey(now, challenge.token)
 
     def handle_joinack(self, now: int, link: int | None, ack: pb.JoinAck) -> bool:
         """Handles JOINACK. Returns whether it answers a JOIN of this claim.
@@ -109,7 +189,7 @@ class Uplink:
             return self._is_from_parent(link, ack) and self._follow(now, ack)
         if not self._join_requests.is_open(ack.request) or ack.subtree != self.subtree:
             return False
-        if link is None and not self._parent_discovery.is_proved(ack):
+        if link is None and not self._join_requests.is_proved(ack):
             self._doubt(now)
             return True
         sent = self._join_requests.answered(ack.request)
@@ -120,14 +200,14 @@ class Uplink:
             self._refused(now, ack)
         elif link is None:
             self._invited(now, ack)
-        elif link == self._link and ack.epoch:
+        elif link == self.link and ack.epoch:
             self._granted(now, sent.at, link, ack)
         return True
 
     def handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> bool:
         """Handles TRANSFER of the parent, in a handover in either direction. Returns whether it was
         expected."""
-        if link != self._link or transfer.epoch != self._lease_holder.epoch:
+        if link != self.link or transfer.epoch != self._lease.epoch:
             return False
         if self._handover_target is not None:
             return self._take(now, self._handover_target, transfer)
@@ -140,9 +220,9 @@ class Uplink:
 
     def handle_link_down(self, now: int, link: int, *, is_refused: bool = False) -> None:
         """A link ended. `is_refused`: the parent refused the session, because it has too many."""
-        if link != self._link:
+        if link != self.link:
             return
-        self._link = None
+        self.link = None
         self._join_requests.forget()
         if self._hands_back and self._handover_source is not None:
             self._handing_back_failed(now, self._handover_source)
@@ -159,9 +239,9 @@ class Uplink:
 
     def handle_timeout(self, now: int) -> None:
         """Stops serving if the lease has ended; then does everything else that is due."""
-        if self._lease_holder.is_over(now) and self._hands_back and self._handover_source is not None:
+        if self._lease.is_over(now) and self._hands_back and self._handover_source is not None:
             self._handing_back_failed(now, self._handover_source)
-        elif self._lease_holder.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
+        elif self._lease.is_over(now) and self._machine.accepts(UplinkEvent.FENCED):
             self._fence(now)
         if self._handover_source is not None:
             self._handover_source.handle_timeout(now)
@@ -182,7 +262,7 @@ class Uplink:
         if self._machine.state is UplinkState.SERVING:
             self._leave(now)
         elif self._machine.state is UplinkState.AWAIT_INVITATION:
-            if self.is_covered or (self.refused is not None and not self._is_passing(self.refused)):
+            if self.is_covered or (self.refused is not None and self.refused.reason not in PASSING_REASONS):
                 self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
             else:
                 self._again_after(now, 0)
@@ -197,20 +277,20 @@ class Uplink:
             return
         self._context.parent_role.close(self.subtree)
         state = self._machine.handle(UplinkEvent.LEAVE)
-        link = self._link
+        link = self.link
         if state is not UplinkState.AWAIT_TAKE_BACK or link is None:
             self._settle(now, UplinkState.STOPPED)
             return
         if self._taken is not None:  # DONE need not wait for the disk any more (§5.10).
             self._say_done(self._taken)
-        self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._lease_holder.epoch)))
+        self._core.send(link, pack(pb.Leave(subtree=self.subtree, epoch=self._lease.epoch)))
         delegations = self._context.delegations
         returning_children = delegations.returning_children(self.subtree)
         self._handover_source = HandoverSource(
             self._core,
             delegations.subtree_state,
             self.subtree,
-            self._lease_holder.epoch,
+            self._lease.epoch,
             link,
             returning_children,
         )
@@ -225,8 +305,8 @@ class Uplink:
             return
         self._machine.handle(UplinkEvent.COVERED)
         self._jurisdiction.merge(self.subtree)
-        self._context.delegations.outdo(self._lease_holder.epoch)
-        links = self._link, self._former
+        self._context.delegations.outdo(self._lease.epoch)
+        links = self.link, self._former
         self._stop()
         for link in links:
             if link is not None:
@@ -256,44 +336,28 @@ class Uplink:
         decider = self._jurisdiction.lookup(self.subtree)
         return isinstance(decider, Grant) and decider.subtree != self.subtree and decider.serving
 
-    @property
-    def link(self) -> int | None:
-        """The link to the parent; None: there is none."""
-        return self._link
-
-    @property
-    def parent(self) -> str:
-        """The parent's name; empty: there is none yet."""
-        return self._parent_name
-
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
         handover_source = None if self._handover_source is None else self._handover_source.poll_timeout()
-        return earliest(self._lease_holder.until, self._retry_at, self._renew_at, handover_source)
+        return earliest(self._lease.until, self._retry_at, self._renew_at, handover_source)
 
     # Asking
 
     def _ask_root(self, now: int) -> None:
-        self._parent_discovery.begin(now)
+        self._join_requests.ask_root(now)
         self._again_after(now, timers.retry_after(self._attempt, self._context.random, timers.SEARCH_MOST))
 
     def _ask_parent(self, now: int, parent: Address) -> None:
-        self._link = self._core.connect(parent, self._parent_discovery.token)
-        self._core.send(self._link, self._join(now))
+        self.link = self._core.connect(parent, self._join_requests.token)
+        self._core.send(self.link, self._join_requests.make(now))
         self._again_after(now, GRANT_WAIT)
 
-    def _join(self, now: int) -> bytes:
-        return self._join_requests.make(now, self._lease_holder.epoch, fenced=self._lease_holder.fenced)
-
     def _renew_leaving(self, now: int) -> None:
-        handover_source, link = self._handover_source, self._link
+        handover_source, link = self._handover_source, self.link
         self._renew_at = None
         if handover_source is None or handover_source.has_stopped or link is None:
             return
-        join = self._join_requests.make(
-            now, self._lease_holder.epoch, fenced=self._lease_holder.fenced, leaving=True
-        )
-        self._core.send(link, join)
+        self._core.send(link, self._join_requests.make(now, leaving=True))
         self._renew_at = now + timers.LEASE // timers.LEASE_RENEWALS
 
     def _again_after(self, now: int, period: int) -> None:
@@ -313,8 +377,8 @@ class Uplink:
                 self._machine.handle(UplinkEvent.TIMED_OUT)
                 self._ask_root(now)
             case UplinkState.AWAIT_HANDOVER | UplinkState.SERVING:
-                assert self._link is not None
-                self._core.send(self._link, self._join(now))
+                assert self.link is not None
+                self._core.send(self.link, self._join_requests.make(now))
                 self._again_after(now, GRANT_WAIT)
             case UplinkState.AWAIT_RENEWAL:
                 self._machine.handle(UplinkEvent.TIMED_OUT)
@@ -334,7 +398,7 @@ class Uplink:
         if self._attempt % 2 and self._parent is not None:
             self._ask_parent(now, self._parent)
         else:
-            self._link = None
+            self.link = None
             self._ask_root(now)
 
     # Answers
@@ -344,14 +408,14 @@ class Uplink:
         and begins nothing, and an answer that proves the key still counts. But the key of either node may be
         missing or wrong. So a claim without an invitation reports it, and delays its next try."""
         self._diagnostics.drop("unauthenticated")
-        if self._machine.state is UplinkState.AWAIT_INVITATION and self._parent_discovery.doubt():
+        if self._machine.state is UplinkState.AWAIT_INVITATION and self._join_requests.doubt():
             self._diagnostics.note(Unproved(self.subtree))
             self._attempt = max(self._attempt, REFUSED_WAIT)
             self._again_after(now, timers.retry_after(self._attempt, self._context.random))
 
     def _prove(self, now: int, nonce: int) -> None:
         """The root asks for a proof of the key over this nonce: sends the JOIN again, with the proof."""
-        if self._parent_discovery.learn(nonce):
+        if self._join_requests.learn(nonce):
             self._ask_root(now)
 
     def _invited(self, now: int, ack: pb.JoinAck) -> None:
@@ -360,18 +424,18 @@ class Uplink:
             self._diagnostics.drop("unexpected_packet")
             return
         self._machine.handle(UplinkEvent.INVITED)
-        self._parent, self._parent_discovery.token = parent, ack.token
+        self._parent, self._join_requests.token = parent, ack.token
         self._join_requests.forget()
         self._ask_parent(now, parent)
 
     def _granted(self, now: int, sent_at: int, link: int, ack: pb.JoinAck) -> None:
         if self._machine.accepts(UplinkEvent.GRANTED):
             self._machine.handle(UplinkEvent.GRANTED)
-            self._lease_holder.epoch = ack.epoch
+            self._lease.epoch = ack.epoch
             self._handover_target = HandoverTarget(
                 self._core, self._context.delegations.subtree_state, self.subtree, ack.epoch, link
             )
-        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._lease_holder.epoch:
+        elif self._machine.accepts(UplinkEvent.RENEWED) and ack.epoch == self._lease.epoch:
             self._machine.handle(UplinkEvent.RENEWED)
             if not self._done_waits:
                 self._say_done_once_on_disk()
@@ -379,11 +443,11 @@ class Uplink:
             self._diagnostics.drop("unexpected_packet")
             return
         self._attempt = 0
-        self._parent_name, self._parent_discovery.token = ack.node, ack.token
+        self.parent, self._join_requests.token = ack.node, ack.token
         self._leave_former(link)
-        renewal = self._lease_holder.renew(sent_at, ack)
+        renewal = self._lease.renew(sent_at, ack)
         if renewal.is_fenced_now and self._settings.policy is LeasePolicy.SERVE:
-            self._diagnostics.note(PolicyLowered(self.subtree, self._parent_name))
+            self._diagnostics.note(PolicyLowered(self.subtree, self.parent))
         if self._handover_source is not None:
             self._hold(serving=not self._handover_source.has_stopped)
             return
@@ -395,11 +459,11 @@ class Uplink:
     def _refused(self, now: int, ack: pb.JoinAck) -> None:
         state = self._machine.state
         is_final = ack.reason in FINAL_REASONS
-        temporary = self._is_passing(ack)
+        temporary = ack.reason in PASSING_REASONS
         before, self.refused = self.refused, ack
         self._note_refusal(before, ack, is_final)
         if state in (UplinkState.AWAIT_INVITATION, UplinkState.AWAIT_GRANT):
-            self._link = None
+            self.link = None
             self._join_requests.forget()
             if self._hands_back and not temporary:  # The claim holds nothing that it could hand back.
                 self._settle(now, self._machine.handle(UplinkEvent.LEAVE))
@@ -427,25 +491,26 @@ class Uplink:
     def _follow(self, now: int, ack: pb.JoinAck) -> bool:
         """Renews at the new parent that the former one names (§5.4)."""
         holder = cut_from(ack.holder)
-        if holder is None or holder[2] == self._context.address or not self._machine.accepts(_REPARENTED):
+        if (
+            holder is None
+            or holder[2] == self._context.address
+            or not self._machine.accepts(UplinkEvent.REPARENTED)
+        ):
             return False
-        self._machine.handle(_REPARENTED)
-        self._former, self._attempt, self._parent_discovery.token = self._link, 0, b""
+        self._machine.handle(UplinkEvent.REPARENTED)
+        self._former, self._attempt, self._join_requests.token = self.link, 0, b""
         self._parent = holder[2]
         self._join_requests.forget()
         self._ask_parent(now, self._parent)
         return True
 
     def _is_from_parent(self, link: int | None, ack: pb.JoinAck) -> bool:
-        return link is not None and link == self._link and ack.subtree == self.subtree
+        return link is not None and link == self.link and ack.subtree == self.subtree
 
     def _leave_former(self, link: int) -> None:
         former, self._former = self._former, None
         if former is not None and former != link:
             self._context.hang_up(former)
-
-    def _is_passing(self, ack: pb.JoinAck) -> bool:
-        return ack.reason in PASSING_REASONS
 
     def _seeks_another(self, reason: pb.Reason) -> bool:
         """Whether the lease lasts and the former parent is not the parent any more. The root may know the new
@@ -474,7 +539,7 @@ class Uplink:
             # The handover also brought what touches only the cuts.
             if self._jurisdiction.cuts_below(self.subtree):
                 self._context.delegations.sweep()
-            self._diagnostics.note(Joined(self.subtree, self._parent_name, self._lease_holder.epoch))
+            self._diagnostics.note(Joined(self.subtree, self.parent, self._lease.epoch))
             if self._hands_back:
                 self._leave(now)
         return state is not None
@@ -529,10 +594,10 @@ class Uplink:
         """The subtree as a cut that the parent holds after this node."""
         if self._parent is None:
             return None
-        return self.subtree, self._parent_name, self._parent, self._lease_holder.epoch
+        return self.subtree, self.parent, self._parent, self._lease.epoch
 
     def _hold(self, *, serving: bool) -> None:
-        self._lease_holder.hold(self._link, serving=serving)
+        self._lease.hold(self.link, serving=serving)
 
     # Endings
 
@@ -542,7 +607,7 @@ class Uplink:
         it gets."""
         self._handover_source = self._renew_at = None
         exported = handover_source.abandon()
-        if not handover_source.has_committed and not self._lease_holder.is_over(now):
+        if not handover_source.has_committed and not self._lease.is_over(now):
             self._context.parent_role.open(self.subtree)
             self._enter(now, self._machine.handle(UplinkEvent.NOT_TAKEN))
             return
@@ -589,10 +654,10 @@ class Uplink:
             self._core.drop_held(self._handover_source.abandon())
         self._handover_target = self._taken = self._handover_source = None
         self._retry_at = self._renew_at = None
-        self._link = self._former = None
+        self.link = self._former = None
         self._join_requests.forget()
-        lost, until = self._parent_cut, self._lease_holder.until
-        if self._lease_holder.end():
+        lost, until = self._parent_cut, self._lease.until
+        if self._lease.end():
             if has_served:
                 self._context.delegations.end_lease(self.subtree, until)
             else:
@@ -603,7 +668,7 @@ class Uplink:
     def _hang_up(self) -> None:
         """The parent has not granted. With a join key the link is closed, because the parent has not even
         proved the key: the next try begins a new one."""
-        link, self._link = self._link, None
+        link, self.link = self.link, None
         self._join_requests.forget()
         if link is not None and self._settings.join_key:
             self._context.hang_up(link)
@@ -614,6 +679,3 @@ def _after(cut: Cut) -> Cut:
     older."""
     subtree, node, address, epoch = cut
     return subtree, node, address, epoch + 1
-
-
-_REPARENTED: Final = UplinkEvent.REPARENTED

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.hierarchy.child.join_requests import MOST_WAITING, JoinRequests, PendingJoin
-from hbroker.protocol.hierarchy.child.lease_holder import LeaseHolder, Renewal
+from hbroker.protocol.hierarchy.child.lease import Lease, Renewal
 from hbroker.protocol.ownership.jurisdiction import Jurisdiction
 from hbroker.protocol.packets import Address, body_of
 from tests.protocol.fake_network import Network
@@ -16,9 +18,9 @@ from tests.protocol.fake_network import Network
 ADDRESS: Address = ("10.0.0.3", 7700)
 
 
-def lease_holder() -> tuple[LeaseHolder, Jurisdiction]:
+def a_lease() -> tuple[Lease, Jurisdiction]:
     jurisdiction = Jurisdiction(Network().attach(ADDRESS))
-    return LeaseHolder("a", jurisdiction), jurisdiction
+    return Lease("a", jurisdiction), jurisdiction
 
 
 def granted(*, serve: bool) -> pb.JoinAck:
@@ -28,41 +30,45 @@ def granted(*, serve: bool) -> pb.JoinAck:
 
 
 def test_the_jurisdiction_has_the_grant_until_the_lease_ends() -> None:
-    holder, jurisdiction = lease_holder()
-    holder.epoch = 3
-    holder.renew(timers.SECOND, granted(serve=False))
-    holder.hold(7, serving=True)
+    lease, jurisdiction = a_lease()
+    lease.epoch = 3
+    lease.renew(timers.SECOND, granted(serve=False))
+    lease.hold(7, serving=True)
     grant = jurisdiction.grant_of("a")
     assert grant is not None
     assert (grant.epoch, grant.link, grant.serving) == (3, 7, True)
-    assert holder.until == 11 * timers.SECOND - timers.LEASE_DRIFT
-    assert not holder.is_over(holder.until - 1)
-    assert holder.is_over(holder.until)
-    assert holder.end()
+    assert lease.until == 11 * timers.SECOND - timers.LEASE_DRIFT
+    assert not lease.is_over(lease.until - 1)
+    assert lease.is_over(lease.until)
+    assert lease.end()
     assert jurisdiction.grant_of("a") is None
-    assert (holder.epoch, holder.fenced, holder.is_over(10**12)) == (0, True, False)
-    assert not holder.end()
+    assert (lease.epoch, lease.fenced, lease.is_over(10**12)) == (0, True, False)
+    assert not lease.end()
 
 
 def test_a_change_of_the_lease_policy_is_reported_once() -> None:
-    holder, _ = lease_holder()
-    assert holder.renew(0, granted(serve=True)) == Renewal(is_news=False, is_fenced_now=False)
-    assert not holder.is_over(10**12)
-    assert holder.renew(0, granted(serve=False)) == Renewal(is_news=True, is_fenced_now=True)
-    assert holder.renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=False)
-    assert lease_holder()[0].renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=True)
+    lease, _ = a_lease()
+    assert lease.renew(0, granted(serve=True)) == Renewal(is_news=False, is_fenced_now=False)
+    assert not lease.is_over(10**12)
+    assert lease.renew(0, granted(serve=False)) == Renewal(is_news=True, is_fenced_now=True)
+    assert lease.renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=False)
+    assert a_lease()[0].renew(0, granted(serve=False)) == Renewal(is_news=False, is_fenced_now=True)
 
 
 def test_an_answer_matches_its_join_once_and_only_one_of_the_newest_joins() -> None:
-    join_requests = JoinRequests("a", NodeSettings("n", "a", ADDRESS), ADDRESS, 5, Random(1))
+    settings = NodeSettings("n", "a", ADDRESS)
+    context: Any = SimpleNamespace(settings=settings, address=ADDRESS, incarnation=5, random=Random(1))
+    lease, _ = a_lease()
+    lease.epoch = 3
+    join_requests = JoinRequests("a", context, lease)
     requests = []
     for now in range(MOST_WAITING + 2):
-        join = body_of(join_requests.make(now, 3, fenced=True))
+        join = body_of(join_requests.make(now))
         assert isinstance(join, pb.Join)
         assert (join.epoch, join.fenced, join.incarnation, join.subtree) == (3, True, 5, "a")
         requests.append(join.request)
     assert join_requests.answered(requests[0]) is None
     assert [join_requests.answered(requests[1]) for _ in range(2)] == [PendingJoin(1, 0), None]
     join_requests.forget()
-    assert not join_requests.are_waiting
+    assert not join_requests.is_open(requests[-1])
     assert join_requests.answered(requests[-1]) is None
