@@ -9,7 +9,7 @@ and counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, TypeAlias
 
@@ -27,15 +27,14 @@ from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtree
 from hbroker.protocol.hierarchy.join_proofs import Nonces
 from hbroker.protocol.hierarchy.parent.delegations import Delegations
 from hbroker.protocol.hierarchy.parent.parent import ParentRole
-from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Grant, Jurisdiction
+from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant, Jurisdiction
 from hbroker.protocol.packets import Body, address_from, body_of
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.resolution.responder import Responder
-from hbroker.protocol.sessions.session_table import Sessions
-from hbroker.protocol.sessions.subscription_store import Subscribers, Subscription
+from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.sessions.takeover import Takeovers
 from hbroker.protocol.status import StatusTopic, session_counters, split_drops
-from hbroker.protocol.storage import AfterSync, Storage, Unstored
+from hbroker.protocol.storage import AfterSync, Recalled, Storage
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from hbroker.protocol.wills.session_wills import Wills
 
@@ -61,16 +60,7 @@ class Node:
 
     - `incarnation`: that of the core's `Config`.
     - `unix_offset_us`: added to `now`, it gives microseconds since the Unix epoch, for epochs (§5.1).
-    - `restored`: the delegations of an earlier run. `remember` is called with each cut that is made or
-      changed, and with True when it has ended.
-    - `requested_subtrees`: the claims of an earlier run (None: those of the settings).
-      `remember_requested_subtrees` is called with all claims when they change.
-    - `recalled`: the subscriptions of an earlier run. `note` is called with each that is made or changed, and
-      with True when it has ended.
-    - `away`: the sessions of these that were offline. `note_away` is called when a session goes offline, and
-      with False when that is over.
-    - `storage`: how much of these notes is on the disk.
-    - `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost (§5.8, §5.9).
+    - `recalled`: what an earlier run noted. `storage`: takes the notes for the next run.
     - `vitals`: returns what only the process knows, for the status.
     """
 
@@ -82,17 +72,8 @@ class Node:
         *,
         incarnation: int,
         unix_offset_us: int,
-        restored: Iterable[Delegation] = (),
-        remember: Callable[[Delegation, bool], None] = lambda cut, ended: None,
-        requested_subtrees: Sequence[str] | None = None,
-        remember_requested_subtrees: Callable[[Sequence[str]], None] = lambda requested_subtrees: None,
-        recalled: Iterable[Subscription] = (),
-        note: Callable[[Subscription, bool], None] = lambda subscription, ended: None,
-        away: Iterable[int] = (),
-        note_away: Callable[[int, bool], None] = lambda session, is_away: None,
+        recalled: Recalled | None = None,
         storage: Storage | None = None,
-        forgets_delegations: bool = False,
-        forgets_subscriptions: bool = False,
         vitals: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         self._settings = settings
@@ -101,44 +82,45 @@ class Node:
         nonces = Nonces(random.randbytes(16))
         self._channels = Channels(core, settings.join_key, address, random, nonces, diagnostics)
         core = self._core = self._channels.over()
-        self._restored = list(restored)
+        self._recalled = recalled or Recalled()
         self._unix_offset_us = unix_offset_us
-        self._note = note
         self._vitals = vitals
-        self._storage: Storage = storage or Unstored()
-        self._after_sync = AfterSync(self._storage)
-        self._forgets_delegations = forgets_delegations
+        storage = self._storage = storage or Storage()
+        self._after_sync = AfterSync(storage)
         self._sure_at: int | None = None
         """When every lease that an earlier run may have granted has ended."""
         self._now = 0
-        jurisdiction = self._jurisdiction = Jurisdiction(core, remember, unix_offset_us)
+        jurisdiction = self.jurisdiction = Jurisdiction(core, storage.note_delegation, unix_offset_us)
         self._status_topics = (
             StatusTopic(settings.name, "status", core, self.status, 0),
             StatusTopic(settings.name, "sessions", core, self._session_status, 1),
         )
-        self._connected, self._away = _by_presence(recalled, set(away))
-        self._note_away = note_away
-        self._recovery = self._new_recovery(forgets_subscriptions)
-        subscribed = (self._after_sync, self._subscription_changed, self._clock, note_away)
-        self._owner_subscriptions = OwnerSubscriptions(
+        self._connected, self._away = _by_presence(self._recalled)
+        self._recovery = self._new_recovery()
+        subscribed = (self._after_sync, self._subscription_changed, self._clock, storage.note_away)
+        self.owner_subscriptions = OwnerSubscriptions(
             settings, address, core, jurisdiction, diagnostics, *subscribed
         )
-        self._wills = self._new_wills()
+        self.sessions = self.owner_subscriptions.sessions
+        self.subscribers = self.owner_subscriptions.subscribers
+        self.wills = self._new_wills()
         self._takeovers = Takeovers(core)
-        self._responder = Responder(settings.name, address, core, self._jurisdiction, diagnostics)
-        self._delegations = self._new_delegations(incarnation)
-        decided = (self._jurisdiction, self._delegations, diagnostics, self._epoch_at, self._after_sync)
+        self._responder = Responder(settings.name, address, core, self.jurisdiction, diagnostics)
+        self.delegations = self._new_delegations(incarnation)
+        decided = (self.jurisdiction, self.delegations, diagnostics, self._epoch_at, self._after_sync)
         self._parent_role = ParentRole(settings, address, core, *decided, nonces)
-        self._requested_subtrees = RequestedSubtrees(
-            self._uplink_context(incarnation, random), requested_subtrees, remember_requested_subtrees
+        self.requested_subtrees = RequestedSubtrees(
+            self._uplink_context(incarnation, random),
+            self._recalled.requested_subtrees,
+            storage.note_requested_subtrees,
         )
         self._orders = self._new_orders(nonces)
 
     def _new_wills(self) -> Wills:
         return Wills(
             self._core,
-            self._jurisdiction,
-            self._owner_subscriptions.sessions,
+            self.jurisdiction,
+            self.sessions,
             self._diagnostics,
             self._settings.limits.sessions,
             self._clock,
@@ -149,26 +131,26 @@ class Node:
         return Delegations(
             (self._settings.name, self._address, incarnation),
             self._core,
-            self._jurisdiction,
-            self._owner_subscriptions,
+            self.jurisdiction,
+            self.owner_subscriptions,
             self._recovery,
             self._diagnostics,
             self._after_sync,
-            (self._owner_subscriptions.sessions, self._wills),
+            (self.sessions, self.wills),
         )
 
-    def _new_recovery(self, forgets: bool) -> Recovery:
+    def _new_recovery(self) -> Recovery:
         return Recovery(
-            self._jurisdiction,
+            self.jurisdiction,
             self._connected,
-            self._note,
+            self._storage.note_subscription,
             self._clock,
-            forgets=forgets,
+            forgets=self._recalled.forgets_subscriptions,
             know=self._storage.know_subscriptions,
         )
 
     def _new_orders(self, nonces: Nonces) -> Orders:
-        parts = (self._core, self._jurisdiction, self._requested_subtrees, self._diagnostics)
+        parts = (self._core, self.jurisdiction, self.requested_subtrees, self._diagnostics)
         return Orders(self._settings, *parts, self.leave, nonces, self._after_sync)
 
     def _uplink_context(self, incarnation: int, random: Random) -> UplinkContext:
@@ -178,10 +160,10 @@ class Node:
             self._address,
             incarnation,
             self._core,
-            self._jurisdiction,
-            self._owner_subscriptions,
+            self.jurisdiction,
+            self.owner_subscriptions,
             self._recovery,
-            self._delegations,
+            self.delegations,
             self._parent_role,
             self._diagnostics,
             self._after_sync,
@@ -195,19 +177,21 @@ class Node:
         """The root begins to own the hierarchy; any other node begins to join."""
         self._restore_subscribers(now)
         self._recovery.start(now)
-        if self._forgets_delegations:
-            self._jurisdiction.doubt()
+        if self._recalled.forgets_delegations:
+            self.jurisdiction.doubt()
             self._sure_at = now + timers.LEASE + 2 * timers.LEASE_DRIFT
         if self._settings.is_root:
             self._recovery.handle_return(now, "")
             # All of `$SYS/nodes` is reserved, also for nodes that join later. The epoch is above all that an
             # earlier run granted, even if the clock was set back since.
-            epoch = max([self._epoch_at(now), *(delegation.epoch + 1 for delegation in self._restored)])
+            epoch = max(
+                [self._epoch_at(now), *(delegation.epoch + 1 for delegation in self._recalled.delegations)]
+            )
             for subtree in ("", STATUS_ROOT):
-                self._jurisdiction.hold(Grant(subtree, epoch, None, True, None))
-        self._delegations.restore(now, self._restored)
-        self._jurisdiction.expect(self._requested_subtrees.subtrees)
-        self._requested_subtrees.start(now)
+                self.jurisdiction.hold(Grant(subtree, epoch, None, True, None))
+        self.delegations.restore(now, self._recalled.delegations)
+        self.jurisdiction.expect(self.requested_subtrees.subtrees)
+        self.requested_subtrees.start(now)
 
     def handle_event(self, now: int, event: Event) -> None:
         """Handles one event. First ends the leases that ended before it, once for all events of the same
@@ -218,21 +202,21 @@ class Node:
             case ControlEvent():
                 self._handle_packet(now, event)
             case LinkUpEvent() if event.inbound:
-                self._owner_subscriptions.handle_link_up(event.link, event.session)
-                self._wills.handle_link_up(event.session)
+                self.owner_subscriptions.handle_link_up(event.link, event.session)
+                self.wills.handle_link_up(event.session)
                 self._takeovers.handle_link_up(event.session, event.address)
             case LinkDownEvent():
                 self._channels.handle_link_down(event.link)
                 if event.inbound:
                     self._handle_session_down(now, event)
-                self._delegations.handle_link_down(event.link)
-                for uplink in self._requested_subtrees:
+                self.delegations.handle_link_down(event.link)
+                for uplink in self.requested_subtrees:
                     uplink.handle_link_down(now, event.link, is_refused=event.reason == "refused")
             case OverflowEvent():
-                self._owner_subscriptions.handle_overflow(event.session)
+                self.owner_subscriptions.handle_overflow(event.session)
             case _:
                 pass
-        self._requested_subtrees.settle(now)
+        self.requested_subtrees.settle(now)
         self._orders.settle(now)
 
     def handle_timeout(self, now: int) -> None:
@@ -242,18 +226,18 @@ class Node:
         if deadline is None or now < deadline:
             return
         self._after_sync.handle_timeout()
-        self._owner_subscriptions.handle_timeout(now)
+        self.owner_subscriptions.handle_timeout(now)
         self._takeovers.handle_timeout(now)
-        for uplink in self._requested_subtrees:
+        for uplink in self.requested_subtrees:
             uplink.handle_timeout(now)
         # After `uplink`: a node that was stopped may not serve their topics any more.
-        self._wills.handle_timeout(now)
-        self._delegations.handle_timeout(now)
+        self.wills.handle_timeout(now)
+        self.delegations.handle_timeout(now)
         self._orders.handle_timeout(now)
         self._recovery.handle_timeout(now)
         if self._sure_at is not None and now >= self._sure_at:
             self._sure_at = None
-            self._jurisdiction.be_sure()
+            self.jurisdiction.be_sure()
             self._storage.know_delegations()
         for status_topic in self._status_topics:
             if status_topic.is_due(now) and self._serves(status_topic.topic):
@@ -264,21 +248,21 @@ class Node:
         parent has been silent for `uplink.LEAVE_WAIT`."""
         self._orders.is_leaving = True
         self._parent_role.close("")
-        for uplink in self._requested_subtrees:
+        for uplink in self.requested_subtrees:
             uplink.leave(now)
 
     # Read
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due next, in microseconds; None: never."""
-        deadlines = [u.poll_timeout() for u in self._requested_subtrees]
+        deadlines = [u.poll_timeout() for u in self.requested_subtrees]
         parts = (
             self._after_sync,
-            self._delegations,
+            self.delegations,
             self._orders,
             self._recovery,
-            self._owner_subscriptions,
-            self._wills,
+            self.owner_subscriptions,
+            self.wills,
             self._takeovers,
             *self._status_topics,
         )
@@ -293,13 +277,13 @@ class Node:
     @property
     def is_serving(self) -> bool:
         """Whether this node serves all subtrees that it claims."""
-        return self._requested_subtrees.are_held and not self.is_in_doubt
+        return self.requested_subtrees.are_held and not self.is_in_doubt
 
     @property
     def is_in_doubt(self) -> bool:
         """Whether this node serves nothing, because it may have delegated subtrees that it does not know
         (§5.9)."""
-        return self._jurisdiction.is_in_doubt
+        return self.jurisdiction.is_in_doubt
 
     @property
     def has_stopped(self) -> bool:
@@ -307,53 +291,18 @@ class Node:
 
         A node that left because of an order stays a little longer, to answer repeats of the order.
         """
-        return self._requested_subtrees.have_ended and not self._orders.lingers
+        return self.requested_subtrees.have_ended and not self._orders.lingers
 
     @property
     def has_left(self) -> bool:
         """Whether it was ordered to leave, and has handed back everything (§5.7)."""
-        return self._orders.leave_requested and self._requested_subtrees.have_ended
-
-    @property
-    def requested_subtrees(self) -> RequestedSubtrees:
-        """The claims of this node."""
-        return self._requested_subtrees
-
-    @property
-    def delegations(self) -> Delegations:
-        """The subtrees that this node delegated."""
-        return self._delegations
-
-    @property
-    def jurisdiction(self) -> Jurisdiction:
-        """The grants and cuts of this node."""
-        return self._jurisdiction
-
-    @property
-    def subscribers(self) -> Subscribers:
-        """The stored subscriptions."""
-        return self._owner_subscriptions.subscribers
-
-    @property
-    def owner_subscriptions(self) -> OwnerSubscriptions:
-        """This node's part of §6."""
-        return self._owner_subscriptions
-
-    @property
-    def sessions(self) -> Sessions:
-        """The sessions of this node's clients."""
-        return self._owner_subscriptions.sessions
-
-    @property
-    def wills(self) -> Wills:
-        """The wills that this node keeps."""
-        return self._wills
+        return self._orders.leave_requested and self.requested_subtrees.have_ended
 
     def status(self, now: int) -> dict[str, object]:
         """The content of this node's status topic, and its line of `hbroker tree --json`."""
         drops, counters = split_drops(Counter(self._core.counters()) + self._diagnostics.counters)
-        requested_subtrees = self._requested_subtrees
-        own = None if requested_subtrees.main is None else self._jurisdiction.lookup(requested_subtrees.main)
+        requested_subtrees = self.requested_subtrees
+        own = None if requested_subtrees.main is None else self.jurisdiction.lookup(requested_subtrees.main)
         return {
             "name": self._settings.name,
             "subtree": requested_subtrees.main,
@@ -362,12 +311,12 @@ class Node:
             "address": format_address(self._address),
             "epoch": own.epoch if isinstance(own, Grant) else 0,
             "serving": self.is_serving,
-            "children": sorted(d.subtree for d in self._jurisdiction.delegations),
-            "subscriptions": len(self._owner_subscriptions.subscribers),
-            "sessions": self._owner_subscriptions.sessions.connected,
+            "children": sorted(d.subtree for d in self.jurisdiction.delegations),
+            "subscriptions": len(self.subscribers),
+            "sessions": self.sessions.connected,
             "publishers": counters.get("publishers", 0),
-            "sessions_away": self._owner_subscriptions.sessions.away,
-            "wills": len(self._wills),
+            "sessions_away": self.sessions.away,
+            "wills": len(self.wills),
             **{name: counters.get(name, 0) for name in _TOTALS},
             "messages_in": counters.get("messages_in", 0),
             "messages_out": counters.get("messages_out", 0),
@@ -402,21 +351,21 @@ class Node:
             case pb.Order() if event.link is None:
                 self._orders.handle_order(now, event.source, body)
             case pb.Challenge() if event.link is None:
-                for uplink in self._requested_subtrees:
+                for uplink in self.requested_subtrees:
                     uplink.handle_challenge(now, event.source, body)
             case pb.JoinAck():
-                answered = [u for u in self._requested_subtrees if u.handle_joinack(now, event.link, body)]
+                answered = [u for u in self.requested_subtrees if u.handle_joinack(now, event.link, body)]
                 self._expect(bool(answered))
             case pb.Transfer() if event.link is not None:
                 self._handle_transfer(now, event.link, body)
             case pb.Unsubscribe() if event.link is not None:
-                self._owner_subscriptions.handle_unsubscribe(event.link, body)
+                self.owner_subscriptions.handle_unsubscribe(event.link, body)
             case pb.Leave() if event.link is not None and body.subtree:
-                self._delegations.handle_leave(event.link, body)
+                self.delegations.handle_leave(event.link, body)
             case pb.Leave() if event.link is not None and not self._is_parent(event.link):
                 self._handle_client_leave(now, event.link, body)
             case pb.Will() if event.link is not None and not self._is_parent(event.link):
-                self._wills.handle_will(now, event.link, body)
+                self.wills.handle_will(now, event.link, body)
             case _:
                 self._expect(False)
 
@@ -432,7 +381,7 @@ class Node:
                 self._parent_role.handle_join(now, requester, body)
             case pb.Subscribe():
                 self._refresh_status(now, requester, body.filter)
-                self._owner_subscriptions.handle_subscribe(requester, body)
+                self.owner_subscriptions.handle_subscribe(requester, body)
 
     def _requester(self, event: ControlEvent, origin: pb.Origin | None) -> Requester | None:
         """§4.3: only a parent may name an origin, and a parent only forwards requests."""
@@ -446,13 +395,13 @@ class Node:
         return Requester(address, origin.hops, parent_link=event.link)
 
     def _handle_transfer(self, now: int, link: int, transfer: pb.Transfer) -> None:
-        for uplink in self._requested_subtrees:
+        for uplink in self.requested_subtrees:
             if uplink.subtree == transfer.subtree and uplink.link == link:
                 self._expect(uplink.handle_transfer(now, link, transfer))
                 break
         else:
-            self._delegations.handle_transfer(now, link, transfer)
-        self._requested_subtrees.merge(now)
+            self.delegations.handle_transfer(now, link, transfer)
+        self.requested_subtrees.merge(now)
 
     def _hang_up(self, link: int) -> None:
         """Closes the link to a parent, unless another claim uses it."""
@@ -460,19 +409,19 @@ class Node:
             self._core.close(link)
 
     def _handle_session_down(self, now: int, event: LinkDownEvent) -> None:
-        self._owner_subscriptions.handle_link_down(now, event.link, event.reason)
-        self._wills.handle_link_down(now, event.session, event.reason)
+        self.owner_subscriptions.handle_link_down(now, event.link, event.reason)
+        self.wills.handle_link_down(now, event.session, event.reason)
         if event.reason == "taken_over":
             self._takeovers.handle_link_down(now, event.session, event.address)
 
     def _handle_client_leave(self, now: int, link: int, leave: pb.Leave) -> None:
-        session = self._owner_subscriptions.sessions.of_link(link)
+        session = self.sessions.of_link(link)
         if session is not None:
-            self._wills.handle_leave(now, session.id, leave.reason)
-        self._owner_subscriptions.handle_leave(link, leave)
+            self.wills.handle_leave(now, session.id, leave.reason)
+        self.owner_subscriptions.handle_leave(link, leave)
 
     def _is_parent(self, link: int) -> bool:
-        return any(u.link == link for u in self._requested_subtrees)
+        return any(u.link == link for u in self.requested_subtrees)
 
     def _expect(self, expected: bool) -> None:
         if not expected:
@@ -483,18 +432,18 @@ class Node:
     def _restore_subscribers(self, now: int) -> None:
         """§5.8: the queues of sessions that were offline are lost. Their clients learn it when they come
         back, because their subscriptions are gone."""
-        self._owner_subscriptions.restore(now, self._connected)
+        self.owner_subscriptions.restore(now, self._connected)
         for subscription in self._away:
-            self._note(subscription, True)
+            self._storage.note_subscription(subscription, True)
         for session in {subscription.session for subscription in self._away}:
-            self._note_away(session, False)
+            self._storage.note_away(session, False)
 
     def _subscription_changed(self, subscription: Subscription, ended: bool) -> None:
-        self._note(subscription, ended)
+        self._storage.note_subscription(subscription, ended)
         if not ended:
             self._recovery.handle_subscribed(subscription)
-        self._delegations.follow(subscription, ended)
-        for uplink in self._requested_subtrees:
+        self.delegations.follow(subscription, ended)
+        for uplink in self.requested_subtrees:
             uplink.follow(subscription, ended)
 
     def _clock(self) -> int:
@@ -504,7 +453,7 @@ class Node:
     def _session_status(self, now: int) -> dict[str, object]:
         return {
             "name": self._settings.name,
-            "sessions": session_counters(self._core, self._owner_subscriptions.sessions),
+            "sessions": session_counters(self._core, self.sessions),
             "at_us": now + self._unix_offset_us,
         }
 
@@ -515,19 +464,17 @@ class Node:
                     status_topic.refresh(now)
 
     def _serves(self, topic: str) -> bool:
-        owner = self._jurisdiction.lookup(topic)
+        owner = self.jurisdiction.lookup(topic)
         return isinstance(owner, Grant) and owner.serving
 
     def _epoch_at(self, now: int) -> int:
         return (now + self._unix_offset_us) // 1000
 
 
-def _by_presence(
-    recalled: Iterable[Subscription], away: set[int]
-) -> tuple[list[Subscription], list[Subscription]]:
+def _by_presence(recalled: Recalled) -> tuple[list[Subscription], list[Subscription]]:
     """The subscriptions of the sessions that were connected, and those of the sessions that were offline."""
     connected: list[Subscription] = []
     absent: list[Subscription] = []
-    for subscription in recalled:
-        (absent if subscription.session in away else connected).append(subscription)
+    for subscription in recalled.subscriptions:
+        (absent if subscription.session in recalled.away else connected).append(subscription)
     return connected, absent

@@ -9,51 +9,81 @@ that wait.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["AfterSync", "Storage", "Unstored"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hbroker.protocol.ownership.jurisdiction import Delegation
+    from hbroker.protocol.sessions.subscription_store import Subscription
+    from hbroker.storage.record_file import Damage
+
+__all__ = ["AfterSync", "Recalled", "Storage"]
 
 MOST_WAITING: Final = 65_536
 """The most actions that wait for the disk. A further one is not taken, and its cause must come again. The
 same bound holds for the actions that follow waiting ones."""
 
 
-class Storage(Protocol):
-    """The files of one node, as its decisions use them."""
+@dataclass(slots=True)
+class Recalled:
+    """What the last run knew.
+
+    `requested_subtrees`: the claims; None: no order has changed them. `away`: the sessions that were offline.
+    `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost (§5.8, §5.9). `damage`: the
+    damage that was found. `torn`: how many bytes of each file were truncated, because they were being written
+    when the last run ended.
+    """
+
+    delegations: list[Delegation] = field(default_factory=list)
+    requested_subtrees: list[str] | None = None
+    subscriptions: list[Subscription] = field(default_factory=list)
+    away: set[int] = field(default_factory=set)
+    forgets_delegations: bool = False
+    forgets_subscriptions: bool = False
+    damage: list[Damage] = field(default_factory=list)
+    torn: dict[Path, int] = field(default_factory=dict)
+
+
+class Storage:
+    """The notes of one node for its next run. This class keeps none: nothing waits for a disk, and nothing
+    was lost. Its subclasses have files."""
 
     @property
     def written(self) -> int:
         """How many notes were taken."""
+        return 0
 
     @property
     def durable(self) -> int:
         """How many of the notes, counted from the first, are on the disk."""
+        return 0
 
     @property
     def is_failing(self) -> bool:
         """Whether the disk fails now. Notes stay in memory, and are written once it works again."""
+        return False
+
+    def note_delegation(self, delegation: Delegation, ended: bool) -> None:
+        """Notes a delegation that is about to be made or changed, or that has ended."""
+
+    def note_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
+        """Notes the subtrees that the node claims from now on."""
+
+    def note_subscription(self, subscription: Subscription, ended: bool) -> None:
+        """Notes a subscription that was made or changed, or that has ended."""
+
+    def note_away(self, session: int, is_away: bool) -> None:
+        """Notes that a session is offline, or that it has a link again."""
 
     def know_delegations(self) -> None:
-        """Notes that delegations that the file lost matter no longer (§5.9)."""
+        """Notes that no delegation is unknown any more: each forgotten lease has ended, or its child has
+        renewed (§5.9)."""
 
     def know_subscriptions(self) -> None:
-        """Notes that subscriptions that the file lost matter no longer (§5.8)."""
-
-
-class Unstored:
-    """The storage of a node without files: nothing waits for a disk."""
-
-    written = 0
-    durable = 0
-    is_failing = False
-
-    def know_delegations(self) -> None:
-        """Does nothing: nothing was lost."""
-
-    def know_subscriptions(self) -> None:
-        """Does nothing: nothing was lost."""
+        """Notes that no subscription is unknown any more: recovery from a damaged file is over (§5.8)."""
 
 
 @dataclass(slots=True, eq=False)

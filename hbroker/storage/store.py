@@ -54,7 +54,10 @@ class Store:
         self._pending: dict[tuple[int, bytes], bytes] = {}
         self._incomplete: set[int] = set()
         """The kinds of the files whose mark as incomplete is to be removed."""
-        self._written = self._durable = 0
+        self.written = 0
+        """The mark of the last `put`."""
+        self.durable = 0
+        """The mark up to which everything is on the disk."""
         self._synced: dict[int, tuple[int, int]] = {}
         self._touching = Lock()
         self._untouched: Fault | None = None
@@ -81,8 +84,8 @@ class Store:
         with self._lock:
             self._pending.pop((kind, key), None)
             self._pending[kind, key] = value
-            self._written += 1
-            return self._written
+            self.written += 1
+            return self.written
 
     def complete(self, kind: int) -> None:
         """Removes, with the next `flush`, the mark that this file is incomplete."""
@@ -95,7 +98,7 @@ class Store:
         with self._lock:
             batch, self._pending = self._pending, {}
             completed, self._incomplete = self._incomplete, set()
-            mark = self._written
+            mark = self.written
         try:
             self._write(batch, completed)
         except _WriteError as failed:
@@ -104,7 +107,7 @@ class Store:
                 self._incomplete |= completed
             self.fault = failed.fault
             return False
-        self._durable, self.fault, self._uncompacted = mark, None, None
+        self.durable, self.fault, self._uncompacted = mark, None, None
         if batch or completed:
             self.touch()
             self._compact()
@@ -129,16 +132,6 @@ class Store:
             file.close()
 
     # Read
-
-    @property
-    def written(self) -> int:
-        """The mark of the last `put`."""
-        return self._written
-
-    @property
-    def durable(self) -> int:
-        """The mark up to which everything is on the disk."""
-        return self._durable
 
     @property
     def hindrance(self) -> Fault | None:

@@ -22,7 +22,7 @@ from hbroker.protocol.resolution.owner_cache import Knowledge
 from hbroker.protocol.results import Result, TakenOver
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.subscriptions.client.options import Options
+from hbroker.protocol.subscriptions.client.options import Key, Options
 from hbroker.protocol.timer_queue import earliest
 from hbroker.protocol.wills.client_will import Will
 
@@ -223,30 +223,15 @@ class NodeHost(Host):
         self.settings = settings
         self.events: list[NodeEvent] = []
         self.files = files or NodeFiles(world, settings)
-        self._notes = Notes(self.files, self._synced)
-        recalled = self._notes.recall()
-        self.delegations = {delegation.subtree: replace(delegation) for delegation in recalled.delegations}
-        """What it delegated, by subtree, as it noted it."""
-        self.subscriptions = {(s.session, s.key): s for s in recalled.subscriptions}
-        """Its subscriptions, as it noted them."""
-        self._requested_subtrees = recalled.requested_subtrees
+        self._notes = Notes(self.files, self._synced, self._recorded)
         self.control: Node = Node(
             settings,
             self.engine,
             world.random,
             incarnation=self.incarnation,
             unix_offset_us=unix_offset_us,
-            restored=recalled.delegations,
-            remember=self._remember,
-            requested_subtrees=recalled.requested_subtrees,
-            remember_requested_subtrees=self._remember_requested_subtrees,
-            recalled=recalled.subscriptions,
-            note=self._note,
-            away=recalled.away,
-            note_away=self._note_away,
+            recalled=self._notes.recalled,
             storage=self._notes,
-            forgets_delegations=recalled.forgets_delegations,
-            forgets_subscriptions=recalled.forgets_subscriptions,
         )
         self.control.start(self.clock())
         world.add(self)
@@ -290,7 +275,18 @@ class NodeHost(Host):
     @property
     def requested_subtrees(self) -> Sequence[str]:
         """The subtrees that it claims: those of its settings, or those that it noted since."""
-        return (self.settings.subtree,) if self._requested_subtrees is None else self._requested_subtrees
+        noted = self._notes.requested_subtrees
+        return (self.settings.subtree,) if noted is None else noted
+
+    @property
+    def delegations(self) -> dict[str, Delegation]:
+        """What it delegated, by subtree, as it noted it."""
+        return self._notes.delegations
+
+    @property
+    def subscriptions(self) -> dict[tuple[int, Key], Subscription]:
+        """Its subscriptions, as it noted them."""
+        return self._notes.subscriptions
 
     def holds(self, subtree: str) -> bool:
         """Whether it was granted exactly this subtree, and serves it."""
@@ -310,31 +306,6 @@ class NodeHost(Host):
     def _synced(self) -> None:
         """More is on the disk, or the disk fails: the control may have waited for that."""
         self.has_decided = True
-
-    def _remember(self, delegation: Delegation, ended: bool) -> None:
-        if ended:
-            self.delegations.pop(delegation.subtree, None)
-        else:
-            self.delegations[delegation.subtree] = replace(delegation)
-        self._notes.memory.note_delegation(delegation, ended)
-        self._recorded()
-
-    def _remember_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
-        self._requested_subtrees = list(requested_subtrees)
-        self._notes.memory.note_requested_subtrees(requested_subtrees)
-        self._recorded()
-
-    def _note_away(self, session: int, is_away: bool) -> None:
-        self._notes.memory.note_away(session, is_away)
-        self._recorded()
-
-    def _note(self, subscription: Subscription, ended: bool) -> None:
-        if ended:
-            self.subscriptions.pop((subscription.session, subscription.key), None)
-        else:
-            self.subscriptions[subscription.session, subscription.key] = subscription
-        self._notes.memory.note_subscription(subscription, ended)
-        self._recorded()
 
     def _recorded(self) -> None:
         if self.world.recorded is not None:

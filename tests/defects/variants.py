@@ -19,8 +19,8 @@ from hbroker.protocol.handover.transfer import Record
 from hbroker.protocol.hierarchy.channels import Channels
 from hbroker.protocol.hierarchy.child import requested_subtrees
 from hbroker.protocol.hierarchy.parent import delegations, parent
-from hbroker.protocol.hierarchy.parent.admission import Applicant
-from hbroker.protocol.hierarchy.parent.delegation import Child
+from hbroker.protocol.hierarchy.parent.delegations import Child
+from hbroker.protocol.hierarchy.parent.parent import Applicant
 from hbroker.protocol.ownership import ended_leases
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.sessions import session_table
@@ -182,7 +182,7 @@ def _before_it_is_synced(_: Callable[..., bool]) -> Callable[..., bool]:
 def _whatever_the_disk_says(flush: Callable[..., bool]) -> Callable[..., bool]:
     def broken(self: store.Store) -> bool:
         flush(self)
-        self._durable, self.fault = self._written, None
+        self.durable, self.fault = self.written, None
         return True
 
     return broken
@@ -208,7 +208,7 @@ def _with_one_write(_: Callable[..., int]) -> Callable[..., int]:
 
 
 def _while_the_disk_works(touch: Callable[..., None]) -> Callable[..., None]:
-    def broken(self: NodeStateFiles) -> None:
+    def broken(self: store.Store) -> None:
         if self.fault is None:
             touch(self)
 
@@ -221,8 +221,8 @@ def _by_the_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., NodeHo
 
         def opened() -> NodeStateFiles:
             memory = NodeFiles.open(files)
-            instant = memory._store._instant
-            memory._store._instant = lambda: replace(instant(), us=instant().us + ahead_us)
+            instant = memory.store._instant
+            memory.store._instant = lambda: replace(instant(), us=instant().us + ahead_us)
             return memory
 
         files.open = opened  # type: ignore[method-assign]
@@ -458,7 +458,7 @@ CONTROL: Final = (
     Variant(
         "a node does not note that it lives while its disk fails",
         Invariant.NOTHING_LOST,
-        NodeStateFiles,
+        store.Store,
         "touch",
         _while_the_disk_works,
     ),

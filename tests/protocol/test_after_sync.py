@@ -17,16 +17,11 @@ from tests.protocol.sole_node import HERE, SoleNode
 LINK, ANOTHER = 5, 6
 
 
-class Notes:
+class Notes(storage.Storage):
     """A disk that syncs when the test says so."""
 
-    def __init__(self) -> None:
-        self.written = self.durable = 0
-        self.is_failing = False
-
-    def know_delegations(self) -> None: ...
-
-    def know_subscriptions(self) -> None: ...
+    written = durable = 0
+    is_failing = False
 
 
 def test_actions_run_in_order_once_the_notes_before_them_are_on_the_disk() -> None:

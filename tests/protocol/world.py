@@ -16,6 +16,7 @@ from hbroker.protocol.events import NodeEvent
 from hbroker.protocol.node import Node
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import REQUEST_PADDING, Address, Body, address_from, body_of, pack
+from hbroker.protocol.storage import Recalled, Storage
 from tests.protocol.fake_network import Faults, Network
 from tests.protocol.fakes import FakeCore
 from tests.protocol.native import NativeCore, NativeNetwork
@@ -68,6 +69,19 @@ class Client:
 
     def answers(self, request: int) -> list[Body]:
         return [body for _, _, body in self.heard if getattr(body, "request", None) == request]
+
+
+class _Notes(Storage):
+    """The delegations that a node noted last, by subtree."""
+
+    def __init__(self, delegations: dict[str, Delegation]) -> None:
+        self._delegations = delegations
+
+    def note_delegation(self, delegation: Delegation, ended: bool) -> None:
+        if ended:
+            self._delegations.pop(delegation.subtree, None)
+        else:
+            self._delegations[delegation.subtree] = replace(delegation)
 
 
 class World:
@@ -177,20 +191,14 @@ class World:
         name = settings.name
         remembered = self._remembered.setdefault(name, {})
 
-        def remember(cut: Delegation, ended: bool) -> None:
-            if ended:
-                remembered.pop(cut.subtree, None)
-            else:
-                remembered[cut.subtree] = replace(cut)
-
         node = Node(
             settings,
             core,
             Random(self._random.getrandbits(64)),
             incarnation=core.incarnation,
             unix_offset_us=self.network.unix_offset_us,
-            restored=[replace(cut) for cut in remembered.values()],
-            remember=remember,
+            recalled=Recalled([replace(cut) for cut in remembered.values()]),
+            storage=_Notes(remembered),
         )
         core.control = node
         running = self.nodes[settings.name] = Running(settings, core, node)

@@ -16,7 +16,8 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
+from hbroker.protocol.storage import Recalled
+from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 
@@ -86,7 +87,7 @@ def test_the_last_note_of_each_thing_is_recalled(
             files.note_subscription(listener, ended)
             listeners_left.pop((listener.session, listener.key), None)
             listeners_left |= {} if ended else {(listener.session, listener.key): listener}
-        assert files.flush()
+        assert files.store.flush()
         if loses_power:
             disk.crash()
     recalled = state_files(disk).recall()
@@ -100,13 +101,13 @@ def test_noted_claims_count_only_with_the_settings_of_that_run() -> None:
     files = state_files(disk)
     assert files.recall().requested_subtrees is None
     files.note_requested_subtrees(["home/bedroom"])
-    files.flush()
+    files.store.flush()
     assert state_files(disk).recall().requested_subtrees == ["home/bedroom"]
     assert state_files(disk, ("cellar",)).recall().requested_subtrees is None, (
         "the settings have changed: they are the truth"
     )
     files.note_requested_subtrees([])
-    files.flush()
+    files.store.flush()
     assert state_files(disk).recall().requested_subtrees == []
 
 
@@ -128,7 +129,7 @@ def test_subscriptions_of_sessions_that_have_expired_are_not_recalled(
     files = state_files(disk, at=began)
     files.recall()
     files.note_subscription(LISTENER, False)
-    files.flush()
+    files.store.flush()
     expected = [LISTENER] if is_recalled else []
     assert state_files(disk, at=began + silent, boot=boot).recall().subscriptions == expected
     assert state_files(disk, at=began + silent, boot=boot).recall().subscriptions == expected, "and again"
@@ -142,7 +143,7 @@ def test_a_new_network_recalls_only_delegations_to_nodes_outside_of_it() -> None
     for cut in (KITCHEN, other):
         files.note_delegation(cut, False)
     files.note_requested_subtrees(["home/bedroom"])
-    files.flush()
+    files.store.flush()
     assert state_files(disk).review() == Recalled([KITCHEN, other], ["home/bedroom"])
     state_files(disk).begin_anew(lambda cut: cut.node == "k")
     recalled = state_files(disk).recall()
@@ -196,9 +197,9 @@ def test_a_node_starts_with_any_damaged_file_and_reports_the_loss(
         for cut in cuts:
             files.note_delegation(cut, False)
             files.note_subscription(Subscription(cut.epoch + 1, cut.address, cut.subtree, 1), False)
-            files.flush()
+            files.store.flush()
         files.note_requested_subtrees(["home/bedroom"])
-        files.flush()
+        files.store.flush()
         disk.damage(path, damage(disk.read(path), random))
         recalled = state_files(disk).recall()
         assert len(recalled.delegations) == 5 or recalled.forgets_delegations
@@ -218,8 +219,8 @@ def test_only_the_owner_can_read_the_state_files(tmp_path: Path, monkeypatch: py
     files.note_delegation(KITCHEN, False)
     files.note_subscription(LISTENER, False)
     files.note_requested_subtrees([])
-    assert files.flush()
-    files.close()
+    assert files.store.flush()
+    files.store.close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     paths = list(folder.iterdir())
     assert len(paths) == 4

@@ -78,7 +78,7 @@ class Run:
         self.notes.recall()
         self.notes.start(lambda: None)
         self.note(EARLY)
-        self.await_that(lambda: self.notes.durable == 1)
+        self.await_that(lambda: self.memory.durable == 1)
 
     def open(self) -> NodeStateFiles:
         """The state files, for this run or the next."""
@@ -134,20 +134,20 @@ def test_a_sync_that_does_not_return_counts_as_failed(run: Run, monkeypatch: pyt
     monkeypatch.setattr(writer_threads, "OVERDUE_S", 0.05)
     run.disk.syncs.clear()
     run.note(LATE)
-    run.await_that(lambda: run.notes.is_failing)
+    run.await_that(lambda: run.memory.is_failing)
     run.await_that(lambda: "no answer for" in run.told)
-    assert run.notes.durable == 1
+    assert run.memory.durable == 1
     run.disk.syncs.set()
-    run.await_that(lambda: run.notes.durable == 2 and not run.told)
-    assert not run.notes.is_failing
+    run.await_that(lambda: run.memory.durable == 2 and not run.told)
+    assert not run.memory.is_failing
 
 
 def test_a_failing_checkpoint_is_reported_until_it_succeeds(run: Run) -> None:
     run.disk.takes_checkpoint = False
     run.await_that(lambda: "checkpoint" in run.told)
     run.note(LATE)
-    run.await_that(lambda: run.notes.durable == 2)
+    run.await_that(lambda: run.memory.durable == 2)
     assert "checkpoint" in str(run.notes.fault)
-    assert not run.notes.is_failing, "what is noted is on the disk"
+    assert not run.memory.is_failing, "what is noted is on the disk"
     run.disk.takes_checkpoint = True
     run.await_that(lambda: not run.told)

@@ -47,14 +47,15 @@ class Inbox:
         self._on_unread = on_unread
         self._in_hand: Message | None = None
         self._messages: deque[Message] = deque()
-        self._is_closed = False
+        self.is_closed = False
+        """Whether no further message can arrive."""
         self._error: Exception | None = None
         self.dropped = 0
         """Messages of QoS 0 that were discarded because the inbox was full."""
 
     def put(self, message: Message) -> None:
         """Adds a message, or discards and counts it."""
-        if self._is_closed:
+        if self.is_closed:
             return
         waiting = len(self._messages)
         if waiting >= self._limit and message.qos == 0:
@@ -88,7 +89,7 @@ class Inbox:
         go to the session's next run."""
         was_blocking = self.is_blocking
         self._finish()
-        self._is_closed = True
+        self.is_closed = True
         self._error = error
         if error is None:
             self._drop_unread(keep)
@@ -108,11 +109,6 @@ class Inbox:
             self._on_handled(message, bool(self._messages))
 
     @property
-    def is_closed(self) -> bool:
-        """Whether no further message can arrive."""
-        return self._is_closed
-
-    @property
     def is_blocking(self) -> bool:
         """Whether messages must stay in the core until the consumer has taken some."""
-        return self._qos > 0 and not self._is_closed and len(self._messages) >= self._limit
+        return self._qos > 0 and not self.is_closed and len(self._messages) >= self._limit

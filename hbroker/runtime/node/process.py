@@ -38,7 +38,7 @@ from hbroker.protocol.packets import reason_name
 from hbroker.runtime.control_loop import clock
 from hbroker.runtime.driver import Driver
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
+from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.runtime.node.writer_threads import StateWriter
 from hbroker.runtime.process_usage import process_usage
 from hbroker.runtime.telemetry import Facts, Recorder
@@ -109,7 +109,7 @@ class _Process:
         self._log = EventLog("node")
         files = None if memory is None else NodeStateFiles(memory, settings.subtrees)
         self._storing = None if files is None else StateWriter(files, self._log, hindered)
-        recalled = Recalled() if self._storing is None else self._storing.recall()
+        recalled = None if self._storing is None else self._storing.recall()
         self._endpoint = Endpoint(core_config(settings, incarnation), settings.listen, settings.workers)
         self._configured, self._reload = settings, reload
         self._settings = settings.on_port(self._endpoint.address[1]) if not settings.listen[1] else settings
@@ -121,19 +121,8 @@ class _Process:
             Random(secrets.randbits(64)),
             incarnation=incarnation,
             unix_offset_us=self._endpoint.unix_offset_us,
-            restored=recalled.delegations,
-            remember=(lambda cut, ended: None) if files is None else files.note_delegation,
-            requested_subtrees=recalled.requested_subtrees,
-            remember_requested_subtrees=(lambda subtrees: None)
-            if files is None
-            else files.note_requested_subtrees,
-            recalled=recalled.subscriptions,
-            note=(lambda subscription, ended: None) if files is None else files.note_subscription,
-            away=recalled.away,
-            note_away=(lambda session, is_away: None) if files is None else files.note_away,
-            storage=self._storing,
-            forgets_delegations=recalled.forgets_delegations,
-            forgets_subscriptions=recalled.forgets_subscriptions,
+            recalled=recalled,
+            storage=files,
             vitals=process_usage,
         )
         self._recorder = Recorder(settings.telemetry, settings.name, "node", self._endpoint.take_load)

@@ -24,7 +24,6 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -37,12 +36,13 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of, subscription_from
+from hbroker.protocol.storage import Recalled, Storage
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, LocalDisk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
-from hbroker.storage.store import Fault, Store
+from hbroker.storage.store import Store
 
-__all__ = ["NodeStateFiles", "Recalled", "boot_instant"]
+__all__ = ["NodeStateFiles", "boot_instant"]
 
 DELEGATIONS: Final = 1
 CLAIMS: Final = 2
@@ -57,30 +57,12 @@ _NO_GROUP: Final = 0xFFFF_FFFF
 """Stands for the length of a group in the key of a record about the session itself. A group is shorter."""
 
 
-@dataclass(slots=True)
-class Recalled:
-    """What the last run knew.
+class NodeStateFiles(Storage):
+    """The state files of one node; `Storage` describes what can be noted.
 
-    `requested_subtrees`: the claims; None: no order has changed them. `away`: the sessions that were offline.
-    `forgets_delegations`, `forgets_subscriptions`: records of that kind were lost. `damage`: the damage that
-    was found. `torn`: how many bytes of each file were truncated, because they were being written when the
-    last run ended.
+    `configured`: the subtrees in its settings. Claims that orders changed count only under the settings under
+    which they were changed. If the settings differ now, the settings count.
     """
-
-    delegations: list[Delegation] = field(default_factory=list)
-    requested_subtrees: list[str] | None = None
-    subscriptions: list[Subscription] = field(default_factory=list)
-    away: set[int] = field(default_factory=set)
-    forgets_delegations: bool = False
-    forgets_subscriptions: bool = False
-    damage: list[Damage] = field(default_factory=list)
-    torn: dict[Path, int] = field(default_factory=dict)
-
-
-class NodeStateFiles:
-    """The state files of one node. `configured`: the subtrees in its settings. Claims that orders changed
-    count only under the settings under which they were changed. If the settings differ now, the settings
-    count."""
 
     def __init__(
         self,
@@ -91,23 +73,27 @@ class NodeStateFiles:
         new_id: Callable[[], int] = lambda: secrets.randbits(63) + 1,
         instant: Callable[[], Instant] | None = None,
     ) -> None:
-        self._path = path
-        self._disk = disk or LocalDisk()
+        self.path = path
+        """The path of the first file."""
+        disk = disk or LocalDisk()
         self._configured = list(configured)
         self._files = {
             kind: RecordFile(
                 path.with_name(f"{path.name}{suffix}"),
                 kind,
                 new_id=new_id,
-                disk=self._disk,
+                disk=disk,
                 slack_bytes=_SLACKS[kind],
             )
             for kind, suffix in _SUFFIXES.items()
         }
-        self._checkpoint = path.with_name(f"{path.name}.checkpoint")
-        self._store = Store(self._files, self._checkpoint, self._disk, instant or boot_instant)
+        checkpoint = path.with_name(f"{path.name}.checkpoint")
+        self.store = Store(self._files, checkpoint, disk, instant or boot_instant)
+        """Writes what was noted (`flush`), and that this run is alive (`touch`)."""
         self.changed: Callable[[], None] = lambda: None
         """Called whenever there is something to `flush`."""
+        self.is_overdue: Callable[[], bool] = lambda: False
+        """Whether a `flush` has taken so long that it counts as failed."""
 
     # Change
 
@@ -119,13 +105,13 @@ class NodeStateFiles:
             recalled.forgets_subscriptions = False
             with suppress(OSError):  # If this fails, the next run only waits longer than it must.
                 self._files[SUBSCRIPTIONS].replace([])
-        self._store.touch()
+        self.store.touch()
         return recalled
 
     def review(self) -> Recalled:
         """Returns what the last run knew, without beginning a run. Raises OSError."""
         recalled, _ = self._read()
-        self._store.close()
+        self.store.close()
         return recalled
 
     def begin_anew(self, is_over: Callable[[Delegation], bool]) -> None:
@@ -138,89 +124,55 @@ class NodeStateFiles:
         if len(kept) < len(recalled.delegations):
             entries = [_delegation_entry(delegation, ended=False) for delegation in kept]
             self._files[DELEGATIONS].replace(entries, is_incomplete=recalled.forgets_delegations)
-        self._store.close()
+        self.store.close()
 
     def note_delegation(self, delegation: Delegation, ended: bool) -> None:
-        """Notes a delegation that is about to be made or changed, or that has ended."""
         self._put(DELEGATIONS, *_delegation_entry(delegation, ended))
 
     def note_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
-        """Notes the subtrees that the node claims from now on."""
         value = json.dumps({"configured": self._configured, "claims": list(requested_subtrees)})
         self._put(CLAIMS, _CLAIMS_KEY, value.encode())
 
     def note_subscription(self, subscription: Subscription, ended: bool) -> None:
-        """Notes a subscription that was made or changed, or that has ended."""
         self._put(SUBSCRIPTIONS, *_subscription_entry(subscription, ended))
 
     def note_away(self, session: int, is_away: bool) -> None:
-        """Notes that a session is offline, or that it has a link again."""
         record = pb.SubscriptionRecord(session=session, away=True)
         self._put(
             SUBSCRIPTIONS, _SESSION.pack(session, _NO_GROUP), record.SerializeToString() if is_away else b""
         )
 
     def know_delegations(self) -> None:
-        """Notes that no delegation is unknown any more: each forgotten lease has ended, or its child has
-        renewed (§5.9)."""
-        self._store.complete(DELEGATIONS)
+        self.store.complete(DELEGATIONS)
         self.changed()
 
     def know_subscriptions(self) -> None:
-        """Notes that no subscription is unknown any more: recovery from a damaged file is over (§5.8)."""
-        self._store.complete(SUBSCRIPTIONS)
+        self.store.complete(SUBSCRIPTIONS)
         self.changed()
-
-    def flush(self) -> bool:
-        """Writes and syncs everything that was noted. False: the disk failed, and everything waits for the
-        next flush."""
-        return self._store.flush()
-
-    def touch(self) -> None:
-        """Writes that this run is alive. The caller calls it about every second, also while `flush` fails or
-        hangs."""
-        self._store.touch()
-
-    def close(self) -> None:
-        """Closes the files, after the last `flush`."""
-        self._store.close()
 
     # Read
 
     @property
-    def path(self) -> Path:
-        """The path of the first file."""
-        return self._path
-
-    @property
     def written(self) -> int:
-        """The mark of the last note (`hbroker.storage.store`)."""
-        return self._store.written
+        return self.store.written
 
     @property
     def durable(self) -> int:
-        """The mark up to which all notes are on the disk."""
-        return self._store.durable
+        return self.store.durable
 
     @property
-    def fault(self) -> Fault | None:
-        """Why nothing can be written now."""
-        return self._store.fault
-
-    @property
-    def hindrance(self) -> Fault | None:
-        """Another fault of the disk, which loses nothing."""
-        return self._store.hindrance
+    def is_failing(self) -> bool:
+        return self.store.fault is not None or self.is_overdue()
 
     # Reading
 
     def _put(self, kind: int, key: bytes, value: bytes) -> None:
-        self._store.put(kind, key, value)
+        self.store.put(kind, key, value)
         self.changed()
 
     def _read(self) -> tuple[Recalled, int | None]:
-        make_folder_of(self._path)
-        opened, silent_us = self._store.open()
+        make_folder_of(self.path)
+        opened, silent_us = self.store.open()
         recalled = Recalled()
         for kind, found in opened.items():
             recalled.damage += found.damage

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final, TypeVar
 
+from hbroker.protocol.storage import Recalled
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
+from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.store import OVERDUE_S, Fault
 
 __all__ = ["StateWriter"]
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class StateWriter:
-    """The state files of one node, as its decisions use them (`hbroker.protocol.storage.Storage`).
+    """Writes the state files of one node.
 
     Two callbacks are called in a thread of the writer: `tell()` when `durable` or `is_failing` has changed,
     and `hindered(what)` when the disk begins to fail, and with an empty text once it works again.
@@ -58,6 +59,7 @@ class StateWriter:
         )
         self._logged: Fault | None = None
         memory.changed = self._wanted.set
+        memory.is_overdue = lambda: self._flushing.is_overdue
 
     # Change
 
@@ -94,35 +96,12 @@ class StateWriter:
         for thread in self._others:
             _join(thread, until)
 
-    def know_delegations(self) -> None:
-        """As `Storage.know_delegations`."""
-        self._memory.know_delegations()
-
-    def know_subscriptions(self) -> None:
-        """As `Storage.know_subscriptions`."""
-        self._memory.know_subscriptions()
-
     # Read
-
-    @property
-    def written(self) -> int:
-        """As `Storage.written`."""
-        return self._memory.written
-
-    @property
-    def durable(self) -> int:
-        """As `Storage.durable`."""
-        return self._memory.durable
-
-    @property
-    def is_failing(self) -> bool:
-        """As `Storage.is_failing`."""
-        return self._memory.fault is not None or self._flushing.is_overdue
 
     @property
     def fault(self) -> Fault | None:
         """The present fault of the disk; None: there is none."""
-        known = self._memory.fault or self._memory.hindrance
+        known = self._memory.store.fault or self._memory.store.hindrance
         if known is None and (self._flushing.is_overdue or self._touching.is_overdue):
             return Fault(self._memory.path, OSError(errno.ETIMEDOUT, f"no answer for {OVERDUE_S:g} s"))
         return known
@@ -135,19 +114,19 @@ class StateWriter:
             self._wanted.wait(ALIVE_S)
             self._wanted.clear()
             is_last = self._stopping.is_set()
-            before = self._memory.durable, self.fault
-            is_written = self._flushing.of(self._memory.flush)
-            if (self._memory.durable, self.fault) != before:
+            before = self._memory.store.durable, self.fault
+            is_written = self._flushing.of(self._memory.store.flush)
+            if (self._memory.store.durable, self.fault) != before:
                 self._tell()
                 self._changed.set()
             if not is_written:  # A failing disk is not tried again for each note.
                 self._stopping.wait(ALIVE_S)
                 self._wanted.set()
-        self._memory.close()
+        self._memory.store.close()
 
     def _stay_alive(self) -> None:
         while not self._stopping.wait(ALIVE_S):
-            self._touching.of(self._memory.touch)
+            self._touching.of(self._memory.store.touch)
 
     def _watch(self) -> None:
         was_failing = is_last = False
@@ -155,7 +134,7 @@ class StateWriter:
             self._changed.wait(ALIVE_S)
             self._changed.clear()
             is_last = self._has_ended.is_set()
-            if self.is_failing is not was_failing:
+            if self._memory.is_failing is not was_failing:
                 was_failing = not was_failing
                 self._tell()
             self._say()

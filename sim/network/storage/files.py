@@ -8,15 +8,19 @@ what it had not written. A loss of power also loses what was not synced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from hbroker.config import NodeSettings
+from hbroker.protocol.ownership.jurisdiction import Delegation
+from hbroker.protocol.sessions.subscription_store import Subscription
+from hbroker.protocol.storage import Storage
 from hbroker.protocol.timer_queue import earliest
-from hbroker.runtime.node.state_files import NodeStateFiles, Recalled
+from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.store import OVERDUE_S
 
@@ -73,38 +77,42 @@ class NodeFiles:
         self.disk.room = self.disk.error = None
 
 
-class Notes:
-    """What one run notes (implements `hbroker.protocol.storage.Storage`).
+class Notes(Storage):
+    """What one run notes.
 
-    `synced` is called when more is on the disk, or when the disk begins to fail.
+    `synced` is called when more is on the disk, or when the disk begins to fail. `recorded` is called after
+    each note.
     """
 
-    def __init__(self, files: NodeFiles, synced: Callable[[], None]) -> None:
+    def __init__(self, files: NodeFiles, synced: Callable[[], None], recorded: Callable[[], None]) -> None:
         self._files = files
         self._memory = files.open()
         self._synced = synced
+        self._recorded = recorded
+        self.recalled = self._memory.recall()
+        """What the run before noted."""
+        self.delegations = {found.subtree: replace(found) for found in self.recalled.delegations}
+        """The delegations as they were noted last, by subtree."""
+        self.subscriptions = {(s.session, s.key): s for s in self.recalled.subscriptions}
+        """The subscriptions as they were noted last."""
+        self.requested_subtrees: Sequence[str] | None = self.recalled.requested_subtrees
+        """The claims as they were noted last; None: they are those of the settings."""
         self._flush_at: int | None = None
         """When the notes will be on the disk, in the world's time; None: no note waits."""
         self._overdue_at: int | None = None
         """When the present sync counts as failed."""
-        self._alive_at: int | None = None
+        self._alive_at: int | None = files.world.now + ALIVE
         """When to note that this run is alive."""
+        self._memory.changed = self._changed
 
     # Change
-
-    def recall(self) -> Recalled:
-        """What the run before noted."""
-        recalled = self._memory.recall()
-        self._memory.changed = self._changed
-        self._alive_at = self._files.world.now + ALIVE
-        return recalled
 
     def handle_timeout(self) -> None:
         """Notes that the run is alive, and writes and syncs what is due."""
         now = self._files.world.now
         if self._alive_at is not None and now >= self._alive_at:
             self._alive_at = now + ALIVE
-            self._memory.touch()
+            self._memory.store.touch()
         if self._flush_at is not None and now >= self._flush_at:
             self._flush()
         if self.is_failing:
@@ -116,8 +124,33 @@ class Notes:
         disk.loses_power = how == 1
         with suppress(PowerLost):
             if how:
-                self._memory.flush()
+                self._memory.store.flush()
         disk.loses_power, self._flush_at, self._alive_at = False, None, None
+
+    def note_delegation(self, delegation: Delegation, ended: bool) -> None:
+        if ended:
+            self.delegations.pop(delegation.subtree, None)
+        else:
+            self.delegations[delegation.subtree] = replace(delegation)
+        self._memory.note_delegation(delegation, ended)
+        self._recorded()
+
+    def note_requested_subtrees(self, requested_subtrees: Sequence[str]) -> None:
+        self.requested_subtrees = list(requested_subtrees)
+        self._memory.note_requested_subtrees(requested_subtrees)
+        self._recorded()
+
+    def note_subscription(self, subscription: Subscription, ended: bool) -> None:
+        if ended:
+            self.subscriptions.pop((subscription.session, subscription.key), None)
+        else:
+            self.subscriptions[subscription.session, subscription.key] = subscription
+        self._memory.note_subscription(subscription, ended)
+        self._recorded()
+
+    def note_away(self, session: int, is_away: bool) -> None:
+        self._memory.note_away(session, is_away)
+        self._recorded()
 
     def know_delegations(self) -> None:
         self._memory.know_delegations()
@@ -126,11 +159,6 @@ class Notes:
         self._memory.know_subscriptions()
 
     # Read
-
-    @property
-    def memory(self) -> NodeStateFiles:
-        """The files of this run."""
-        return self._memory
 
     @property
     def written(self) -> int:
@@ -143,7 +171,7 @@ class Notes:
     @property
     def is_failing(self) -> bool:
         is_overdue = self._overdue_at is not None and self._files.world.now >= self._overdue_at
-        return self._memory.fault is not None or is_overdue
+        return self._memory.store.fault is not None or is_overdue
 
     def poll_timeout(self) -> int | None:
         """The time at which `handle_timeout` is due, in the world's time; None: never."""
@@ -161,6 +189,6 @@ class Notes:
             self._flush()
 
     def _flush(self) -> None:
-        self._flush_at = None if self._memory.flush() else self._files.world.now + SECOND
+        self._flush_at = None if self._memory.store.flush() else self._files.world.now + SECOND
         self._overdue_at = None
         self._synced()

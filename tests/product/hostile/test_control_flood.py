@@ -134,8 +134,8 @@ def parent_of_many(directory: Path) -> Iterator[Node]:
         memory.note_delegation(
             Delegation(f"farm/{number}", f"n{number}", address, 1, now_ms, LeasePolicy.SERVE, None, 0), False
         )
-    assert memory.flush()
-    memory.close()
+    assert memory.store.flush()
+    memory.store.close()
     with node_up("--memory", str(directory / "root.cuts")) as node:
         yield node
 

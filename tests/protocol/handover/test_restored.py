@@ -12,7 +12,7 @@ from hbroker.protocol.handover.transfer import ReceivedState
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.storage import AfterSync, Unstored
+from hbroker.protocol.storage import AfterSync, Storage
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
 from tests.protocol.sole_node import HERE, HOME, ScriptedCore
 
@@ -32,7 +32,7 @@ def restarted() -> OwnerSubscriptions:
         core,
         jurisdiction,
         Diagnostics(),
-        AfterSync(Unstored()),
+        AfterSync(Storage()),
         watch=lambda subscription, ended: None,
         clock=lambda: 0,
     )

@@ -33,8 +33,8 @@ class StateFilesOfNodes:
             files.recall()
             for subtree, holder in subtrees.items():
                 files.note_delegation(_cut(subtree, holder), False)
-            assert files.flush()
-            files.close()
+            assert files.store.flush()
+            files.store.close()
 
     def files_of(self, node: str) -> NodeStateFiles:
         new_id = iter(range(len(node) * 1_000, 1 << 30)).__next__

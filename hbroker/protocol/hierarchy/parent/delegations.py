@@ -13,6 +13,8 @@ between it renews none of these leases.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
@@ -31,7 +33,6 @@ from hbroker.protocol.handover.handover import (
 from hbroker.protocol.handover.recovery import Recovery
 from hbroker.protocol.handover.subtree_state import SubtreeState
 from hbroker.protocol.handover.transfer import Keeper, ReceivedState, transfer_packets
-from hbroker.protocol.hierarchy.parent.delegation import DELEGATION, Child, DelegationEvent, DelegationState
 from hbroker.protocol.ownership.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
 from hbroker.protocol.sessions.subscription_store import Subscription
@@ -41,10 +42,98 @@ from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscription
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.subtree import is_within
 
-__all__ = ["Delegations"]
-
+__all__ = ["DELEGATION", "Child", "DelegationEvent", "DelegationState", "Delegations"]
 MOST_FENCED: Final = 10_000
 """The most subtrees, of those taken back, whose epoch is remembered."""
+
+
+class DelegationState(Enum):
+    """The state of a delegation at its parent."""
+
+    HANDING_OVER = auto()
+    HELD = auto()
+    TAKING_BACK = auto()
+    GONE = auto()
+
+
+class DelegationEvent(Enum):
+    """What happens to a delegation."""
+
+    ADOPTED = auto()
+    """A renewal for a subtree that this node, after a restart, did not know as delegated."""
+    DONE = auto()
+    LINK_LOST = auto()
+    CANCELLED = auto()
+    """The link was lost before the cut was made."""
+    LEAVE = auto()
+    OVERTAKEN = auto()
+    """A larger subtree goes to a new owner before this one was handed back."""
+    COMMITTED = auto()
+    EXPIRED = auto()
+    ENTRUSTED = auto()
+    """The subtree has another parent now."""
+
+
+DELEGATION: Final = {
+    (DelegationState.HANDING_OVER, DelegationEvent.ADOPTED): DelegationState.HELD,
+    (DelegationState.HANDING_OVER, DelegationEvent.DONE): DelegationState.HELD,
+    (DelegationState.HANDING_OVER, DelegationEvent.LINK_LOST): DelegationState.HANDING_OVER,
+    (DelegationState.HANDING_OVER, DelegationEvent.CANCELLED): DelegationState.GONE,
+    (DelegationState.HANDING_OVER, DelegationEvent.EXPIRED): DelegationState.GONE,
+    (DelegationState.HANDING_OVER, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+    (DelegationState.HELD, DelegationEvent.LINK_LOST): DelegationState.HELD,
+    (DelegationState.HELD, DelegationEvent.LEAVE): DelegationState.TAKING_BACK,
+    (DelegationState.HELD, DelegationEvent.EXPIRED): DelegationState.GONE,
+    (DelegationState.HELD, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK, DelegationEvent.LINK_LOST): DelegationState.HELD,
+    (DelegationState.TAKING_BACK, DelegationEvent.OVERTAKEN): DelegationState.HELD,
+    (DelegationState.TAKING_BACK, DelegationEvent.COMMITTED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK, DelegationEvent.EXPIRED): DelegationState.GONE,
+    (DelegationState.TAKING_BACK, DelegationEvent.ENTRUSTED): DelegationState.GONE,
+}
+
+
+@dataclass(slots=True)
+class Child:
+    """One delegation, made or under way."""
+
+    delegation: Delegation
+    machine: Machine[DelegationState, DelegationEvent]
+    handover_source: HandoverSource | None = None
+    handover_target: HandoverTarget | None = None
+    misdirected: TransferSender | None = None
+    """The records that this node took in by mistake, before it knew of the child (§5.1)."""
+    is_first: bool = True
+    """Whether no node but this one has served the subtree before."""
+    noted_at: int | None = None
+    """The mark of the note that the subtree is delegated (`AfterSync.mark`)."""
+    exported: int = 0
+    """Where the core holds what waited in the subtree when its handover failed after COMMIT, for the child's
+    next run. 0: nothing."""
+    below: list[Delegation] = field(default_factory=list)
+    """The delegations of a leaving child whose owners go on by themselves (`serve`); `_expire` inherits
+    them."""
+
+    def handle_timeout(self, now: int) -> None:
+        """Sends the next packets of the handover."""
+        for given in (self.handover_source, self.misdirected):
+            if given is not None:
+                given.handle_timeout(now)
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due, in microseconds; None: never."""
+        return earliest(
+            *(given.poll_timeout() for given in (self.handover_source, self.misdirected) if given is not None)
+        )
+
+    def abandon(self) -> None:
+        """Ends the handover. After COMMIT, what waited in the subtree is kept in `exported`."""
+        if self.handover_source is not None:
+            self.exported = self.handover_source.abandon()
+        self.handover_source = self.misdirected = None
+        if self.handover_target is not None:
+            self.handover_target.abandon()
+            self.handover_target = None
 
 
 class Delegations:
@@ -68,9 +157,10 @@ class Delegations:
         self._recovery = gathering
         self._diagnostics = diagnostics
         self._after_sync = after_sync
-        self._subtree_state = SubtreeState(
+        self.subtree_state = SubtreeState(
             own, core, jurisdiction, owner_subscriptions, gathering, self.inherit, keepers
         )
+        """The state of this node that moves with a subtree."""
         self.children: dict[str, Child] = {}
         self._by_link: dict[int, dict[str, Child]] = {}
         # The three following tables are small: few of thousands of children are moving, and every request
@@ -164,7 +254,7 @@ class Delegations:
         self._cut(child)
         less = self._jurisdiction.held_below(delegation.subtree)
         retained = self._core.retained(delegation.subtree, less)
-        records = [*self._subtree_state.slow(delegation.subtree), *retained]
+        records = [*self.subtree_state.slow(delegation.subtree), *retained]
         child.misdirected = TransferSender(self._core, delegation.subtree, delegation.epoch, delegation.link)
         child.misdirected.add(transfer_packets(records))
         child.misdirected.handle_timeout(now)
@@ -219,7 +309,7 @@ class Delegations:
             return
         child.machine.handle(DelegationEvent.LEAVE)
         child.handover_target = HandoverTarget(
-            self._core, self._subtree_state, leave.subtree, leave.epoch, link
+            self._core, self.subtree_state, leave.subtree, leave.epoch, link
         )
         self._plan(child)
 
@@ -288,23 +378,18 @@ class Delegations:
     def end_lease(self, subtree: str, until: int | None) -> None:
         """The lease of a subtree ended, at `until` at the latest: keeps persistent sessions, with their
         subscriptions and queues, and wills, and discards the rest (§5.6)."""
-        self._subtree_state.end_lease(subtree, until, list(self._given))
+        self.subtree_state.end_lease(subtree, until, list(self._given))
 
     def sweep(self) -> None:
         """A grant ended without a handover: discards what concerns nothing that is left, or that is being
         handed over."""
-        self._subtree_state.sweep(list(self._given))
+        self.subtree_state.sweep(list(self._given))
 
     # Read
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(self._ends.next(), self._transfer_timers.next())
-
-    @property
-    def subtree_state(self) -> SubtreeState:
-        """The state of this node that moves with a subtree."""
-        return self._subtree_state
 
     @property
     def pending(self) -> Sequence[Delegation]:
@@ -339,7 +424,7 @@ class Delegations:
         delegation = child.delegation
         return HandoverSource(
             self._core,
-            self._subtree_state,
+            self.subtree_state,
             delegation.subtree,
             delegation.epoch,
             link,
@@ -393,7 +478,7 @@ class Delegations:
         child.machine.handle(DelegationEvent.DONE)
         self.release_below(delegation.subtree, delegation.as_cut())
         self._owner_subscriptions.moved(delegation.as_cut(), with_sessions=True)
-        self._subtree_state.moved(delegation.subtree)
+        self.subtree_state.moved(delegation.subtree)
         self._joined(child)
 
     def _send_parent(self, link: int, subtree: str, parent: Cut) -> None:
@@ -425,7 +510,7 @@ class Delegations:
             self._plan(child)
             child.machine.handle(DelegationEvent.COMMITTED)
             subtree, node = child.delegation.subtree, child.delegation.node
-            self._subtree_state.take_over(now, subtree, handover_target.received)
+            self.subtree_state.take_over(now, subtree, handover_target.received)
             if handover_target.received.refused:
                 self._diagnostics.drop("too_many_records", handover_target.received.refused)
             self._forget(child)

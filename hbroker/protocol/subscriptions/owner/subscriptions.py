@@ -67,8 +67,10 @@ class OwnerSubscriptions:
         self._after_sync = after_sync
         self._watch = watch
         self._clock = clock
-        self._subscribers = Subscribers(settings.limits.subscriptions)
-        self._sessions = Sessions(core, settings.limits, self._subscribers, clock, note_away)
+        self.subscribers = Subscribers(settings.limits.subscriptions)
+        """The stored subscriptions."""
+        self.sessions = Sessions(core, settings.limits, self.subscribers, clock, note_away)
+        """The sessions of this node's clients."""
         self._unconfirmed: TimerQueue[tuple[int, Key]] = TimerQueue()
         """Subscriptions that their clients must make again, because this node or a session's link was
         restarted."""
@@ -77,45 +79,35 @@ class OwnerSubscriptions:
         self._subacks = SubAcks()
         self._forwarding_limits = ForwardingLimits()
 
-    @property
-    def subscribers(self) -> Subscribers:
-        """The stored subscriptions."""
-        return self._subscribers
-
-    @property
-    def sessions(self) -> Sessions:
-        """The sessions of this node's clients."""
-        return self._sessions
-
     def handle_link_up(self, link: int, session: int) -> None:
         """The events of two workers may arrive out of order. So this may show that an earlier link of the
         session has ended, with the subscriptions of a session that is not persistent."""
-        known = self._sessions.get(session)
+        known = self.sessions.get(session)
         if known is not None and known.link != link and not known.is_persistent:
             self._forget(session)
-        self._sessions.connect(link, session)
+        self.sessions.connect(link, session)
 
     def handle_link_down(self, now: int, link: int, reason: str) -> None:
         """The core has ended the session, unless it is persistent, or its client begins another link
         (§3.6)."""
-        before = self._sessions.of_link(link)
-        goes_on = before is not None and reason == "restarted" and self._subscribers.has_any(before.id)
-        session = self._sessions.disconnect(now, link, goes_on=goes_on)
+        before = self.sessions.of_link(link)
+        goes_on = before is not None and reason == "restarted" and self.subscribers.has_any(before.id)
+        session = self.sessions.disconnect(now, link, goes_on=goes_on)
         if session is None:
             return
         if not session.is_away:
             self._forget(session.id)
         elif session.lingers and goes_on:
-            for subscription in self._subscribers.of(session.id):
+            for subscription in self.subscribers.of(session.id):
                 self._expect(now, subscription)
 
     def handle_overflow(self, session: int) -> None:
         """§7.8: the session's queue overflowed, and the core has ended the session. Informs its client, which
         may begin anew."""
-        known = self._sessions.get(session)
+        known = self.sessions.get(session)
         if known is None:
             return
-        for subscription in self._subscribers.of(session):
+        for subscription in self.subscribers.of(session):
             if known.link is not None:
                 ack = self._ack(0, subscription.key, subscription.qos)
                 ack.reason = Reason.REASON_QUOTA_EXCEEDED
@@ -124,24 +116,24 @@ class OwnerSubscriptions:
 
     def handle_leave(self, link: int, leave: pb.Leave) -> None:
         """§6.4: LEAVE of a client. Its session ends, or goes offline."""
-        session = self._sessions.of_link(link)
+        session = self.sessions.of_link(link)
         if session is not None and session.is_persistent and not leave.keep_session:
             self._end(session)
         self._core.close(link)
 
     def handle_timeout(self, now: int) -> None:
         """Ends the sessions that have expired, and the subscriptions that were not made again."""
-        for session in self._sessions.expired(now):
+        for session in self.sessions.expired(now):
             self._forget(session.id)
         for session_id, key in self._unconfirmed.due(now):
             self._remove(session_id, key)
-            self._sessions.end_lingering(session_id)
+            self.sessions.end_lingering(session_id)
         self._announcements.handle_timeout(now)
 
     def poll_timeout(self) -> int | None:
         """When `handle_timeout` is due, in microseconds; None: never."""
         return earliest(
-            self._sessions.poll_timeout(), self._unconfirmed.next(), self._announcements.poll_timeout()
+            self.sessions.poll_timeout(), self._unconfirmed.next(), self._announcements.poll_timeout()
         )
 
     def handle_subscribe(self, requester: Requester, request: pb.Subscribe) -> None:
@@ -162,7 +154,7 @@ class OwnerSubscriptions:
 
     def handle_unsubscribe(self, link: int, request: pb.Unsubscribe) -> None:
         """Handles UNSUBSCRIBE (§6.3)."""
-        session = self._sessions.of_link(link)
+        session = self.sessions.of_link(link)
         key = request.group, request.filter
         ack = self._ack(request.request, key)
         if session is None or not self._remove(session.id, key):
@@ -174,20 +166,20 @@ class OwnerSubscriptions:
         """After a restart: makes the sessions that were connected and their subscriptions again, offline. So
         messages that are published before the clients are back are queued (§5.8)."""
         for subscription in subscriptions:
-            if self._sessions.restore(now, subscription.session):
+            if self.sessions.restore(now, subscription.session):
                 self._put(replace(subscription, interrupted=True, is_prepared=False))
                 self._expect(now, subscription)
 
     def prepare(self, subscription: Subscription) -> None:
         """Makes a subscription of a handover, and its session; its client is not informed yet. A restored
         subscription stays unconfirmed, because the handover may fail, and its client may have ended it."""
-        known = self._subscribers.get(subscription.session, subscription.key)
+        known = self.subscribers.get(subscription.session, subscription.key)
         self._make(replace(subscription, is_prepared=known is None or known.is_prepared))
 
     def withdraw(self, session: int, key: Key) -> None:
         """Removes a prepared subscription, because it has ended or the handover failed. A subscription stays
         if it was here before, or if its client has made it here since."""
-        known = self._subscribers.get(session, key)
+        known = self.subscribers.get(session, key)
         if known is not None and known.is_prepared:
             self._remove(session, key)
 
@@ -195,20 +187,20 @@ class OwnerSubscriptions:
         """Makes the subscriptions that were not prepared, and informs all clients that theirs are active
         here."""
         for subscription in subscriptions:
-            known = self._subscribers.get(subscription.session, subscription.key)
+            known = self.subscribers.get(subscription.session, subscription.key)
             if known is None:
                 self._make(subscription)
                 continue
             self._unconfirmed.cancel((subscription.session, subscription.key))
             if known.is_prepared:
-                self._subscribers.add(replace(known, is_prepared=False))
+                self.subscribers.add(replace(known, is_prepared=False))
         self._announcements.add(subscriptions, subtree)
 
     def take_misdirected(self, subscriptions: Sequence[Subscription]) -> None:
         """Makes the subscriptions that the parent took in before it knew of this node (§5.1). Their clients
         do not know this node's cuts either, so they are informed."""
         for subscription in subscriptions:
-            if self._subscribers.get(subscription.session, subscription.key) is None:
+            if self.subscribers.get(subscription.session, subscription.key) is None:
                 self._make(subscription)
             self._tell(subscription, self._cuts(subscription.filter))
             if self._jurisdiction.responsible(subscription.filter) is None:
@@ -216,8 +208,8 @@ class OwnerSubscriptions:
 
     def connected_touching(self, subtree: str) -> Iterator[Subscription]:
         """The subscriptions that touch a subtree, of sessions that are not offline."""
-        for subscription in self._subscribers.touching(subtree):
-            session = self._sessions.get(subscription.session)
+        for subscription in self.subscribers.touching(subtree):
+            session = self.sessions.get(subscription.session)
             if session is not None and not session.is_away:
                 yield subscription
 
@@ -226,13 +218,13 @@ class OwnerSubscriptions:
         when they come back (§6.4). Clients that are connected get the messages again from the publishers. But
         it is not known which clients are really connected, so the subscriptions of all persistent sessions
         are marked."""
-        self._sessions.note_loss(subtree)
+        self.sessions.note_loss(subtree)
         self._interrupt(self._kept_touching(subtree))
 
     def moved(self, cut: Cut, *, with_sessions: bool = False) -> None:
         """A subtree went to a new owner, or was lost and goes to the parent: informs its subscribers, and
         removes the subscriptions that touch nothing here. `with_sessions`: it was handed over."""
-        self._announcements.add(list(self._subscribers.touching(cut[0])), Gone(cut, with_sessions))
+        self._announcements.add(list(self.subscribers.touching(cut[0])), Gone(cut, with_sessions))
 
     def end_lease(self, subtree: str, until: int | None, given: Sequence[str] = ()) -> None:
         """The lease of a subtree ended: now or, if this process was stopped, at `until`. The subscriptions of
@@ -248,7 +240,7 @@ class OwnerSubscriptions:
         there (§6.4). After a lease that had ended (§5.6): if a client has begun its session anew since, its
         old session ends here."""
         if any(record.HasField("begun_us") for record in received.sessions.values()):
-            self._sessions.note_loss(subtree)
+            self.sessions.note_loss(subtree)
         ended_at = self._ended_leases.latest(subtree)
         if ended_at is not None:
             self._end_those_anew(now, ended_at, received)
@@ -263,7 +255,7 @@ class OwnerSubscriptions:
 
     def _end_those_anew(self, now: int, ended_at: int, received: ReceivedState) -> None:
         for record in received.sessions.values():
-            session = self._sessions.get(record.session)
+            session = self.sessions.get(record.session)
             is_anew = record.HasField("begun_us") and now - record.begun_us > ended_at + timers.LEASE_DRIFT
             if session is not None and session.is_away and is_anew:
                 self._end(session)
@@ -276,7 +268,7 @@ class OwnerSubscriptions:
         it, with cuts of which the clients have not heard. `given`: the subtrees that are being handed over;
         what touches them stays. `ended_subtree`: the subtree of the grant, if its lease has ended.
         """
-        for subscription in list(self._subscribers):
+        for subscription in list(self.subscribers):
             if self._is_unconfirmed(subscription):
                 continue
             is_given = any(filter_touches(subscription.filter, subtree) for subtree in given)
@@ -291,7 +283,7 @@ class OwnerSubscriptions:
                 self._tell(subscription, self._cuts(subscription.filter))
 
     def _announce(self, subscription: Subscription, move: Move) -> None:
-        is_known = self._subscribers.get(subscription.session, subscription.key) is not None
+        is_known = self.subscribers.get(subscription.session, subscription.key) is not None
         is_responsible = self._jurisdiction.responsible(subscription.filter) is not None
         subtree = move if isinstance(move, str) else move.cut[0]
         is_here = isinstance(self._jurisdiction.lookup(subtree), Grant)
@@ -309,7 +301,7 @@ class OwnerSubscriptions:
                 others = [cut for cut in self._cuts(subscription.filter) if cut[0] != subtree]
             self._tell(subscription, [move.cut, *others])
             if move.with_sessions:
-                self._sessions.end_empty(subscription.session)
+                self.sessions.end_empty(subscription.session)
 
     def _take(self, requester: Requester, request: pb.Subscribe, ack: pb.SubAck) -> None:
         ack.responsible = self._jurisdiction.responsible(ack.filter) is not None
@@ -325,7 +317,7 @@ class OwnerSubscriptions:
             requester.answer_packed(self._core, packet)
 
     def _answer_within(self, link: int, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
-        session = self._sessions.of_link(link)
+        session = self.sessions.of_link(link)
         if session is None:
             self._diagnostics.drop("unexpected_packet")
             return
@@ -369,15 +361,15 @@ class OwnerSubscriptions:
     def _store(self, session: Session, address: Address, request: pb.Subscribe, ack: pb.SubAck) -> None:
         key = request.group, request.filter
         if request.clean_start:
-            session = self._end(session) if self._subscribers.has_any(session.id) else session
+            session = self._end(session) if self.subscribers.has_any(session.id) else session
             session.begun_at = self._clock()
         if self._jurisdiction.is_moving(request.filter):
             ack.reason = Reason.REASON_HANDOVER
             return
-        before = self._subscribers.get(session.id, key)
+        before = self.subscribers.get(session.id, key)
         ack.resumed = before is not None and not before.interrupted
-        has_room = self._subscribers.has_room(session.id, key)
-        if not has_room or not self._sessions.renew(session, request):
+        has_room = self.subscribers.has_room(session.id, key)
+        if not has_room or not self.sessions.renew(session, request):
             ack.reason, ack.resumed = Reason.REASON_QUOTA_EXCEEDED, False
             return
         self._unconfirmed.cancel((session.id, key))
@@ -421,18 +413,18 @@ class OwnerSubscriptions:
 
     def _is_kept(self, subscription: Subscription) -> bool:
         """§5.6: whether its session may have messages queued of a subtree whose lease has ended."""
-        session = self._sessions.get(subscription.session)
+        session = self.sessions.get(subscription.session)
         is_persistent = session is not None and session.is_persistent
         return is_persistent and self._ended_leases.touch(subscription.filter)
 
     def _kept_touching(self, subtree: str) -> list[Subscription]:
         """The subscriptions of persistent sessions that touch a subtree."""
-        touching = ((s, self._sessions.get(s.session)) for s in self._subscribers.touching(subtree))
+        touching = ((s, self.sessions.get(s.session)) for s in self.subscribers.touching(subtree))
         return [s for s, session in touching if session is not None and session.is_persistent]
 
     def _interrupt(self, subscriptions: Iterable[Subscription]) -> None:
         for subscription in subscriptions:
-            self._subscribers.add(replace(subscription, interrupted=True))
+            self.subscribers.add(replace(subscription, interrupted=True))
 
     def _expect(self, now: int, subscription: Subscription) -> None:
         self._unconfirmed.set((subscription.session, subscription.key), now + timers.IDLE_TIMEOUT)
@@ -442,7 +434,7 @@ class OwnerSubscriptions:
         self._put(subscription)
 
     def _put(self, subscription: Subscription) -> None:
-        self._subscribers.add(subscription)
+        self.subscribers.add(subscription)
         self._core.subscribe(
             subscription.session,
             subscription.filter,
@@ -454,11 +446,11 @@ class OwnerSubscriptions:
         )
 
     def _make(self, subscription: Subscription) -> None:
-        self._sessions.open(self._sessions.adopt(subscription.session, subscription.address))
+        self.sessions.open(self.sessions.adopt(subscription.session, subscription.address))
         self._add(subscription)
 
     def _remove(self, session: int, key: Key) -> bool:
-        removed = self._subscribers.remove(session, key)
+        removed = self.subscribers.remove(session, key)
         self._unconfirmed.cancel((session, key))
         if removed is not None:
             group, filter = key
@@ -468,19 +460,19 @@ class OwnerSubscriptions:
 
     def _end(self, session: Session) -> Session:
         """Ends a session, whose link stays. Returns the new session of that link."""
-        self._sessions.end(session)
+        self.sessions.end(session)
         self._forget(session.id)
-        return self._sessions.get(session.id) or session
+        return self.sessions.get(session.id) or session
 
     def _forget(self, session: int) -> None:
-        for subscription in self._subscribers.remove_session(session):
+        for subscription in self.subscribers.remove_session(session):
             self._unconfirmed.cancel((session, subscription.key))
             self._watch(subscription, True)
 
     def _tell(self, subscription: Subscription, passed_to: list[Cut], came: Sequence[str] = ()) -> None:
         """Sends an unsolicited SUBACK (§6.3). `came`: the subtrees that this node was handed, which may be
         parts of larger ones."""
-        session = self._sessions.get(subscription.session)
+        session = self.sessions.get(subscription.session)
         if session is None or session.link is None:
             return
         ack = self._ack(0, subscription.key, subscription.qos)
