@@ -15,7 +15,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol import node, storage, timers
 from hbroker.protocol.handover import handover, recovery
-from hbroker.protocol.handover.transfer import Record
+from hbroker.protocol.handover.subtree_state import Record
 from hbroker.protocol.hierarchy.channels import Channels
 from hbroker.protocol.hierarchy.child import requested_subtrees
 from hbroker.protocol.hierarchy.parent import delegations, parent

@@ -6,7 +6,7 @@ import pytest
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.handover.transfer import ReceivedState
+from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.ownership.jurisdiction import Delegation, Grant
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND

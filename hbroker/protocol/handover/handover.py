@@ -35,8 +35,13 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.handover.subtree_state import SubtreeState, ended
-from hbroker.protocol.handover.transfer import ReceivedState, Record, transfer_packets
+from hbroker.protocol.handover.subtree_state import (
+    ReceivedState,
+    Record,
+    SubtreeState,
+    ended,
+    transfer_packets,
+)
 from hbroker.protocol.packets import pack
 from hbroker.protocol.sessions.subscription_store import Subscription, ended_of, record_of
 from hbroker.protocol.state_machine import Machine

@@ -31,7 +31,7 @@ from hbroker.protocol.timers import SECOND
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:
-    from hbroker.protocol.handover.transfer import ReceivedState
+    from hbroker.protocol.handover.subtree_state import ReceivedState
 
 __all__ = ["TRANSITIONS", "Event", "Session", "Sessions", "State"]
 

@@ -19,8 +19,7 @@ from hbroker.protocol.handover.handover import (
     SourceState,
     TargetState,
 )
-from hbroker.protocol.handover.subtree_state import SubtreeState
-from hbroker.protocol.handover.transfer import CHUNK, ReceivedState, Record, cut_record
+from hbroker.protocol.handover.subtree_state import CHUNK, ReceivedState, Record, SubtreeState, cut_record
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import body_of
 from hbroker.protocol.sessions.subscription_store import Subscription, record_of

@@ -8,7 +8,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.events import Diagnostics
-from hbroker.protocol.handover.transfer import ReceivedState
+from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.requester import Requester
 from hbroker.protocol.sessions.subscription_store import Subscription

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hbroker._native import OverflowEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, Limits
-from hbroker.protocol.handover.transfer import ReceivedState
+from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.sessions.session_table import Session

@@ -20,7 +20,7 @@ from hbroker.config import LeasePolicy
 from hbroker.protocol import timers
 from hbroker.protocol.events import Joined, LeaseLost, Left, NameTaken, PolicyLowered, Refused, Unproved
 from hbroker.protocol.handover.handover import HandoverSource, HandoverTarget, SourceState, TargetState
-from hbroker.protocol.handover.transfer import ReceivedState
+from hbroker.protocol.handover.subtree_state import ReceivedState
 from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
 from hbroker.protocol.hierarchy.child.lease import Lease

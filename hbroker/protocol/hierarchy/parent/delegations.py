@@ -31,8 +31,7 @@ from hbroker.protocol.handover.handover import (
     TransferSender,
 )
 from hbroker.protocol.handover.recovery import Recovery
-from hbroker.protocol.handover.subtree_state import SubtreeState
-from hbroker.protocol.handover.transfer import Keeper, ReceivedState, transfer_packets
+from hbroker.protocol.handover.subtree_state import Keeper, ReceivedState, SubtreeState, transfer_packets
 from hbroker.protocol.ownership.jurisdiction import Delegation, Jurisdiction
 from hbroker.protocol.packets import Address, Cut, Reason, cut_of, pack
 from hbroker.protocol.sessions.subscription_store import Subscription

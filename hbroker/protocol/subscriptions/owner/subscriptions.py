@@ -38,7 +38,7 @@ from hbroker.protocol.subscriptions.shared import group_is_valid
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 
 if TYPE_CHECKING:
-    from hbroker.protocol.handover.transfer import ReceivedState
+    from hbroker.protocol.handover.subtree_state import ReceivedState
 
 __all__ = ["OwnerSubscriptions"]
 
