@@ -52,7 +52,7 @@ CHAPTERS: Final = {
     "hbroker.protocol.handover.handover.TAKING": Chapter(
         "Handover, the new owner's end", "[§5.4](protocol.md#54-handover)."
     ),
-    "hbroker.protocol.resolution.lookup.TRANSITIONS": Chapter(
+    "hbroker.protocol.resolution.resolver.TRANSITIONS": Chapter(
         "A look-up", "A client's way to the owner of a topic: [§5.2](protocol.md#52-resolve)."
     ),
     "hbroker.protocol.subscriptions.client.subscription.TRANSITIONS": Chapter(

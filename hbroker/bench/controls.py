@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from hbroker.bench.launching import NoAnswer
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import ClientCore, Event
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Resolved, Subscribed
 from hbroker.protocol.subscriptions.client.options import Options
 from hbroker.protocol.timer_queue import TimerQueue

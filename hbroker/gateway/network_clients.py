@@ -23,7 +23,7 @@ from hbroker.gateway.native_api import NativeApi
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Result
 from hbroker.protocol.sessions.options import SessionOptions, session_id
 from hbroker.protocol.timer_queue import TimerQueue, earliest

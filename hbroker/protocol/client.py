@@ -23,7 +23,7 @@ from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, PublishedE
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.packets import Address, Reason, body_of, pack
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.resolution.resolver import PATIENCE, Resolver
 from hbroker.protocol.results import Published, Resolved, ResolveFailed, Result, TakenOver
 from hbroker.protocol.sessions.options import SessionOptions

@@ -18,7 +18,7 @@ from hbroker.protocol.core import Event
 from hbroker.protocol.events import NodeEvent
 from hbroker.protocol.node import Node
 from hbroker.protocol.ownership.jurisdiction import Delegation
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Result, TakenOver
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.sessions.subscription_store import Subscription

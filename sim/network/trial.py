@@ -19,8 +19,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Event
 from hbroker.protocol.events import LeaseLost, TookBack
 from hbroker.protocol.packets import body_of
-from hbroker.protocol.resolution.answer_cache import AnswerCache
-from hbroker.protocol.resolution.owner_cache import OwnerCache
+from hbroker.protocol.resolution.knowledge import AnswerCache, OwnerCache
 
 from .actions import Publish, describe
 from .attacker import Attacker

@@ -20,7 +20,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address, Body, address_of, body_of, cut_of, pack
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Result
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.options import Options

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent, PublishedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import body_of, pack
-from hbroker.protocol.resolution.lookup import TRANSITIONS, Event, State
+from hbroker.protocol.resolution.resolver import TRANSITIONS, Event, State
 from hbroker.protocol.results import Published, Resolved, Subscribed
 from tests.protocol.client_world import World, home
 

@@ -14,11 +14,11 @@ import pytest
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy, NodeSettings
+from hbroker.protocol import requester
 from hbroker.protocol.node import Node
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.packets import Address, pack
-from hbroker.protocol.resolution import forwarding_limits
-from hbroker.protocol.resolution.forwarding_limits import ForwardingLimits
+from hbroker.protocol.requester import ForwardingLimits
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.timers import SECOND
 from tests.protocol.sole_node import HERE, HOME, OFFSET_US, ScriptedCore, SoleNode
@@ -85,38 +85,38 @@ def test_the_subscribes_that_are_forwarded_for_one_host_are_bounded() -> None:
     for _ in range(100):
         ask(node, 0, "#", ("10.9.9.9", 5_000))
     passed = [link for link, _ in core.sent if link >= 10_000]
-    assert len(passed) == forwarding_limits.MOST
+    assert len(passed) == requester.MOST_FORWARDED
     counters: Any = node.status(0)["counters"]
-    assert counters["subscribes_not_passed_down"] == 100 - forwarding_limits.MOST // CHILDREN
+    assert counters["subscribes_not_passed_down"] == 100 - requester.MOST_FORWARDED // CHILDREN
     answered = [body for _, body in core.sent_outside if isinstance(body, pb.SubAck)]
     assert sum(body.part == 0 for body in answered) == 100, "all were told where to ask"
 
 
 def test_another_host_has_its_own_allowance_which_refills_with_time() -> None:
     core, node = parent_of_many()
-    for _ in range(forwarding_limits.MOST // CHILDREN + 1):
+    for _ in range(requester.MOST_FORWARDED // CHILDREN + 1):
         ask(node, 0, "#", ("10.9.9.9", 5_000))
     before = len(core.sent)
     ask(node, 0, "#", ("10.9.9.10", 5_000))
     assert len(core.sent) - before == CHILDREN
-    ask(node, CHILDREN * SECOND // forwarding_limits.A_SECOND, "#", ("10.9.9.9", 6_000))
+    ask(node, CHILDREN * SECOND // requester.FORWARDED_A_SECOND, "#", ("10.9.9.9", 6_000))
     assert len(core.sent) - before == 2 * CHILDREN
 
 
 def test_hosts_of_one_ipv6_network_share_an_allowance_and_the_table_of_hosts_is_bounded() -> None:
     limits = ForwardingLimits()
-    assert limits.take(0, ("2001:db8::1", 1), forwarding_limits.MOST)
+    assert limits.take(0, ("2001:db8::1", 1), requester.MOST_FORWARDED)
     assert not limits.take(0, ("2001:db8::ffff:1", 1), 1)
     assert limits.take(0, ("2001:db8:0:1::1", 1), 1)
-    for number in range(forwarding_limits.MOST_HOSTS + 100):
+    for number in range(requester.MOST_HOSTS + 100):
         limits.take(0, (f"10.1.{number // 250}.{number % 250}", 1), 1)
-    assert len(limits._left) == forwarding_limits.MOST_HOSTS
+    assert len(limits._left) == requester.MOST_HOSTS
 
 
 def test_a_full_allowance_covers_a_node_with_more_children_than_the_limit() -> None:
     limits = ForwardingLimits()
-    assert limits.take(0, HERE, 5 * forwarding_limits.MOST)
-    assert not limits.take(0, HERE, 5 * forwarding_limits.MOST)
+    assert limits.take(0, HERE, 5 * requester.MOST_FORWARDED)
+    assert not limits.take(0, HERE, 5 * requester.MOST_FORWARDED)
 
 
 def test_a_flood_of_subscribers_does_not_make_the_node_publish_its_status_more_often() -> None:

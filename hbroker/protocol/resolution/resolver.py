@@ -9,18 +9,32 @@ request to each of the five nodes.
 
 An answer counts while its look-up lives, whichever try it belongs to: a node that is slower than the pauses
 between tries is slow, and not unreachable. Answers that other clients behind the same address received count
-as well (`answer_cache`).
+as well (`knowledge`).
 
 Failures are cached for the time that the answer states. If the core asks again meanwhile, it gets the failure
 at once.
 
-An owner may be found and refuse a session, because it has too many (`session_refusals`). Then messages wait
-for the end of a pause before the core gets the zone again, and fail if the refusals go on.
+A look-up asks in recursive mode first. Two tries without an answer mean more often that the owner's direct
+answer cannot reach this client (NAT, a stateful firewall) than that datagrams were lost. Then the look-up
+goes on by referral, where each node answers from the address that was asked. Each referral must lead to a
+deeper subtree than the last, so the look-up ends.
+
+If a node stays silent, the look-up begins again. If a node asks the client to come back later, it begins
+again after a pause. It then asks by referral, because a node that cannot forward a request may still name the
+next node. It begins at the root and at the node that was named last in turn, because either may be down. So a
+client finds a serving owner while the root is down, if any node has named that owner before.
+
+An owner may be found and refuse a session, because it has too many (§3.6, §9). Then messages wait for the end
+of a pause before the core gets the zone again. The pauses between tries grow like those between repeats of a
+request. After `REFUSAL_PATIENCE` the messages fail without another try, because a node, or the client's host
+there, stays full for long.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from random import Random
 from typing import Final
 
@@ -30,17 +44,16 @@ from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import Address, Reason, cut_from
 from hbroker.protocol.reasons import RETRIED_REASONS
-from hbroker.protocol.resolution.answer_cache import FRESH, Answer, covers
-from hbroker.protocol.resolution.lookup import Event, Lookup, State
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import FRESH, Answer, Knowledge, covers
 from hbroker.protocol.resolution.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
-from hbroker.protocol.resolution.session_refusals import Refusal, Refusals
 from hbroker.protocol.results import Hop, Resolution, Resolved, ResolveFailed, Result
+from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import (
     LEASE,
     LEASE_DRIFT,
     NEGATIVE_TTL,
+    RETRY_MOST,
     SEARCH_MOST,
     SECOND,
     ZONE_TTL,
@@ -48,7 +61,21 @@ from hbroker.protocol.timers import (
 )
 from hbroker.subtree import is_within
 
-__all__ = ["PATIENCE", "Resolver"]
+__all__ = [
+    "PATIENCE",
+    "REFUSAL_PATIENCE",
+    "TRANSITIONS",
+    "Event",
+    "Lookup",
+    "Refusal",
+    "Refusals",
+    "Resolver",
+    "State",
+]
+
+REFUSAL_PATIENCE: Final = 5 * SECOND
+"""Microseconds that messages wait for an owner that refuses sessions, from its first refusal in a row."""
+_MOST_REFUSALS: Final = 1_024
 
 PATIENCE: Final = 10 * SECOND
 """Microseconds that messages wait for the owner of their topic before they fail."""
@@ -68,6 +95,162 @@ _MOST_TAKEN: Final = 64
 _MOST_NEGATIVES: Final = 4_096
 _LONGEST_NEGATIVE: Final = 60 * SECOND
 _LONGEST_TTL: Final = 86_400 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`since`: the time of the first refusal in a row. `until`: when to try again. Both in microseconds."""
+
+    since: int
+    tries: int
+    until: int
+
+    @property
+    def gives_up_at(self) -> int:
+        """When waiting messages fail, in microseconds."""
+        return self.since + REFUSAL_PATIENCE
+
+
+class Refusals:
+    """The refusals of one client, by the owner's address."""
+
+    __slots__ = ("_known", "_random")
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._known: ExpiringCache[Address, Refusal] = ExpiringCache(_MOST_REFUSALS)
+
+    def note(self, now: int, owner: Address) -> None:
+        """The owner has refused once more. The refusal is one in a row if the last pause ended no longer than
+        `RETRY_MOST` ago."""
+        before = self._known.get(now, owner) or Refusal(now, 0, now)
+        until = now + retry_after(before.tries, self._random)
+        self._known.put(owner, Refusal(before.since, before.tries + 1, until), until + RETRY_MOST)
+
+    def forget(self, owner: Address) -> None:
+        """The owner has accepted a session."""
+        self._known.discard(owner)
+
+    def find(self, now: int, owner: Address) -> Refusal | None:
+        """The last refusal of an owner whose pause is not over; else None."""
+        known = self._known.get(now, owner)
+        return known if known is not None and now < known.until else None
+
+
+class State(Enum):
+    """What a look-up waits for."""
+
+    QUEUED = auto()
+    """For its turn at its starting node."""
+    EXPECT_OWNER = auto()
+    """For the owner's answer, from any address."""
+    EXPECT_HOP = auto()
+    """For the answer of the node that was asked: PUBACCEPT or REFERRAL."""
+    BACKING_OFF = auto()
+    """For the end of a pause, to begin again."""
+    RESOLVED = auto()
+    FAILED = auto()
+
+
+class Event(Enum):
+    """What happens to a look-up."""
+
+    ASK = auto()
+    """Its turn has come, in recursive mode."""
+    ASK_BY_REFERRAL = auto()
+    """Its turn has come, by referral."""
+    COVER = auto()
+    """A zone that another topic, or another client, has brought covers the topic."""
+    REPEAT = auto()
+    """A try had no answer, and there is another."""
+    FALL_BACK = auto()
+    """The tries in recursive mode had no answer."""
+    REFER = auto()
+    """A node named the next node."""
+    DEFER = auto()
+    """A node is silent, or asks the client to come back later."""
+    ACCEPT = auto()
+    """The owner answered."""
+    REFUSE = auto()
+    """A node refused for good."""
+    EXPIRE = auto()
+    """The time for the look-up is over."""
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.QUEUED, Event.ASK): State.EXPECT_OWNER,
+    (State.QUEUED, Event.ASK_BY_REFERRAL): State.EXPECT_HOP,
+    (State.QUEUED, Event.COVER): State.RESOLVED,
+    (State.QUEUED, Event.EXPIRE): State.FAILED,
+    (State.EXPECT_OWNER, Event.REPEAT): State.EXPECT_OWNER,
+    (State.EXPECT_OWNER, Event.FALL_BACK): State.EXPECT_HOP,
+    (State.EXPECT_OWNER, Event.REFER): State.EXPECT_HOP,
+    (State.EXPECT_OWNER, Event.DEFER): State.BACKING_OFF,
+    (State.EXPECT_OWNER, Event.COVER): State.RESOLVED,
+    (State.EXPECT_OWNER, Event.ACCEPT): State.RESOLVED,
+    (State.EXPECT_OWNER, Event.REFUSE): State.FAILED,
+    (State.EXPECT_OWNER, Event.EXPIRE): State.FAILED,
+    (State.EXPECT_HOP, Event.REPEAT): State.EXPECT_HOP,
+    (State.EXPECT_HOP, Event.REFER): State.EXPECT_HOP,
+    (State.EXPECT_HOP, Event.DEFER): State.BACKING_OFF,
+    (State.EXPECT_HOP, Event.COVER): State.RESOLVED,
+    (State.EXPECT_HOP, Event.ACCEPT): State.RESOLVED,
+    (State.EXPECT_HOP, Event.REFUSE): State.FAILED,
+    (State.EXPECT_HOP, Event.EXPIRE): State.FAILED,
+    (State.BACKING_OFF, Event.ASK): State.EXPECT_OWNER,
+    (State.BACKING_OFF, Event.ASK_BY_REFERRAL): State.EXPECT_HOP,
+    (State.BACKING_OFF, Event.REFER): State.EXPECT_HOP,
+    (State.BACKING_OFF, Event.COVER): State.RESOLVED,
+    (State.BACKING_OFF, Event.ACCEPT): State.RESOLVED,
+    (State.BACKING_OFF, Event.EXPIRE): State.FAILED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Lookup:
+    """One topic that is being resolved.
+
+    - `ticket`: the application's; None: messages in the core wait for the topic.
+    - `subtree`: what the node that was asked last was said to hold; None: the look-up has just begun.
+    - `has_silent_owner`: a node has named an owner that has not answered. Its lease may have to end first.
+    - `is_extended`: the deadline was extended because of that.
+    - `below`: the node above the owner that the core knew; None: it knew none.
+    - `guide`: the node that was named last as the holder of what is around the topic; None: none was.
+    - `hops`: the nodes that were asked since the look-up last began.
+    - `requests`: the requests whose answers still count, the present one last.
+    - `turn`: the starting node whose turn this look-up has.
+    - `fell_back`: no answer arrived in recursive mode.
+    - `reason`, `negative_ttl` (microseconds): those of the last refusal.
+    """
+
+    topic: str
+    start: Address
+    deadline: int
+    ticket: int | None = None
+    by_referral: bool = False
+    cache: str = "miss"
+    machine: Machine[State, Event] = field(default_factory=lambda: Machine(TRANSITIONS, State.QUEUED))
+    requests: list[Request[Lookup]] = field(default_factory=list)
+    subtree: str | None = None
+    has_silent_owner: bool = False
+    is_extended: bool = False
+    below: Address | None = None
+    guide: Address | None = None
+    hops: int = 0
+    turn: Address | None = None
+    fell_back: bool = False
+    restarts: int = 0
+    reason: int = 0
+    negative_ttl: int = NEGATIVE_TTL
+    trace: list[Hop] = field(default_factory=list)
+    tried: dict[Address, None] = field(default_factory=dict)
+
+    def turn_back(self, root: Address) -> None:
+        """Begins again: at the root, or, if it began there, at the node that was named last. A trace always
+        begins at the root, because it shows the way down from there."""
+        begins_there = self.start == root and not self.by_referral
+        self.start = self.guide if begins_there and self.guide is not None else root
+        self.subtree = None
 
 
 class Resolver:

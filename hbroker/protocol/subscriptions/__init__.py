@@ -5,6 +5,5 @@
     shared   `$share/group/filter` as users write it, and as it travels
 
 `client` and `owner` do not import each other; both import `shared`. `client` uses `resolution` for its
-requests and caches. `owner` imports `ownership`, `sessions` and `resolution.forwarding_limits`. `handover`
-and `hierarchy` import `owner`.
+requests and caches. `owner` imports `ownership` and `sessions`. `handover` and `hierarchy` import `owner`.
 """

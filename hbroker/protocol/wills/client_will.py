@@ -6,7 +6,7 @@ If the will moves with its subtree, it keeps its message id. So if two nodes hav
 publish it, subscribers recognise one message. If the will is registered again after its owner was lost, it
 gets a new message id, because the former one may have been published.
 
-If another client behind the same address has heard which node owns the topic (`owner_cache`), the client
+If another client behind the same address has heard which node owns the topic (`knowledge`), the client
 registers the will there first, and resolves the topic if that node is not the owner.
 """
 
@@ -23,7 +23,7 @@ from hbroker.properties import MqttProperties
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.packets import PACKET_ROOM, Address, Reason, pack
 from hbroker.protocol.reasons import RETRIED_REASONS
-from hbroker.protocol.resolution.owner_cache import HINT_PATIENCE, Knowledge
+from hbroker.protocol.resolution.knowledge import HINT_PATIENCE, Knowledge
 from hbroker.protocol.resolution.resolver import Resolver
 from hbroker.protocol.results import Resolution, ResolveFailed, Result, WillRefused, WillSet
 from hbroker.protocol.sessions.options import SessionOptions

@@ -45,7 +45,7 @@ from hbroker.runtime.driver import Driver
 if TYPE_CHECKING:
     from hbroker._native import Endpoint
     from hbroker.protocol.packets import Address
-    from hbroker.protocol.resolution.owner_cache import Knowledge
+    from hbroker.protocol.resolution.knowledge import Knowledge
     from hbroker.protocol.results import Resolution
 
 __all__ = ["Client", "Connecting", "connect"]

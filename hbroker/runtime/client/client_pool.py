@@ -26,7 +26,7 @@ from hbroker._native import Config, Endpoint, NativeError
 from hbroker.errors import NotConnected
 from hbroker.properties import Properties
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Published, Result
 from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
 from hbroker.runtime.client.client import TIMEOUT, Client

@@ -19,7 +19,7 @@ from hbroker._native import Config, Endpoint, NativeError, topic_is_valid
 from hbroker.errors import Backpressure, HBrokerError, InvalidTopic, NotConnected, PayloadTooLarge
 from hbroker.properties import Properties
 from hbroker.protocol.client import ClientControl
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import (
     Published,
     Resolved,

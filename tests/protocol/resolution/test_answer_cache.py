@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hbroker._native import UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, cut_of
-from hbroker.protocol.resolution.answer_cache import FRESH, Answer, AnswerCache
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import FRESH, Answer, AnswerCache, Knowledge
 from tests.protocol.client_world import SECOND, Node, World, home
 
 A: Address = ("10.0.0.7", 1)

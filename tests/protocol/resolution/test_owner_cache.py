@@ -1,5 +1,5 @@
 """What clients behind one address know together about the nodes (docs/protocol.md §6.1,
-`hbroker.protocol.resolution.owner_cache`). It saves requests. However wrong it is, a subscription is
+`hbroker.protocol.resolution.knowledge`). It saves requests. However wrong it is, a subscription is
 complete only when every owner has it."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address, cut_of
-from hbroker.protocol.resolution.owner_cache import Knowledge, OwnerCache
+from hbroker.protocol.resolution.knowledge import Knowledge, OwnerCache
 from hbroker.protocol.results import Subscribed, WillSet
 from hbroker.protocol.timers import ZONE_TTL
 from hbroker.protocol.wills.client_will import Will

@@ -11,7 +11,7 @@ import pytest
 from hbroker._native import LinkDownEvent, UnresolvedEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import Address
-from hbroker.protocol.resolution.session_refusals import PATIENCE, Refusals
+from hbroker.protocol.resolution.resolver import REFUSAL_PATIENCE, Refusals
 from hbroker.protocol.results import Resolved, Subscribed, SubscriptionFailed, WillRefused
 from hbroker.protocol.timers import RETRY_MOST
 from hbroker.protocol.wills.client_will import Will
@@ -71,7 +71,7 @@ def test_messages_wait_while_the_owner_is_full_and_then_fail_with_the_reason() -
     began = world.now
     assert world.run(lambda: len(world.rejected) == 3, seconds=20)
     assert world.rejected == dict.fromkeys("abc", QUOTA)
-    assert PATIENCE <= world.now - began <= PATIENCE + 2 * SECOND
+    assert REFUSAL_PATIENCE <= world.now - began <= REFUSAL_PATIENCE + 2 * SECOND
     assert 3 <= len(world.tried) <= 7
     assert pauses(world.tried)[-1] > 4 * pauses(world.tried)[0]
 
@@ -148,6 +148,6 @@ def test_a_refusal_long_after_the_last_one_begins_a_new_row(quiet: int) -> None:
     refusals.note(now, OWNER)
     first = refusals.find(now, OWNER)
     assert first is not None
-    assert (first.tries, first.since, first.gives_up_at) == (1, now, now + PATIENCE)
+    assert (first.tries, first.since, first.gives_up_at) == (1, now, now + REFUSAL_PATIENCE)
     refusals.forget(OWNER)
     assert refusals.find(now, OWNER) is None

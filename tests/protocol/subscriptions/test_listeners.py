@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbroker.protocol.subscriptions.client.listeners import Listeners
-from hbroker.protocol.subscriptions.client.options import Options
+from hbroker.protocol.subscriptions.client.options import Listeners, Options
 
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.none() | st.builds(Options, qos=st.integers(0, 2))))
 

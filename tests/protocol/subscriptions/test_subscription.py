@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import address_of, body_of, pack
-from hbroker.protocol.resolution.owner_cache import Knowledge
+from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions.client import owner, subscription
 from tests.protocol.client_world import SECOND, Node, World, home, subscribed_nodes

@@ -21,8 +21,7 @@ from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.state_machine import Machine, Symbol
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client import owner
-from hbroker.protocol.subscriptions.client.listeners import Listeners
-from hbroker.protocol.subscriptions.client.options import Key, Options
+from hbroker.protocol.subscriptions.client.options import Key, Listeners, Options
 from hbroker.protocol.subscriptions.client.owner import SubscriptionOwner
 
 __all__ = ["TRANSITIONS", "Event", "State", "Subscription"]

@@ -3,14 +3,19 @@
 Discovery stores nothing: each node answers whether its own jurisdiction can have a match, and forwards the
 request to each child that the filter touches. Only a SUBSCRIBE within a session with a responsible node is
 stored.
+
+If a subtree has moved (§5.4), its subscribers are informed a few at a time. A node may have tens of thousands
+of subscriptions to one subtree. The first round follows when the change is complete, and each other round
+after a pause, in order. So the node's other work goes on in between.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hbroker._native import filter_is_valid, filter_touches
 from hbroker._proto import packet_pb2 as pb
@@ -21,8 +26,7 @@ from hbroker.protocol.events import Diagnostics
 from hbroker.protocol.ownership.ended_leases import EndedLeases
 from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
 from hbroker.protocol.packets import Address, Cut, Reason, address_of, pack
-from hbroker.protocol.requester import Requester
-from hbroker.protocol.resolution.forwarding_limits import ForwardingLimits
+from hbroker.protocol.requester import ForwardingLimits, Requester
 from hbroker.protocol.sessions.session_table import Session, Sessions
 from hbroker.protocol.sessions.subscription_store import (
     MOST_OVERFLOW,
@@ -32,7 +36,6 @@ from hbroker.protocol.sessions.subscription_store import (
     Subscription,
 )
 from hbroker.protocol.storage import AfterSync
-from hbroker.protocol.subscriptions.owner.announcements import Announcements, Gone, Move
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
 from hbroker.protocol.timer_queue import TimerQueue, earliest
@@ -40,7 +43,55 @@ from hbroker.protocol.timer_queue import TimerQueue, earliest
 if TYPE_CHECKING:
     from hbroker.protocol.handover.subtree_state import ReceivedState
 
-__all__ = ["OwnerSubscriptions"]
+__all__ = ["Announcements", "Gone", "Move", "OwnerSubscriptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A subtree went to another owner, which `cut` names. `with_sessions`: by a handover, with the queues of
+    the sessions."""
+
+    cut: Cut
+    with_sessions: bool
+
+
+Move: TypeAlias = Gone | str
+"""A subtree that went away, or the subtree that came here."""
+
+PER_ITERATION: Final = 128
+PAUSE: Final = 2_000
+"""Microseconds between two rounds."""
+
+
+class Announcements:
+    """Calls `announce(subscription, move)` for each."""
+
+    def __init__(self, announce: Callable[[Subscription, Move], None]) -> None:
+        self._announce = announce
+        self._waiting: deque[tuple[Subscription, Move]] = deque()
+        self._due: int | None = None
+
+    def add(self, subscriptions: Iterable[Subscription], move: Move) -> None:
+        """Adds announcements behind all earlier ones. The first is made in a later call, when the change is
+        complete."""
+        was_idle = not self._waiting
+        self._waiting.extend((subscription, move) for subscription in subscriptions)
+        if was_idle and self._waiting:
+            self._due = 0
+
+    def handle_timeout(self, now: int) -> None:
+        """Runs the next round, if it is due."""
+        if self._due is not None and now >= self._due:
+            self._turn()
+            self._due = now + PAUSE if self._waiting else None
+
+    def poll_timeout(self) -> int | None:
+        """When `handle_timeout` is due, in microseconds; None: nothing waits."""
+        return self._due
+
+    def _turn(self) -> None:
+        for _ in range(min(PER_ITERATION, len(self._waiting))):
+            self._announce(*self._waiting.popleft())
 
 
 class OwnerSubscriptions:

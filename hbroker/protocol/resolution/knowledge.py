@@ -1,17 +1,24 @@
-"""Which node seems to serve which subtree, shared by clients behind one address. Its entries are hints.
+"""What clients behind one address share about nodes: hints which of them owns what.
 
-A gateway has thousands of network clients, and most want topics of the same few owners. If a node has told
-one of them what it holds (§5.2, §6.1), the others need not discover it. They make a subscription with that
-node at once, within the session, as if a parent had named the node for that subtree (§6.2). The node's answer
-says what it holds now, and its cuts. If the answer does not stand for the subtree (§6.1), or none arrives,
-the client discovers from the root as usual. So an outdated hint costs time, and never makes a subscription
-look complete: no topic has two owners, and the owner of a whole subtree, less the cuts that it names, answers
-for all of it.
+A gateway has thousands of network clients, which may start at the same moment, and most want topics of the
+same few owners. No client waits for another's answer. But the work of a slow node must not grow with its
+slowness. So before a client asks, it looks here.
+
+**Answers** (§5.2). An answer names a zone, not a topic, and another client would get the same one. It is
+given to other clients for a short time, and once to each client. If a client asks again, it has found the
+answer wrong (its link ended, or the owner refused: §5.3). Then the answer is removed.
+
+**Owners.** If a node has told one client what it holds (§5.2, §6.1), the others need not discover it. They
+make a subscription with that node at once, within the session, as if a parent had named the node for that
+subtree (§6.2). The node's answer says what it holds now, and its cuts. If the answer does not stand for the
+subtree (§6.1), or none arrives, the client discovers from the root as usual. So an outdated hint costs time,
+and never makes a subscription look complete: no topic has two owners, and the owner of a whole subtree, less
+the cuts that it names, answers for all of it.
 
 A node gains nothing by claiming more than it owns. Its claim to a subtree is believed only if the root, or
 the known holder of what is around, has named it for that subtree. The root is known by its address.
 
-The cache answers only for filters that one node seems to serve alone. For other filters the client asks the
+Only filters that one node seems to serve alone have an owner here. For other filters the client asks the
 root, which reaches all owners in one round.
 """
 
@@ -25,12 +32,17 @@ from typing import Final, NamedTuple
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import Address, cut_from
-from hbroker.protocol.resolution.answer_cache import AnswerCache
 from hbroker.protocol.resolution.requests import TokenCache
 from hbroker.protocol.timers import SECOND, ZONE_TTL
-from hbroker.subtree import depth, prefixes
+from hbroker.subtree import depth, is_within, prefixes
 
-__all__ = ["HINT_PATIENCE", "Holder", "Knowledge", "OwnerCache"]
+__all__ = ["FRESH", "HINT_PATIENCE", "Answer", "AnswerCache", "Holder", "Knowledge", "OwnerCache", "covers"]
+
+FRESH: Final = 5 * SECOND
+"""Microseconds for which an answer is given to other clients. A later client asks for itself. So it does not
+first wait on a link to an owner that died before it came."""
+
+_MOST_ANSWERS: Final = 1_024
 
 HINT_PATIENCE: Final = 2 * SECOND
 """Microseconds that a client waits for a node that it knows only from this cache."""
@@ -39,6 +51,50 @@ _MOST_SUBTREES: Final = 4_096
 _MOST_TOKENS: Final = 16_384
 _RESERVED: Final = "$"
 """Topics that begin with this belong to nodes, each to its own, so no prefix of them has one owner."""
+
+
+class Answer(NamedTuple):
+    """A zone, its owner, and a token for the owner (§4.2). `until`: when the zone expires, in
+    microseconds."""
+
+    zone: pb.Zone
+    owner: Address
+    token: bytes
+    until: int
+
+
+class AnswerCache:
+    """The latest answer for each of at most `most` scopes. 0: the cache stays empty."""
+
+    def __init__(self, most: int = _MOST_ANSWERS) -> None:
+        self._most = most
+        self._by_scope: ExpiringCache[str, Answer] = ExpiringCache(most)
+        self._deepest = 0
+
+    def keep(self, now: int, answer: Answer) -> None:
+        """Stores an answer that a client received."""
+        if self._most:
+            self._by_scope.put(answer.zone.scope, answer, min(now + FRESH, answer.until))
+            self._deepest = max(self._deepest, depth(answer.zone.scope))
+
+    def find(self, now: int, topic: str) -> Answer | None:
+        """The answer with the longest scope around a topic, if it names the topic's owner; else None."""
+        if not len(self._by_scope):
+            return None
+        around = (self._by_scope.get(now, scope) for scope in prefixes(topic, self._deepest))
+        nearest = None
+        for answer in around:
+            nearest = answer or nearest
+        return nearest if nearest is not None and covers(nearest.zone, topic) else None
+
+    def discard(self, answer: Answer) -> None:
+        """Removes an answer that was wrong. Idempotent."""
+        self._by_scope.drop(answer.zone.scope, answer)
+
+
+def covers(zone: pb.Zone, topic: str) -> bool:
+    """Whether the zone's owner owns the topic: it lies in the scope, and below no cut (§5.3)."""
+    return is_within(topic, zone.scope) and not any(is_within(topic, cut.subtree) for cut in zone.cuts)
 
 
 class Holder(NamedTuple):
