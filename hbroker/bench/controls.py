@@ -20,7 +20,7 @@ from hbroker.protocol.core import ClientCore, Event
 from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Resolved, Subscribed
 from hbroker.protocol.subscriptions.client.options import Options
-from hbroker.protocol.timer_queue import TimerQueue
+from hbroker.protocol.timers import TimerQueue
 from hbroker.runtime.client.identity import Identity, random_id
 from hbroker.runtime.control_loop import EVENTS, clock
 

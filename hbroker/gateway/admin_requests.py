@@ -23,8 +23,7 @@ from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records.record_authentication import REPLIES, REQUESTS, sign, verify
 from hbroker.gateway.records.session_records import Record
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["CLIENTS", "KICK", "AdminRequests", "Request"]
 

@@ -58,8 +58,7 @@ from hbroker.protocol.results import (
     WillRefused,
     WillSet,
 )
-from hbroker.protocol.timer_queue import earliest
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, earliest
 
 if TYPE_CHECKING:
     from hbroker._native import Message

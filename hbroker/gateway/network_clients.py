@@ -26,8 +26,7 @@ from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Result
 from hbroker.protocol.sessions.options import SessionOptions, session_id
-from hbroker.protocol.timer_queue import TimerQueue, earliest
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["SHARED", "NetworkClients", "network_session"]
 

@@ -17,8 +17,7 @@ from hbroker._native import NativeError
 from hbroker.gateway.native_api import Member, WillMessage
 from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.packets import Reason
-from hbroker.protocol.timer_queue import TimerQueue, earliest
-from hbroker.protocol.timers import retry_after
+from hbroker.protocol.timers import TimerQueue, earliest, retry_after
 
 __all__ = ["Done", "Outbox", "OutboxMessage"]
 

@@ -13,7 +13,7 @@
     events, results   what a node, and a client, report to their process
     core, packets     the native core's verbs as types; control packets
 
-A line imports only lines below it, except for types. Modules that all use: `requester`, `reasons`, `timers`,
-`timer_queue`, `expiring_cache`, `state_machine`. Of hbroker only `config`, `subtree`, `properties`, `_proto`
+A line imports only lines below it, except for types. Modules that all use: `requester`, `timers`,
+`expiring_cache`, `state_machine`. Of hbroker only `config`, `subtree`, `properties`, `_proto`
 and the native core are below. Sections (§) are those of docs/protocol.md.
 """

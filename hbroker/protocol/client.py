@@ -29,7 +29,7 @@ from hbroker.protocol.results import Published, Resolved, ResolveFailed, Result,
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.subscriptions.client.options import Options, Wanted
 from hbroker.protocol.subscriptions.client.subscriptions import Subscriber
-from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.timers import earliest
 from hbroker.protocol.wills.client_will import ClientWill, Will
 from hbroker.protocol.wills.client_will import State as WillState
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast, get_args
 
 from google.protobuf.message import DecodeError
 
@@ -17,7 +17,9 @@ from hbroker._proto import packet_pb2 as pb
 
 __all__ = [
     "PACKET_ROOM",
+    "PASSING_REASONS",
     "REQUEST_PADDING",
+    "RETRIED_REASONS",
     "Address",
     "Body",
     "Cut",
@@ -67,31 +69,26 @@ REQUEST_PADDING: Final = 512
 PACKET_ROOM: Final = 1_072
 """The largest packet, in bytes, that fits a datagram of 1,200 bytes with everything else of a link (§3.4)."""
 
-_FIELD_OF: Final = {
-    "PubConnect": "pubconnect",
-    "PubAccept": "pubaccept",
-    "Subscribe": "subscribe",
-    "SubAck": "suback",
-    "Unsubscribe": "unsubscribe",
-    "Join": "join",
-    "JoinAck": "joinack",
-    "Leave": "leave",
-    "Challenge": "challenge",
-    "Referral": "referral",
-    "Transfer": "transfer",
-    "Order": "order",
-    "OrderAck": "orderack",
-    "Authenticated": "authenticated",
-    "Will": "will",
-    "WillAck": "willack",
-}
-_FIELDS: Final = frozenset(_FIELD_OF.values())
+_FIELDS: Final = frozenset(kind.__name__.lower() for kind in get_args(Body))
+"""The fields of these packets in `Packet`: each has the name of its type in small letters."""
+
+PASSING_REASONS: Final = frozenset(
+    {
+        Reason.REASON_HANDOVER,
+        Reason.REASON_QUOTA_EXCEEDED,
+        Reason.REASON_OWNER_UNREACHABLE,
+        Reason.REASON_NOT_SERVING,
+    }
+)
+"""The client may ask the same node again later."""
+RETRIED_REASONS: Final = PASSING_REASONS | {Reason.REASON_NOT_RESPONSIBLE}
+"""The client may ask again: the same node later, or another node at once."""
 
 
 def pack(body: Body) -> bytes:
     """A serialised `Packet` with this body. The core adds the numbers of deliveries (§3.3)."""
     packet = pb.Packet()
-    getattr(packet, _FIELD_OF[type(body).__name__]).CopyFrom(body)
+    getattr(packet, type(body).__name__.lower()).CopyFrom(body)
     return packet.SerializeToString()
 
 

@@ -23,7 +23,7 @@ from hbroker.protocol.results import Result, TakenOver
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.subscriptions.client.options import Key, Options
-from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.timers import earliest
 from hbroker.protocol.wills.client_will import Will
 
 from .storage.files import NodeFiles, Notes

@@ -13,7 +13,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.admin.client import AdminClient
-from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.timers import earliest
 
 from .hosts import Host, NodeHost
 from .world import World

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker.protocol.expiring_cache import ExpiringCache
-from hbroker.protocol.timer_queue import TimerQueue, earliest
+from hbroker.protocol.timers import TimerQueue, earliest
 
 _steps = st.lists(
     st.tuples(st.sampled_from(["set", "cancel", "due"]), st.integers(0, 8), st.integers(0, 50)), max_size=200

@@ -41,8 +41,7 @@ from hbroker.gateway.sessions.claim_requests import ClaimRequests
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.sessions.stale_sessions import StaleSessions, forgotten
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
-from hbroker.protocol.timer_queue import TimerQueue, earliest
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["MOST_OUTBOX_MESSAGES", "ConnectHandler"]
 

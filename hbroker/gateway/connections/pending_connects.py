@@ -15,8 +15,7 @@ from typing import Final
 
 from hbroker.gateway.connections.connection import Connection, Event, State
 from hbroker.gateway.connections.connection_table import ConnectionTable
-from hbroker.protocol.timer_queue import TimerQueue, earliest
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["MOST_WAITING", "PATIENCE", "PendingConnects"]
 

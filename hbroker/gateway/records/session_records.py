@@ -24,8 +24,7 @@ from hbroker.gateway.records.gateways import Gateways
 from hbroker.gateway.records.record_authentication import SESSIONS, client_hash, last_level, verify, within
 from hbroker.gateway.records.wills import PendingWill
 from hbroker.protocol.sessions.options import LONGEST_EXPIRY_S
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["MOST_ENDINGS", "MOST_RECORDS", "Ending", "Record", "Records", "SessionSubscription"]
 

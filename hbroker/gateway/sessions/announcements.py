@@ -23,8 +23,7 @@ from hbroker.gateway.records.record_authentication import GATEWAYS, last_level, 
 from hbroker.gateway.records.wills import registered
 from hbroker.gateway.sessions.startup import PATIENCE
 from hbroker.protocol.results import WillRefused, WillSet
-from hbroker.protocol.timer_queue import TimerQueue, earliest
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["Announcements"]
 

@@ -21,8 +21,7 @@ from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.records import claims
 from hbroker.gateway.records.claims import Claim
 from hbroker.gateway.records.record_authentication import CLAIMS, sign
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND, retry_after
+from hbroker.protocol.timers import SECOND, TimerQueue, retry_after
 
 __all__ = ["ClaimRequests"]
 

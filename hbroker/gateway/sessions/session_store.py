@@ -19,8 +19,7 @@ from hbroker.gateway.records.claims import Stamp
 from hbroker.gateway.records.record_authentication import sign
 from hbroker.gateway.records.session_records import Ending, Record
 from hbroker.gateway.records.wills import PendingWill
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["SessionStore"]
 

@@ -16,8 +16,7 @@ from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import InFlight, SessionState, next_block
 from hbroker.gateway.sessions.session_store import SessionStore
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["PATIENCE", "StaleSessions", "forgotten"]
 

@@ -28,8 +28,7 @@ from hbroker.protocol.packets import Reason
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.subscriptions import shared
 from hbroker.protocol.subscriptions.client.options import Options, Wanted
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["Answer", "MqttSubscriptions"]
 

@@ -27,8 +27,7 @@ from hbroker.protocol.hierarchy.child.requested_subtrees import RequestedSubtree
 from hbroker.protocol.hierarchy.child.uplink import Uplink, UplinkState
 from hbroker.protocol.hierarchy.join_proofs import NONCE_PERIOD, Nonces, is_proof
 from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
-from hbroker.protocol.packets import Address, Reason, pack, reason_name
-from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, pack, reason_name
 from hbroker.protocol.storage import AfterSync
 from hbroker.subtree import is_within
 

@@ -45,7 +45,7 @@ from hbroker.protocol.handover.subtree_state import (
 from hbroker.protocol.packets import pack
 from hbroker.protocol.sessions.subscription_store import Subscription, ended_of, record_of
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.timers import earliest
 
 __all__ = [
     "GIVING",

@@ -26,7 +26,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol import timers
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Jurisdiction
 from hbroker.protocol.sessions.subscription_store import Subscription
-from hbroker.protocol.timer_queue import TimerQueue
+from hbroker.protocol.timers import TimerQueue
 from hbroker.subtree import is_within
 
 __all__ = ["Recovery"]

@@ -2,9 +2,8 @@
 
     jurisdiction   the grants and cuts of this node; every change goes to the native core, too
     ended_leases   subtrees that this node served until its lease ended (§5.6)
-    cut_tree       the cuts as a tree of topic levels
-    touched_cuts   a cache of which cuts a filter touches (§6.1)
+    cut_tree       the cuts as a tree of topic levels, and a cache of which cuts a filter touches (§6.1)
 
-`ended_leases` imports `jurisdiction`, which imports `cut_tree` and `touched_cuts`. This package imports no
-other package of `protocol`; `hierarchy`, `wills`, `handover`, `subscriptions` and `resolution` import it.
+`ended_leases` imports `jurisdiction`, which imports `cut_tree`. This package imports no other package of
+`protocol`; `hierarchy`, `wills`, `handover`, `subscriptions` and `resolution` import it.
 """

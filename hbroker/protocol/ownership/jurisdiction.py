@@ -16,8 +16,7 @@ from hbroker._native import filter_touches
 from hbroker._proto import packet_pb2 as pb
 from hbroker.config import LeasePolicy
 from hbroker.protocol.core import NodeCore
-from hbroker.protocol.ownership.cut_tree import CutTree
-from hbroker.protocol.ownership.touched_cuts import TouchedCuts
+from hbroker.protocol.ownership.cut_tree import CutTree, TouchedCuts
 from hbroker.protocol.packets import Address, Cut, cut_of
 from hbroker.protocol.timers import LEASE_DRIFT
 from hbroker.subtree import depth, is_within, prefixes

@@ -21,8 +21,7 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import Core
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import REQUEST_PADDING, Address, address_from, pack
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND, retry_after
+from hbroker.protocol.timers import SECOND, TimerQueue, retry_after
 
 __all__ = ["TOKEN_LIFETIME", "Request", "Requests", "TokenCache", "keep_token", "reachable"]
 

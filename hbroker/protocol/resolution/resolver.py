@@ -42,13 +42,11 @@ from hbroker._proto import packet_pb2 as pb
 from hbroker.config import format_address
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring_cache import ExpiringCache
-from hbroker.protocol.packets import Address, Reason, cut_from
-from hbroker.protocol.reasons import RETRIED_REASONS
+from hbroker.protocol.packets import RETRIED_REASONS, Address, Reason, cut_from
 from hbroker.protocol.resolution.knowledge import FRESH, Answer, Knowledge, covers
 from hbroker.protocol.resolution.requests import TOKEN_LIFETIME, Request, Requests, keep_token, reachable
 from hbroker.protocol.results import Hop, Resolution, Resolved, ResolveFailed, Result
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.timer_queue import TimerQueue, earliest
 from hbroker.protocol.timers import (
     LEASE,
     LEASE_DRIFT,
@@ -57,6 +55,8 @@ from hbroker.protocol.timers import (
     SEARCH_MOST,
     SECOND,
     ZONE_TTL,
+    TimerQueue,
+    earliest,
     retry_after,
 )
 from hbroker.subtree import is_within

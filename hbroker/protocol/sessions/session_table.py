@@ -26,8 +26,7 @@ from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address
 from hbroker.protocol.sessions.subscription_store import Subscribers
 from hbroker.protocol.state_machine import step
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import Final
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import NodeCore
 from hbroker.protocol.packets import Address, pack
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue
 
 __all__ = ["Takeovers"]
 

@@ -21,8 +21,7 @@ from typing import Final, Unpack
 from hbroker._proto import packet_pb2 as pb
 from hbroker.properties import MqttProperties
 from hbroker.protocol.core import ClientCore
-from hbroker.protocol.packets import PACKET_ROOM, Address, Reason, pack
-from hbroker.protocol.reasons import RETRIED_REASONS
+from hbroker.protocol.packets import PACKET_ROOM, RETRIED_REASONS, Address, Reason, pack
 from hbroker.protocol.resolution.knowledge import HINT_PATIENCE, Knowledge
 from hbroker.protocol.resolution.resolver import Resolver
 from hbroker.protocol.results import Resolution, ResolveFailed, Result, WillRefused, WillSet

@@ -28,8 +28,7 @@ from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Delegation, Gra
 from hbroker.protocol.packets import Reason, cut_of, pack
 from hbroker.protocol.sessions.session_table import Sessions
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.timer_queue import TimerQueue
-from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND
+from hbroker.protocol.timers import IDLE_TIMEOUT, SECOND, TimerQueue
 from hbroker.subtree import is_within
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from hbroker._native import ClientPool, Message
 from hbroker._native import PoolClient as NativeMember
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.packets import Address
-from hbroker.protocol.timer_queue import TimerQueue
+from hbroker.protocol.timers import TimerQueue
 from hbroker.runtime.control_loop import clock
 
 __all__ = ["PoolDriver", "PoolEndpoint"]

@@ -19,7 +19,7 @@ from hbroker.config import NodeSettings
 from hbroker.protocol.ownership.jurisdiction import Delegation
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.storage import Storage
-from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.timers import earliest
 from hbroker.runtime.node.state_files import NodeStateFiles
 from hbroker.storage.checkpoint import Instant
 from hbroker.storage.store import OVERDUE_S

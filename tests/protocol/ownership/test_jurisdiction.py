@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from hbroker._native import filter_touches, topic_matches
 from hbroker.config import LeasePolicy
-from hbroker.protocol.ownership.cut_tree import CutTree
+from hbroker.protocol.ownership.cut_tree import LONGEST_FILTER, MOST_ANSWERS, CutTree
 from hbroker.protocol.ownership.jurisdiction import Delegation, Grant, Jurisdiction
-from hbroker.protocol.ownership.touched_cuts import LONGEST_FILTER, MOST_ANSWERS
 from hbroker.subtree import is_within
 from tests.protocol.fake_network import Network
 from tests.protocol.fakes import FakeCore
@@ -89,10 +88,10 @@ def test_the_cuts_that_a_filter_touches_are_cached_until_a_cut_changes() -> None
     assert held.children("#") == first
     for number in range(5_000):
         held.children(f"+/{number}")
-    assert len(held._touched.questions) <= MOST_ANSWERS
+    assert len(held._touched._answers) <= MOST_ANSWERS
     long = "+/" * LONGEST_FILTER + "#"
     assert len(held.children(long)) == 1_000
-    assert set(held._touched.questions) <= {
+    assert set(held._touched._answers) <= {
         ("#", None),
         ("+/+/#", None),
         *((f"+/{n}", None) for n in range(1_000)),
@@ -108,7 +107,7 @@ def test_filters_that_differ_only_in_unknown_levels_share_a_cache_entry() -> Non
     deep = "/".join("abcdefgh" * LONGEST_FILTER)
     held.delegate(delegation(deep))
     held.children(deep)
-    assert (deep, None) not in held._touched.questions, "what is long is not kept"
+    assert (deep, None) not in held._touched._answers, "what is long is not kept"
 
 
 def tree(*subtrees: str) -> CutTree[Delegation]:

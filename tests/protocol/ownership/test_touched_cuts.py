@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from hbroker.protocol.ownership import touched_cuts
-from hbroker.protocol.ownership.touched_cuts import LONGEST_FILTER, MOST_ANSWERS, TouchedCuts
+from hbroker.protocol.ownership import cut_tree
+from hbroker.protocol.ownership.cut_tree import LONGEST_FILTER, MOST_ANSWERS, TouchedCuts
 
 CUTS = [object() for _ in range(100)]
 
 
 @pytest.fixture(autouse=True)
 def _small_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(touched_cuts, "MOST_CUTS", 100)
+    monkeypatch.setattr(cut_tree, "MOST_CUTS", 100)
 
 
 def test_filters_that_touch_the_same_cuts_share_one_set() -> None:
@@ -22,7 +22,7 @@ def test_filters_that_touch_the_same_cuts_share_one_set() -> None:
     first = known.keep(("a", None), CUTS)
     assert all(known.keep((f"a{n}", None), list(CUTS)) is first for n in range(3 * MOST_ANSWERS))
     assert len(known) == len(CUTS)
-    assert len(known.questions) == MOST_ANSWERS
+    assert len(known._answers) == MOST_ANSWERS
     assert known.of(("a", None)) is None
     assert known.of((f"a{3 * MOST_ANSWERS - 1}", None)) is first
     assert known.keep(("a", 7), CUTS[:5]) == tuple(CUTS[:5])
@@ -34,7 +34,7 @@ def test_the_least_recently_used_answer_is_evicted() -> None:
         known.keep((str(n), None), CUTS[n * 10 : n * 10 + 10])
     assert known.of(("0", None)) == tuple(CUTS[:10])
     known.keep(("more", None), CUTS[5:20])
-    assert [question for question, _ in known.questions] == [*"3456789", "0", "more"]
+    assert [question for question, _ in known._answers] == [*"3456789", "0", "more"]
     assert len(known) == 95
 
 
@@ -64,7 +64,7 @@ def test_random_questions_get_right_answers_and_the_cuts_are_counted() -> None:
         question = random.choice(list(truth))
         found = known.of(question)
         assert (known.keep(question, truth[question]) if found is None else found) == truth[question]
-        sets = {truth[question] for question in known.questions}
+        sets = {truth[question] for question in known._answers}
         assert len(known) == sum(map(len, sets)) <= 100
         if random.random() < 0.001:
             known.clear()

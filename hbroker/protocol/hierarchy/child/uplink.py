@@ -25,11 +25,10 @@ from hbroker.protocol.hierarchy.child.context import UplinkContext
 from hbroker.protocol.hierarchy.child.join_requests import JoinRequests
 from hbroker.protocol.hierarchy.child.lease import Lease
 from hbroker.protocol.ownership.jurisdiction import STATUS_ROOT, Grant
-from hbroker.protocol.packets import Address, Cut, Reason, address_from, cut_from, pack
-from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.packets import PASSING_REASONS, Address, Cut, Reason, address_from, cut_from, pack
 from hbroker.protocol.sessions.subscription_store import Subscription, subscription_from
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.timer_queue import earliest
+from hbroker.protocol.timers import earliest
 
 __all__ = ["UPLINK", "Uplink", "UplinkEvent", "UplinkState"]
 

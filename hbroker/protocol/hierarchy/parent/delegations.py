@@ -38,7 +38,7 @@ from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.state_machine import Machine
 from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscriptions.owner.subscriptions import OwnerSubscriptions
-from hbroker.protocol.timer_queue import TimerQueue, earliest
+from hbroker.protocol.timers import TimerQueue, earliest
 from hbroker.subtree import is_within
 
 __all__ = ["DELEGATION", "Child", "DelegationEvent", "DelegationState", "Delegations"]

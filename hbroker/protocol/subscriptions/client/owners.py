@@ -25,8 +25,7 @@ from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import ClientCore
-from hbroker.protocol.packets import Address, Reason, cut_from, pack
-from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, cut_from, pack
 from hbroker.protocol.resolution.knowledge import HINT_PATIENCE, Holder, Knowledge
 from hbroker.protocol.resolution.requests import (
     TOKEN_LIFETIME,
@@ -45,8 +44,7 @@ from hbroker.protocol.subscriptions.client.owner import (
     SubscriptionOwner,
 )
 from hbroker.protocol.subscriptions.client.subscription import Subscription
-from hbroker.protocol.timer_queue import TimerQueue, earliest
-from hbroker.protocol.timers import SECOND, retry_after
+from hbroker.protocol.timers import SECOND, TimerQueue, earliest, retry_after
 
 __all__ = ["SubscribeRequests", "SubscriptionOwners"]
 

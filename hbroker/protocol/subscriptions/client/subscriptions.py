@@ -25,8 +25,7 @@ from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.core import ClientCore
-from hbroker.protocol.packets import Address, Reason, pack
-from hbroker.protocol.reasons import PASSING_REASONS
+from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, pack
 from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.sessions.options import SessionOptions
@@ -34,8 +33,7 @@ from hbroker.protocol.subscriptions.client import subscription
 from hbroker.protocol.subscriptions.client.options import Key, Wanted
 from hbroker.protocol.subscriptions.client.owners import SubscriptionOwners
 from hbroker.protocol.subscriptions.client.subscription import Subscription
-from hbroker.protocol.timer_queue import TimerQueue, earliest
-from hbroker.protocol.timers import SECOND
+from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["Subscriber", "UnsubscribeRequests"]
 

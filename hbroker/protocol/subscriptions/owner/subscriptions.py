@@ -38,7 +38,7 @@ from hbroker.protocol.sessions.subscription_store import (
 from hbroker.protocol.storage import AfterSync
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 from hbroker.protocol.subscriptions.shared import group_is_valid
-from hbroker.protocol.timer_queue import TimerQueue, earliest
+from hbroker.protocol.timers import TimerQueue, earliest
 
 if TYPE_CHECKING:
     from hbroker.protocol.handover.subtree_state import ReceivedState
