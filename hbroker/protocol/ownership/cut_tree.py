@@ -27,7 +27,7 @@ MOST_CUTS: Final = 200_000
 LONGEST_FILTER: Final = 256
 """In characters. A longer filter is not cached."""
 
-CutT = TypeVar("CutT")
+AnyT = TypeVar("AnyT")
 Question: TypeAlias = tuple[str, int | None]
 """A filter, and the link of a parent or None."""
 
@@ -185,24 +185,24 @@ _NO_NAME: Final = "\0"
 
 
 @dataclass(slots=True)
-class _Set(Generic[CutT]):
+class _Set(Generic[AnyT]):
     """A set of cuts. `answers`: how many questions have it."""
 
-    cuts: tuple[CutT, ...]
+    cuts: tuple[AnyT, ...]
     answers: int = 0
 
 
-class TouchedCuts(Generic[CutT]):
+class TouchedCuts(Generic[AnyT]):
     """The touched cuts by question."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Question, bytes] = OrderedDict()
-        self._sets: dict[bytes, _Set[CutT]] = {}
+        self._sets: dict[bytes, _Set[AnyT]] = {}
         self._cuts = 0
 
     # Change
 
-    def keep(self, question: Question, cuts: Iterable[CutT]) -> tuple[CutT, ...]:
+    def keep(self, question: Question, cuts: Iterable[AnyT]) -> tuple[AnyT, ...]:
         """Stores the cuts of a question that is not cached. Returns them; all questions with the same cuts
         get the same object."""
         found = tuple(cuts)
@@ -228,7 +228,7 @@ class TouchedCuts(Generic[CutT]):
 
     # Read
 
-    def of(self, question: Question) -> tuple[CutT, ...] | None:
+    def of(self, question: Question) -> tuple[AnyT, ...] | None:
         """The cuts of a question; None: it is not cached."""
         name = self._answers.get(question)
         if name is None:
