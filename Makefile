@@ -79,7 +79,7 @@ LONG_TESTS := tests/analysis/test_cluster.py \
 	tests/product/hostile/test_control_flood.py \
 	tests/product/dying/test_ended_leases.py \
 	tests/product/moving/test_kills_while_moving.py \
-	tests/product/moving/test_much_moves.py \
+	tests/product/moving/test_queue_moves.py \
 	tests/product/dying/test_successions.py \
 	tests/product/sessions/test_under_load.py \
 	tests/rooms

@@ -1,9 +1,9 @@
-"""A client of the network that is polled: less than the Python API does, and so as fast as a test's load has
-to be.
+"""A polled client of the network. It does less than the Python API, and so it is fast enough for the load of
+a test.
 
-It is a third shell around the same native endpoint and the same control (`hbroker.protocol.client`), beside
-those of `hbroker.connect` and `hbroker.sync`: messages go straight to `Endpoint.publish` and come straight
-from `Endpoint.poll_messages`.
+Like `hbroker.connect` and `hbroker.sync` it uses the native endpoint and the control
+(`hbroker.protocol.client`). Messages go straight to `Endpoint.publish`, and come straight from
+`Endpoint.poll_messages`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class PolledClient:
         self.control = ClientControl(self.endpoint, SystemRandom(), root, identity.session_options)
         self.acknowledged = 0
         self.failed = 0
-        """Messages of QoS 1 and 2 that were given up."""
+        """Messages of QoS 1 and 2 that failed."""
         self._next_turn = 0
 
     def turn(self, *, at_once: bool = False) -> None:
-        """Takes events, and does what is due; most of the time it only looks at the clock."""
+        """Handles events, and runs what is due. Most calls only look at the clock."""
         now = clock()
         if now < self._next_turn and not at_once:
             return
@@ -53,12 +53,12 @@ class PolledClient:
             self.control.handle_timeout(now)
 
     def resolve(self, topic: str) -> None:
-        """Returns once the owner of a topic is known. Fails where it cannot be."""
+        """Waits until the owner of a topic is known. Raises if it cannot be found."""
         self.control.resolve(clock(), topic, patience=_PATIENCE_US)
         self._wait_for(Resolved)
 
     def subscribe(self, filter: str, options: Options) -> None:
-        """Returns once every owner has the subscription. Fails where one has not."""
+        """Waits until every owner has the subscription. Raises if it fails."""
         self.control.subscribe(clock(), filter, options, patience=_PATIENCE_US)
         self._wait_for(Subscribed)
 
@@ -69,7 +69,7 @@ class PolledClient:
         self.endpoint.shutdown()
 
     def _take_events(self, now: int) -> None:
-        """What became of messages is only counted; all else is the control's."""
+        """Counts the outcome of messages. The control handles all other events."""
         while events := self.endpoint.poll_events(_BATCH):
             for event in events:
                 if type(event) is PublishedEvent:

@@ -1,4 +1,4 @@
-"""What several of these tests have."""
+"""Fixtures that several of these tests share."""
 
 from __future__ import annotations
 

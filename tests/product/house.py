@@ -1,4 +1,4 @@
-"""A house of four nodes, commands to it, and traffic of users' programs through it."""
+"""A network of four nodes, commands to it, and traffic of hpub and hsub through it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class House:
         self.network, self.root = network, root
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command to its end."""
+        """Runs one command to its end."""
         return subprocess.run(
             [*hbroker(arguments[0]), *arguments[1:], "--root", self.root, *self._state(arguments[0])],
             capture_output=True,
@@ -51,35 +51,35 @@ class House:
         )
 
     def _state(self, command: str) -> list[str]:
-        """Where commands that must prove the network's join key find it."""
+        """The flag that tells commands where to find the network's join key."""
         return ["--state-dir", str(self.network.directory)] if command in KEYED else []
 
     def done(self, *arguments: str) -> str:
-        """What a command printed that did what it was told to."""
+        """Runs a command that must succeed. Returns what it printed."""
         ended = self.run(*arguments)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
     def owner(self, topic: str) -> object:
-        """Who owns a topic."""
+        """The owner of a topic."""
         return json.loads(self.done("resolve", topic, "--json"))["owner"]
 
     def states(self) -> dict[str, str]:
-        """What `hbroker status` says of each node."""
+        """The state of each node in `hbroker status`."""
         return {node["name"]: node["state"] for node in self.network.state()["nodes"]}
 
     def await_state(self, node: str, state: str) -> None:
-        """Until a node's process is in a state."""
+        """Waits until a node's process is in a state."""
         until(lambda: self.states()[node] == state, f"{node} is {state}", PATIENCE, found=self.states)
 
     def await_owner(self, topic: str, owner: str) -> None:
-        """Until a node owns a topic."""
+        """Waits until a node owns a topic."""
         found = partial(self.owner, topic)
         until(lambda: found() == owner, f"{owner} owns {topic}", PATIENCE, found=found)
 
 
 def next_payload(messages: sync.Subscription) -> bytes:
-    """Of the next message, which comes in time."""
+    """The payload of the next message, which must arrive in time."""
     message = messages.next(timeout=PATIENCE)
     assert message is not None, "nothing came in time"
     return message.payload
@@ -106,7 +106,7 @@ class Traffic:
         self._reader.start()
 
     def stop(self) -> None:
-        """Ends it once everything that was sent has come."""
+        """Stops publishing, and waits until every message has arrived."""
         self._is_over.set()
         self._writer.join(PATIENCE)
         assert self._pub.wait(PATIENCE) == 0
@@ -120,7 +120,7 @@ class Traffic:
         assert [number for _, number in self.lines] == list(range(1, self.sent + 1)), "once, and in order"
 
     def kill(self) -> None:
-        """Leaves nothing behind."""
+        """Ends both processes."""
         self._is_over.set()
         self._writer.join(PATIENCE)
         for process in (self._pub, self._sub):
@@ -133,7 +133,7 @@ class Traffic:
 
     @property
     def longest_gap(self) -> float:
-        """Seconds between two messages that came."""
+        """The longest time between two received messages, in seconds."""
         times = [at for at, _ in self.lines]
         return max(later - earlier for earlier, later in pairwise(times))
 

@@ -1,4 +1,4 @@
-"""Load on a network from processes of its own: handles on `tests.product.pacer` and `.readers`."""
+"""Processes that put load on a network: handles of `tests.product.pacer` and `.readers`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Load", "pacer", "readers"]
 
 
 class Load:
-    """A program that works until its input ends, and then prints its account. A context manager."""
+    """A program that works until its input ends, and then prints its measurements. A context manager."""
 
     def __init__(self, module: str, **flags: object) -> None:
         given = [
@@ -43,21 +43,21 @@ class Load:
         self.process.communicate()
 
     def tell(self, command: str) -> None:
-        """Writes to its input."""
+        """Writes to the program's input."""
         assert self.process.stdin is not None
         self.process.stdin.write(command)
         self.process.stdin.flush()
 
     def end(self) -> dict[str, Any]:
-        """Ends its input; its account."""
+        """Ends the program's input. Returns its measurements."""
         output, _ = self.process.communicate(timeout=2 * PATIENCE)
         assert self.process.returncode == 0
-        account: dict[str, Any] = json.loads(output)
-        return account
+        measurements: dict[str, Any] = json.loads(output)
+        return measurements
 
 
 def pacer(root: str, topic: str, qos: int, rate: int) -> Load:
-    """A publisher of so many messages a second."""
+    """A publisher of `rate` messages per second."""
     return Load("tests.product.pacer", root=root, topic=topic, qos=qos, rate=rate)
 
 
@@ -71,8 +71,8 @@ def readers(
     queue_messages: int = 0,
     receive_messages: int = 4_096,
 ) -> Load:
-    """So many subscribers. `queue_messages`: what may wait for each; `receive_messages`: what it takes
-    without having answered."""
+    """`count` subscribers. `queue_messages`: the bound of each queue. `receive_messages`: how many
+    messages each takes without having acknowledged them."""
     return Load(
         "tests.product.readers",
         root=root,

@@ -1,4 +1,4 @@
-"""A network as a user has it: `hbroker up` in a process of its own, on free ports, and its events."""
+"""A network as a user runs it: `hbroker up` in a process of its own, on free ports, and its events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import psutil
 
 PROJECT = Path(__file__).parent.parent.parent
 PATIENCE = 60.0
-"""Seconds: far more than anything here takes, also on a machine that does much else."""
+"""Seconds: far more than anything here takes, even on a busy machine."""
 
 
 class Network:
@@ -40,7 +40,7 @@ class Network:
         self._reader.start()
 
     def event(self, name: str) -> dict[str, Any]:
-        """The next event of that name; others before it are passed over. Raises queue.Empty."""
+        """The next event of this name. Earlier events of other names are skipped. Raises queue.Empty."""
         deadline = time.monotonic() + PATIENCE
         while True:
             event = self._events.get(timeout=max(deadline - time.monotonic(), 0))
@@ -48,17 +48,17 @@ class Network:
                 return event
 
     def processes(self) -> dict[str, psutil.Process]:
-        """The nodes' processes by name."""
+        """The processes of the nodes by name."""
         return processes_of(self.state()["nodes"])
 
     def state(self) -> dict[str, Any]:
-        """What the launcher keeps of its nodes and gateways."""
+        """The launcher's state of its nodes and gateways."""
         (file,) = self.directory.glob("*/state.json")
         state: dict[str, Any] = json.loads(file.read_text())
         return state
 
     def close(self) -> None:
-        """Leaves nothing behind, however the test ended."""
+        """Ends all processes, however the test ended."""
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -77,7 +77,7 @@ class Network:
 
 @contextmanager
 def network_up(file: Path, directory: Path) -> Iterator[tuple[Network, str]]:
-    """A running network and the address of its root, once it is ready."""
+    """A running network, and the address of its root, once the network is ready."""
     network = Network(file, directory)
     try:
         yield network, network.event("ready")["root"]
@@ -86,8 +86,8 @@ def network_up(file: Path, directory: Path) -> Iterator[tuple[Network, str]]:
 
 
 def processes_of(runs: list[dict[str, Any]]) -> dict[str, psutil.Process]:
-    """Nodes or gateways of a launcher's state, by name. One that has ended is left out, also where the
-    launcher does not know it yet."""
+    """The processes of nodes or gateways in a launcher's state, by name. Processes that have ended are
+    left out, even if the launcher has not noticed yet."""
     found = {}
     for run in runs:
         if run["pid"] is not None:
@@ -97,7 +97,7 @@ def processes_of(runs: list[dict[str, Any]]) -> dict[str, psutil.Process]:
 
 
 def tree(root: str) -> dict[str, dict[str, Any]]:
-    """What `hbroker tree --json` prints of each node, by name."""
+    """What `hbroker tree --json` prints for each node, by name."""
     done = subprocess.run(
         [*hbroker("tree"), "--root", root, "--json"],
         capture_output=True,
@@ -116,5 +116,5 @@ def hbroker(command: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """That of the tests, with this checkout's package."""
+    """The environment of the tests, with the package of this checkout."""
     return {**os.environ, "PYTHONPATH": str(PROJECT)}

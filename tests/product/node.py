@@ -1,4 +1,4 @@
-"""One node as a process, and what is needed to speak to it over a socket without our own code."""
+"""One node as a process, and a socket that speaks to it without the project's own code."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Node:
         return int(self._process.pid)
 
     def own_bytes(self) -> int:
-        """Bytes of memory that it holds."""
+        """The memory of the node, in bytes."""
         return own_bytes(self.pid)
 
     def status(self) -> dict[str, object]:
-        """Its part of `hbroker tree --json`."""
+        """The node's part of `hbroker tree --json`."""
         return tree(self.root)["root"]
 
     def kill(self) -> None:
-        """Ends it as a crash does: it tells nobody."""
+        """Kills the node, as a crash does."""
         self._process.kill()
 
     def drops(self) -> dict[str, int]:
-        """What it dropped, by reason."""
+        """The node's counters of drops, by reason."""
         drops = self.status()["drops"]
         assert isinstance(drops, dict)
         return drops
@@ -55,7 +55,7 @@ class Node:
 
 @contextmanager
 def node_up(*flags: str) -> Iterator[Node]:
-    """A root that serves, on a free port, with these flags besides."""
+    """A root that serves on a free port. `flags`: further flags of the command."""
     with started("node", "--name", "root", "--subtree", "", "--listen", "127.0.0.1:0", *flags) as (
         process,
         ready,
@@ -66,7 +66,7 @@ def node_up(*flags: str) -> Iterator[Node]:
 
 @contextmanager
 def started(command: str, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process of `hbroker`, and the line that says that it is ready. It is ended in order."""
+    """A process of `hbroker`, and its line that says that it is ready. The process is ended in order."""
     with subprocess.Popen(
         [*hbroker(command), *flags],
         stdout=subprocess.PIPE,
@@ -87,11 +87,12 @@ def started(command: str, *flags: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 
 class Stranger:
-    """A socket that speaks the protocol by protobuf alone, and counts what goes and what comes."""
+    """A socket that speaks the protocol with protobuf alone, and counts the bytes that it sends and
+    receives."""
 
     def __init__(self, node: Node, host: str = "127.0.0.1") -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        # Several answers of 64 KiB may come at once, and it says of all that it has them.
+        # Several answers of 64 KiB may arrive at once, and the peer acknowledges all of them.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * MIB)
         self.socket.bind((host, 0))
         self.socket.connect(node.address)
@@ -102,7 +103,7 @@ class Stranger:
         self.sent += self.socket.send(data)
 
     def receive(self) -> list[pb.Datagram]:
-        """What has come so far."""
+        """The datagrams that have arrived so far."""
         datagrams: list[pb.Datagram] = []
         while True:
             try:
@@ -113,7 +114,8 @@ class Stranger:
             datagrams.append(pb.Datagram.FromString(data))
 
     def ask(self, topic: str = "any") -> pb.Packet:
-        """Asks who owns a topic until an answer comes: then all that was sent before has been read."""
+        """Resolves a topic, and waits for the answer. By then the node has read everything that was sent
+        before."""
         question = pb.Datagram(padding=bytes(512))
         question.packets.add().pubconnect.CopyFrom(pb.PubConnect(request=1, topic=topic))
         data = question.SerializeToString()

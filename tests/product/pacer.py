@@ -1,10 +1,10 @@
 """A publisher at a steady rate, as a process: `python -m tests.product.pacer`.
 
-Each message says when it was due, and in which phase of the test: a publisher that is held up does not
-hide the time that a message waited, and no latency is counted for a phase that it does not belong to. A
-message that the endpoint has no room for stays due. Says `ready`, then publishes; each byte that it reads
-from its standard input begins the next phase. At the end of the input it waits for what was not
-acknowledged, and prints its account.
+Each message contains the time at which it was due, and the phase of the test. So a publisher that is held up
+does not hide the time that a message waited, and no latency counts for the wrong phase. A message for which
+the endpoint has no room stays due. The program prints `ready`, and then publishes. Each byte on its standard
+input begins the next phase. At the end of the input the program waits for the missing acknowledgements, and
+prints its counters.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class Pacer:
                 self._phase += len(begun)
 
     def drain(self) -> None:
-        """Waits until every message has its answer."""
+        """Waits until every message is answered."""
         deadline = time.monotonic() + _PATIENCE_S
         while not self._client.endpoint.drain(0.01) and time.monotonic() < deadline:
             self._client.turn(at_once=True)
         self._client.turn(at_once=True)
 
-    def account(self) -> dict[str, float]:
-        """What became of the messages. `held_up_s`: the longest that one waited for room, or for this
-        process to run."""
+    def measurements(self) -> dict[str, float]:
+        """The counters of the messages. `held_up_s`: the longest time that a message waited for room, or
+        for this process to run."""
         return {
             "sent": self.sent,
             "acknowledged": self._client.acknowledged,
@@ -96,7 +96,7 @@ def main(root: str, topic: str, qos: int, rate: int) -> None:
     pacer = Pacer(client, topic, qos, rate)
     pacer.run(0)
     pacer.drain()
-    print(json.dumps(pacer.account()), flush=True)
+    print(json.dumps(pacer.measurements()), flush=True)
     client.close()
 
 

@@ -1,4 +1,5 @@
-"""A session that speaks the protocol by protobuf alone, and says what no client of ours would."""
+"""A session that speaks the protocol with protobuf alone, and sends what no client of the project would
+send."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ ANSWERED_S = 30
 
 
 class Peer(Stranger):
-    """A session that a stranger opened, with the token that it was given."""
+    """A session that a stranger opened, with the token that the node gave it."""
 
     def __init__(self, node: Node, random: Random, host: str = "127.0.0.1") -> None:
         super().__init__(node, host)
@@ -24,10 +25,10 @@ class Peer(Stranger):
         self._number = self._delivery = 0
         self._largest = 0
         self._answered: set[int] = set()
-        self.say(pb.Packet(ping=pb.Ping(sent_at_us=1)))
+        self.send_packets(pb.Packet(ping=pb.Ping(sent_at_us=1)))
 
-    def say(self, *packets: pb.Packet, ack: pb.Ack | None = None, number: int | None = None) -> None:
-        """One datagram of the session."""
+    def send_packets(self, *packets: pb.Packet, ack: pb.Ack | None = None, number: int | None = None) -> None:
+        """Sends one datagram of the session."""
         self._number += 1
         datagram = pb.Datagram(packets=packets)
         datagram.header.session = self._session
@@ -43,32 +44,33 @@ class Peer(Stranger):
             self._largest = max(self._largest, answer.header.number)
             self._answered.update(packet.suback.request for packet in answer.packets)
 
-    def reliably(self, *packets: pb.Packet) -> None:
-        """The packets as deliveries, each after the one before."""
+    def send_deliveries(self, *packets: pb.Packet) -> None:
+        """Sends the packets as deliveries, each after the one before."""
         for packet in packets:
             packet.after = self._delivery
             self._delivery += 1
             packet.delivery = self._delivery
-        self.say(*packets)
+        self.send_packets(*packets)
 
     def await_answer(self) -> None:
-        """Returns once the node has worked off what this session asked for: it takes that in order (§3.3)."""
+        """Waits until the node has handled all requests of this session. The node handles them in order
+        (§3.3)."""
         request = self.random.getrandbits(64) or 1
-        self.reliably(pb.Packet(unsubscribe=pb.Unsubscribe(request=request, filter="never/made")))
+        self.send_deliveries(pb.Packet(unsubscribe=pb.Unsubscribe(request=request, filter="never/made")))
 
         def is_answered() -> bool:
-            self.say(pb.Packet(ping=pb.Ping()))
+            self.send_packets(pb.Packet(ping=pb.Ping()))
             return request in self._answered
 
         until(is_answered, "the answer to a session's last request", ANSWERED_S)
 
     def leave(self) -> None:
-        """Ends the session, as a peer that means well."""
-        self.reliably(pb.Packet(leave=pb.Leave()))
+        """Ends the session in order."""
+        self.send_deliveries(pb.Packet(leave=pb.Leave()))
 
 
 class Listener(Stranger):
-    """A stranger who keeps what comes, and has a token."""
+    """A stranger that stores what it receives, and has a token."""
 
     def __init__(self, node: Node, host: str = "127.0.0.1") -> None:
         self.answers: list[pb.Packet] = []
@@ -81,13 +83,13 @@ class Listener(Stranger):
         return datagrams
 
     def joinacks(self) -> list[pb.JoinAck]:
-        """What has come so far."""
+        """The answers to JOIN so far."""
         self.receive()
         return [packet.joinack for packet in self.answers if packet.HasField("joinack")]
 
 
 class Intruder(Peer, Listener):
-    """A session that keeps what comes."""
+    """A session that stores what it receives."""
 
     def __init__(self, node: Node, host: str = "127.0.0.1") -> None:
         super().__init__(node, Random(secrets.randbits(64)), host)

@@ -1,9 +1,10 @@
 """Many subscribers of one filter in a process: `python -m tests.product.readers`.
 
-Each is a client of the network, with a socket and a session of its own, and takes its messages in batches:
-so ten times 5,000 messages a second, or a hundred subscribers, fit a small machine beside the nodes. Says
-`ready` once all have subscribed. A line `pause` on its standard input: the application takes no more
-messages; `resume`: it does again. At the end of the input it takes what is there, and prints its account.
+Each subscriber is a client of the network, with a socket and a session of its own. It takes its messages in
+batches. So ten times 5,000 messages per second, or a hundred subscribers, fit a small machine beside the
+nodes. The program prints `ready` once all have subscribed. After a line `pause` on its standard input the
+application takes no more messages, until a line `resume`. At the end of the input it takes the remaining
+messages, and prints its measurements.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _BATCH: Final = 1_024
 _LONG_GAP_NS: Final = 100_000_000
 _GLANCE_S: Final = 0.02
 _QUIET_S: Final = 0.3
-"""Nothing has come for so long after the end of the input: nothing more will."""
+"""If nothing has arrived for this long after the end of the input, nothing more will arrive."""
 
 
 class Reader:
-    """One subscriber, and what came to it."""
+    """One subscriber, and the messages that it received."""
 
     def __init__(self, client: PolledClient) -> None:
         self.client = client
@@ -43,11 +44,11 @@ class Reader:
         self.longest_gap = 0
         """Nanoseconds from one batch to the next."""
         self.long_gaps: list[tuple[int, int]] = []
-        """When they began and ended, by the monotonic clock in nanoseconds."""
+        """The beginnings and ends of the gaps, in nanoseconds of the monotonic clock."""
         self._came_at = 0
 
     def take(self) -> list[Message]:
-        """What has come since."""
+        """The messages that have arrived since the last call."""
         messages = self.client.endpoint.poll_messages(_BATCH)
         if messages:
             for message in messages:
@@ -66,20 +67,20 @@ class Reader:
 
 
 class Readers:
-    """All of them, and how long their messages took."""
+    """All subscribers, and the latencies of their messages."""
 
     def __init__(self, readers: Sequence[Reader]) -> None:
         self._readers = {reader.client.endpoint.fileno(): reader for reader in readers}
         self._is_paused = False
         self._next_glance = 0
         self._latencies: defaultdict[int, array[int]] = defaultdict(lambda: array("Q"))
-        """Nanoseconds from when a message was due, by phase."""
+        """Nanoseconds from when a message was due until it arrived, by phase."""
         self._poll = select.poll()
         for descriptor in self._readers:
             self._poll.register(descriptor, select.POLLIN)
 
     def run(self, commands: int) -> None:
-        """Takes messages until the commands end, and then what is still on its way."""
+        """Takes messages until the commands end, and then the messages that are still on their way."""
         self._poll.register(commands, select.POLLIN)
         while True:
             ready = self._ready(commands)
@@ -96,8 +97,8 @@ class Readers:
             if self._take(self._ready()):
                 quiet_since = time.monotonic()
 
-    def account(self) -> dict[str, object]:
-        """What came. `p99_s`: by phase, over all messages of all subscribers."""
+    def measurements(self) -> dict[str, object]:
+        """The counters of the messages. `p99_s`: by phase, over all messages of all subscribers."""
         readers = self._readers.values()
         return {
             "received": [reader.receipts.received for reader in readers],
@@ -114,7 +115,7 @@ class Readers:
         return set(select.select(others, [], [], _GLANCE_S)[0])
 
     def _take(self, ready: set[int]) -> bool:
-        """Whether there were any."""
+        """Takes messages. Returns whether there were any."""
         came = False
         for descriptor in ready & self._readers.keys():
             messages = self._readers[descriptor].take()
@@ -127,7 +128,7 @@ class Readers:
         return came
 
     def _glance(self) -> None:
-        """Gives those a turn to which nothing comes."""
+        """Gives a turn to the subscribers that receive nothing."""
         now = time.monotonic_ns()
         if now < self._next_glance:
             return
@@ -162,7 +163,7 @@ def main(
     print("ready", flush=True)
     readers = Readers([Reader(client) for client in clients])
     readers.run(0)
-    print(json.dumps(readers.account()), flush=True)
+    print(json.dumps(readers.measurements()), flush=True)
     for client in clients:
         client.close()
 

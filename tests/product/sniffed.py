@@ -1,4 +1,4 @@
-"""A path to a node on which somebody reads: all that passes is written down, and nothing is changed."""
+"""A path to a node with an eavesdropper, who records all datagrams and changes none."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from hbroker._proto import packet_pb2 as pb
 from tests.background import Background
 from tests.product.node import Node, node_up
 
-__all__ = ["Heard", "SniffedPath", "SniffedRoot", "sniffed_root"]
+__all__ = ["RecordedDatagram", "SniffedPath", "SniffedRoot", "sniffed_root"]
 
 Address = tuple[str, int]
 
 _LARGEST: Final = 65_536
 _AWAKE_S: Final = 0.1
-"""How soon it notices that it is to end."""
+"""How soon it notices that it has to end."""
 
 
-class Heard(NamedTuple):
-    """A datagram that went to the node, and from where."""
+class RecordedDatagram(NamedTuple):
+    """A datagram that went to the node, and its source address."""
 
     source: Address
     data: bytes
 
     @property
     def datagram(self) -> pb.Datagram:
-        """As protobuf reads it."""
+        """The datagram as protobuf decodes it."""
         return pb.Datagram.FromString(self.data)
 
 
@@ -47,22 +47,22 @@ class SniffedPath(Background):
         self._near.bind(("127.0.0.1", 0))
         self.near: Address = self._near.getsockname()
         self.far: Address = ("127.0.0.2", self.near[1])
-        self.heard: list[Heard] = []
-        """What went to the node."""
+        self.recorded: list[RecordedDatagram] = []
+        """The datagrams that went to the node."""
         self._peers: dict[Address, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._near, selectors.EVENT_READ)
 
     def stop(self) -> None:
-        """Carries nothing any more."""
+        """Stops carrying datagrams."""
         super().stop()
         self._selector.close()
         for opened in (self._near, *self._peers.values()):
             opened.close()
 
-    def heard_from(self, source: Address) -> list[Heard]:
-        """What one peer sent."""
-        return [heard for heard in list(self.heard) if heard.source == source]
+    def recorded_from(self, source: Address) -> list[RecordedDatagram]:
+        """The datagrams that one peer sent."""
+        return [recorded for recorded in list(self.recorded) if recorded.source == source]
 
     def _run(self) -> None:
         while not self._is_over.is_set():
@@ -74,7 +74,7 @@ class SniffedPath(Background):
 
     def _carry_there(self) -> None:
         data, source = self._near.recvfrom(_LARGEST)
-        self.heard.append(Heard(source, data))
+        self.recorded.append(RecordedDatagram(source, data))
         if source not in self._peers:
             peer = self._peers[source] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             peer.connect(self.far)
@@ -92,16 +92,16 @@ class SniffedPath(Background):
     def _send(peer: socket.socket, data: bytes) -> None:
         try:
             peer.send(data)
-        except ConnectionRefusedError:  # the node is gone: lost, as on any path
+        except ConnectionRefusedError:  # the node is gone, so the datagram is lost, as on any path
             return
 
 
 class SniffedRoot(NamedTuple):
-    """A root with a join key, all of whose peers come by the path. Made by `sniffed_root`."""
+    """A root with a join key. All its peers reach it over the path. Made by `sniffed_root`."""
 
     node: Node
     target: Node
-    """The same, past the path."""
+    """The same root without the path."""
     path: SniffedPath
     key: Path
     """The file with the join key."""
@@ -109,7 +109,7 @@ class SniffedRoot(NamedTuple):
 
 @contextmanager
 def sniffed_root(directory: Path) -> Iterator[SniffedRoot]:
-    """A running one. Its key is in this directory."""
+    """A running root with its path. Its key is in this directory."""
     key = directory / "join.key"
     key.write_text(secrets.token_hex(32))
     key.chmod(0o600)

@@ -1,8 +1,8 @@
-"""How long programs stood in line for a CPU: what a delay on a busy machine owes to the machine.
+"""How long threads waited for a CPU: the part of a delay that a busy machine causes.
 
-The kernel counts for each thread how long it could run and did not (`/proc/PID/task/TID/schedstat`, the
-second number), and adds a wait when it ends. A thread here reads that every few milliseconds. Where there is
-no such file nobody is known to have waited.
+For each thread the kernel counts the time for which it could run and did not (`/proc/PID/task/TID/schedstat`,
+the second number). It adds a wait when the wait ends. A thread here reads these files every few milliseconds.
+Without such files the waits count as zero.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _EVERY_S: Final = 0.02
 
 
 def waited_s(pid: int) -> float:
-    """How long the first thread of a process has waited since the process was started."""
+    """How long the first thread of a process has waited for a CPU since the process was started."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return 0.0
 
 
@@ -37,11 +37,11 @@ class Starvation(Background):
         self._samples: list[tuple[int, dict[str, int]]] = []
 
     def own_s(self, begin: int, end: int) -> float:
-        """What is left of the time between two, less the longest wait in it."""
+        """The time between `begin` and `end`, less the longest wait in it."""
         return (end - begin) / 1e9 - self.longest_wait_s(begin, end)
 
     def longest_wait_s(self, begin: int, end: int) -> float:
-        """The most that one thread waited between two times (nanoseconds of the monotonic clock)."""
+        """The longest wait of one thread between `begin` and `end` (nanoseconds of the monotonic clock)."""
         before = next((waited for at, waited in reversed(self._samples) if at <= begin), {})
         after = next((waited for at, waited in self._samples if at >= end), {})
         waits = [waited - before[thread] for thread, waited in after.items() if thread in before]
@@ -52,6 +52,6 @@ class Starvation(Background):
             began = time.monotonic_ns()
             waited: dict[str, int] = {}
             for thread in (thread for task in self._tasks for thread in task.glob("*")):
-                with suppress(OSError):  # it has ended
+                with suppress(OSError):  # the process has ended
                     waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
             self._samples.append((began, waited))

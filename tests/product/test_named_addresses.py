@@ -1,4 +1,4 @@
-"""A child that hands back says that its subscribers are at an address that never wrote to anybody (§4.5)."""
+"""A child that hands back names an address for its subscribers that never sent anything (§4.5)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ LARGE = bytes(1_000)
 AT_ONCE = 8
 """Records in one TRANSFER."""
 ONE_DATAGRAM = 60
-"""Bytes of it, at most."""
+"""The largest size of the datagram, in bytes."""
 MOST_TIMES = 3
-"""What goes to an address that is not proved, to what came for it (RFC 9000 §8.1)."""
+"""How many times the bytes that arrived for an address may be sent to it before it is proved (RFC 9000
+§8.1)."""
 
 
 class Victim:
-    """A socket that never writes."""
+    """A socket that never sends."""
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -36,7 +37,7 @@ class Victim:
         self.socket.bind(("127.0.0.77", 0))
         self.socket.setblocking(False)
         self.received: list[int] = []
-        """The sizes of what came."""
+        """The sizes of the received datagrams."""
 
     def look(self) -> list[int]:
         while True:
@@ -59,25 +60,25 @@ def victim() -> Iterator[Victim]:
 
 
 def hand_back(attacker: Intruder, subtree: str, sessions: int, address: tuple[str, int]) -> None:
-    """Takes a subtree, and gives it back with so many subscribers at an address."""
+    """Joins for a subtree, and hands it back with `sessions` subscribers at an address."""
 
     def transfer(phase: pb.TransferPhase, **fields: object) -> pb.Packet:
         message = pb.Transfer(subtree=subtree, epoch=epoch, phase=phase, **fields)  # type: ignore[arg-type]
         return pb.Packet(transfer=message)
 
     def phases() -> set[int]:
-        attacker.say(pb.Packet(ping=pb.Ping()))
+        attacker.send_packets(pb.Packet(ping=pb.Ping()))
         return {packet.transfer.phase for packet in attacker.answers if packet.HasField("transfer")}
 
     join = pb.Join(request=11, node="evil", subtree=subtree, incarnation=1)
     join.address.CopyFrom(address_of(attacker.socket.getsockname()))
-    attacker.reliably(pb.Packet(join=join))
+    attacker.send_deliveries(pb.Packet(join=join))
     until(lambda: bool(attacker.joinacks()), "it is granted", PATIENCE)
     epoch = attacker.joinacks()[-1].epoch
-    attacker.reliably(transfer(pb.TRANSFER_PHASE_READY))
+    attacker.send_deliveries(transfer(pb.TRANSFER_PHASE_READY))
     until(lambda: pb.TRANSFER_PHASE_COMMIT in phases(), "it has the subtree", PATIENCE)
-    attacker.reliably(transfer(pb.TRANSFER_PHASE_DONE))
-    attacker.reliably(pb.Packet(leave=pb.Leave(subtree=subtree, epoch=epoch)))
+    attacker.send_deliveries(transfer(pb.TRANSFER_PHASE_DONE))
+    attacker.send_deliveries(pb.Packet(leave=pb.Leave(subtree=subtree, epoch=epoch)))
     for first in range(0, sessions, AT_ONCE):
         numbers = range(first + 1, min(first + AT_ONCE, sessions) + 1)
         subscribers = [
@@ -88,11 +89,11 @@ def hand_back(attacker: Intruder, subtree: str, sessions: int, address: tuple[st
         ]
         known = [pb.SessionRecord(session=number) for number in numbers]
         is_last = numbers[-1] == sessions
-        attacker.reliably(
+        attacker.send_deliveries(
             transfer(pb.TRANSFER_PHASE_RECORDS, subscriptions=subscribers, sessions=known, last=is_last)
         )
     until(lambda: pb.TRANSFER_PHASE_READY in phases(), "the root has taken them in", PATIENCE)
-    attacker.reliably(transfer(pb.TRANSFER_PHASE_COMMIT))
+    attacker.send_deliveries(transfer(pb.TRANSFER_PHASE_COMMIT))
     until(lambda: pb.TRANSFER_PHASE_DONE in phases(), "the root serves", PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""What the helpers of these tests say of a network's processes."""
+"""The helpers for the processes of a network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from tests.product.network import processes_of
 
 
-def test_a_process_that_ended_before_the_launcher_knows_is_left_out() -> None:
+def test_a_process_that_ended_is_left_out_before_the_launcher_notices() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     pids = {"ended": ended.pid, "not started": None, "runs": os.getpid()}

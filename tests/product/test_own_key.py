@@ -1,4 +1,4 @@
-"""A network whose topology names no join key has one of its own: joins and orders must prove it."""
+"""A network whose topology has no join key generates one: joins and orders must prove it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def key_file(network: Network) -> Path:
 
 @contextmanager
 def cellar(directory: Path, *flags: str) -> Iterator[str]:
-    """A node started by hand; the first line that it says or logs on which it has joined or was refused."""
+    """A node that is started by hand. Yields its first line that says that it has joined or was refused."""
     log = directory / "cellar.log"
     with log.open("w") as said:
         process = subprocess.Popen(
@@ -51,19 +51,19 @@ def cellar(directory: Path, *flags: str) -> Iterator[str]:
         process.wait(PATIENCE)
 
 
-def test_a_node_joins_with_the_key_alone(network: tuple[Network, str], tmp_path: Path) -> None:
+def test_a_node_joins_only_with_the_key(network: tuple[Network, str], tmp_path: Path) -> None:
     running, root = network
     nowhere = ("--state-dir", str(tmp_path / "nothing"))
     with cellar(tmp_path, "--root", root, *nowhere) as result:
         assert "NOT_AUTHORIZED" in result
-    # As on another host, to which the file was copied.
+    # as on another host to which the file was copied
     with cellar(tmp_path, "--root", root, *nowhere, "--join-key-file", str(key_file(running))) as result:
         assert result.startswith("ready cellar")
     with cellar(tmp_path, "--root", root, "--state-dir", str(running.directory)) as result:
         assert result.startswith("ready cellar")
 
 
-def test_admin_requests_find_the_key_on_this_host(network: tuple[Network, str], tmp_path: Path) -> None:
+def test_orders_use_the_key_on_this_host(network: tuple[Network, str], tmp_path: Path) -> None:
     running, root = network
     command = [*hbroker("move"), "home/kitchen", "bedroom", "--root", root, "--state-dir", str(tmp_path)]
     without = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a node says of itself, nobody else can say (DESIGN §4.7: its counters are its own)."""
+"""A node's status can be published by that node alone (DESIGN §4.7: its counters are its own)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.product.node import node_up
 STATUS = "$SYS/nodes/root/status"
 
 
-def test_a_client_cannot_write_a_nodes_status() -> None:
+def test_a_client_cannot_publish_the_status_of_a_node() -> None:
     with (
         node_up() as node,
         sync.connect(node.root) as reader,
@@ -32,12 +32,12 @@ def test_a_client_cannot_write_a_nodes_status() -> None:
         assert heard is None or "counters" in json.loads(heard.payload)
 
 
-def test_a_client_cannot_write_the_status_of_a_node_that_is_still_to_come() -> None:
+def test_a_client_cannot_publish_the_status_of_a_node_that_has_not_joined_yet() -> None:
     with node_up() as node, sync.connect(node.root) as forger, pytest.raises(errors.Refused):
         forger.publish("$SYS/nodes/kitchen/status", b"{}", qos=1, retain=True, timeout=10)
 
 
-def test_what_a_subscriber_had_at_qos_0_is_not_counted_as_dropped_when_it_leaves() -> None:
+def test_messages_that_a_subscriber_received_at_qos_0_are_not_counted_as_dropped_when_it_leaves() -> None:
     with node_up() as node, sync.connect(node.root) as publisher:
         reader = sync.connect(node.root)
         with reader.subscribe("had/#", qos=0) as messages:
@@ -46,5 +46,6 @@ def test_what_a_subscriber_had_at_qos_0_is_not_counted_as_dropped_when_it_leaves
             assert [messages.next(timeout=10) is not None for _ in range(20)] == [True] * 20
             before = node.drops().get("session_ended", 0)
             reader.close()
-        # Whoever asks may be counted for what it has not answered when it leaves: two messages each time.
+        # The client that queries the status may be counted for messages that it has not acknowledged when it
+        # leaves: two each time.
         assert node.drops().get("session_ended", 0) - before < 10

@@ -1,4 +1,4 @@
-"""A well-behaved publisher and subscriber: whatever happens around them, every message arrives, in order."""
+"""A well-behaved publisher and subscriber. Every message arrives in order, whatever happens around them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from tests.waiting import until
 
 TOPIC = "witness/count"
 PAUSE_S = 0.005
-"""Between two messages: the witness shares its process, and one lock in it, with whoever attacks."""
+"""The pause between two messages. The witness shares its process, and one lock in it, with the attacker."""
 
 
 class Witness:
-    """Counts at QoS 1 from one client to another while the block runs. `verify` after it."""
+    """Publishes numbers at QoS 1 from one client to another while the block runs. Call `verify` after the
+    block."""
 
     def __init__(self, root: str, topic: str = TOPIC) -> None:
         self.topic = topic
@@ -35,7 +36,7 @@ class Witness:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # How much there is to read is known only once the last message has been acknowledged.
+        # Only when the last message has been acknowledged is the number of messages to read known.
         self._ending.set()
         self._publishing.join(PATIENCE)
         self._is_reading = False
@@ -45,11 +46,12 @@ class Witness:
         self._publisher.close()
 
     def await_published(self, count: int) -> None:
-        """Returns once so many messages have been published: however short the trouble is, it has them."""
+        """Waits until `count` messages have been published, so that traffic is there however short the
+        attack is."""
         until(lambda: self.published >= count, f"{count} messages", PATIENCE, found=lambda: self._errors)
 
     def verify(self) -> None:
-        """Every message that was published has arrived once, in order."""
+        """Checks that every published message has arrived once, in order."""
         assert self._errors == []
         assert self.received == list(range(self.published))
 

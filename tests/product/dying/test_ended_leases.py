@@ -1,7 +1,7 @@
 """An owner is stopped for longer than its lease, and goes on (§5.6): nothing that it acknowledged is lost.
 
-The simulated network tries what else may happen meanwhile (tests/network/moving/test_ended_leases.py). Here
-it is a real process, stopped by SIGSTOP, whose data plane has to know the end of its lease by itself.
+The simulated network tests more cases (tests/network/moving/test_ended_leases.py). Here the owner is a real
+process, stopped by SIGSTOP. Its data plane has to notice the end of its lease by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AWAY: Profile = {"client_id": "lamp", "session_expiry": 600, "session_key": "sec
 
 @pytest.mark.usefixtures("in_long_form")
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_waits_for_a_session_outlives_the_lease_of_its_owner(house: House, qos: int) -> None:
+def test_queued_messages_survive_the_end_of_their_owners_lease(house: House, qos: int) -> None:
     with sync.connect(house.root, **AWAY) as lamp:
         lamp.subscribe("home/#", qos=qos)
     waiting = [b"%d" % number for number in range(MANY)]
@@ -30,7 +30,9 @@ def test_what_waits_for_a_session_outlives_the_lease_of_its_owner(house: House, 
         publisher.publish_many([(TOPIC, payload) for payload in waiting], qos=qos)
         kitchen.send_signal(signal.SIGSTOP)
         try:
-            publisher.publish(TOPIC, b"meanwhile", qos=qos)  # Answered once the parent has taken back.
+            publisher.publish(
+                TOPIC, b"meanwhile", qos=qos
+            )  # acknowledged once the parent has taken the subtree back
             assert publisher.resolve(TOPIC).owner == "home"
         finally:
             kitchen.send_signal(signal.SIGCONT)

@@ -1,7 +1,7 @@
-"""Owners die for good, and what they had is claimed by another the moment it is taken back (§5.8).
+"""Owners die for good, and another node claims each subtree the moment the parent takes it back (§5.8).
 
-The simulated network does so from seeds (sim/network/drawing/successions.py). Here they are real processes:
-ten at a time, each with a publisher that goes on and a subscriber that is connected all the time.
+The simulated network does so from seeds (sim/network/drawing/successions.py). Here the owners are real
+processes: ten at a time, each with a publisher that goes on, and a subscriber that is connected all the time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tests.waiting import until
 FILE = """
 nodes:
   - {name: root, subtree: "", listen: "127.0.0.1:7700"}
-  - {name: heir, subtree: home/heir, listen: "127.0.0.1:7701"}
+  - {name: successor, subtree: home/successor, listen: "127.0.0.1:7701"}
 """
 ROUNDS, AT_ONCE = 10, 10
 EVERY = 0.05
-"""Seconds between two messages of a publisher: they go on while nobody serves their topic."""
+"""Seconds between two messages of a publisher. Publishers go on while nobody serves their topic."""
 
 
 @contextmanager
-def mortal(number: int, root: str, key: Path, directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """A node of its own, with files, that serves."""
+def doomed_node(number: int, root: str, key: Path, directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """A node of its own, with state files, that serves and will be killed."""
     name = f"mortal{number}"
     flags = ["--root", root, "--listen", "127.0.0.1:0", "--join-key-file", str(key)]
     process = subprocess.Popen(
@@ -60,7 +60,8 @@ def mortal(number: int, root: str, key: Path, directory: Path) -> Iterator[subpr
 
 
 class Stream:
-    """Numbered messages to one topic at QoS 2, each asked for once, and which of them were acknowledged."""
+    """Numbered messages to one topic at QoS 2, each published once, and the numbers that were
+    acknowledged."""
 
     def __init__(self, root: str, topic: str) -> None:
         self.acknowledged: list[int] = []
@@ -71,7 +72,7 @@ class Stream:
         self._thread.start()
 
     def stop(self) -> None:
-        """Once all that was asked for is answered."""
+        """Stops once all messages are answered."""
         self._is_over.set()
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
@@ -90,7 +91,9 @@ class Stream:
 
 @pytest.mark.usefixtures("in_long_form")
 @pytest.mark.timeout(3600)
-def test_what_is_acknowledged_after_an_owner_died_for_good_reaches_who_is_connected(tmp_path: Path) -> None:
+def test_messages_acknowledged_after_an_owner_died_for_good_reach_a_connected_subscriber(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "successions.yaml"
     file.write_text(FILE)
     with network_up(file, tmp_path / "state") as (network, root):
@@ -100,7 +103,7 @@ def test_what_is_acknowledged_after_an_owner_died_for_good_reaches_who_is_connec
 
 
 def one_round(network: Network, root: str, numbers: range, directory: Path) -> dict[str, list[int]]:
-    """The numbers of the messages that were acknowledged and never came, by topic."""
+    """The numbers of the messages that were acknowledged and never arrived, by topic."""
     folder = network.directory / "successions"
     got: dict[str, Counter[int]] = {f"home/mortal{number}/x": Counter() for number in numbers}
     with (
@@ -109,7 +112,7 @@ def one_round(network: Network, root: str, numbers: range, directory: Path) -> d
         client.subscribe("home/+/x", qos=2) as messages,
     ):
         key = folder / "join.key"
-        processes = [nodes.enter_context(mortal(number, root, key, directory)) for number in numbers]
+        processes = [nodes.enter_context(doomed_node(number, root, key, directory)) for number in numbers]
         streams = {topic: Stream(root, topic) for topic in got}
         try:
             until(lambda: all(s.acknowledged for s in streams.values()), "all publish", PATIENCE)
@@ -119,7 +122,7 @@ def one_round(network: Network, root: str, numbers: range, directory: Path) -> d
             after = {topic: len(stream.acknowledged) for topic, stream in streams.items()}
             until(
                 lambda: all(len(s.acknowledged) > after[topic] + 5 for topic, s in streams.items()),
-                "all publish to the heir",
+                "all publish to the successor",
                 PATIENCE,
             )
         finally:
@@ -134,8 +137,8 @@ def one_round(network: Network, root: str, numbers: range, directory: Path) -> d
 
 
 def claim_each(network: Network, root: str, subtrees: list[str], log: Path) -> None:
-    """Orders the heir to claim each subtree as soon as the root has taken it back."""
-    heir = next(node["address"] for node in network.state()["nodes"] if node["name"] == "heir")
+    """Orders the successor to claim each subtree as soon as the root has taken it back."""
+    successor = next(node["address"] for node in network.state()["nodes"] if node["name"] == "successor")
     key = (log.parent / "join.key").read_bytes().strip()
     waiting = set(subtrees)
 
@@ -143,8 +146,8 @@ def claim_each(network: Network, root: str, subtrees: list[str], log: Path) -> N
         told = [line for line in log.read_text().splitlines() if "took_back" in line]
         for subtree in [s for s in waiting if any(f"{s} " in f"{line} " for line in told)]:
             waiting.discard(subtree)
-            order = pb.Order(kind=pb.ORDER_KIND_CLAIM, node="heir", subtree=subtree)
-            give_order(parse_address(heir), order, join_key=key, timeout=PATIENCE)
+            order = pb.Order(kind=pb.ORDER_KIND_CLAIM, node="successor", subtree=subtree)
+            give_order(parse_address(successor), order, join_key=key, timeout=PATIENCE)
         return not waiting
 
-    until(claim_some, "the heir has all subtrees", PATIENCE, found=lambda: sorted(waiting))
+    until(claim_some, "the successor has all subtrees", PATIENCE, found=lambda: sorted(waiting))

@@ -1,8 +1,9 @@
-"""A root with a thousand children, and clients that subscribe to everything as fast as they can (§3.3): the
-children's leases are renewed all the same.
+"""A root with a thousand children, and clients that subscribe to `#` as fast as they can (§3.3): the
+children's leases are still renewed.
 
-The clients' links hold back what the node has not handled. So it drops none of their requests: it carries out
-each that it takes, and names all thousand children in the answer. How many these are a second is printed.
+The clients' links hold back what the node has not handled. So the node drops none of their requests: it
+carries out each request that it takes, and names all thousand children in the answer. The test prints how
+many these are per second.
 """
 
 from __future__ import annotations
@@ -38,18 +39,19 @@ SHORT_FLOOD = 20_000
 """Packets of each client."""
 RENEWALS = 10
 MOST_PASSED = 8_000
-"""Answers to clients during these. Where renewals wait behind clients it was 11,200, else 2,300 at most."""
+"""Answers to clients during these renewals. It was 11,200 when renewals waited behind clients, and is
+2,300 at most otherwise."""
 RENEWED_WITHIN_S = 0.1
 FLOODED_S = 60.0
 ASKED_A_SECOND = 10_000
 PARTS = 6
 EVERY_S = 0.5
-"""From one renewal to the next: a pause, so that the clients' flood builds up between them."""
+"""The pause from one renewal to the next, in which the clients' requests queue up."""
 ACTIVE = (int(Reason.REASON_SUCCESS), True)
 
 
 @pytest.mark.usefixtures("in_long_form")
-def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path) -> None:
+def test_leases_are_renewed_while_clients_flood_the_node_with_subscriptions(tmp_path: Path) -> None:
     with (
         parent_of_many(tmp_path) as node,
         child(node) as (endpoint, link),
@@ -65,8 +67,8 @@ def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path
             assert join(endpoint, link, len(renewals) + 2, epoch) == epoch, "the lease was lost"
             renewals.append((asked, time.monotonic_ns()))
             answered.append(answers(flooders))
-            for client, its in flooders:
-                subscribe(client, its, answered[-1].total() // CLIENTS)
+            for client, link_of_client in flooders:
+                subscribe(client, link_of_client, answered[-1].total() // CLIENTS)
             time.sleep(EVERY_S)  # the pace of renewals under a steady flood is what is tested
         took = time.monotonic() - began
         status = node.status()
@@ -85,12 +87,13 @@ def test_leases_are_renewed_while_clients_subscribe_to_everything(tmp_path: Path
 
 
 @pytest.mark.usefixtures("in_long_form")
-def test_leases_are_renewed_while_a_stranger_asks_ten_thousand_times_a_second(tmp_path: Path) -> None:
-    """It has no session, so nothing holds it back: what the node does not answer it drops and counts."""
+def test_leases_are_renewed_while_a_stranger_sends_ten_thousand_subscribes_per_second(tmp_path: Path) -> None:
+    """The stranger has no session, so nothing slows it down. The node drops and counts the requests that
+    it does not answer."""
     with (
         parent_of_many(tmp_path) as node,
         child(node) as (endpoint, link),
-        Asking(node) as stranger,
+        FloodingStranger(node) as stranger,
         Starvation([node.pid, os.getpid()]) as starvation,
     ):
         epoch = join(endpoint, link, 1, 0)
@@ -110,8 +113,8 @@ def test_leases_are_renewed_while_a_stranger_asks_ten_thousand_times_a_second(tm
     assert rate >= ASKED_A_SECOND
 
 
-def test_renewals_pass_what_waits_of_clients_who_subscribe_to_everything(tmp_path: Path) -> None:
-    """However fast the machine is: the clients get few answers meanwhile, and have more on their way."""
+def test_renewals_overtake_the_queued_requests_of_clients(tmp_path: Path) -> None:
+    """On a machine of any speed: the clients get few answers meanwhile, and more of their requests wait."""
     with parent_of_many(tmp_path) as node, child(node) as (endpoint, link):
         epoch = join(endpoint, link, 1, 0)
         with flooding(node, SHORT_FLOOD) as flooders:
@@ -141,7 +144,7 @@ def parent_of_many(directory: Path) -> Iterator[Node]:
 
 
 def join(endpoint: Endpoint, link: int, request: int, epoch: int) -> int:
-    """Joins, or renews the lease of an epoch; the epoch that was granted."""
+    """Joins, or renews the lease of an epoch. Returns the granted epoch."""
     packet = pb.Join(request=request, node="kitchen", subtree="kitchen", incarnation=1, epoch=epoch)
     packet.address.CopyFrom(address_of(("127.0.0.1", 9)))
     assert endpoint.send(link, pb.Packet(join=packet).SerializeToString())
@@ -161,8 +164,8 @@ def child(node: Node) -> Iterator[tuple[Endpoint, int]]:
         yield endpoint, link
 
 
-class Asking(Background):
-    """A stranger, of another address, that asks who holds subscriptions to everything."""
+class FloodingStranger(Background):
+    """A stranger at another address that sends SUBSCRIBE for `#`."""
 
     def __init__(self, node: Node) -> None:
         super().__init__()
@@ -184,7 +187,7 @@ class Asking(Background):
 
 @contextmanager
 def flooding(node: Node, packets: int) -> Iterator[list[tuple[Endpoint, int]]]:
-    """Sessions that each subscribe to everything, so many times, as fast as their links take it."""
+    """Sessions that each send `packets` SUBSCRIBEs for `#`, as fast as their links accept them."""
     with ExitStack() as stack:
         flooders = []
         for number in range(CLIENTS):
@@ -196,14 +199,14 @@ def flooding(node: Node, packets: int) -> Iterator[list[tuple[Endpoint, int]]]:
 
 
 def subscribe(endpoint: Endpoint, link: int, packets: int) -> None:
-    """Asks for everything, so many times."""
+    """Sends `packets` SUBSCRIBEs for `#`."""
     for request in range(packets):
         packet = pb.Packet(subscribe=pb.Subscribe(request=request + 1, filter="#"))
         assert endpoint.send(link, packet.SerializeToString())
 
 
 def answers(flooders: list[tuple[Endpoint, int]]) -> Counter[tuple[int, bool]]:
-    """How many of their requests were answered since this was asked last: by reason, and whether the
+    """How many requests of the flooders were answered since the last call: by reason, and by whether the
     subscription is active."""
     events = (e for endpoint, _ in flooders for batch in iter(endpoint.poll_events, []) for e in batch)
     bodies = (body_of(event.packet) for event in events if isinstance(event, ControlEvent))

@@ -1,7 +1,8 @@
-"""Whoever floods a node with requests waits for himself: newcomers, and those who join, do not (§3.3).
+"""A session or host that floods a node with requests delays only itself, and no new clients or joiners
+(§3.3).
 
-The flood of a session comes over a link of the native core. It sends again what was not acknowledged, as an
-honest client's does: so there is always as much of it as the node takes.
+The flood of a session is sent over a link of the native core. It retransmits what was not acknowledged, as an
+honest client does. So the node always has as much of it as it accepts.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ Times = tuple[int, int]
 """A beginning and an end, in nanoseconds of the monotonic clock."""
 
 
-def test_newcomers_do_not_wait_for_the_flood_of_a_session() -> None:
+def test_new_clients_do_not_wait_for_the_flood_of_a_session() -> None:
     with node_up() as node, flooding(node), starving(node) as starvation:
-        came = [newcomer(node, number) for number in range(NEWCOMERS)]
-        came += [joiner(node, number) for number in range(NEWCOMERS)]
-        made = node.status()["subscriptions"]
-        assert isinstance(made, int)
-        assert made < FLOOD, "the flood was over before"
-    waited = [starvation.own_s(*times) for times in came]
+        times = [newcomer(node, number) for number in range(NEWCOMERS)]
+        times += [joiner(node, number) for number in range(NEWCOMERS)]
+        subscription_count = node.status()["subscriptions"]
+        assert isinstance(subscription_count, int)
+        assert subscription_count < FLOOD, "the flood was over before"
+    waited = [starvation.own_s(*times) for times in times]
     assert max(waited) < BOUND_S, waited
 
 
-def test_newcomers_do_not_wait_for_the_requests_of_another_host() -> None:
+def test_new_clients_do_not_wait_for_the_requests_of_another_host() -> None:
     with node_up() as node, closing(Stranger(node, "127.0.0.2")) as stranger:
         token = stranger.ask().challenge.token
         question = pb.Datagram(padding=bytes(512), header=pb.Header(token=token))
@@ -49,25 +50,25 @@ def test_newcomers_do_not_wait_for_the_requests_of_another_host() -> None:
         with starving(node) as starvation:
             for _ in range(REQUESTS):
                 stranger.send(data)
-            came = newcomer(node, 0)
-        assert starvation.own_s(*came) < BOUND_S
+            times = newcomer(node, 0)
+        assert starvation.own_s(*times) < BOUND_S
         assert len(stranger.receive()) < REQUESTS, "the flood was over before"
 
 
 def starving(node: Node) -> Starvation:
-    """What of the time the node and this process wait for the machine is no other client's doing."""
+    """The time for which the node and this process wait for a CPU, which is no other client's doing."""
     return Starvation([node.pid, os.getpid()])
 
 
 def newcomer(node: Node, number: int) -> Times:
-    """When a new client begins, and when it is subscribed."""
+    """The times at which a new client begins, and at which it has subscribed."""
     began = time.monotonic_ns()
     with sync.connect(node.root) as client, client.subscribe(f"new/{number}", qos=1):
         return began, time.monotonic_ns()
 
 
 def joiner(node: Node, number: int) -> Times:
-    """When a new sub-broker says its first word, and when it has its lease."""
+    """The times at which a new joiner sends its first packet, and at which it has its lease."""
     join = pb.Join(request=1, node=f"n{number}", subtree=f"joined/{number}", incarnation=1)
     join.address.CopyFrom(address_of(("127.0.0.1", 9)))
     began = time.monotonic_ns()
@@ -85,7 +86,7 @@ def joiner(node: Node, number: int) -> Times:
 
 @contextmanager
 def flooding(node: Node) -> Iterator[None]:
-    """A session with so many SUBSCRIBEs on their way, as fast as its link takes them."""
+    """A session with many SUBSCRIBEs under way, as fast as its link accepts them."""
     with session(node, Random(3)) as (endpoint, link):
         for number in range(FLOOD):
             request = pb.Subscribe(request=number, filter=f"flood/{number}/+/#")
@@ -96,7 +97,7 @@ def flooding(node: Node) -> Iterator[None]:
 
 @contextmanager
 def session(node: Node, random: Random) -> Iterator[tuple[Endpoint, int]]:
-    """A session without a client's control over it: an endpoint, and its link to the node."""
+    """A session without a client's control: an endpoint, and its link to the node."""
     config = Config(
         node=False,
         session=random.getrandbits(64),

@@ -1,8 +1,8 @@
-"""A million datagrams that mean no good, to a node that goes on serving.
+"""A million hostile datagrams to a node that serves other clients.
 
-They are random, odd, truncated, mutated and spliced. Each variation is judged by Python's protobuf as well,
-so that the node's count of malformed ones can be held against a count that is not its own. Every few hundred
-the sender asks a question and waits for the answer: nothing overflows on the way, and every datagram counts.
+They are random, odd, truncated, mutated and spliced. Python's protobuf decodes each one too, so that the
+node's count of malformed datagrams can be compared with an independent count. Every few hundred datagrams the
+sender sends a request and waits for the answer. So nothing overflows on the way, and every datagram counts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_a_million_hostile_datagrams_change_nothing() -> None:
 
 
 def corpus(random: Random) -> list[bytes]:
-    """Datagrams to vary: valid ones, odd ones, broken ones, and noise."""
+    """The datagrams to vary: valid, odd, broken and random ones."""
     valid = [datagrams.datagram(random).SerializeToString() for _ in range(CORPUS // 5)]
     odd = [datagrams.odd_datagram(random) for _ in range(CORPUS // 5)]
     broken = [datagrams.mutated(random, random.choice(valid), random.choice(odd)) for _ in range(CORPUS // 5)]
@@ -65,7 +65,7 @@ def corpus(random: Random) -> list[bytes]:
 
 
 def flood(node: Node, random: Random, packets: list[bytes], count: int) -> int:
-    """Sends so many variations; returns how many of them protobuf refuses."""
+    """Sends `count` variations. Returns how many of them protobuf refuses."""
     malformed = 0
     senders = [Stranger(node) for _ in range(SENDERS)]
     with closing(Stranger(node)) as asking:
@@ -84,7 +84,7 @@ def flood(node: Node, random: Random, packets: list[bytes], count: int) -> int:
 
 
 def vary(random: Random, data: bytes) -> bytes:
-    """Another byte somewhere, which may well be the same."""
+    """Replaces one byte, possibly by the same value."""
     choice = random.random()
     if choice < 0.3:
         return data
@@ -101,14 +101,14 @@ def is_datagram(data: bytes) -> bool:
 
 
 def counts(node: Node) -> dict[str, Any]:
-    """What `hbroker tree --json` tells of datagrams."""
+    """The counters of datagrams in `hbroker tree --json`."""
     status = node.status()
     counters = cast(dict[str, int], status["counters"])
     return {"drops": status["drops"], "datagrams_in": counters["datagrams_in"]}
 
 
 def serves_newcomers(node: Node) -> None:
-    """A new client publishes and receives."""
+    """Checks that a new client can publish and receive."""
     with sync.connect(node.root) as client, client.subscribe("new/#", qos=1) as messages:
         client.publish("new/comer", b"hello", qos=1)
         message = messages.next(timeout=10)

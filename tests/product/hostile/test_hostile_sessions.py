@@ -1,7 +1,8 @@
-"""A peer with a valid token and an open session who means no good, beside one who means well.
+"""A hostile peer with a valid token and an open session, beside an honest client.
 
-It speaks by protobuf alone, so that it can say what no client of ours would: acknowledgements of what was
-never sent, deliveries out of any window, requests in the name of others, floods.
+The peer speaks the protocol with protobuf alone, so that it can send what no client of the project would
+send: acknowledgements of datagrams that were never sent, deliveries outside of any window, requests in the
+name of others, floods.
 """
 
 from __future__ import annotations
@@ -28,29 +29,31 @@ DEEP = "/".join("x" * 32_000)
 
 def forged_acknowledgements(peer: Peer) -> None:
     for largest, ranges in ((MOST, [MOST]), (MOST, [0, MOST] * 300), (1, [MOST]), (2**63, [2**62, 0] * 500)):
-        peer.say(pb.Packet(ping=pb.Ping()), ack=pb.Ack(largest=largest, delay_us=MOST, ranges=ranges))
+        peer.send_packets(
+            pb.Packet(ping=pb.Ping()), ack=pb.Ack(largest=largest, delay_us=MOST, ranges=ranges)
+        )
 
 
 def forged_pubacks(peer: Peer) -> None:
     for ranges in ([1, MOST], [MOST, MOST], [0, MOST] * 200, [1]):
-        peer.say(pb.Packet(puback=pb.PubAck(ranges=ranges, topic="x" * 1_000)))
+        peer.send_packets(pb.Packet(puback=pb.PubAck(ranges=ranges, topic="x" * 1_000)))
 
 
 def deliveries_out_of_place(peer: Peer) -> None:
     ahead = peer.random.choice((5_000, 2**32, MOST))
     message = publish(peer.random)
     for delivery, after in ((ahead, 0), (peer._delivery + 2, MOST), (1, 0), (1, 0), (MOST, MOST)):
-        peer.say(pb.Packet(delivery=delivery, after=after, publish=message))
-    peer.say(pb.Packet(ping=pb.Ping()), number=1)
-    peer.say(pb.Packet(ping=pb.Ping()), number=MOST)
+        peer.send_packets(pb.Packet(delivery=delivery, after=after, publish=message))
+    peer.send_packets(pb.Packet(ping=pb.Ping()), number=1)
+    peer.send_packets(pb.Packet(ping=pb.Ping()), number=MOST)
 
 
-def held_forever(peer: Peer) -> None:
-    """Deliveries that wait for one that never comes."""
+def deliveries_after_a_missing_one(peer: Peer) -> None:
+    """Deliveries that wait for one that never arrives."""
     for ahead in range(2, 40):
         packet = pb.Packet(delivery=peer._delivery + ahead, after=peer._delivery + 1)
         packet.publish.CopyFrom(publish(peer.random, size=1_000))
-        peer.say(packet)
+        peer.send_packets(packet)
 
 
 def forged_joins(peer: Peer) -> None:
@@ -60,27 +63,27 @@ def forged_joins(peer: Peer) -> None:
         for epoch in (0, 1, 2**63, MOST):
             join = pb.Join(request=1, node=name, subtree=subtree, epoch=epoch, incarnation=1)
             join.address.CopyFrom(address_of(("203.0.113.9", 9)))
-            peer.reliably(pb.Packet(join=join))
+            peer.send_deliveries(pb.Packet(join=join))
 
 
 def distinct_filters(peer: Peer) -> None:
     for _ in range(30):
         filters = (f"flood/{peer.random.getrandbits(64)}/+/#" for _ in range(20))
-        peer.reliably(*(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)) for text in filters))
+        peer.send_deliveries(*(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)) for text in filters))
     peer.await_answer()
 
 
 def deep_filters(peer: Peer) -> None:
     for _ in range(3):
         text = f"{DEEP[:-12]}/{peer.random.getrandbits(32)}"
-        peer.reliably(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)))
+        peer.send_deliveries(pb.Packet(subscribe=pb.Subscribe(request=1, filter=text)))
     peer.await_answer()
 
 
 def packets_out_of_place(peer: Peer) -> None:
     own, origin = address_of(("127.0.0.1", 9)), pb.Origin(address=address_of(("203.0.113.9", 9)), hops=3)
     record = pb.SubscriptionRecord(filter="#", session=5, address=own)
-    peer.reliably(
+    peer.send_deliveries(
         pb.Packet(transfer=pb.Transfer(subtree="", epoch=MOST, subscriptions=[record] * 5)),
         *(
             pb.Packet(transfer=pb.Transfer(subtree="hostile", phase=pb.TransferPhase.Name(i)))
@@ -100,11 +103,11 @@ def packets_out_of_place(peer: Peer) -> None:
 
 
 def retained_flood(peer: Peer) -> None:
-    """Few topics, so that what is kept is little, changed again and again."""
+    """Messages to a few topics, so that little is retained, but it changes again and again."""
     for _ in range(20):
         message = publish(peer.random, size=1_000)
         message.topic, message.retain = f"retained/{peer.random.randrange(20)}", True
-        peer.reliably(pb.Packet(publish=message))
+        peer.send_deliveries(pb.Packet(publish=message))
 
 
 def broken_messages(peer: Peer) -> None:
@@ -116,14 +119,14 @@ def broken_messages(peer: Peer) -> None:
         *(pb.Publish(topic="a", fragment=fragment, payload=b"x") for fragment in fragments),
     ):
         message.qos = pb.QOS_AT_LEAST_ONCE
-        peer.reliably(pb.Packet(publish=message))
+        peer.send_deliveries(pb.Packet(publish=message))
 
 
 ATTACKS: tuple[Callable[[Peer], None], ...] = (
     forged_acknowledgements,
     forged_pubacks,
     deliveries_out_of_place,
-    held_forever,
+    deliveries_after_a_missing_one,
     forged_joins,
     distinct_filters,
     deep_filters,
@@ -134,7 +137,7 @@ ATTACKS: tuple[Callable[[Peer], None], ...] = (
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_a_hostile_session_harms_nobody_else(attack: Callable[[Peer], None]) -> None:
+def test_a_hostile_session_affects_nobody_else(attack: Callable[[Peer], None]) -> None:
     random = Random(3)
     with node_up() as node:
         serves_newcomers(node)
@@ -159,14 +162,14 @@ def peers(node: Node, random: Random) -> Iterator[Peer]:
 
 
 def publish(random: Random, size: int = 10) -> pb.Publish:
-    """A message of a publisher that was never there before."""
+    """A message of a new publisher."""
     message = pb.Publish(topic="hostile/x", payload=bytes(size), publisher=random.getrandbits(64))
     message.sequence = random.choice((0, 1, MOST))
     message.qos = random.choice((pb.QOS_AT_MOST_ONCE, pb.QOS_AT_LEAST_ONCE, pb.QOS_EXACTLY_ONCE))
     return message
 
 
-def test_filters_of_a_session_are_bounded() -> None:
+def test_the_filters_of_a_session_are_bounded() -> None:
     with (
         node_up("--subscriptions", "1000") as node,
         closing(Stranger(node)) as asking,

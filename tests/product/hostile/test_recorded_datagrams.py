@@ -1,4 +1,5 @@
-"""Somebody reads what a child says to its parent in a keyed network, and says it again (§5.5)."""
+"""An attacker records what a child sends to its parent in a network with a join key, and replays it
+(§5.5)."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from tests.waiting import until
 
 SUBTREE = "home/kitchen"
 ELSEWHERE = "127.0.0.9"
-"""Where the attacker is."""
+"""The address of the attacker."""
 
 
 class Kitchen:
-    """A root, and a child that was recorded in a run that it ended, and is in the one that it has."""
+    """A root and a child. Everything that the child sent was recorded, in an earlier run and in the
+    current one."""
 
     def __init__(self, sniffed: SniffedRoot) -> None:
         self.root, self.target = sniffed.node, sniffed.target
@@ -34,52 +36,54 @@ class Kitchen:
 
     @property
     def recorded(self) -> list[bytes]:
-        """All that the child sent to its root, as it left."""
-        return [heard.data for heard in self._path.heard_from(self._address)]
+        """All datagrams that the child sent to its root, byte for byte."""
+        return [recorded.data for recorded in self._path.recorded_from(self._address)]
 
-    def said(self) -> list[pb.Packet]:
-        """The packets in it."""
+    def packets_sent(self) -> list[pb.Packet]:
+        """The packets in the recorded datagrams."""
         return [packet for data in self.recorded for packet in pb.Datagram.FromString(data).packets]
 
-    def proved(self) -> list[pb.Packet]:
-        """The packets that the child proved, without the proof."""
-        return bare(self.said())
+    def authenticated_packets(self) -> list[pb.Packet]:
+        """The packets that the child authenticated, without their proofs."""
+        return without_proofs(self.packets_sent())
 
     def by_link(self) -> dict[tuple[int, int], list[pb.Packet]]:
-        """The same with the proofs, by session and incarnation."""
+        """The same packets with their proofs, by session and incarnation."""
         links: dict[tuple[int, int], list[pb.Packet]] = {}
         for data in self.recorded:
             datagram = pb.Datagram.FromString(data)
             link = datagram.header.session, datagram.header.incarnation
-            proved = [packet for packet in datagram.packets if packet.HasField("authenticated")]
-            links.setdefault(link, []).extend(proved)
+            authenticated_packets = [
+                packet for packet in datagram.packets if packet.HasField("authenticated")
+            ]
+            links.setdefault(link, []).extend(authenticated_packets)
         return {link: packets for link, packets in links.items() if packets}
 
     def next_datagram(self) -> pb.Datagram:
-        """One in the child's link, as if it were the next, with the last renewal once more."""
-        said = [pb.Datagram.FromString(data) for data in self.recorded]
-        header = said[-1].header
-        said = [datagram for datagram in said if datagram.header.session == header.session]
+        """A datagram of the child's link with the next number, which repeats the last renewal."""
+        packets_sent = [pb.Datagram.FromString(data) for data in self.recorded]
+        header = packets_sent[-1].header
+        packets_sent = [datagram for datagram in packets_sent if datagram.header.session == header.session]
         forged = pb.Datagram()
         forged.header.session, forged.header.incarnation = header.session, header.incarnation
-        forged.header.number = max(datagram.header.number for datagram in said) + 1
-        packets = [packet for datagram in said for packet in datagram.packets]
+        forged.header.number = max(datagram.header.number for datagram in packets_sent) + 1
+        packets = [packet for datagram in packets_sent for packet in datagram.packets]
         last = max(packets, key=lambda packet: packet.delivery)
         renewal = forged.packets.add(delivery=last.delivery + 1, after=last.delivery)
         renewal.authenticated.CopyFrom(last.authenticated)
         return forged
 
     def renewals(self) -> list[pb.Join]:
-        """With which it renewed its lease."""
-        return renewals_in(self.proved())
+        """The JOINs with which the child renewed its lease."""
+        return renewals_in(self.authenticated_packets())
 
     @property
     def epoch(self) -> int:
-        """Under which it holds its subtree now."""
+        """The epoch under which the child holds its subtree now."""
         return int(self.renewals()[-1].epoch)
 
-    def standing(self) -> tuple[object, ...]:
-        """Who has the subtree: as the root says, and as the child does."""
+    def state_of_subtree(self) -> tuple[object, ...]:
+        """The holder of the subtree, as the root and the child see it."""
         nodes = tree(self.root.root)
         return SUBTREE in nodes["root"]["children"], nodes["kitchen"]["epoch"], nodes["kitchen"]["serving"]
 
@@ -88,7 +92,7 @@ class Kitchen:
             return client.resolve(topic, timeout=PATIENCE).owner
 
     def retained(self) -> list[str]:
-        """Topics of what is retained in the subtree."""
+        """The topics of the retained messages in the subtree."""
         with sync.connect(self.root.root) as client, client.subscribe(f"{SUBTREE}/#", qos=1) as messages:
             client.publish(f"{SUBTREE}/last", b"", qos=1)
             topics: list[str] = []
@@ -99,8 +103,8 @@ class Kitchen:
             raise TimeoutError("what was just published has not come")
 
 
-def bare(packets: list[pb.Packet]) -> list[pb.Packet]:
-    """What was proved, without the proof."""
+def without_proofs(packets: list[pb.Packet]) -> list[pb.Packet]:
+    """The authenticated packets, without their proofs."""
     inner = (packet.authenticated.packet for packet in packets)
     return [pb.Packet.FromString(packet) for packet in inner if packet]
 
@@ -111,7 +115,7 @@ def renewals_in(packets: list[pb.Packet]) -> list[pb.Join]:
 
 
 def await_refusal(attacker: Listener) -> None:
-    """JOIN is answered, and grants nothing."""
+    """Waits for the answer to JOIN, which must grant nothing."""
     until(lambda: bool(attacker.joinacks()), "an answer to JOIN", PATIENCE)
     assert {answer.reason for answer in attacker.joinacks()} == {pb.REASON_NOT_AUTHORIZED}
     assert not any(answer.epoch for answer in attacker.joinacks())
@@ -129,18 +133,18 @@ def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
             yield kitchen
 
 
-def as_they_were(kitchen: Kitchen) -> None:
-    """Every datagram, byte for byte, from another address."""
+def replay_datagrams(kitchen: Kitchen) -> None:
+    """Replays every datagram, byte for byte, from another address."""
     with closing(Stranger(kitchen.target, ELSEWHERE)) as attacker:
         for data in kitchen.recorded:
             attacker.send(data)
         attacker.ask()
 
 
-def outside_of_sessions(kitchen: Kitchen) -> None:
-    """The JOINs that bear a credential, with a token of the attacker's own."""
+def replay_joins_outside_of_sessions(kitchen: Kitchen) -> None:
+    """Replays the JOINs with a credential, with a token of the attacker's own."""
     with closing(Listener(kitchen.target, ELSEWHERE)) as attacker:
-        joins = [packet for packet in kitchen.said() if packet.join.credential]
+        joins = [packet for packet in kitchen.packets_sent() if packet.join.credential]
         assert joins
         for packet in joins:
             request = pb.Datagram(packets=[packet], padding=bytes(512))
@@ -149,20 +153,22 @@ def outside_of_sessions(kitchen: Kitchen) -> None:
         await_refusal(attacker)
 
 
-def over_other_links(kitchen: Kitchen) -> None:
-    """What was proved, with its proofs, over a link for each that the child had."""
+def replay_packets_over_other_links(kitchen: Kitchen) -> None:
+    """Replays the authenticated packets with their proofs, over a new link for each link that the child
+    had."""
     for packets in kitchen.by_link().values():
         with closing(Intruder(kitchen.target, ELSEWHERE)) as attacker:
-            attacker.reliably(*packets)
+            attacker.send_deliveries(*packets)
             attacker.await_answer()
 
 
-def without_the_proofs(kitchen: Kitchen) -> None:
-    """The renewal, how the child handed back, under its epoch of now, and a message with it."""
+def replay_without_proofs(kitchen: Kitchen) -> None:
+    """Replays the renewal and the handing back, with the current epoch and without proofs, and with a
+    message of the attacker's."""
     planted = pb.Publish(topic=f"{SUBTREE}/planted", payload=b"!", retain=True, publisher=7, sequence=7)
     returning = (pb.TRANSFER_PHASE_RECORDS, pb.TRANSFER_PHASE_COMMIT)
     forged = [pb.Packet(join=kitchen.renewals()[-1])]
-    for packet in kitchen.proved():
+    for packet in kitchen.authenticated_packets():
         if packet.leave.subtree == SUBTREE:
             packet.leave.epoch = kitchen.epoch
             forged.append(packet)
@@ -173,7 +179,7 @@ def without_the_proofs(kitchen: Kitchen) -> None:
             forged.append(packet)
     assert [packet.WhichOneof("body") for packet in forged] == ["join", "leave", "transfer", "transfer"]
     with closing(Intruder(kitchen.target, ELSEWHERE)) as attacker:
-        attacker.reliably(*forged)
+        attacker.send_deliveries(*forged)
         attacker.await_answer()
         await_refusal(attacker)
 
@@ -181,20 +187,20 @@ def without_the_proofs(kitchen: Kitchen) -> None:
 @pytest.mark.parametrize(
     ("attack", "reasons"),
     [
-        (as_they_were, {"duplicate_datagram", "unknown_session", "address_unproven"}),
-        (outside_of_sessions, {"unauthenticated"}),
-        (over_other_links, {"unauthenticated"}),
-        (without_the_proofs, {"unauthenticated"}),
+        (replay_datagrams, {"duplicate_datagram", "unknown_session", "address_unproven"}),
+        (replay_joins_outside_of_sessions, {"unauthenticated"}),
+        (replay_packets_over_other_links, {"unauthenticated"}),
+        (replay_without_proofs, {"unauthenticated"}),
     ],
 )
-def test_what_a_child_said_moves_nothing_when_another_says_it(
+def test_a_replay_of_a_childs_packets_by_another_host_moves_nothing(
     kitchen: Kitchen, attack: Callable[[Kitchen], None], reasons: set[str]
 ) -> None:
-    before, dropped = kitchen.standing(), kitchen.root.drops()
+    before, dropped = kitchen.state_of_subtree(), kitchen.root.drops()
     with Witness(kitchen.root.root, f"{SUBTREE}/count") as witness:
         witness.await_published(10)
         attack(kitchen)
-        assert kitchen.standing() == before
+        assert kitchen.state_of_subtree() == before
         witness.await_published(witness.published + 10)
     witness.verify()
     grown = {reason for reason, count in kitchen.root.drops().items() if count > dropped.get(reason, 0)}
@@ -203,14 +209,15 @@ def test_what_a_child_said_moves_nothing_when_another_says_it(
     assert kitchen.retained() == []
 
 
-def test_what_a_child_said_counts_once_on_its_own_link(kitchen: Kitchen) -> None:
-    """It takes the place of what the child says next: the child begins another link, and keeps its lease."""
-    before, dropped = kitchen.standing(), kitchen.root.drops()
+def test_a_packet_that_is_replayed_on_the_childs_own_link_counts_once(kitchen: Kitchen) -> None:
+    """The replay takes the place of the child's next packet. So the child begins another link, and keeps
+    its lease."""
+    before, dropped = kitchen.state_of_subtree(), kitchen.root.drops()
     links = len(kitchen.by_link())
 
     def renews_elsewhere() -> bool:
         later = list(kitchen.by_link().values())[links:]
-        return any(renewals_in(bare(packets)) for packets in later)
+        return any(renewals_in(without_proofs(packets)) for packets in later)
 
     with (
         Witness(kitchen.root.root, f"{SUBTREE}/count") as witness,
@@ -218,7 +225,7 @@ def test_what_a_child_said_counts_once_on_its_own_link(kitchen: Kitchen) -> None
     ):
         attacker.send(kitchen.next_datagram().SerializeToString())
         until(renews_elsewhere, "the child renews its lease over another link", PATIENCE)
-        assert kitchen.standing() == before
+        assert kitchen.state_of_subtree() == before
     witness.verify()
     assert kitchen.root.drops()["replayed"] > dropped.get("replayed", 0)
     assert kitchen.owner(f"{SUBTREE}/oven") == "kitchen"

@@ -1,4 +1,4 @@
-"""Somebody reads what a gateway writes of its clients' sessions, says it again, and clears it (§5.5)."""
+"""An attacker records a gateway's records of sessions, replays them, and clears them (§5.5)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.waiting import until
 
 CLIENT_IDS = (f"kept-{number}" for number in count(1))
 AN_HOUR = b"\x11" + (3_600).to_bytes(4, "big")
-"""Session Expiry Interval (MQTT 5 §3.1.2.11.2)."""
+"""Session Expiry Interval (MQTT 5 §3.1.2.11.2)"""
 
 
 class Gate:
-    """A keyed root, a gateway, and what passes between them."""
+    """A root with a join key, a gateway, and a record of what passes between them."""
 
     def __init__(self, sniffed: SniffedRoot, port: int) -> None:
         self.root, self.target = sniffed.node.root, sniffed.target
         self._path, self._port = sniffed.path, port
 
     def connect(self, client: str) -> tuple[wire.Raw, bool]:
-        """A client with a session that is kept, and whether it had one."""
+        """A client with a persistent session, and Session Present of its CONNACK."""
         connection = wire.Raw(self._port)
         connection.send(wire.connect(client, clean=False, properties=AN_HOUR))
         present, code = connection.expect(wire.CONNACK)[:2]
@@ -42,13 +42,13 @@ class Gate:
         return connection, bool(present)
 
     def written(self, client: str) -> list[pb.Publish]:
-        """The records of the client's session that have passed, the first first."""
-        packets = (packet for heard in list(self._path.heard) for packet in heard.datagram.packets)
+        """The records of the client's session that have passed, in order."""
+        packets = (packet for recorded in list(self._path.recorded) for packet in recorded.datagram.packets)
         messages = (packet.publish for packet in packets if packet.HasField("publish"))
         return [message for message in messages if message.topic == SESSIONS + client_hash(client)]
 
     def leave_session(self, client: str) -> None:
-        """The client subscribes, twice, and goes; each time a record is written."""
+        """The client subscribes twice and disconnects. Each step writes a record."""
 
         def write(step: Callable[[], object]) -> None:
             before = len(self.written(client))
@@ -71,8 +71,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
             yield Gate(sniffed, int(ready.split()[-1].rpartition(":")[2]))
 
 
-def verify_kept(gate: Gate, client: str) -> None:
-    """The client comes back to its session, with both subscriptions, and what waited for it."""
+def verify_resumed(gate: Gate, client: str) -> None:
+    """Checks that the client resumes its session, with both subscriptions and the queued message."""
     with sync.connect(gate.root) as publisher:
         publisher.publish("home/lamp", b"while it was away", qos=1)
     connection, is_present = gate.connect(client)
@@ -82,7 +82,7 @@ def verify_kept(gate: Gate, client: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nothing", "an ending under another key", "an older record"])
-def test_what_another_writes_of_a_session_is_put_right(gate: Gate, kind: str) -> None:
+def test_the_gateway_restores_a_record_that_another_client_overwrites(gate: Gate, kind: str) -> None:
     client = next(CLIENT_IDS)
     gate.leave_session(client)
     records = gate.written(client)
@@ -94,36 +94,41 @@ def test_what_another_writes_of_a_session_is_put_right(gate: Gate, kind: str) ->
         kind
     ]
     assert records[0].payload != true.payload
-    with sync.connect(gate.root) as attacker, attacker.subscribe(true.topic, qos=1) as standing:
+    with sync.connect(gate.root) as attacker, attacker.subscribe(true.topic, qos=1) as retained_record:
         receipt = attacker.publish(true.topic, written, qos=1, retain=True)
         assert receipt.reason == pb.REASON_SUCCESS
-        until(lambda: is_told(standing, written), "it stands there", PATIENCE, glance_s=0)
-        until(lambda: is_told(standing, true.payload), "the gateway has put it right", PATIENCE, glance_s=0)
-    verify_kept(gate, client)
+        until(lambda: is_retained(retained_record, written), "it stands there", PATIENCE, glance_s=0)
+        until(
+            lambda: is_retained(retained_record, true.payload),
+            "the gateway has put it right",
+            PATIENCE,
+            glance_s=0,
+        )
+    verify_resumed(gate, client)
 
 
-def is_told(standing: sync.Subscription, payload: bytes) -> bool:
-    """Whether the next that is said of what stands there is that."""
-    message = standing.next(timeout=1)
+def is_retained(retained_record: sync.Subscription, payload: bytes) -> bool:
+    """Whether the next message that is retained there has this payload."""
+    message = retained_record.next(timeout=1)
     return message is not None and message.payload == payload
 
 
-def test_what_a_gateway_wrote_is_taken_of_it_alone(gate: Gate) -> None:
-    """Its very messages, of before, under its own publisher id, from a session of the attacker's."""
+def test_a_record_is_accepted_only_from_the_session_of_its_gateway(gate: Gate) -> None:
+    """The recorded messages, under the gateway's publisher id, from a session of the attacker."""
     client = next(CLIENT_IDS)
     gate.leave_session(client)
     records = gate.written(client)
     dropped = gate.target.drops().get("foreign_publisher", 0)
     with closing(Intruder(gate.target, "127.0.0.9")) as attacker:
-        attacker.reliably(*(pb.Packet(publish=record) for record in records))
+        attacker.send_deliveries(*(pb.Packet(publish=record) for record in records))
         attacker.await_answer()
         until(
             lambda: gate.target.drops().get("foreign_publisher", 0) >= dropped + len(records),
             "refused",
             PATIENCE,
         )
-    with sync.connect(gate.root) as reader, reader.subscribe(records[0].topic, qos=1) as standing:
-        message = standing.next(timeout=PATIENCE)
+    with sync.connect(gate.root) as reader, reader.subscribe(records[0].topic, qos=1) as retained_record:
+        message = retained_record.next(timeout=PATIENCE)
         assert message is not None
         assert message.payload == records[-1].payload
-    verify_kept(gate, client)
+    verify_resumed(gate, client)

@@ -1,4 +1,4 @@
-"""A real node and ten thousand addresses that never prove themselves (§4.1)."""
+"""A real node, and ten thousand addresses that never prove themselves (§4.1)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.product.node import MIB, Node, Stranger, node_up
 
 ADDRESSES = 10_000
 AT_ONCE = 250
-"""Sockets that are open together: a process may have few."""
+"""Sockets that are open at the same time, because a process may open only a few."""
 FLAT = 2 * MIB
 
 
-def test_ten_thousand_addresses_get_little_and_cost_nothing() -> None:
+def test_ten_thousand_unproven_addresses_get_few_bytes_and_cost_no_memory() -> None:
     random = Random(7)
     with node_up() as node:
         contacts(node, random, 0, AT_ONCE)
@@ -30,7 +30,7 @@ def test_ten_thousand_addresses_get_little_and_cost_nothing() -> None:
 
 
 def contacts(node: Node, random: Random, first: int, count: int) -> int:
-    """Each of so many addresses sends its attempts. Returns how many were answered."""
+    """Sends attempts from each of these addresses. Returns how many got an answer."""
     with ExitStack() as opened:
         hosts = [f"127.1.{number >> 8}.{number & 255}" for number in range(first, first + count)]
         strangers = [opened.enter_context(closing(Stranger(node, host))) for host in hosts]
@@ -45,7 +45,7 @@ def contacts(node: Node, random: Random, first: int, count: int) -> int:
 
 
 def attempts(random: Random) -> list[bytes]:
-    """Two requests without proof, one with a forged one, two packets of sessions that nobody has."""
+    """Two requests without a token, one with a forged token, and two packets of unknown sessions."""
     question = pb.PubConnect(request=random.getrandbits(64), topic="home/x")
     datagrams = [pb.Datagram(), pb.Datagram(padding=bytes(512)), pb.Datagram(), pb.Datagram(), pb.Datagram()]
     for datagram in datagrams[:3]:

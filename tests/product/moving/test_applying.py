@@ -1,4 +1,4 @@
-"""A running network becomes what a topology says, while programs of users publish and subscribe."""
+"""A running network becomes what a topology says, while programs publish and subscribe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALSO = {"bedroom": ["home/kitchen/oven", "home/cellar"]}
 
 
 def planned(path: Path, also: dict[str, list[str]], **sections: object) -> str:
-    """A file in which nodes have further subtrees."""
+    """Writes a topology file in which nodes have further subtrees."""
     document: dict[str, Any] = yaml.safe_load(FILE) | sections
     for node in document["nodes"]:
         if node["name"] in also:
@@ -35,7 +35,7 @@ def claims(house: House) -> dict[str, list[str]]:
     return {name: sorted(status["subtrees"]) for name, status in tree(house.root).items()}
 
 
-def test_a_plan_is_carried_out_under_traffic_and_taken_back(house: House, tmp_path: Path) -> None:
+def test_a_plan_is_carried_out_under_traffic_and_undone(house: House, tmp_path: Path) -> None:
     file = planned(tmp_path / "plan.yaml", ALSO, plan=PLAN)
     back = planned(tmp_path / "back.yaml", {})
     traffic = Traffic(house.root)
@@ -65,7 +65,7 @@ def test_a_plan_is_carried_out_under_traffic_and_taken_back(house: House, tmp_pa
 
 
 def test_a_node_that_gives_up_its_subtree_keeps_parts_of_it(house: House, tmp_path: Path) -> None:
-    """So the root comes to carry more, which can claim nothing."""
+    """So the root's part grows, although the root cannot claim anything."""
     document = yaml.safe_load(FILE)
     (kitchen,) = (node for node in document["nodes"] if node["name"] == "kitchen")
     kitchen["subtree"], kitchen["also"] = "home/kitchen/oven", ["home/kitchen/tap"]
@@ -82,7 +82,7 @@ def test_a_node_that_gives_up_its_subtree_keeps_parts_of_it(house: House, tmp_pa
         traffic.kill()
 
 
-def test_subtrees_change_places(house: House, tmp_path: Path) -> None:
+def test_two_nodes_exchange_their_subtrees(house: House, tmp_path: Path) -> None:
     document = yaml.safe_load(FILE)
     nodes = {node["name"]: node for node in document["nodes"]}
     nodes["kitchen"]["subtree"], nodes["bedroom"]["subtree"] = "home/bedroom", "home/kitchen"
@@ -92,7 +92,7 @@ def test_subtrees_change_places(house: House, tmp_path: Path) -> None:
     assert (house.owner(TOPIC), house.owner("home/bedroom/x")) == ("bedroom", "kitchen")
 
 
-def test_a_node_that_does_not_run_is_named_before_anything_moves(house: House, tmp_path: Path) -> None:
+def test_a_node_that_is_down_is_reported_before_anything_moves(house: House, tmp_path: Path) -> None:
     document = yaml.safe_load(planned_text(tmp_path))
     document["nodes"].append({"name": "cellar", "subtree": "home/cellar", "listen": "127.0.0.1:7704"})
     file = tmp_path / "more.yaml"

@@ -1,4 +1,5 @@
-"""`hbroker up --detach` (docs/commands.md): ready when it returns, and stopped by `hbroker down` alone."""
+"""`hbroker up --detach` (docs/commands.md): it returns when the network is ready, and `hbroker down` stops
+it."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def up(house: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return run("up", "--detach", "--any-port", "--state-dir", house.parent / "state", *flags, house)
 
 
-def test_it_returns_when_the_network_is_ready_which_then_goes_on(house: Path) -> None:
+def test_up_detach_returns_when_the_network_is_ready_and_the_network_goes_on(house: Path) -> None:
     launched = up(house, "--json")
     assert launched.returncode == 0, launched.stderr
     ready = json.loads(launched.stdout.splitlines()[-1])
@@ -54,7 +55,7 @@ def test_it_returns_when_the_network_is_ready_which_then_goes_on(house: Path) ->
     assert "stopped" in (house.parent / "state" / "house" / "launcher.log").read_text()
 
 
-def test_it_tells_why_the_launcher_has_ended(house: Path) -> None:
+def test_up_detach_reports_why_the_launcher_has_ended(house: Path) -> None:
     assert up(house).returncode == 0
     again = up(house)
     assert again.returncode == 1

@@ -1,7 +1,7 @@
-"""kill -9 of whoever takes part in a move, in the middle of it: nobody loses a message or is refused.
+"""SIGKILL of a node that takes part in a handover: no message is lost or refused.
 
-The simulated network kills at each step (tests/network/moving/test_kills_while_moving.py). Here they are real
-processes with real files, killed at random times, and started again by their launcher.
+The simulated network kills at each step (tests/network/moving/test_kills_while_moving.py). Here the nodes are
+real processes with real files, killed at random times, and started again by their launcher.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from tests.waiting import until
 
 SUBTREE = "home/kitchen"
 RETAINED = 3_000
-"""Messages that a move carries along: it takes longer with them, so that more of it can be hit."""
+"""Messages that a handover carries along. They make it take longer, so that more of its steps can be hit."""
 LATEST_KILL = 0.9
 """Seconds after the command was started. Half of that is over before its first order leaves."""
 LONGEST_GAP = 5.0
 ROUNDS, MANY_ROUNDS = 3, 100
 
 
-def test_who_is_killed_while_a_subtree_moves_costs_seconds_and_no_message(
-    house: House, is_long: bool
-) -> None:
+def test_killing_a_node_during_a_handover_costs_seconds_and_no_message(house: House, is_long: bool) -> None:
     random, owner = Random(18), "kitchen"
     with sync.connect(house.root) as client:
         client.publish_many([(f"{SUBTREE}/kept/{n}", b"x" * 60) for n in range(RETAINED)], qos=1, retain=True)
@@ -56,8 +54,8 @@ def test_who_is_killed_while_a_subtree_moves_costs_seconds_and_no_message(
 
 @dataclass(frozen=True)
 class Kill:
-    """Of whom, so many seconds after the command to move was started, and when. `starved_s`: how long the
-    process that was started in its place has stood in line for a CPU."""
+    """The node that was killed, how many seconds after the command was started, and at which time.
+    `starved_s`: how long the process that was started in its place has waited for a CPU."""
 
     victim: str
     after_s: float
@@ -66,7 +64,8 @@ class Kill:
 
 
 def killed_while_moving(house: House, traffic: Traffic, target: str, victim: str, after_s: float) -> Kill:
-    """Returns once the target has the subtree, and messages come."""
+    """Moves the subtree and kills the victim meanwhile. Returns once the target has the subtree, and
+    messages arrive."""
     process = house.network.processes()[victim]
     command = [*hbroker("move"), SUBTREE, target, "--root", house.root]
     move = subprocess.Popen(
@@ -79,18 +78,18 @@ def killed_while_moving(house: House, traffic: Traffic, target: str, victim: str
     said, _ = move.communicate(timeout=PATIENCE)
     came = len(traffic.lines)
     until(lambda: len(traffic.lines) > came, "messages come", PATIENCE, found=lambda: said)
-    if house.owner(TOPIC) != target:  # The command may have found nobody to give its order to.
+    if house.owner(TOPIC) != target:  # the command may have found no node for its order
         house.done("move", SUBTREE, target)
     return Kill(victim, after_s, at, waited_s(house.network.processes()[victim].pid))
 
 
 def await_good_run(house: House, node: str) -> None:
-    """Until the launcher starts a node again without a longer pause than the first."""
+    """Waits until the launcher would start the node again after the shortest pause."""
     served = house.network.processes()[node].create_time() + RAN_WELL + 3
     until(lambda: time.time() > served, f"{node} has run well", PATIENCE)
 
 
 def gap_at(traffic: Traffic, kill: Kill) -> float:
-    """The longest one within ten seconds of a kill, less what the machine is to blame for."""
+    """The longest gap within ten seconds of a kill, less the time for which the process waited for a CPU."""
     times = [at for at, _ in traffic.lines if kill.at - 1 < at < kill.at + 10]
     return max(later - earlier for earlier, later in pairwise(times)) - kill.starved_s

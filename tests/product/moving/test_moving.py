@@ -1,4 +1,4 @@
-"""Subtrees move, and nodes leave, while programs of users publish and subscribe (docs/commands.md)."""
+"""Subtrees move, and nodes leave, while programs publish and subscribe (docs/commands.md)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import psutil
 from tests.product.house import TOPIC, House, Traffic
 
 LONGEST_GAP = 1.0
-"""Seconds, on a machine that does other things too; by itself it is some 20 ms. The simulated network, whose
-time stands still for nobody, is held to a quarter second (tests/network/moving/test_moving.py)."""
+"""Seconds, on a busy machine. On a quiet one it is about 20 ms. In the simulated network, which is never
+busy, the bound is a quarter second (tests/network/moving/test_moving.py)."""
 
 
-def test_moves_and_leaves_disturb_no_program(house: House) -> None:
+def test_moves_and_leaves_lose_no_message_and_cause_no_long_gap(house: House) -> None:
     traffic = Traffic(house.root)
     try:
         assert house.done("move", "home/kitchen", "bedroom").startswith("home/kitchen went from kitchen")
@@ -31,7 +31,7 @@ def test_moves_and_leaves_disturb_no_program(house: House) -> None:
     house.await_state("home", "left")
 
 
-def test_what_was_moved_stays_there_when_processes_are_started_again(house: House) -> None:
+def test_a_moved_subtree_stays_with_its_owner_after_a_restart(house: House) -> None:
     house.done("move", "home/kitchen", "bedroom")
     for name in ("kitchen", "bedroom"):
         process: psutil.Process = house.network.processes()[name]
@@ -41,7 +41,7 @@ def test_what_was_moved_stays_there_when_processes_are_started_again(house: Hous
     assert house.owner("home/bedroom/x") == "bedroom"
 
 
-def test_a_node_that_left_by_request_is_not_started_again(house: House) -> None:
+def test_a_node_that_left_by_order_is_not_started_again(house: House) -> None:
     house.done("leave", "kitchen")
     assert house.network.event("left")["node"] == "kitchen"
     house.await_state("kitchen", "left")
@@ -49,7 +49,7 @@ def test_a_node_that_left_by_request_is_not_started_again(house: House) -> None:
     assert house.states()["bedroom"] == "up"
 
 
-def test_what_makes_no_sense_is_refused_with_what_to_do(house: House) -> None:
+def test_invalid_orders_are_refused_with_a_remedy(house: House) -> None:
     for arguments, text in (
         (("leave", "root"), "the root owns what nobody else holds"),
         (("leave", "cellar"), "no node is called 'cellar' now: `hbroker tree` lists"),

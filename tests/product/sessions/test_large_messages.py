@@ -1,4 +1,5 @@
-"""A large message crosses a node part by part: the node keeps none of it, its publisher no copy (§7.5)."""
+"""A large message crosses a node fragment by fragment: the node stores none of it, and the publisher makes
+no copy (§7.5)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ SIZE = 20 * MIB
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_it_reaches_two_subscribers_whole_and_leaves_nothing_at_the_node(qos: int) -> None:
+def test_a_large_message_reaches_two_subscribers_and_leaves_nothing_in_the_nodes_memory(qos: int) -> None:
     payload = random.Random(qos).randbytes(SIZE)
     with (
         node_up() as node,
@@ -40,7 +41,7 @@ def test_it_reaches_two_subscribers_whole_and_leaves_nothing_at_the_node(qos: in
         assert node.own_bytes() - before < 32 * MIB
 
 
-def test_it_is_not_copied_by_its_publisher() -> None:
+def test_the_publisher_does_not_copy_a_large_message() -> None:
     payload = bytes(64 * MIB)
     with node_up() as node, sync.connect(node.root) as publisher:
         publisher.publish("camera/1", b"small", qos=1, timeout=PATIENCE)
@@ -53,7 +54,7 @@ def test_it_is_not_copied_by_its_publisher() -> None:
         assert most - before < 24 * MIB
 
 
-def test_more_than_the_most_is_refused() -> None:
+def test_a_message_above_the_maximum_size_is_refused() -> None:
     with node_up() as node, sync.connect(node.root) as publisher:
         with pytest.raises(errors.PayloadTooLarge, match="268435457 bytes"):
             publisher.publish("camera/1", bytes(256 * MIB + 1), qos=1)

@@ -1,4 +1,4 @@
-"""A real node, and one address that opens sessions without end (§9)."""
+"""A real node, and one address that opens more and more sessions (§9)."""
 
 from __future__ import annotations
 
@@ -25,29 +25,33 @@ def sessions(node: Node) -> int:
     return found
 
 
-def test_sessions_of_an_address_are_bounded_and_others_have_theirs() -> None:
+def test_the_sessions_of_an_address_are_bounded_and_other_addresses_have_their_own() -> None:
     random = Random(3)
     with node_up("--sessions-per-address", str(MOST)) as node, ExitStack() as opened:
         peers = [opened.enter_context(closing(Peer(node, random, HOST))) for _ in range(MOST)]
         for peer in peers:
             peer.await_answer()
         before = sessions(node)
-        late = [opened.enter_context(closing(Peer(node, random, HOST))) for _ in range(10)]
+        refused_peers = [opened.enter_context(closing(Peer(node, random, HOST))) for _ in range(10)]
         opened.enter_context(closing(Stranger(node))).ask()
         assert sessions(node) == before
-        assert node.drops()["too_many_of_host"] >= len(late)
+        assert node.drops()["too_many_of_host"] >= len(refused_peers)
         opened.enter_context(closing(Peer(node, random, OTHER))).await_answer()
-        for peer in peers[: len(late)]:
+        for peer in peers[: len(refused_peers)]:
             peer.leave()
         # They ask once.
-        until(lambda: sessions(node) == before + 1 - len(late), "the places of those who left", PATIENCE)
-        for peer in late:
+        until(
+            lambda: sessions(node) == before + 1 - len(refused_peers),
+            "the places of those who left",
+            PATIENCE,
+        )
+        for peer in refused_peers:
             peer.await_answer()
         until(lambda: sessions(node) == before + 1, "as many as before, and the other", PATIENCE)
 
 
 def fill(node: Node, opened: ExitStack) -> list[Peer]:
-    """Sessions of one address, as many as it may have."""
+    """As many sessions of one address as it may have."""
     random = Random(4)
     peers = [opened.enter_context(closing(Peer(node, random, HOST))) for _ in range(MOST)]
     for peer in peers:
@@ -55,36 +59,36 @@ def fill(node: Node, opened: ExitStack) -> list[Peer]:
     return peers
 
 
-def test_a_session_that_finds_no_place_is_told_why_and_gets_no_token() -> None:
+def test_a_refused_session_gets_the_reason_and_no_token() -> None:
     with node_up("--sessions-per-address", str(MOST)) as node, ExitStack() as opened:
         fill(node, opened)
-        late = opened.enter_context(closing(Intruder(node, HOST)))
+        refused_peers = opened.enter_context(closing(Intruder(node, HOST)))
 
         def refusals() -> list[pb.Reset]:
-            late.receive()
-            return [packet.reset for packet in late.answers if packet.HasField("reset")]
+            refused_peers.receive()
+            return [packet.reset for packet in refused_peers.answers if packet.HasField("reset")]
 
         until(lambda: bool(refusals()), "the refusal of its first datagram", PATIENCE)
         (refusal,) = refusals()
-        assert (refusal.session, refusal.token) == (late._session, b"")
+        assert (refusal.session, refusal.token) == (refused_peers._session, b"")
         assert refusal.reason == Reason.REASON_QUOTA_EXCEEDED
 
 
 async def result(awaited: object) -> object:
-    """What came of it, or the error."""
+    """The result of the awaitable, or its exception."""
     (found,) = await asyncio.gather(awaited, return_exceptions=True)  # type: ignore[call-overload]
     return found
 
 
 async def keep_alive(peers: list[Peer]) -> None:
-    """Keeps the sessions, each of which would end after 15 s of silence (§3.5)."""
+    """Keeps the sessions alive, each of which would end after 15 s of silence (§3.5)."""
     while True:
         for peer in peers:
-            peer.say(pb.Packet(ping=pb.Ping()))
-        await asyncio.sleep(KEEP_ALIVE_S)  # the pace of a keep-alive
+            peer.send_packets(pb.Packet(ping=pb.Ping()))
+        await asyncio.sleep(KEEP_ALIVE_S)  # the interval of a keep-alive
 
 
-def test_a_client_that_finds_no_place_says_why_and_gets_in_once_there_is_one() -> None:
+def test_a_client_whose_session_is_refused_reports_the_reason_and_connects_once_there_is_room() -> None:
     async def use(node: Node, peers: list[Peer]) -> None:
         async with hbroker.connect(node.root, listen=f"{HOST}:0", timeout=15) as client:
             alive = asyncio.create_task(keep_alive(peers))

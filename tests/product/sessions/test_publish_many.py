@@ -1,4 +1,4 @@
-"""Messages that are published together, to a real node: every one comes, once and in order."""
+"""`publish_many` to a real node: every message arrives, once and in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGES = 20_000
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_all_come_once_and_in_order_to_whoever_wants_them(qos: int) -> None:
+def test_all_messages_of_publish_many_arrive_once_and_in_order(qos: int) -> None:
     async def scenario(root: str) -> None:
         async with (
             hbroker.connect(root, timeout=60) as client,
@@ -37,7 +37,7 @@ def test_all_come_once_and_in_order_to_whoever_wants_them(qos: int) -> None:
         asyncio.run(scenario(node.root))
 
 
-def test_large_messages_go_with_small_ones_and_one_that_is_too_large_stops_them() -> None:
+def test_large_and_small_messages_are_published_together_and_one_that_is_too_large_raises() -> None:
     payloads = [b"a", b"b" * 3_000_000, b"", b"c" * 100_000]
 
     with node_up() as node, hbroker.sync.connect(node.root, max_message_bytes=4_000_000) as client:

@@ -1,4 +1,5 @@
-"""What a publisher is told of a message that nobody wanted, or that it may not publish (§7.2, §7.3)."""
+"""What a publisher is told of a message without a subscriber, or on a topic that it may not publish to
+(§7.2, §7.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ UNMATCHED = Reason.REASON_NO_MATCHING_SUBSCRIBERS
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_receipt_says_whether_anybody_was_subscribed(qos: int) -> None:
+def test_a_receipt_says_whether_there_was_a_matching_subscriber(qos: int) -> None:
     with node_up() as node, sync.connect(node.root) as publisher, sync.connect(node.root) as reader:
         assert publisher.publish("a/b", b"1", qos=qos, timeout=10).reason == UNMATCHED
         with reader.subscribe("a/+", qos=0) as messages:
@@ -27,7 +28,7 @@ def test_a_receipt_says_whether_anybody_was_subscribed(qos: int) -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_message_to_what_a_node_says_of_itself_is_refused(qos: int) -> None:
+def test_a_message_to_the_status_topic_of_a_node_is_refused(qos: int) -> None:
     with node_up() as node, sync.connect(node.root) as forger:
         with pytest.raises(Refused, match="NOT_AUTHORIZED") as refused:
             forger.publish("$SYS/nodes/root/status", b"{}", qos=qos, timeout=10)

@@ -17,7 +17,7 @@ from tests.product.node import Node, node_up
 MESSAGES = 1_200
 KILLS = 2
 ON_THE_WAY = 256
-"""More than it prints before it says so, and before that is on its way."""
+"""More messages than hsub prints before it acknowledges them, and before the acknowledgement leaves."""
 TOPIC = "home/counter"
 
 
@@ -32,17 +32,17 @@ class Reader:
         self._thread.start()
 
     def await_lines(self, are_enough: Callable[[list[str]], bool]) -> None:
-        """Returns once what came is enough."""
+        """Waits until `are_enough` is true for the printed lines."""
         with self._more:
             assert self._more.wait_for(lambda: are_enough(self.lines), PATIENCE), self.lines[-10:]
 
     def kill(self) -> list[str]:
-        """Ends it as a crash does; all that it had printed."""
+        """Kills hsub, as a crash does. Returns all lines that it printed."""
         self.process.kill()
         return self.close()
 
     def close(self) -> list[str]:
-        """Waits for its end; all that it had printed."""
+        """Waits for the end of hsub. Returns all lines that it printed."""
         self.process.wait(PATIENCE)
         self._thread.join()
         return self.lines
@@ -57,7 +57,7 @@ class Reader:
 
 @contextmanager
 def hsub(node: Node, *flags: str) -> Iterator[Reader]:
-    """hsub, until it has subscribed; killed at the end."""
+    """hsub once it has subscribed. It is killed at the end."""
     command = [sys.executable, "-m", "hbroker.clients.hsub", "-p", str(node.address[1]), "-d", *flags]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment()
@@ -72,9 +72,10 @@ def hsub(node: Node, *flags: str) -> Iterator[Reader]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def bereaved() -> Iterator[tuple[sync.Client, sync.Subscription]]:
-    """A client was killed before the first test here. Its owner takes an idle timeout to notice, in which the
-    tests go on. Another, and its subscription to the topic of the will."""
+def killed_client() -> Iterator[tuple[sync.Client, sync.Subscription]]:
+    """A client with a will was killed before the first test of this module. Its owner notices after an
+    idle timeout, during which the other tests run. Yields another client, and its subscription to the
+    topic of the will."""
     will = ("--will-topic", "home/gone", "--will-payload", "gone", "--will-qos", "1", "--will-retain")
     with (
         node_up() as node,
@@ -92,7 +93,7 @@ def payloads(lines: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_reader_that_is_killed_again_and_again_has_printed_everything(qos: int) -> None:
+def test_a_persistent_reader_that_is_killed_several_times_prints_every_message(qos: int) -> None:
     printed: list[list[int]] = []
     flags = ("-i", "counter", "-c", "-q", str(qos), "-t", TOPIC)
     with node_up() as node, sync.connect(node.root) as publisher:
@@ -112,7 +113,7 @@ def test_a_reader_that_is_killed_again_and_again_has_printed_everything(qos: int
     assert again <= KILLS * ON_THE_WAY, "what comes again is what it had not said yet that it printed"
 
 
-def test_the_books_of_every_session_balance_in_the_tree() -> None:
+def test_the_message_counters_of_a_session_add_up() -> None:
     with node_up() as node, sync.connect(node.root) as publisher:
         with sync.connect(node.root, client_id="lamp", session_expiry=60) as lamp:
             lamp.subscribe("home/#", qos=1, queue_messages=5, overflow="drop_newest")
@@ -134,7 +135,7 @@ def test_the_books_of_every_session_balance_in_the_tree() -> None:
         assert tree(node.root)["root"]["sessions_away"] == 0
 
 
-def test_a_second_run_takes_over_and_the_first_is_told() -> None:
+def test_a_second_run_takes_the_session_over_and_the_first_is_told() -> None:
     with node_up() as node, sync.connect(node.root, client_id="lamp", session_expiry=60) as first:
         messages = first.subscribe("home/#", qos=1)
         with sync.connect(node.root, client_id="lamp", session_expiry=60) as second:
@@ -149,11 +150,11 @@ def test_a_second_run_takes_over_and_the_first_is_told() -> None:
             assert message.payload == b"still here"
 
 
-def test_a_will_is_published_when_its_client_is_killed(
-    bereaved: tuple[sync.Client, sync.Subscription],
+def test_the_will_of_a_killed_client_is_published(
+    killed_client: tuple[sync.Client, sync.Subscription],
 ) -> None:
-    """The last here, for the sake of the time that it takes."""
-    client, messages = bereaved
+    """The last test of this module, because the will takes a while."""
+    client, messages = killed_client
     message = messages.next(PATIENCE)
     assert message is not None
     assert (message.payload, message.qos) == (b"gone", 1)

@@ -1,7 +1,7 @@
-"""Subscribers that are slower than those who publish to them, over real sockets (docs/guarantees.md): one
-that goes on loses nothing, and one that does not holds nobody up.
+"""Subscribers that are slower than their publishers, over real sockets (docs/guarantees.md). A slow
+subscriber that is not stalled loses nothing, and a stalled one delays nobody.
 
-`--long` has as many publishers as the outside review had that found the losses.
+`--long` uses as many publishers as the external review that found the losses.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from tests.product.node import Node, node_up
 from tests.waiting import eventually
 
 EACH = 1_000
-"""Messages of one publisher, all at once. Twenty publishers have more under way than a queue holds and a
-subscriber has unanswered."""
+"""Messages of one publisher, all at once. Twenty publishers have more in flight than a queue and a
+subscriber's credit hold."""
 BATCH, PAUSE_S = 50, 0.01
-"""What the subscriber reads, and its pause after that: some 5,000 a second at most."""
+"""How many messages the subscriber reads, and its pause after that: about 5,000 messages per second at
+most."""
 WITHIN_S = 240
 STARVED_S = 1.5
-"""Whoever reads nothing for so long, for want of a CPU, may be taken for one that does not go on."""
+"""A subscriber that reads nothing for this long, for lack of CPU time, may count as stalled."""
 QUIET_S = 15
-TASKS, DRIPS = 8, 50
-"""So many messages of each task, one after the other, beside a subscriber that handles one each 1.8 s: it
-would hold them up for minutes."""
+TASKS, MESSAGES_OF_EACH = 8, 50
+"""Each task publishes this many messages, one after the other, beside a subscriber that handles one in 1.8
+s. If the publishers waited for it, that would take minutes."""
 
 
 class SlowReader:
-    """Reads a subscription at its pace."""
+    """Reads a subscription at a slow pace."""
 
     def __init__(self, messages: hbroker.Subscription) -> None:
         self.got = 0
@@ -43,13 +44,13 @@ class SlowReader:
         async for _ in messages:
             self.got += 1
             if self.got % BATCH == 0:
-                await asyncio.sleep(PAUSE_S)  # its pace is what is tested
+                await asyncio.sleep(PAUSE_S)  # the slow pace is the condition of the test
             now = time.monotonic()
             self.longest_gap_s, self._last = max(self.longest_gap_s, now - self._last), now
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether no more messages arrive."""
         return time.monotonic() - self._last > QUIET_S
 
     def stop(self) -> None:
@@ -58,9 +59,7 @@ class SlowReader:
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("qos", [1, 2])
-def test_one_that_goes_on_loses_nothing_whoever_publishes_to_it(
-    qos: int, workers: int, is_long: bool
-) -> None:
+def test_a_slow_subscriber_that_is_not_stalled_loses_nothing(qos: int, workers: int, is_long: bool) -> None:
     publishers = 64 if is_long else 20
 
     async def scenario(node: Node) -> None:
@@ -88,31 +87,35 @@ def test_one_that_goes_on_loses_nothing_whoever_publishes_to_it(
         asyncio.run(scenario(node))
 
 
-def test_one_that_trickles_holds_nobody_up() -> None:
+def test_a_stalling_subscriber_does_not_delay_publishers() -> None:
     async def scenario(node: Node) -> None:
         async with (
             hbroker.connect(node.root, timeout=60) as publisher,
             hbroker.connect(node.root, timeout=60) as good,
             good.subscribe("d/#", qos=1) as wanted,
             hbroker.connect(node.root, receive_messages=1, acknowledge="handled", timeout=60) as bad,
-            bad.subscribe("d/#", qos=1) as trickling,
+            bad.subscribe("d/#", qos=1) as slow_messages,
         ):
-            trickle = asyncio.create_task(handle_slowly(trickling))
+            slow_handling = asyncio.create_task(handle_slowly(slow_messages))
             publishing = asyncio.gather(*(publish(publisher, task) for task in range(TASKS)))
-            came = {message.payload for _ in range(TASKS * DRIPS) if (message := await wanted.next(60))}
-            assert len(came) == TASKS * DRIPS
+            came = {
+                message.payload for _ in range(TASKS * MESSAGES_OF_EACH) if (message := await wanted.next(60))
+            }
+            assert len(came) == TASKS * MESSAGES_OF_EACH
             await asyncio.wait_for(publishing, 60)
-            trickle.cancel()
+            slow_handling.cancel()
             assert "queue_full" not in node.drops(), "what it has not had yet waits"
 
     async def publish(publisher: hbroker.Client, task: int) -> None:
-        for number in range(DRIPS):
+        for number in range(MESSAGES_OF_EACH):
             receipt = await publisher.publish("d/x", b"%d %d" % (task, number), qos=1, timeout=60)
             assert receipt.reason == Reason.REASON_SUCCESS
 
     async def handle_slowly(messages: hbroker.Subscription) -> None:
         async for _ in messages:
-            await asyncio.sleep(1.8)  # less than the two seconds in which one has to be answered
+            await asyncio.sleep(
+                1.8
+            )  # less than the two seconds after which an unacknowledged message counts as stalled
 
     with node_up() as node:
         asyncio.run(scenario(node))

@@ -1,7 +1,7 @@
-"""What load must not break: a subtree that moves under thousands of messages a second, and a subscriber that
-stalls among a hundred (docs/guarantees.md).
+"""Under load: a subtree moves under thousands of messages per second, and one subscriber of a hundred stalls
+(docs/guarantees.md).
 
-Everything is a process of its own over loopback. `--long` has more of the same.
+Each part is a process of its own, over loopback. `--long` runs more rounds.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from tests.product.starvation import Starvation
 RATE = 5_000
 SUBSCRIBERS = 10
 LOADED_S = 1.0
-"""Of full load, before each move and after the last."""
+"""Seconds of full load before each move and after the last."""
 LONGEST_GAP_S = 0.25
-"""Less what one of the threads waited for a CPU meanwhile: where others have the machine, that is theirs."""
+"""The longest gap, less the time for which one of the threads waited for a CPU."""
 
 CALM_RATE = 50
-"""Messages a second, each to a hundred subscribers: the CPUs have time to spare."""
+"""Messages per second, each to a hundred subscribers. The CPUs are mostly idle."""
 OTHERS = 99
 QUEUE, CREDIT = 90, 30
-"""The bounds of the one that stalls, in messages: it is stalled after 2 s (§7.3), and full soon after."""
+"""The queue bound and the credit of the subscriber that stalls, in messages. It counts as stalled after 2
+s (§7.3), and its queue is full soon after."""
 CLEAN_S, STALLED_S, SETTLING_S = 1.5, 3.0, 0.5
-"""Phases of a round. They take turns, since the machine's other work comes and goes: medians are compared."""
+"""The phases of a round, in seconds. The phases take turns, because the machine's other work varies.
+Medians are compared."""
 MOST_SLOWER = 2.0
 
 
-def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
+def test_a_subtree_moves_under_full_load_without_loss_or_a_long_gap(tmp_path: Path, is_long: bool) -> None:
     file = tmp_path / "house.yaml"
     file.write_text(TWO_ROOMS)
     with (
@@ -49,7 +51,7 @@ def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
         for owner in ("bedroom", "kitchen") * (10 if is_long else 1):
             time.sleep(LOADED_S)  # the load before a move
             move(network, root, owner)
-        time.sleep(LOADED_S)  # the load after the last
+        time.sleep(LOADED_S)  # the load after the last move
         lasted = time.monotonic() - began
         published, came = publishing.end(), reading.end()
     longest = max((starvation.own_s(begin, end) for begin, end in came["long_gaps"]), default=0)
@@ -64,13 +66,13 @@ def test_a_subtree_moves_under_full_load(tmp_path: Path, is_long: bool) -> None:
 
 
 def pids(network: Network, *loads: Load) -> list[int]:
-    """Of all through which a message goes."""
+    """The process ids of all programs through which a message goes."""
     nodes = [process.pid for process in network.processes().values()]
     return [*nodes, *(load.process.pid for load in loads)]
 
 
 def move(network: Network, root: str, owner: str) -> None:
-    """`hbroker move home/kitchen`, to its end."""
+    """Runs `hbroker move home/kitchen` to its end."""
     state = ["--state-dir", str(network.directory)]
     subprocess.run(
         [*hbroker("move"), "home/kitchen", owner, "--root", root, *state],
@@ -82,7 +84,7 @@ def move(network: Network, root: str, owner: str) -> None:
     )
 
 
-def test_one_stalled_subscriber_among_a_hundred_costs_the_others_nothing(is_long: bool) -> None:
+def test_one_stalled_subscriber_of_a_hundred_does_not_delay_the_others(is_long: bool) -> None:
     rounds = 10 if is_long else 3
     with (
         node_up() as node,
@@ -93,30 +95,30 @@ def test_one_stalled_subscriber_among_a_hundred_costs_the_others_nothing(is_long
         pacer(node.root, "hall/lamp", 1, CALM_RATE) as publishing,
     ):
         for number in range(rounds):
-            time.sleep(CLEAN_S)  # how late messages are in each phase is what is measured
+            time.sleep(CLEAN_S)  # the lateness of messages in each phase is what is measured
             publishing.tell(".")
             stall(stalled, is_process=number % 2 == 1)
-            time.sleep(STALLED_S)  # that long it stands still
+            time.sleep(STALLED_S)  # how long it is stalled
             publishing.tell(".")
             require_stalled(node)
             go_on(stalled)
-            time.sleep(SETTLING_S)  # what waited goes out before the next clean phase
+            time.sleep(SETTLING_S)  # the queue is delivered before the next clean phase
             publishing.tell(".")
         published = publishing.end()
-        account = account_of_stalled(node)
+        counters = counters_of_stalled(node)
         came, late = others.end(), stalled.end()
     clean, beside = (statistics.median(came["p99_s"][phase::3]) for phase in (0, 1))
     print(
-        f"p99 {clean * 1e3:.1f} ms, beside a stalled one {beside * 1e3:.1f} ms: {published} {came} {account}"
+        f"p99 {clean * 1e3:.1f} ms, beside a stalled one {beside * 1e3:.1f} ms: {published} {came} {counters}"
     )
     assert published["acknowledged"] == published["sent"]
     assert came["received"] == [published["sent"]] * OTHERS
-    assert late["received"] == [published["sent"] - account["dropped"]["queue_full"]]
+    assert late["received"] == [published["sent"] - counters["dropped"]["queue_full"]]
     assert not is_long or beside < MOST_SLOWER * clean, "on a busy machine both are chance"
 
 
 def stall(one: Load, *, is_process: bool) -> None:
-    """The whole process stands still, or only its application."""
+    """Stops the whole process, or only its application."""
     if is_process:
         one.process.send_signal(signal.SIGSTOP)
     else:
@@ -129,20 +131,22 @@ def go_on(one: Load) -> None:
     one.tell("resume\n")
 
 
-def account_of_stalled(node: Node) -> dict[str, Any]:
-    """What its owner says of the session that stalls; the books balance (§7.8)."""
+def counters_of_stalled(node: Node) -> dict[str, Any]:
+    """The owner's counters of the session that stalls. They add up (§7.8)."""
     clients = node.status()["clients"]
     assert isinstance(clients, list)
-    (account,) = [client for client in clients if client["client"] == "stalled-0"]
-    sums = account["delivered"] + account["expired"] + sum(account["dropped"].values()) + account["queued"]
-    assert account["accepted"] == sums
-    found: dict[str, Any] = account
+    (counters,) = [client for client in clients if client["client"] == "stalled-0"]
+    sums = (
+        counters["delivered"] + counters["expired"] + sum(counters["dropped"].values()) + counters["queued"]
+    )
+    assert counters["accepted"] == sums
+    found: dict[str, Any] = counters
     return found
 
 
 def require_stalled(node: Node) -> None:
-    """It is stalled, and full; what there was no room for is counted."""
-    account = account_of_stalled(node)
-    assert account["state"] == "stalled"
-    assert account["queued"] == QUEUE + CREDIT
-    assert account["dropped"].keys() == {"queue_full"}
+    """Checks that the session is stalled, its queue is full, and the further messages are counted."""
+    counters = counters_of_stalled(node)
+    assert counters["state"] == "stalled"
+    assert counters["queued"] == QUEUE + CREDIT
+    assert counters["dropped"].keys() == {"queue_full"}

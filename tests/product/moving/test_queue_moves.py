@@ -1,8 +1,8 @@
-"""A subtree moves with much that waits for sessions that are away (§5.4): what waits is copied while it is
-served, so that publishers notice nothing.
+"""A subtree moves with many messages queued for offline sessions (§5.4). The source copies them while it
+serves, so that publishers notice nothing.
 
-`--long` moves about as much as a node keeps for the away sessions of one host, twice, under 1,000 messages
-a second; `-s` shows how long publishers waited.
+`--long` moves about as many messages as a node queues for the offline sessions of one host, twice, under
+1,000 messages a second. `-s` shows how long publishers waited.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tests.product.starvation import Starvation
 from tests.waiting import until
 
 BYTES = 4_000
-"""Of a message: it travels in parts, and waits so."""
+"""Bytes of a message: it travels and is queued in fragments."""
 FEW, MANY = (4, 250), (34, 1_200)
-"""Sessions that are away, and messages for each."""
+"""Offline sessions, and messages for each."""
 RATE = 1_000
-"""Messages a second while it moves, in turn for all sessions."""
+"""Messages per second during the handover, in turn for all sessions."""
 LONGEST_GAP_S = 0.25
-"""Between two PUBACKs, less what one of the threads waited for a CPU meanwhile."""
+"""The longest time between two PUBACKs, less the time for which one of the threads waited for a CPU."""
 NOTABLE_S = 0.05
 LONG_PATIENCE_S = 600.0
 
 
-class Away:
-    """A session that is away while its queue moves."""
+class OfflineSession:
+    """A session that is offline while its queue moves."""
 
     def __init__(self, root: str, number: int) -> None:
         self._root, self.topic = root, f"home/kitchen/{number}"
@@ -45,12 +45,12 @@ class Away:
             client.subscribe(f"{self.topic}/#", qos=2)
 
     def fill(self, client: sync.Client, messages: int) -> None:
-        """Messages for it wait at their owner, acknowledged."""
+        """Publishes messages for the session. Their owner queues and acknowledges them."""
         batch = [(f"{self.topic}/old", b"%d " % n + bytes(BYTES)) for n in range(messages)]
         client.publish_many(batch, qos=1, timeout=PATIENCE)
 
     def read(self, old: int, live: int) -> None:
-        """It comes back: all is there, once and in order."""
+        """Resumes the session, and checks that it receives all messages once and in order."""
         came: dict[str, list[int]] = {"old": [], "live": []}
         with self._connect() as client, client.subscribe(f"{self.topic}/#", qos=2) as messages:
             while sum(map(len, came.values())) < old + live:
@@ -64,9 +64,10 @@ class Away:
 
 
 class Publisher:
-    """So many messages a second at QoS 1, in turn for all sessions, and the longest time without a PUBACK."""
+    """Publishes RATE messages per second at QoS 1, in turn for all sessions, and records the times without
+    a PUBACK."""
 
-    def __init__(self, root: str, sessions: list[Away]) -> None:
+    def __init__(self, root: str, sessions: list[OfflineSession]) -> None:
         host, port = root.split(":")
         self._client = PolledClient((host, int(port)), "publisher")
         self._client.resolve(sessions[0].topic)
@@ -75,7 +76,7 @@ class Publisher:
         self._thread = Thread(target=self._run)
         self.sent = Counter[str]()
         self.gaps: list[tuple[int, int]] = []
-        """When no PUBACK came, in nanoseconds of the monotonic clock."""
+        """The times without a PUBACK, in nanoseconds of the monotonic clock."""
 
     def __enter__(self) -> Publisher:
         self._thread.start()
@@ -87,7 +88,7 @@ class Publisher:
         self._client.close()
 
     def stop(self) -> None:
-        """Once all is acknowledged."""
+        """Stops once all messages are acknowledged."""
         self._is_over.set()
         self._thread.join(PATIENCE)
         until(self._is_answered, "all are answered", PATIENCE)
@@ -116,32 +117,36 @@ class Publisher:
                 return
 
 
-def test_only_what_came_since_moves_after_the_stop(tmp_path: Path, is_long: bool) -> None:
+def test_only_messages_that_arrived_since_the_copying_move_after_the_stop(
+    tmp_path: Path, is_long: bool
+) -> None:
     file = tmp_path / "house.yaml"
     file.write_text(TWO_ROOMS)
     with network_up(file, tmp_path / "state") as (network, root), sync.connect(root) as client:
         house = House(network, root)
         sessions, messages = MANY if is_long else FEW
-        aways = [Away(root, number) for number in range(sessions)]
-        for away in aways:
-            away.fill(client, messages)
+        offline_sessions = [OfflineSession(root, number) for number in range(sessions)]
+        for offline_session in offline_sessions:
+            offline_session.fill(client, messages)
         waiting = counters(client, "kitchen")["queued_messages"]
         assert waiting >= sessions * messages
         if is_long:
-            move_under_load(house, aways, messages, client)
+            move_under_load(house, offline_sessions, messages, client)
             return
         move(house, "bedroom")
         moved = counters(client, "kitchen")
         assert moved["handover_copied"] == waiting, "all was copied while it was served"
         assert "handover_rest" not in moved
-        for away in aways:
-            away.read(messages, 0)
+        for offline_session in offline_sessions:
+            offline_session.read(messages, 0)
 
 
-def move_under_load(house: House, aways: list[Away], messages: int, client: sync.Client) -> None:
-    """There and back."""
+def move_under_load(
+    house: House, offline_sessions: list[OfflineSession], messages: int, client: sync.Client
+) -> None:
+    """Moves the subtree there and back."""
     pids = [os.getpid(), *(process.pid for process in house.network.processes().values())]
-    with Starvation(pids) as starvation, Publisher(house.root, aways) as publisher:
+    with Starvation(pids) as starvation, Publisher(house.root, offline_sessions) as publisher:
         for owner, before in (("bedroom", "kitchen"), ("kitchen", "bedroom")):
             began = time.monotonic()
             move(house, owner)
@@ -151,8 +156,8 @@ def move_under_load(house: House, aways: list[Away], messages: int, client: sync
                 f" {time.monotonic() - began:.1f} s"
             )
         publisher.stop()
-    for away in aways:
-        away.read(messages, publisher.sent[f"{away.topic}/live"])
+    for offline_session in offline_sessions:
+        offline_session.read(messages, publisher.sent[f"{offline_session.topic}/live"])
     longest = max(((end - begin) / 1e9 for begin, end in publisher.gaps), default=0)
     own = max((starvation.own_s(*gap) for gap in publisher.gaps), default=0)
     print(f"longest gap {longest * 1e3:.0f} ms, our own {own * 1e3:.0f} ms")
@@ -160,7 +165,7 @@ def move_under_load(house: House, aways: list[Away], messages: int, client: sync
 
 
 def move(house: House, owner: str) -> None:
-    """`hbroker move home/kitchen`, to its end."""
+    """Runs `hbroker move home/kitchen` to its end."""
     flags = ["--root", house.root, "--state-dir", str(house.network.directory)]
     subprocess.run(
         [*hbroker("move"), "home/kitchen", owner, *flags, "--timeout", str(LONG_PATIENCE_S)],
@@ -173,7 +178,7 @@ def move(house: House, owner: str) -> None:
 
 
 def counters(client: sync.Client, node: str) -> dict[str, int]:
-    """Those that a node tells in its status, now."""
+    """The counters in the node's status, now."""
     with client.subscribe(f"$SYS/nodes/{node}/status") as messages:
         message = messages.next(timeout=PATIENCE)
     assert message is not None
