@@ -1,4 +1,4 @@
-"""Networks for tests: a tree of nodes in a simulated world, and what crosses it."""
+"""Networks for tests: a tree of nodes in a simulated world, and the datagrams in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOME = ("home/kitchen", "home/livingroom", "home/bedroom", "home/outside", "home
 
 @dataclass
 class Tree:
-    """A root, the nodes below it by subtree, and the PUBLISH datagrams that left any host."""
+    """A root, the nodes below it by subtree, and the datagrams with a PUBLISH that left any host."""
 
     world: World
     root: NodeHost
@@ -39,7 +39,7 @@ class Tree:
     def join(
         self, subtree: str, *, name: str = "", wait: bool = True, policy: LeasePolicy = LeasePolicy.FENCE
     ) -> NodeHost:
-        """Starts a node for a subtree; without a name it is named for its last level."""
+        """Starts a node for a subtree. Without a name the node is named for the last level of the subtree."""
         name = name or subtree.rsplit("/", 1)[-1]
         settings = NodeSettings(
             name, subtree, self.world.new_address(), root=self.root.address, policy=policy
@@ -50,17 +50,17 @@ class Tree:
         return node
 
     def leave(self, node: NodeHost) -> None:
-        """Orders a node to leave, waits until it has, and ends its process."""
+        """Orders a node to leave, waits until it has left, and ends its process."""
         self.order(node, pb.ORDER_KIND_LEAVE)
         self.world.run_until(lambda: node.control.has_stopped)
         node.kill()
 
     def move(self, subtree: str, holder: NodeHost, target: NodeHost) -> None:
-        """As `hbroker move`: the holder hands the subtree back, and the target claims it."""
+        """Does what `hbroker move` does: the holder hands the subtree back, and the target claims it."""
         self._send(operators.move(subtree, holder, target))
 
     def order(self, node: NodeHost, kind: pb.OrderKind, subtree: str = "", *, wait: bool = True) -> None:
-        """Gives an order, and waits until it is carried out unless told not to."""
+        """Sends an order, and waits until it is carried out unless `wait` is false."""
         self._send([operators.Step(node, kind, subtree)], wait=wait)
 
     def client(self, name: str = "", session_options: SessionOptions | None = None) -> ClientHost:
@@ -68,7 +68,7 @@ class Tree:
         return ClientHost(self.world, self.root.address, name, session_options)
 
     def watch_for(self, is_it: Callable[[pb.Transfer], bool]) -> list[pb.Transfer]:
-        """The packets of handovers that leave any host from now on, and are what is looked for."""
+        """The TRANSFER packets that leave any host from now on and for which `is_it` is true."""
         seen: list[pb.Transfer] = []
 
         def watch(datagram: Datagram) -> None:
@@ -84,7 +84,7 @@ class Tree:
         return {node.settings.subtree, f"$SYS/nodes/{node.settings.name}"} <= served
 
     def owner(self, topic: str) -> NodeHost:
-        """The node that owns a topic, by the tree as it was grown."""
+        """The owner of a topic in the tree as it was grown."""
         above = [subtree for subtree in self.nodes if is_within(topic, subtree)]
         return self.nodes[max(above, key=len)] if above else self.root
 
@@ -93,7 +93,7 @@ class Tree:
         return {self.root.address, *(node.address for node in self.nodes.values())}
 
     def between_brokers(self) -> list[Datagram]:
-        """The datagrams with a PUBLISH that went from one node to another."""
+        """The datagrams with a PUBLISH from one node to another."""
         brokers = self.brokers()
         return [d for d in self.published if d.source in brokers and d.destination in brokers]
 

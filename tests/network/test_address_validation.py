@@ -1,8 +1,8 @@
-"""An address that has not proved itself gets at most three times what it sent, and costs no memory (§4.1).
+"""An unproven address gets at most three times the bytes that it sent, and costs no memory (§4.1).
 
-Strangers send to a node whatever an attacker would, from addresses of their own: requests, packets of
-sessions that nobody has, with no token, random ones, and real ones of another address or another node.
-After each datagram that leaves the node the two sums of its destination are compared.
+Strangers send to a node what an attacker would send, from addresses of their own: requests and packets of
+unknown sessions, without a token, with a random one, or with a real one of another address or node. After
+each datagram that leaves the node, the bytes to and from its destination are compared.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ Address = tuple[str, int]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_strangers_get_at_most_three_times_what_they_sent(seed: int) -> None:
+def test_strangers_get_at_most_three_times_the_bytes_that_they_sent(seed: int) -> None:
     tree = Tree.grow(seed, ["home"])
     for target in (tree.root, tree.nodes["home"]):
         before = tree.world.hosts.keys() | tree.brokers()
-        gauges = held(tree, target.address)
-        account = Account(tree, target.address)
-        for source, datagram in strange(Random(seed), tree):
+        gauges = memory_gauges(tree, target.address)
+        traffic = StrangerTraffic(tree, target.address)
+        for source, datagram in hostile_datagrams(Random(seed), tree):
             assert source not in before
-            account.send(source, datagram)
+            traffic.send(source, datagram)
         tree.world.run(1_000_000)
-        assert account.answered > DATAGRAMS / 100, "a node that answers nobody proves nothing"
-        assert held(tree, target.address) == gauges
+        assert traffic.answered > DATAGRAMS / 100, "a node that answers nobody proves nothing"
+        assert memory_gauges(tree, target.address) == gauges
 
 
-def test_a_proof_counts_for_one_address_and_one_time() -> None:
+def test_a_token_is_valid_for_one_address_and_a_limited_time() -> None:
     tree = Tree.grow(1)
-    account = Account(tree, tree.root.address)
+    traffic = StrangerTraffic(tree, tree.root.address)
     here, elsewhere, same_host = ("192.0.2.1", 4_000), ("192.0.2.2", 4_000), ("192.0.2.1", 4_001)
-    token = account.challenge(here)
+    token = traffic.challenge(here)
     request = pubconnect(token)
     for source in (elsewhere, same_host):
-        assert account.send(source, request) == ["challenge"]
-    assert account.send(here, request) == ["pubaccept"]
+        assert traffic.send(source, request) == ["challenge"]
+    assert traffic.send(here, request) == ["pubaccept"]
     tree.world.run(121_000_000)
-    assert account.send(here, request) == ["challenge"]
+    assert traffic.send(here, request) == ["challenge"]
 
 
-class Account:
-    """What crosses between strangers and one node, at every moment."""
+class StrangerTraffic:
+    """The bytes between strangers and one node."""
 
     def __init__(self, tree: Tree, node: Address) -> None:
         self._world = tree.world
@@ -69,7 +69,7 @@ class Account:
         tree.world.watch = self._watch
 
     def send(self, source: Address, datagram: pb.Datagram | bytes) -> list[str]:
-        """Sends from a stranger; the kinds of the packets that come back in a millisecond."""
+        """Sends from a stranger. Returns the kinds of the packets that come back within a millisecond."""
         data = datagram if isinstance(datagram, bytes) else datagram.SerializeToString()
         self._received[source] += len(data)
         self._answers.clear()
@@ -92,16 +92,20 @@ class Account:
         assert self._sent[stranger] <= AMPLIFICATION * self._received[stranger], datagram.decode()
 
 
-def held(tree: Tree, node: Address) -> dict[str, int]:
-    """What a node keeps in memory, by its own gauges."""
+def memory_gauges(tree: Tree, node: Address) -> dict[str, int]:
+    """The node's gauges of what it stores in memory."""
     counters = tree.world.hosts[node].engine.counters()
     return {name: counters[name] for name in ("links", "sessions", "subscriptions", "retained")}
 
 
-def strange(random: Random, tree: Tree) -> Iterator[tuple[Address, bytes]]:
+def hostile_datagrams(random: Random, tree: Tree) -> Iterator[tuple[Address, bytes]]:
     """Datagrams of strangers."""
     strangers = [(f"198.51.100.{i}", random.randrange(1, 65_536)) for i in range(STRANGERS)]
-    proofs = [token for host in tree.world.hosts.values() for token in stolen(host.engine.token_for, random)]
+    proofs = [
+        token
+        for host in tree.world.hosts.values()
+        for token in tokens_of_others(host.engine.token_for, random)
+    ]
     for _ in range(DATAGRAMS):
         datagram = pb.Datagram()
         datagram.header.incarnation = random.getrandbits(64)
@@ -119,14 +123,14 @@ def strange(random: Random, tree: Tree) -> Iterator[tuple[Address, bytes]]:
         yield random.choice(strangers), data
 
 
-def stolen(token_for: object, random: Random) -> list[bytes]:
-    """Real tokens of a host, but of addresses that no stranger has."""
+def tokens_of_others(token_for: object, random: Random) -> list[bytes]:
+    """Real tokens of a host, for addresses that no stranger has."""
     assert callable(token_for)
     return [token_for((f"203.0.113.{random.randrange(256)}", random.randrange(1, 65_536))) for _ in range(20)]
 
 
 def fill(random: Random, packet: pb.Packet) -> None:
-    """A packet that asks for an answer, if any does."""
+    """Fills in a packet of a kind that might be answered."""
     victim = address_of(("203.0.113.7", 9))
     packet.delivery = random.choice((0, 1, 2))
     match random.randrange(8):
@@ -152,7 +156,7 @@ def fill(random: Random, packet: pb.Packet) -> None:
 
 
 def pubconnect(token: bytes = b"") -> pb.Datagram:
-    """A question in a datagram of the size that is asked for."""
+    """A request in a datagram of the required size."""
     datagram = pb.Datagram(padding=bytes(512))
     datagram.header.token = token
     datagram.packets.add().pubconnect.CopyFrom(pb.PubConnect(request=1, topic="home"))
@@ -165,11 +169,12 @@ SESSION = 0xABC000
 LEAST_NAMED = pb.Transfer(
     subscriptions=[pb.SubscriptionRecord(filter="a", session=SESSION, address=address_of(CLIENT))]
 ).ByteSize()
-"""Bytes with which a child names an address, at the least."""
+"""The fewest bytes with which a child can name an address."""
 
 
-class Adopter:
-    """A node that was handed a session, with much to say to its client, and what it sends there."""
+class NewOwner:
+    """A node that was handed a session and has many messages for its client, and the datagrams that it
+    sends."""
 
     def __init__(self) -> None:
         self.now = 1_000_000_000_000
@@ -199,7 +204,7 @@ class Adopter:
         self.node.handle_timeout(end)
         self.sent += self.node.poll_transmit()
 
-    def hear(self, source: Address, **header: Any) -> None:
+    def receive(self, source: Address, **header: Any) -> None:
         packets = [pb.Packet(pong=pb.Pong())]
         datagram = pb.Datagram(
             header=pb.Header(session=SESSION, incarnation=77, **header), packets=packets, padding=bytes(64)
@@ -212,39 +217,39 @@ class Adopter:
 
     @property
     def token(self) -> bytes:
-        """What its client has read in the first datagram."""
+        """The token that the client reads in the first datagram."""
         return pb.Datagram.FromString(self.sent[0][1]).header.token
 
 
 def test_an_address_that_a_child_named_gets_one_small_datagram() -> None:
-    adopter = Adopter()
-    adopter.run(30_000_000)
-    assert [address for address, _ in adopter.sent] == [CLIENT]
-    assert adopter.bytes_to(CLIENT) <= AMPLIFICATION * LEAST_NAMED
+    new_owner = NewOwner()
+    new_owner.run(30_000_000)
+    assert [address for address, _ in new_owner.sent] == [CLIENT]
+    assert new_owner.bytes_to(CLIENT) <= AMPLIFICATION * LEAST_NAMED
 
 
-def test_who_answers_from_there_gets_what_waits() -> None:
-    adopter = Adopter()
-    adopter.hear(CLIENT, number=1, token=adopter.token)
-    kinds = [p.WhichOneof("body") for _, data in adopter.sent for p in pb.Datagram.FromString(data).packets]
+def test_a_client_that_answers_from_the_named_address_gets_its_messages() -> None:
+    new_owner = NewOwner()
+    new_owner.receive(CLIENT, number=1, token=new_owner.token)
+    kinds = [p.WhichOneof("body") for _, data in new_owner.sent for p in pb.Datagram.FromString(data).packets]
     assert kinds[0] == "ping"
     assert "suback" in kinds
     assert kinds.count("publish") == 5
 
 
-def test_a_proof_of_another_address_is_none_of_that_one() -> None:
-    adopter = Adopter()
-    own = adopter.node.token_for(ATTACKER)
-    first = adopter.bytes_to(CLIENT)
+def test_a_token_of_another_address_does_not_prove_the_named_one() -> None:
+    new_owner = NewOwner()
+    own = new_owner.node.token_for(ATTACKER)
+    first = new_owner.bytes_to(CLIENT)
     ack = pb.Ack(largest=1)
     for header in (
         {"token": own},
         {"number": 1, "ack": pb.Ack(largest=10**9), "token": own},
         {"number": 2, "ack": ack},
     ):
-        adopter.hear(ATTACKER, **header)
-        adopter.hear(CLIENT, **{**header, "token": b""})
-        adopter.run(100_000)
-    answered = adopter.bytes_to(CLIENT) - first
+        new_owner.receive(ATTACKER, **header)
+        new_owner.receive(CLIENT, **{**header, "token": b""})
+        new_owner.run(100_000)
+    answered = new_owner.bytes_to(CLIENT) - first
     assert answered <= AMPLIFICATION * 3 * 64, "what answers a datagram is no longer than that"
-    assert max(len(data) for to, data in adopter.sent if to == CLIENT) <= 200
+    assert max(len(data) for to, data in new_owner.sent if to == CLIENT) <= 200

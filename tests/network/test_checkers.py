@@ -1,4 +1,4 @@
-"""What the simulator's watchers expect, where that is less than everything."""
+"""The invariant checkers of the simulator: the cases in which they expect less than every message."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ from tests.network.networks import Tree
 SECOND = 1_000_000
 TOPIC = "camera"
 LATE = 6
-"""So many seconds after the time a subscriber has seen that it is over."""
+"""After a time limit, a subscriber has noticed that it is over within this many seconds."""
 
 
 def interrupted(seconds: int) -> tuple[Application, Sent]:
-    """A subscriber, and a message whose publisher was stopped for so long after half of it had left."""
+    """A subscriber, and a message whose publisher was stopped for this long after half of the message had
+    left."""
     tree = Tree.grow(1)
     world: World = tree.world
     subscriber, publisher = tree.client("subscriber"), tree.client("publisher")
@@ -57,8 +58,8 @@ def interrupted(seconds: int) -> tuple[Application, Sent]:
     return application, sent
 
 
-def test_a_message_may_be_lacked_whose_parts_stopped_coming_for_too_long() -> None:
-    """docs/guarantees.md, large messages: its publisher is told success."""
+def test_a_message_may_be_missing_if_its_fragments_stopped_arriving_for_too_long() -> None:
+    """docs/guarantees.md, large messages: the publisher is told that the message was distributed."""
     application, sent = interrupted(PART_WAIT // SECOND + LATE)
     assert not application.has_had(sent.id)
     assert application.may_lack(sent)
@@ -67,15 +68,16 @@ def test_a_message_may_be_lacked_whose_parts_stopped_coming_for_too_long() -> No
 
 
 @pytest.mark.parametrize("seconds", [1, PART_WAIT // SECOND - 1])
-def test_one_that_went_on_in_time_came(seconds: int) -> None:
+def test_a_message_whose_publisher_goes_on_in_time_must_arrive(seconds: int) -> None:
     application, sent = interrupted(seconds)
     assert application.has_had(sent.id)
     application.had.clear()
     assert not application.may_lack(sent), "had it not come"
 
 
-def test_what_was_for_a_member_that_had_left_may_come_late_to_another() -> None:
-    """docs/guarantees.md, shared groups: order holds for each member, and not for what is another's first."""
+def test_a_message_of_a_group_member_that_left_may_arrive_late_at_another_member() -> None:
+    """docs/guarantees.md, shared groups: the order holds for each member, and not for messages that were
+    first meant for another member."""
     apart = frozenset({"leaver"})
     messages = (Publish(3 * SECOND + number * 10_000, "p", TOPIC, 1, 20) for number in range(40))
     plan = replace(
@@ -100,8 +102,8 @@ def test_what_was_for_a_member_that_had_left_may_come_late_to_another() -> None:
     assert verdict.violation is None, verdict.violation
 
 
-def test_what_waits_at_the_owner_that_its_parent_has_forgotten_may_come_behind_what_the_parent_took() -> None:
-    """docs/protocol.md §5.1: until that owner renews there are two of them."""
+def test_messages_at_an_owner_that_its_parent_forgot_may_arrive_after_the_parents_own() -> None:
+    """docs/protocol.md §5.1: until that owner renews its lease, the topic has two owners."""
     below, above = "c/t", "other"
     asleep = [Publish(3 * SECOND + number * 10_000, "p", below, 1, 20) for number in range(5)]
     apart = frozenset({"n"})
@@ -135,7 +137,8 @@ def test_what_waits_at_the_owner_that_its_parent_has_forgotten_may_come_behind_w
 
 
 def stopped(seconds: int, *, back: bool = True) -> Plan:
-    """Ten messages wait at an owner that is stopped for so long, and may have its subtree again then."""
+    """Ten messages are queued at an owner that is stopped for this long. With `back` it may own its
+    subtree again."""
     return replace(
         draw(2),
         nodes=(NodePlan(ROOT, ""), NodePlan("n", "c"), NodePlan("m", "c")),
@@ -159,21 +162,23 @@ def stopped(seconds: int, *, back: bool = True) -> Plan:
 
 
 @pytest.mark.parametrize("seconds", [5, 40])
-def test_what_waits_at_an_owner_that_lives_is_to_come(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+def test_messages_at_an_owner_that_serves_again_must_arrive(
+    monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
     assert Trial(stopped(seconds)).run().violation is None
     monkeypatch.setattr(ended_leases.EndedLeases, "touch", lambda self, filter: False)
     violation = Trial(stopped(seconds)).run().violation
     assert (violation and violation.invariant) == (Invariant.NOTHING_LOST if seconds == 40 else None)
 
 
-def test_what_waits_at_an_owner_that_does_not_serve_the_topic_again_need_not_come() -> None:
+def test_messages_at_an_owner_that_does_not_serve_the_topic_again_may_be_missing() -> None:
     """docs/guarantees.md, sessions."""
     verdict = Trial(stopped(40, back=False)).run()
     assert verdict.violation is None, verdict.violation
 
 
 @pytest.mark.parametrize(("published_at", "may_lack"), [(4, True), (5, True), (6, False)])
-def test_a_later_run_may_lack_parts_that_an_earlier_one_can_have_had(
+def test_a_later_run_may_lack_fragments_that_an_earlier_run_may_have_received(
     published_at: int, may_lack: bool
 ) -> None:
     host = Tree.grow(1).client("subscriber")
@@ -185,7 +190,7 @@ def test_a_later_run_may_lack_parts_that_an_earlier_one_can_have_had(
 
 
 @pytest.mark.parametrize(("told_s", "is_excused"), [(-3_600, True), (3_600, False)])
-def test_an_epoch_may_fall_where_nobody_remembers_it_and_a_clock_was_set_back(
+def test_an_epoch_may_fall_if_no_node_remembers_it_and_a_clock_was_set_back(
     told_s: int, is_excused: bool
 ) -> None:
     tree = Tree.grow(1, ["home/kitchen"])

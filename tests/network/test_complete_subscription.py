@@ -1,4 +1,5 @@
-"""Subscribe is complete when it returns (§6): what is published after that arrives, whoever owns it."""
+"""A subscription is complete when subscribe returns (§6): a message that is published afterwards arrives,
+whoever owns its topic."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _DATA = {"publish", "puback"}
 
 
 def only_control_is_faulty(datagram: Datagram) -> Faults:
-    """Faults for datagrams that carry no message: what is told apart is the set-up, not delivery."""
+    """Faults only for datagrams that carry no message, because the set-up is tested here and not the
+    delivery."""
     return CLEAR if _DATA & set(datagram.kinds()) else FAULTY
 
 
@@ -40,8 +42,9 @@ def test_a_message_published_after_subscribe_returned_arrives(seed: int) -> None
     assert tree.between_brokers() == []
 
 
-def test_an_owner_that_inherits_it_while_its_answer_is_awaited_still_tells_what_it_delegated() -> None:
-    """It was dead when it was asked, and its parent hands it the subscription. Nobody else knows its cuts."""
+def test_an_owner_that_gets_the_subscription_by_a_handover_is_still_asked_for_its_cuts() -> None:
+    """The owner is dead when it is asked. Later its parent hands it the subscription. No other node knows
+    its cuts."""
     tree = Tree.grow(21, ["home", "home/kitchen"])
     home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
     home.kill()
@@ -55,7 +58,9 @@ def test_an_owner_that_inherits_it_while_its_answer_is_awaited_still_tells_what_
 
 
 @pytest.mark.parametrize("filter", ["#", "home/kitchen/#", "home/kitchen/oven/+"])
-def test_what_a_parent_took_in_for_a_child_that_it_forgot_reaches_all_owners_below(filter: str) -> None:
+def test_a_subscription_that_a_parent_took_for_a_forgotten_child_reaches_all_owners_below(
+    filter: str,
+) -> None:
     tree = Tree.grow(22, ["home", "home/kitchen", "home/kitchen/oven"])
     home, kitchen, oven = tree.nodes.values()
     home.kill()
@@ -71,8 +76,8 @@ def test_what_a_parent_took_in_for_a_child_that_it_forgot_reaches_all_owners_bel
     assert [bool(len(node.control.subscribers)) for node in (kitchen, oven)] == wanted
 
 
-def test_a_subscriber_that_began_anew_hears_of_a_child_that_its_parent_forgot() -> None:
-    """The child has its session, and a link to the run before: what it tells goes there."""
+def test_a_new_run_of_a_subscriber_learns_of_a_child_that_its_parent_forgot() -> None:
+    """The child has the session, with a link to the earlier run. So the child's SUBACK goes to that link."""
     tree = Tree.grow(24, ["home", "home/kitchen"])
     home, session_options = tree.nodes["home"], SessionOptions("subscriber", session=77, expiry_s=60)
     before = tree.client("subscriber", session_options)
@@ -87,8 +92,9 @@ def test_a_subscriber_that_began_anew_hears_of_a_child_that_its_parent_forgot() 
     await_message(subscriber)
 
 
-def test_a_subscriber_that_has_moved_asks_the_new_owner_that_cannot_find_it() -> None:
-    """It is handed the address from which the other subscribed, and had said before that it owned nothing."""
+def test_a_subscriber_that_moved_asks_the_new_owner_that_has_its_old_address() -> None:
+    """The new owner was handed the old address of the subscriber, and had answered before that it owned
+    nothing."""
     tree = Tree.grow(23, ["home/kitchen"])
     subscriber = tree.client("subscriber")
     subscribe(subscriber, "home/kitchen/oven")
@@ -102,7 +108,7 @@ def test_a_subscriber_that_has_moved_asks_the_new_owner_that_cannot_find_it() ->
     assert [message.payload for message in subscriber.messages] == [b"on"]
 
 
-def test_who_hands_a_subtree_back_makes_no_subscription_of_which_the_parent_would_not_hear() -> None:
+def test_a_child_that_hands_back_accepts_no_subscription_that_the_parent_would_miss() -> None:
     tree = Tree.grow(25, ["home/kitchen"])
     world, kitchen = tree.world, tree.nodes["home/kitchen"]
     committed = tree.watch_for(lambda transfer: transfer.phase == pb.TRANSFER_PHASE_COMMIT)
@@ -127,8 +133,8 @@ def await_message(host: ClientHost) -> None:
     host.world.run_until(lambda: bool(host.messages), within=30_000_000)
 
 
-def test_the_faults_do_strike() -> None:
-    """The test above would prove nothing if no control packet were lost."""
+def test_the_subscription_fails_if_all_subacks_are_lost() -> None:
+    """Shows that the faults of the first test can do harm."""
     tree = Tree.grow(1, HOME)
     tree.world.path = lambda datagram: None if "suback" in datagram.kinds() else CLEAR
     subscriber = tree.client()
@@ -138,7 +144,7 @@ def test_the_faults_do_strike() -> None:
 
 
 def subscribe(host: ClientHost, filter: str, qos: int = 1) -> Subscribed:
-    """Subscribes and waits until the subscription is complete."""
+    """Subscribes, and waits until the subscription is complete."""
     subscription = host.subscribe(filter, qos)
     host.world.run_until(lambda: bool(host.results), within=60_000_000)
     result = host.results.pop()

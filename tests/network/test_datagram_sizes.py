@@ -1,4 +1,4 @@
-"""Every datagram fits 1,200 bytes, however large the network is, but for one with one long name (§3.4)."""
+"""Every datagram fits 1,200 bytes, however large the network is, except one with one long name (§3.4)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MANY = 250
 
 @dataclass
 class Sizes:
-    """What left any host."""
+    """The datagrams that left any host, and those that were too large."""
 
     count: int = 0
     too_large: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def watch(self, datagram: Datagram) -> None:
-        """Larger datagrams may be tried, with nothing in them that matters."""
+        """Records a datagram. Size probes, which hold nothing but a PING, may be larger."""
         self.count += 1
         if len(datagram.data) > MOST and datagram.kinds() != ["ping"]:
             self.too_large.append((len(datagram.data), datagram.kinds()))
@@ -52,7 +52,7 @@ def subscribe(tree: Tree, filter: str) -> Subscribed:
     return result
 
 
-def test_a_campus_joins_subscribes_resolves_and_changes_hands() -> None:
+def test_the_nodes_of_a_campus_join_resolve_and_hand_over_in_datagrams_that_fit() -> None:
     tree, sizes = measured(1)
     everywhere = tree.client("early")
     for number in range(200):
@@ -76,7 +76,7 @@ def test_a_campus_joins_subscribes_resolves_and_changes_hands() -> None:
     assert sizes.too_large == []
 
 
-def test_many_children_are_told_in_parts_that_each_fit() -> None:
+def test_a_list_of_many_children_is_sent_in_parts_that_each_fit() -> None:
     tree, sizes = measured(2)
     nodes = [tree.join(f"campus/room-{number}", wait=False) for number in range(MANY)]
     tree.world.run_until(lambda: nodes[-1].control.is_serving and all(map(tree.serves, nodes)))
@@ -89,7 +89,7 @@ def test_many_children_are_told_in_parts_that_each_fit() -> None:
     assert sizes.too_large == []
 
 
-def test_parts_that_are_lost_are_asked_for_again() -> None:
+def test_lost_parts_of_a_list_are_requested_again() -> None:
     tree, sizes = measured(3)
     nodes = [tree.join(f"campus/room-{number}", wait=False) for number in range(100)]
     tree.world.run_until(lambda: all(map(tree.serves, nodes)))
@@ -109,8 +109,8 @@ def test_parts_that_are_lost_are_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("faults", [CLEAR, Faults(loss=0.1)])
-def test_a_long_name_travels_alone_in_a_larger_datagram(faults: Faults) -> None:
-    """The names alone may take 65,535 bytes; the path must carry them (§3.4)."""
+def test_a_long_topic_is_sent_alone_in_a_larger_datagram(faults: Faults) -> None:
+    """A name may have 65,535 bytes, and the path must carry it (§3.4)."""
     topic = "home/" + "x" * LONG
     tree = Tree.grow(4, ["home"], faults)
     larger: list[list[str]] = []
@@ -131,7 +131,7 @@ def test_a_long_name_travels_alone_in_a_larger_datagram(faults: Faults) -> None:
     assert all(len(kinds) == 1 for kinds in larger), larger
 
 
-def test_the_check_can_fail() -> None:
+def test_the_check_of_sizes_can_fail() -> None:
     sizes = Sizes()
     for length in (MOST, MOST + 1):
         padding = pb.Datagram(padding=b"\0" * (length - 3)).SerializeToString()

@@ -1,4 +1,4 @@
-"""What the watcher of messages takes for whole, and what for broken: on small plans of their own."""
+"""The checker of deliveries: what it accepts and what it reports as a violation, in small plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ KEPT = 3_600
 
 
 def violation(*actions: Action) -> Violation | None:
-    """What breaks where one node serves a publisher `p` and a subscriber `s`, whose session is kept."""
+    """The violation, if any, in a network of one node, a publisher `p` and a subscriber `s` with a
+    persistent session."""
     begin = (Subscribe(0, "s", TOPIC, 1), publish(0.5))
     nodes, expiries = (NodePlan(ROOT, ""),), {"s": KEPT}
     plan = Plan(1, nodes, (ROOT,), ("p", "s"), expiries, (TOPIC,), CLEAR, None, (*begin, *actions))
@@ -39,15 +40,15 @@ def heal(seconds: float, client: str) -> Heal:
     return Heal(at(seconds), frozenset({client}))
 
 
-def test_what_a_run_had_may_come_to_the_next_behind_newer_messages() -> None:
-    """A datagram takes 200 µs. The first message comes to a run that is killed before the second, and its
-    PUBACK not to the publisher: that sends it again in its next link."""
+def test_a_message_that_an_earlier_run_received_may_arrive_after_newer_ones() -> None:
+    """A datagram takes 200 µs. The first message arrives at a run that is killed before the second one.
+    Its PUBACK does not reach the publisher, which sends the message again over its next link."""
     messages = publish(1), publish(1.00015)
     faults = part(1.00041, "p"), Crash(at(1.0005), "s"), Restart(at(5), "s")
     assert violation(*messages, *faults, heal(25, "p")) is None
 
 
-def test_what_no_run_had_comes_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_no_run_received_arrive_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     settle = ClientHost.settle
 
     def settle_backwards(self: ClientHost) -> None:
@@ -64,17 +65,17 @@ def test_what_no_run_had_comes_in_order(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def restarts_without_its_files() -> tuple[Action, ...]:
-    """The owner forgets a subscriber that is cut off, and takes a message for which it knows nobody."""
+    """The owner forgets a subscriber that is cut off, and accepts a message without a known subscriber."""
     return part(1, "s"), Crash(at(2), ROOT), Restart(at(3), ROOT, remembers=False), publish(4)
 
 
-def test_what_a_run_missed_and_was_told_of_is_not_promised_to_the_next() -> None:
+def test_a_message_that_a_run_missed_and_was_told_of_is_not_expected_by_the_next_run() -> None:
     later = heal(8, "s"), Crash(at(20), "s"), Restart(at(22), "s")
     assert violation(*restarts_without_its_files(), *later) is None
 
 
 @pytest.mark.parametrize("killed", [0.9, 6], ids=["before it", "before it was told"])
-def test_what_nobody_was_told_of_is_promised_to_a_run_that_resumes(
+def test_a_missed_message_that_no_run_was_told_of_must_arrive_at_a_resumed_run(
     killed: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = Crash(at(killed), "s"), heal(8, "s"), Restart(at(22), "s")

@@ -1,4 +1,4 @@
-"""A node whose disk takes nothing, or does not answer: what it promised holds, and it goes on (§5.10)."""
+"""A node whose disk is full or does not answer keeps its guarantees and goes on (§5.10)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def has_subscribed(client: ClientHost) -> bool:
 
 
 @pytest.mark.parametrize("full_s", [0, 10, 30])
-def test_who_was_connected_before_the_disk_was_full_loses_nothing(full_s: int) -> None:
-    """The node is killed then, and its next run waits for them."""
+def test_a_subscriber_from_before_the_disk_was_full_loses_no_message(full_s: int) -> None:
+    """Then the node is killed, and its next run waits for the subscriber."""
     stream = Stream(4, "kitchen", CLEAR)
     if full_s:
         stream.victim.files.disk.room = 0
         late = stream.tree.client()
-        late.subscribe("home/kitchen/#")  # There is something to note.
+        late.subscribe("home/kitchen/#")  # so there is something to note
     stream.publish_for(full_s * SECOND)
     stream.await_all()
     stream.victim.kill()
@@ -43,7 +43,7 @@ def test_who_was_connected_before_the_disk_was_full_loses_nothing(full_s: int) -
     assert stream.numbers() == list(range(stream.published))
 
 
-def test_who_subscribes_at_a_node_whose_sync_hangs_is_told_so_soon() -> None:
+def test_a_subscriber_gets_its_suback_soon_although_the_sync_hangs() -> None:
     tree = Tree.grow(5)
     settings = NodeSettings("home", "home", tree.world.new_address(), root=tree.root.address)
     node = NodeHost(tree.world, settings, NodeFiles(tree.world, settings, sync_us=TEN_MINUTES))
@@ -55,8 +55,8 @@ def test_who_subscribes_at_a_node_whose_sync_hangs_is_told_so_soon() -> None:
     assert tree.world.now - began < 3 * SECOND
 
 
-def a_full_node(tree: Tree) -> NodeHost:
-    """It has just taken over `home`, with one subscription."""
+def node_with_full_disk(tree: Tree) -> NodeHost:
+    """A node with a full disk that has just taken over `home`, with one subscription."""
     early = tree.client()
     early.subscribe("home/#", qos=1)
     tree.world.run_until(lambda: has_subscribed(early))
@@ -69,18 +69,18 @@ def a_full_node(tree: Tree) -> NodeHost:
     return node
 
 
-def test_it_takes_subscribers() -> None:
+def test_a_node_with_a_full_disk_accepts_subscriptions() -> None:
     tree = Tree.grow(5)
-    a_full_node(tree)
+    node_with_full_disk(tree)
     late = tree.client()
     late.subscribe("home/x", qos=1)
     tree.world.run(30 * SECOND)
     assert has_subscribed(late)
 
 
-def test_it_can_leave() -> None:
+def test_a_node_with_a_full_disk_can_leave() -> None:
     tree = Tree.grow(5)
-    node = a_full_node(tree)
+    node = node_with_full_disk(tree)
     tree.world.run(5 * SECOND)
     node.leave()
     began = tree.world.now
@@ -89,8 +89,8 @@ def test_it_can_leave() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_order_that_was_told_as_done_outlives_a_loss_of_power(seed: int) -> None:
-    """Or else two nodes claim what was handed back, and nobody what was claimed."""
+def test_an_order_that_was_answered_as_done_survives_a_loss_of_power(seed: int) -> None:
+    """Otherwise two nodes would claim a subtree that was handed back, or none a subtree that was claimed."""
     tree = Tree.grow(seed)
     settings = NodeSettings("home", "home", tree.world.new_address(), root=tree.root.address)
     files = NodeFiles(tree.world, settings, sync_us=SECOND // 2)
@@ -108,9 +108,9 @@ def test_an_order_that_was_told_as_done_outlives_a_loss_of_power(seed: int) -> N
         tree.world.run(2 * SECOND)
 
 
-def test_who_orders_a_node_whose_disk_is_full_learns_why_that_takes_so_long() -> None:
+def test_the_answer_to_an_order_says_that_the_disk_is_full() -> None:
     tree = Tree.grow(5)
-    node = a_full_node(tree)
+    node = node_with_full_disk(tree)
     operator = Operator(tree.world, [Step(node, pb.ORDER_KIND_HAND_BACK, "home")])
     tree.world.run_until(lambda: tree.root.owns(TOPIC))
     tree.world.run(2 * SECOND)
@@ -125,10 +125,10 @@ def is_done(transfer: pb.Transfer) -> bool:
     return transfer.subtree == "home" and transfer.phase == pb.TRANSFER_PHASE_DONE
 
 
-def test_a_parent_is_told_with_the_next_renewal_where_too_much_waited_for_the_disk(
+def test_a_done_that_could_not_wait_for_the_disk_is_sent_with_the_next_renewal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until then it keeps all that moved."""
+    """Until then the parent keeps the state that moved."""
     tree = Tree.grow(5)
     told = tree.watch_for(is_done)
     with monkeypatch.context() as patch:
@@ -141,7 +141,7 @@ def test_a_parent_is_told_with_the_next_renewal_where_too_much_waited_for_the_di
     assert len(told) == 1
 
 
-def test_a_child_hands_back_again_where_too_much_waited_for_the_disk_of_its_parent(
+def test_a_child_hands_back_again_if_the_parents_done_could_not_wait_for_the_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tree = Tree.grow(5, ["home"])

@@ -1,7 +1,8 @@
-"""What must hold of every network, whatever happens to it; and that its watchers can see it broken.
+"""The invariants of every simulated network, and the checkers that must notice a violation.
 
-The seeds here are fixed; `make soak` runs as many as asked, and tries every defect of `tests.defects`: a
-checker that finds nothing then would find nothing at all. Here are those that show at once.
+The seeds here are fixed. `make soak` runs as many seeds as requested, and tries every defect of
+`tests.defects`: a checker that finds no defect would find nothing at all. The defects here are those that
+show soon.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.defects.variants import CONTROL, Variant
 
 SEEDS = range(1, 17)
 TEARS = range(1, 33)
-SHOWS_AT_ONCE = {
+SHOWS_SOON = {
     "an owner keeps nothing for a session that is away",
     "a lease's end drops what waits for sessions that are away",
     "every member of a shared group gets each message",
@@ -44,7 +45,7 @@ def test_every_invariant_holds(seed: int) -> None:
     assert verdict.violation is None, soak.report(verdict)
 
 
-def test_a_process_that_died_while_it_was_stopped_never_goes_on() -> None:
+def test_a_process_that_died_while_it_was_stopped_does_not_go_on() -> None:
     """In this run a node has left, is stopped before its process ends, and dies."""
     assert soak.run(1522).violation is None
 
@@ -59,13 +60,13 @@ def test_an_exception_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert raised.value.__notes__ == ["in the run of seed 5"]
 
 
-def test_a_seed_is_the_same_run_every_time() -> None:
+def test_one_seed_gives_one_run() -> None:
     assert soak.run(7) == soak.run(7)
     assert draw(7) == draw(7)
     assert soak.run(7) != soak.run(8)
 
 
-def test_the_seeds_are_of_every_kind() -> None:
+def test_the_seeds_cover_every_kind_of_action() -> None:
     plans = [draw(seed) for seed in range(1, 101)]
     kinds = {type(action).__name__ for plan in plans for action in plan.actions}
     assert kinds == {
@@ -92,7 +93,7 @@ def test_the_seeds_are_of_every_kind() -> None:
     assert {action.clock_step_s for action in again} == {0, *STEPS}
 
 
-def test_queues_and_expiry_leave_the_rest_of_a_plan_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queues_and_expiry_do_not_change_the_rest_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = [draw(seed) for seed in SEEDS]
     monkeypatch.setattr(drawing, "draw_queues", lambda random, clients, actions: ({}, actions))
     monkeypatch.setattr(drawing, "draw_expiries", lambda random, actions: actions)
@@ -110,7 +111,7 @@ def without_queues_and_expiry(plan: Plan) -> Plan:
     )
 
 
-@pytest.mark.parametrize("variant", [v for v in CONTROL if v.name in SHOWS_AT_ONCE], ids=lambda v: v.name)
+@pytest.mark.parametrize("variant", [v for v in CONTROL if v.name in SHOWS_SOON], ids=lambda v: v.name)
 def test_a_defect_is_found_by_the_invariant_that_it_breaks(
     variant: Variant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +124,7 @@ def test_a_defect_is_found_by_the_invariant_that_it_breaks(
 
 
 @pytest.mark.parametrize("variant", [v for v in CONTROL if v.plan is not draw], ids=lambda v: v.name)
-def test_a_defect_of_state_files_is_found(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_the_state_files_is_found(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [variant.plan(seed) for seed in TEARS]
     assert [Trial(plan).run().violation for plan in plans] == [None] * len(plans)
     monkeypatch.setattr(*variant.patch())
@@ -131,11 +132,11 @@ def test_a_defect_of_state_files_is_found(variant: Variant, monkeypatch: pytest.
     assert {violation.invariant for violation in violations if violation is not None} == {variant.breaks}
 
 
-def test_the_core_has_no_defects_to_choose_from() -> None:
+def test_the_core_contains_no_defects() -> None:
     assert b"HBROKER_BROKEN" not in Path(_native.__file__).read_bytes()
 
 
-def test_a_failure_is_reported_with_how_to_run_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_reported_with_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OwnerSubscriptions, "_make", lambda self, subscription: None)
     seed = next(seed for seed in SEEDS if soak.run(seed).violation is not None)
     ran = CliRunner().invoke(soak.main, ["--seed", str(seed), "--jobs", "1"])
@@ -146,7 +147,7 @@ def test_a_failure_is_reported_with_how_to_run_it_again(monkeypatch: pytest.Monk
     assert "node n1" in told
 
 
-def test_how_far_it_is_is_told_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_is_printed_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "EVERY_S", 0.0)
     ran = CliRunner().invoke(soak.main, ["--seeds", "7-8", "--jobs", "1"])
     assert ran.exit_code == 0

@@ -16,12 +16,13 @@ from tests.network.networks import Tree
 TOPIC = "home/kitchen/camera"
 LOSSY = Faults(loss=0.02, duplication=0.02)
 BANDWIDTH_BPS = 8_000_000
-"""Of the publisher's line: the message takes a second, so that one lost JOIN (250 ms) is no matter."""
+"""Bits per second of the publisher's line. The message takes a second, so that the loss of one JOIN (250
+ms) does not matter."""
 
 
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_comes_whole_although_its_owner_changes_half_way(seed: int, qos: int) -> None:
+def test_a_large_message_arrives_whole_although_its_owner_changes_half_way(seed: int, qos: int) -> None:
     tree = Tree.grow(seed, faults=LOSSY)
     subscriber, publisher = tree.client("subscriber"), tree.client("publisher")
     narrow = replace(LOSSY, bottleneck=Bottleneck(BANDWIDTH_BPS, queue_bytes=50_000))

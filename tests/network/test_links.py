@@ -1,4 +1,4 @@
-"""Links fill a path, share it, find out what it carries, and follow a peer that moves (§3.2, §3.4, §4.4)."""
+"""Links fill a path, share it, find its datagram size, and follow a peer that moves (§§3.2, 3.4, 4.4)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_two_senders_share_a_path(seed: int, qos: int) -> None:
     assert shares.is_fair(), str(shares)
 
 
-class Ruler:
-    """A publisher and a subscriber at one owner, over paths that carry datagrams of so many bytes."""
+class MeasuredPath:
+    """A publisher and a subscriber at one owner, over paths with a given MTU."""
 
     def __init__(self, seed: int, mtu: int) -> None:
         self.tree = Tree.grow(seed)
@@ -46,7 +46,7 @@ class Ruler:
         self.world.faults = Faults(delay_us=5_000, mtu=mtu)
 
     def send(self, count: int) -> int:
-        """Publishes small messages at once, waits until all have arrived; how long that took."""
+        """Publishes small messages at once and waits until all have arrived. Returns how long that took."""
         start, there = self.world.now, len(self.subscriber.messages)
         self.publisher.catch_up()
         for _ in range(count):
@@ -57,7 +57,7 @@ class Ruler:
         return self.world.now - SECOND - start
 
     def bundles(self, count: int) -> dict[Address, int]:
-        """The largest datagram with messages that each host sends when so many go through."""
+        """The largest datagram with messages that each host sends while `count` messages are published."""
         self.largest.clear()
         self.send(count)
         return {host.address: self.largest[host.address] for host in (self.publisher, self.tree.root)}
@@ -68,30 +68,30 @@ class Ruler:
 
 
 @pytest.mark.parametrize("mtu", [1_200, 1_280, 1_400, ETHERNET, 4_000, 9_000])
-def test_links_find_what_a_path_carries(mtu: int) -> None:
-    """Messages of 100 bytes leave bundles up to 150 bytes short of what fits; the search may stop an eighth
-    short of it."""
-    ruler = Ruler(1, mtu)
+def test_links_find_the_datagram_size_of_a_path(mtu: int) -> None:
+    """Bundles of messages of 100 bytes are up to 150 bytes smaller than what fits. The search may stop an
+    eighth below the largest size."""
+    measured_path = MeasuredPath(1, mtu)
     for _ in range(24):
-        ruler.send(100)
+        measured_path.send(100)
     most = min(mtu, UPPER_BOUND)
     close = 16 if mtu < 1_452 else most // 8
-    for size in ruler.bundles(200).values():
+    for size in measured_path.bundles(200).values():
         assert most - close - 150 <= size <= most
 
 
-def test_a_path_that_begins_to_drop_large_datagrams_is_survived() -> None:
-    ruler = Ruler(2, ETHERNET)
+def test_a_link_survives_a_path_that_begins_to_drop_large_datagrams() -> None:
+    measured_path = MeasuredPath(2, ETHERNET)
     for _ in range(10):
-        ruler.send(100)
-    assert min(ruler.bundles(200).values()) > 1_200
-    ruler.narrow(1_300)
-    assert all(ruler.send(500) < 5 * SECOND for _ in range(6))
-    assert max(ruler.bundles(200).values()) <= 1_200
+        measured_path.send(100)
+    assert min(measured_path.bundles(200).values()) > 1_200
+    measured_path.narrow(1_300)
+    assert all(measured_path.send(500) < 5 * SECOND for _ in range(6))
+    assert max(measured_path.bundles(200).values()) <= 1_200
 
 
 class Stream:
-    """A publisher, a subscriber, and a message every two milliseconds from the one to the other."""
+    """A publisher, a subscriber, and a message every two milliseconds."""
 
     def __init__(self, seed: int, qos: int, loss: float) -> None:
         self.tree = Tree.grow(seed, faults=Faults(loss=loss, delay_us=5_000))
@@ -102,7 +102,7 @@ class Stream:
         self.subscriber.subscribe("track", qos=qos)
         self.world.run_until(lambda: bool(self.subscriber.results))
         self.run(SECOND // 4)
-        while self.links() < 2:  # On a bad path the publisher's takes longer.
+        while self.links() < 2:  # on a bad path the publisher's link takes longer
             self.run(2_000)
 
     def run(self, microseconds: int) -> None:
@@ -112,13 +112,13 @@ class Stream:
             self.world.run(2_000)
 
     def finish(self) -> list[int]:
-        """The numbers of the messages that came, once as many are there as were sent."""
+        """The numbers of the received messages, once as many have arrived as were sent."""
         self.world.run_until(lambda: len(self.subscriber.messages) >= self.sent, within=30 * SECOND)
         self.world.run(SECOND)
         return [int(message.payload) for message in self.subscriber.messages]
 
     def links(self) -> int:
-        """How many links the owner has."""
+        """The number of the owner's links."""
         return self.tree.root.engine.counters()["links"]
 
 
@@ -133,7 +133,9 @@ class Stream:
         (["publisher", "subscriber"], 2, 0.2),
     ],
 )
-def test_who_moves_in_mid_stream_loses_nothing(movers: list[str], qos: int, loss: float) -> None:
+def test_a_client_that_moves_during_a_stream_loses_no_message(
+    movers: list[str], qos: int, loss: float
+) -> None:
     stream = Stream(3, qos, loss)
     links = stream.links()
     for _ in range(3):
@@ -141,14 +143,14 @@ def test_who_moves_in_mid_stream_loses_nothing(movers: list[str], qos: int, loss
             stream.world.move(getattr(stream, mover))
         stream.run(SECOND)
     came = stream.finish()
-    # §7.4: at QoS 1 what was not acknowledged in time may come again.
+    # §7.4: at QoS 1 a message that was not acknowledged in time may arrive again.
     assert (list(dict.fromkeys(came)) if qos == 1 else came) == list(range(stream.sent))
     assert stream.links() == links, "in the same sessions"
 
 
 @pytest.mark.parametrize("who", ["publisher", "subscriber"])
-def test_a_stream_goes_on_soon_after_a_move(who: str) -> None:
-    """Round trips of 10 ms: a challenge, its answer, and what was lost, well within a second."""
+def test_a_stream_goes_on_within_half_a_second_after_a_move(who: str) -> None:
+    """Round trips of 10 ms: a challenge, its answer, and the lost messages."""
     stream = Stream(4, 1, 0.0)
     stream.world.move(getattr(stream, who))
     before, moved_at = len(stream.subscriber.messages), stream.world.now
@@ -159,7 +161,7 @@ def test_a_stream_goes_on_soon_after_a_move(who: str) -> None:
 
 
 @pytest.mark.parametrize("who", ["publisher", "subscriber"])
-def test_who_moves_again_before_its_proof_has_arrived_proves_the_address_that_it_has(who: str) -> None:
+def test_a_client_that_moves_again_before_its_proof_arrives_proves_its_current_address(who: str) -> None:
     stream = Stream(4, 1, 0.0)
     mover = getattr(stream, who)
     proofs: list[bytes] = []
@@ -179,7 +181,7 @@ def test_who_moves_again_before_its_proof_has_arrived_proves_the_address_that_it
     assert len(set(proofs)) == 2
 
 
-def test_a_node_sends_nothing_but_a_challenge_to_an_address_that_is_not_proved() -> None:
+def test_a_node_sends_only_challenges_to_an_unproven_address() -> None:
     stream = Stream(5, 1, 0.0)
     owner, mover = stream.tree.root.address, stream.subscriber
     stream.world.move(mover)

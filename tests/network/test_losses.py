@@ -1,4 +1,5 @@
-"""What a queue may drop and what may not be sent any more, as the simulator's watchers see it (§7.8)."""
+"""The checker of losses: the messages that a queue may drop, and the expired ones that may not be sent
+(§7.8)."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def broken(losses: Losses, node: NodeHost, told: SessionStatus, now: int = 10) -
     return [violation.invariant for violation in losses.look(node, told, now)]
 
 
-def test_no_more_is_lacking_than_was_lost_since_it_was_published(root: NodeHost) -> None:
+def test_a_subscriber_may_lack_as_many_messages_as_were_dropped_since_they_were_published(
+    root: NodeHost,
+) -> None:
     losses = Losses()
     assert not broken(losses, root, status(full=1), now=10)
     assert not broken(losses, root, status(full=3), now=20)
@@ -65,7 +68,7 @@ def test_no_more_is_lacking_than_was_lost_since_it_was_published(root: NodeHost)
     assert losses.unexplained([SESSION], later) is later[-1], "two were lost since"
 
 
-def test_only_what_expires_is_lost_to_its_expiry(root: NodeHost) -> None:
+def test_only_a_message_with_an_expiry_may_be_missing_because_it_expired(root: NodeHost) -> None:
     losses = Losses()
     assert not broken(losses, root, status(expired=1))
     immortal, mortal = message(1, 5), message(2, 5, 9)
@@ -74,7 +77,7 @@ def test_only_what_expires_is_lost_to_its_expiry(root: NodeHost) -> None:
     assert losses.unexplained([SESSION], [mortal, message(3, 5, 9)]) is not None
 
 
-def test_a_session_that_begins_anew_is_counted_anew(root: NodeHost) -> None:
+def test_the_counters_begin_anew_with_a_new_session(root: NodeHost) -> None:
     losses = Losses()
     assert not broken(losses, root, status(full=5), now=10)
     assert not broken(losses, root, status(full=1), now=20)
@@ -91,7 +94,7 @@ def test_a_session_that_begins_anew_is_counted_anew(root: NodeHost) -> None:
         (Queue(), status(connected=False, queued=9, size=101), False),
     ],
 )
-def test_what_waits_for_one_that_is_away_is_bounded(
+def test_the_queue_of_an_offline_session_is_bounded(
     root: NodeHost, queue: Queue, told: SessionStatus, is_over: bool
 ) -> None:
     losses = Losses()
@@ -107,7 +110,7 @@ def test_what_waits_for_one_that_is_away_is_bounded(
         ([Overflow.END_SESSION], False, True),
     ],
 )
-def test_a_session_ends_or_has_gaps_as_it_asked(
+def test_an_overflow_ends_the_session_or_drops_messages_as_its_policies_say(
     root: NodeHost, policies: list[Overflow], may_drop: bool, may_end: bool
 ) -> None:
     losses = Losses()
@@ -120,7 +123,7 @@ def test_a_session_ends_or_has_gaps_as_it_asked(
 
 
 class Sender:
-    """A node that sends a message which has been dead for so long."""
+    """A node that sends a message which expired `late` microseconds ago."""
 
     def __init__(self, root: NodeHost, late: int) -> None:
         self.root = root
@@ -137,7 +140,7 @@ class Sender:
         return bool(list(self.expiries.look(self.root, self.datagram, self.now)))
 
 
-def test_nothing_dead_is_sent_to_one_that_was_away(root: NodeHost) -> None:
+def test_an_expired_message_is_not_sent_to_a_session_that_was_offline(root: NodeHost) -> None:
     sender = Sender(root, SECOND)
     sender.expiries.gain_link(SESSION, root.address, sender.died + 1)
     assert sender.is_broken()
@@ -145,10 +148,10 @@ def test_nothing_dead_is_sent_to_one_that_was_away(root: NodeHost) -> None:
 
 
 @pytest.mark.parametrize(("linked_for", "is_broken"), [(SECOND, False), (SECOND - 1, True)])
-def test_a_node_whose_clock_is_fast_takes_a_message_for_dead_by_that(
+def test_expiry_follows_the_clock_of_the_node_although_it_is_fast(
     root: NodeHost, linked_for: int, is_broken: bool
 ) -> None:
-    """Seed 10370: what its clock calls 1.1 s has lasted for 1 s."""
+    """Seed 10370: what the node's clock measures as 1.1 s takes 1 s."""
     root.drift_ppm = 100_000
     sender = Sender(root, SECOND * 11 // 10)
     now = root.world.now
@@ -160,7 +163,7 @@ def test_a_node_whose_clock_is_fast_takes_a_message_for_dead_by_that(
     ("late", "is_short", "is_broken"),
     [(LONGEST_WAIT - 1, True, False), (LONGEST_WAIT, True, True), (LONGEST_WAIT, False, False)],
 )
-def test_what_died_on_a_link_that_little_credit_keeps_short_leaves_soon(
+def test_an_expired_message_leaves_within_a_bound_if_the_link_has_little_credit(
     root: NodeHost, late: int, is_short: bool, is_broken: bool
 ) -> None:
     sender = Sender(root, late)
@@ -170,7 +173,7 @@ def test_what_died_on_a_link_that_little_credit_keeps_short_leaves_soon(
     assert sender.is_broken() == is_broken
 
 
-def test_what_was_in_flight_is_sent_again_whenever_its_client_comes_back(root: NodeHost) -> None:
+def test_a_message_that_was_in_flight_is_sent_again_whenever_the_client_returns(root: NodeHost) -> None:
     sender = Sender(root, 100 * SECOND)
     sender.expiries.gain_link(SESSION, root.address, sender.published)
     sender.expiries.lose_link(SESSION, root.address, sender.died - SECOND)
@@ -178,13 +181,13 @@ def test_what_was_in_flight_is_sent_again_whenever_its_client_comes_back(root: N
     assert not sender.is_broken()
 
 
-def test_what_lives_is_sent(root: NodeHost) -> None:
+def test_a_message_that_has_not_expired_is_sent(root: NodeHost) -> None:
     assert not Sender(root, -1).is_broken()
     assert Sender(root, 0).is_broken()
 
 
-def test_what_expired_before_it_moved_is_accounted_for() -> None:
-    """§7.8: at the new owner, whose the session is then."""
+def test_a_message_that_expired_before_a_handover_is_counted_at_the_new_owner() -> None:
+    """§7.8: the session is at the new owner then."""
     tree = Tree.grow(2, ["home/kitchen"])
     session_options = SessionOptions("subscriber", SESSION, 3_600)
     subscriber, publisher = tree.client(session_options=session_options), tree.client("publisher")

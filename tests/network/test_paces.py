@@ -1,4 +1,5 @@
-"""Who is waited for, and who loses something, as the simulator's watchers see it (§7.3, §7.8)."""
+"""The checker of slow subscribers: publishers wait for one that is not stalled, and it loses nothing
+(§7.3, §7.8)."""
 
 from __future__ import annotations
 
@@ -50,28 +51,36 @@ def broken(paces: Paces, node: NodeHost, *told: tuple[int, SessionStatus]) -> li
     return [violation.invariant for now, one in told for violation in paces.look(node, one, now)]
 
 
-def test_one_that_goes_on_loses_nothing(root: NodeHost, paces: Paces) -> None:
+def test_a_subscriber_that_is_not_stalled_loses_no_message(root: NodeHost, paces: Paces) -> None:
     assert broken(paces, root, (0, status(full=1)), (1, status(full=2))) == [Invariant.KEEPS]
 
 
 @pytest.mark.parametrize("before", [status(stalled=True), status(connected=False)])
-def test_one_that_is_not_waited_for_may(before: SessionStatus, root: NodeHost, paces: Paces) -> None:
+def test_a_stalled_or_offline_subscriber_may_lose_messages(
+    before: SessionStatus, root: NodeHost, paces: Paces
+) -> None:
     assert not broken(paces, root, (0, before), (1, status(full=2)))
 
 
 @pytest.mark.parametrize("queue", [Queue(messages=9), Queue(overflow=Overflow.DROP_NEWEST)])
-def test_one_that_chose_to_may(queue: Queue, root: NodeHost, paces: Paces) -> None:
+def test_a_subscriber_with_its_own_queue_policy_may_lose_messages(
+    queue: Queue, root: NodeHost, paces: Paces
+) -> None:
     paces.ask(SESSION, queue)
     assert not broken(paces, root, (0, status()), (1, status(full=2)))
 
 
-def test_who_answers_fewer_than_were_oldest_is_not_waited_for(root: NodeHost, paces: Paces) -> None:
+def test_a_subscriber_that_acknowledges_too_few_of_its_oldest_messages_has_to_be_stalled(
+    root: NodeHost, paces: Paces
+) -> None:
     told = [(0, status(queued=40)), (LONGEST, status(delivered=15, queued=40))]
     assert not broken(paces, root, *told)
     assert broken(paces, root, (LATE, status(delivered=15, queued=40))) == [Invariant.PACED]
 
 
-def test_who_answers_as_many_is(root: NodeHost, paces: Paces) -> None:
+def test_a_subscriber_that_acknowledges_enough_of_its_oldest_messages_is_not_stalled(
+    root: NodeHost, paces: Paces
+) -> None:
     told = [(0, status(queued=40)), (LONGEST, status(delivered=16, queued=40))]
     assert not broken(paces, root, *told, (LATE, status(delivered=16, queued=40)))
     few = [(2 * LATE, status(delivered=40, queued=2)), (3 * LATE, status(delivered=42, queued=1))]

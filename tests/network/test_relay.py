@@ -1,4 +1,4 @@
-"""The relay does to packets of real hosts what the simulated network does to datagrams."""
+"""The relay treats packets of real hosts as the simulated network treats datagrams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def packet(source: str, destination: str, payload: bytes = b"payload") -> bytes:
 
 
 def carried(relay: Relay, until: int) -> list[tuple[int, str, bytes]]:
-    """What leaves the relay up to a time: when, whither, what."""
+    """The packets that leave the relay up to a time: the time, the destination and the data."""
     left = []
     while (at := relay.poll_timeout()) is not None and at <= until:
         departure = relay.poll_transmit(at)
@@ -30,7 +30,7 @@ def carried(relay: Relay, until: int) -> list[tuple[int, str, bytes]]:
     return left
 
 
-def test_a_clear_path_carries_everything_as_it_is() -> None:
+def test_a_clear_path_carries_every_packet_unchanged() -> None:
     relay = Relay(1)
     sent = [packet(A, B, bytes([number])) for number in range(100)]
     for at, data in enumerate(sent):
@@ -39,7 +39,7 @@ def test_a_clear_path_carries_everything_as_it_is() -> None:
     assert carried(relay, 10_000) == [(at + CLEAR.delay_us, B, data) for at, data in enumerate(sent)]
 
 
-def test_a_bad_path_does_what_the_simulated_one_does_from_the_same_seed() -> None:
+def test_a_bad_path_does_the_same_as_the_simulated_one_from_the_same_seed() -> None:
     relay, random = Relay(7, Routes(BAD)), Random(7)
     payload = bytes(100)
     expected = []
@@ -80,7 +80,7 @@ def test_a_cut_path_carries_nothing_in_its_direction() -> None:
     assert relay.counts["cut"] == 1
 
 
-def test_a_packet_too_large_for_its_path_vanishes() -> None:
+def test_a_packet_too_large_for_its_path_is_dropped() -> None:
     relay = Relay(1, Routes(Faults(mtu=1_200)))
     for size in (1_200, 1_201):
         relay.handle_packet(0, packet(A, B, bytes(size)))
@@ -88,7 +88,7 @@ def test_a_packet_too_large_for_its_path_vanishes() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x45" + bytes(18), b"\x60" + bytes(60)])
-def test_what_is_no_ipv4_packet_is_counted(data: bytes) -> None:
+def test_a_packet_that_is_not_ipv4_is_counted(data: bytes) -> None:
     relay = Relay(1)
     relay.handle_packet(0, data)
     assert relay.poll_timeout() is None

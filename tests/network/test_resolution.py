@@ -1,4 +1,4 @@
-"""Resolving costs the tree little, and works through what stands between client and owner (§5.2, §5.3)."""
+"""Look-ups cost the nodes little, and work over bad paths and NAT (§§5.2, 5.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.network.networks import HOME, Tree
 
 
 def count_pubconnects(tree: Tree) -> Counter[tuple[str, int]]:
-    """Counts the PUBCONNECTs that clients send to each node from here on; those that fetch a token, too."""
+    """Counts the PUBCONNECTs that clients send to each node from now on, including those that fetch a
+    token."""
     counts: Counter[tuple[str, int]] = Counter()
     brokers = tree.brokers()
 
@@ -27,13 +28,13 @@ def count_pubconnects(tree: Tree) -> Counter[tuple[str, int]]:
 
 
 def publish_everywhere(publisher: ClientHost, topics: list[str]) -> None:
-    """One message of QoS 1 on each topic, each acknowledged."""
+    """Publishes one message of QoS 1 to each topic, and waits for the acknowledgements."""
     for topic in topics:
         publisher.publish(topic, b"x", qos=1)
     publisher.world.run_until(lambda: len(publisher.results) == len(topics))
 
 
-def test_a_thousand_topics_cost_the_root_nothing_once_their_zones_are_known() -> None:
+def test_a_thousand_topics_of_known_zones_cost_no_request() -> None:
     tree = Tree.grow(1, HOME)
     publisher = tree.client()
     publish_everywhere(publisher, [f"{subtree}/first" for subtree in HOME])
@@ -43,10 +44,10 @@ def test_a_thousand_topics_cost_the_root_nothing_once_their_zones_are_known() ->
     assert counts.total() == 0
 
 
-def test_a_thousand_cold_topics_under_five_zones_cost_the_root_at_most_five_pubconnects() -> None:
+def test_a_thousand_topics_of_five_unknown_zones_cost_the_root_at_most_five_pubconnects() -> None:
     tree = Tree.grow(2, HOME)
     publisher = tree.client()
-    # Its address is proved and the root's own zone known before the count begins.
+    # The client's address is proved, and the root's own zone is known, before the count begins.
     publish_everywhere(publisher, ["elsewhere/first"])
     counts = count_pubconnects(tree)
     publisher.results.clear()
@@ -55,7 +56,7 @@ def test_a_thousand_cold_topics_under_five_zones_cost_the_root_at_most_five_pubc
     assert counts.total() <= 2 * len(HOME)
 
 
-def test_a_topic_below_a_known_cut_starts_at_the_cut() -> None:
+def test_a_look_up_below_a_known_cut_begins_at_the_node_of_the_cut() -> None:
     tree = Tree.grow(3, HOME)
     client = tree.client()
     resolve(client, "home/hall")
@@ -68,14 +69,14 @@ def test_a_topic_below_a_known_cut_starts_at_the_cut() -> None:
     assert counts[tree.nodes["home/outside/securitycams"].address] > 0
 
 
-def test_clients_resolve_by_referral_where_direct_answers_cannot_reach_them() -> None:
+def test_clients_resolve_by_referral_if_a_nat_blocks_direct_answers() -> None:
     tree = Tree.grow(4, HOME)
     client = tree.client()
     spoken: set[tuple[str, int]] = set()
     dropped = Counter[str]()
 
     def nat(datagram: Datagram) -> Faults | None:
-        """Lets in only answers of nodes that the client wrote to."""
+        """Lets in only answers of nodes to which the client has sent something."""
         if datagram.source == client.address:
             spoken.add(datagram.destination)
         if datagram.destination == client.address and datagram.source not in spoken:
@@ -98,9 +99,9 @@ ROUGH = Faults(loss=0.2, delay_us=30_000, jitter_us=40_000, reordering=0.05, lat
 
 
 @pytest.mark.parametrize("seed", [4, 20, 35, 101, 103])
-def test_no_message_fails_because_its_owner_and_the_root_are_away_for_a_while(seed: int) -> None:
-    """Each for two seconds, the root once the owner serves again, on paths that lose a fifth. Who looks
-    for the owner then knows of it already, though it missed the moment in which both were there."""
+def test_no_message_fails_while_its_owner_and_then_the_root_are_down_for_two_seconds(seed: int) -> None:
+    """The root is killed once the owner serves again, on paths that lose a fifth. A client that looks for
+    the owner then knows it already, even if both were never up at the same time for it."""
     tree = Tree.grow(seed, ["home/kitchen"])
     world = tree.world
     publishers = [tree.client() for _ in range(4)]
@@ -130,7 +131,7 @@ def test_no_message_fails_because_its_owner_and_the_root_are_away_for_a_while(se
 
 
 def resolve(client: ClientHost, topic: str) -> Resolved:
-    """Resolves a topic and waits for the answer."""
+    """Resolves a topic, and waits for the answer."""
     client.resolve(topic)
     client.world.run_until(lambda: bool(client.results))
     result = client.results.pop()
