@@ -1,9 +1,9 @@
-"""Datagrams to test parsers with: valid, odd and broken, all from a seeded generator.
+"""Datagrams for tests of parsers: valid, odd and broken ones, all from a seeded generator.
 
 `datagram` is built with protobuf and is valid. `odd_datagram` is written field by field after the schema,
-with all that the encoding allows and no library writes: a field more than once, a oneof's members in
-turn, elements packed and single, overlong varints, unknown fields, groups, wire types that do not fit.
-Parsers differ there, if anywhere. `mutated` breaks bytes.
+with everything that the encoding allows and no library writes: repeated scalar fields, several members of a
+oneof, packed and single elements, overlong varints, unknown fields, groups, unexpected wire types. If parsers
+differ, then there. `mutated` damages bytes.
 """
 
 from random import Random
@@ -34,7 +34,7 @@ def datagram(rng: Random) -> pb.Datagram:
 
 
 def fill(rng: Random, message: Message, chance: float) -> None:
-    """Sets each field with this chance, and one member of each oneof."""
+    """Sets each field with this probability, and one member of each oneof."""
     for field in chosen_fields(rng, message, chance):
         count = rng.choice((0, 1, 2, 5)) if field.is_repeated else 1
         for _ in range(count):
@@ -54,13 +54,13 @@ def chosen_fields(rng: Random, message: Message, chance: float) -> list[Field]:
     fields: list[Field] = [field for field in schema.fields if not in_oneof(field) and rng.random() < chance]
     for oneof in schema.oneofs:
         if in_oneof(oneof.fields[0]):
-            # Every other time of the fast path's: PUBLISH, what is like one, and PUBACK are the first.
+            # half of the time from those of the fast path: PUBLISH, `again` and PUBACK are the first ones
             fields.append(rng.choice(list(oneof.fields)[: rng.choice((3, None))]))
     return fields
 
 
 def in_oneof(field: Field) -> bool:
-    """In a real one; an optional field is in one of its own."""
+    """Whether the field is in a real oneof. Each optional field has an artificial one."""
     return field.containing_oneof is not None and len(field.containing_oneof.fields) > 1
 
 
@@ -78,18 +78,18 @@ def scalar(rng: Random, field: Field) -> object:
 
 
 def odd_datagram(rng: Random) -> bytes:
-    """Fields of a datagram as no library writes them; mostly valid."""
+    """The fields of a datagram as no library writes them. Most results are valid."""
     return odd_message(rng, pb.Datagram.DESCRIPTOR, rng.choice((0.0, 0.002, 0.02)))
 
 
 def odd_message(rng: Random, schema: Schema, evil: float) -> bytes:
-    """`evil`: how likely each choice is one that a parser must refuse."""
+    """`evil`: the probability that a choice is one that a parser must refuse."""
     fields: list[bytes] = []
     for _ in range(rng.choice((0, 1, 2, 3, 4, 6))):
         if fields and rng.random() < 0.1:
             fields.append(rng.choice(fields))
         elif rng.random() < 0.85:
-            # Every other time one of the first few: in a packet, those of the fast path.
+            # half of the time one of the first few: in a packet, those of the fast path
             fields.append(odd_field(rng, rng.choice(schema.fields[: rng.choice((5, None))]), evil))
         else:
             number = rng.choice([field.number for field in schema.fields] + [30, 2**29 - 1])
@@ -134,7 +134,7 @@ def unknown_field(rng: Random, number: int, evil: float, depth: int) -> bytes:
 
 
 def nested_groups(rng: Random, number: int) -> bytes:
-    """Groups in groups, about as deep as parsers go."""
+    """Nested groups, about as deep as parsers allow."""
     depth = rng.randint(95, 103)
     return varint(number << 3 | START_GROUP) * depth + varint(number << 3 | END_GROUP) * depth
 
@@ -151,7 +151,8 @@ def tag(rng: Random, number: int, wire_type: int, evil: float) -> bytes:
 
 
 def odd_varint(rng: Random, value: int, limit: int, evil: float) -> bytes:
-    """At times in more bytes than it needs, up to `limit`; a tenth byte may hold bits of no meaning."""
+    """A varint, sometimes in more bytes than it needs, up to `limit`. A tenth byte may contain meaningless
+    bits."""
     encoded = varint(value)
     if rng.random() < evil:
         return encoded[:-1] + b"\x80" * 10
@@ -173,7 +174,7 @@ def varint(value: int) -> bytes:
 
 
 def mutated(rng: Random, data: bytes, other: bytes) -> bytes:
-    """`data` with one to three accidents; `other` is what a splice takes from."""
+    """`data` with one to three mutations. A splice takes bytes from `other`."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         data = mutation(rng, data, other)
     return data
@@ -183,13 +184,13 @@ def mutation(rng: Random, data: bytes, other: bytes) -> bytes:
     at = rng.randint(0, len(data))
     to = min(len(data), at + rng.choice((1, 1, 2, 8, 40)))
     match rng.randrange(8):
-        case 0:  # a bit flips
+        case 0:  # flips a bit
             return (
                 data[:at] + bytes(byte ^ 1 << rng.randrange(8) for byte in data[at : at + 1]) + data[at + 1 :]
             )
-        case 1:  # a byte becomes one that parsers find hard
+        case 1:  # sets a byte to one that is hard to parse
             return data[:at] + bytes([rng.choice(EDGE_BYTES)]) + data[at + 1 :]
-        case 2:  # a length, or any other byte, is off by one or two
+        case 2:  # changes a length, or any other byte, by one or two
             return (
                 data[:at]
                 + bytes((b + rng.choice((-2, -1, 1, 2))) % 256 for b in data[at:to][:1])

@@ -1,4 +1,4 @@
-"""Gateways without MQTT: hives over real sockets, whose members are decided for as any client is."""
+"""Gateways without MQTT: client pools over real sockets. Each pool client has a control, like any client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Client:
-    """A member, and its control."""
+    """A pool client, and its control."""
 
     number: int
     control: ClientControl
@@ -34,7 +34,7 @@ class Client:
 
 
 class Gateway:
-    """A hive and its clients. Made by `gateway_up`."""
+    """A client pool and its clients. Made by `gateway_up`."""
 
     def __init__(self, root: Address, workers: int = 1) -> None:
         self._root = root
@@ -55,7 +55,7 @@ class Gateway:
         return self._random.getrandbits(63) + 1
 
     def open(self, session: int = 0, expiry_s: int = 0) -> Client:
-        """A new member; one with an expiry has a persistent session."""
+        """Opens a pool client. With an expiry it has a persistent session."""
         session = session or self.bits()
         number = self.pool.open_pool_client(session, persistent=expiry_s > 0, incarnation=self.bits())
         return self._decide_for(number, SessionOptions("member", session=session, expiry_s=expiry_s))
@@ -66,7 +66,7 @@ class Gateway:
         del self.clients[client.number]
 
     def subscribe(self, client: Client, filter: str, qos: int = 1) -> int:
-        """Subscribes, and waits until it is complete."""
+        """Subscribes, and waits until the subscription is complete."""
         subscription = client.control.subscribe(clock(), filter, Options(qos=qos))
         self.run_until(
             lambda: any(isinstance(o, Subscribed) and o.subscription == subscription for o in client.results)
@@ -74,18 +74,18 @@ class Gateway:
         return subscription
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
-        """Publishes, as a gateway does: by its first member."""
+        """Publishes as a gateway does: by its first pool client."""
         assert self.pool.member(0).publish(topic, payload, qos, retain) is not None
 
     def run_until(self, holds: Callable[[], bool]) -> None:
-        """Takes turns until something holds."""
+        """Takes turns until `holds` is true."""
         deadline = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < deadline, "it takes too long"
             self.turn()
 
     def turn(self) -> None:
-        """Waits for something to do, a moment, and does it."""
+        """Waits a moment for events, and handles them."""
         due = [
             at for at in (client.control.poll_timeout() for client in self.clients.values()) if at is not None
         ]
@@ -117,7 +117,7 @@ class Gateway:
 
 @contextmanager
 def gateway_up(root: Address, workers: int = 1) -> Iterator[Gateway]:
-    """A gateway, until the end; then it is gone as one is that was killed."""
+    """A gateway. At the end it is gone without a LEAVE, as if it was killed."""
     gateway = Gateway(root, workers)
     try:
         yield gateway

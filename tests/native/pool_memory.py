@@ -1,4 +1,4 @@
-"""Prints how many bytes an idle client of a pool holds, measured in a process that does nothing else."""
+"""Prints how many bytes an idle client of a pool takes, measured in a process that does nothing else."""
 
 from __future__ import annotations
 

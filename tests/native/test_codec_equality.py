@@ -1,8 +1,8 @@
-"""The native codec and Python's protobuf are one codec (§2.1): same datagrams accepted, same values read.
+"""The native codec and Python's protobuf accept the same datagrams, and read the same values (§2.1).
 
-Protobuf is the reference. `header_values` and `packet_values` say what the native view of a parsed
-datagram must be. The invariant, `assert_equal`, is held against valid, odd and mutated bytes; then
-protobuf reads what the core writes.
+Protobuf is the reference. `header_values` and `packet_values` say what the native view of a parsed datagram
+must be. The invariant, `assert_equal`, is checked for valid, odd and mutated bytes. Then protobuf reads what
+the core writes.
 """
 
 from collections.abc import Iterator
@@ -34,17 +34,17 @@ def test_valid_datagrams_have_equal_values(rng: Random) -> None:
 
 
 @given(st.binary(max_size=64))
-def test_any_bytes(data: bytes) -> None:
+def test_random_bytes_are_decoded_equally(data: bytes) -> None:
     assert_equal(data)
 
 
 @given(seeds)
-def test_odd_datagrams(rng: Random) -> None:
+def test_odd_datagrams_are_decoded_equally(rng: Random) -> None:
     assert_equal(datagrams.odd_datagram(rng))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_odd_and_mutated_datagrams_in_volume(seed: int) -> None:
+def test_many_odd_and_mutated_datagrams_are_decoded_equally(seed: int) -> None:
     rng = Random(seed)
     accepted = refused = 0
     for _ in range(1000):
@@ -55,7 +55,7 @@ def test_odd_and_mutated_datagrams_in_volume(seed: int) -> None:
                 accepted += 1
             else:
                 refused += 1
-    # Neither may be rare, or the test says little.
+    # Neither may be rare, or the test would not prove much.
     assert accepted > 1_500
     assert refused > 1_500
 
@@ -64,14 +64,14 @@ def test_odd_and_mutated_datagrams_in_volume(seed: int) -> None:
 @pytest.mark.parametrize(
     "path", [(), (1,), (2,), (1, 4), (2, 8), (2, 8, 15), (2, 8, 9), (2, 9, 3, 3), (2, 11, 5, 5)]
 )
-def test_nesting_is_limited_alike(path: tuple[int, ...], depth: int) -> None:
+def test_the_nesting_depth_is_limited_equally(path: tuple[int, ...], depth: int) -> None:
     data = b"\xf3\x01" * depth + b"\xf4\x01" * depth
     for number in reversed(path):
         data = datagrams.varint(number << 3 | 2) + datagrams.varint(len(data)) + data
     assert assert_equal(data) == (depth + len(path) <= 100)
 
 
-def test_every_truncation_of_every_packet() -> None:
+def test_every_truncation_of_every_packet_is_decoded_equally() -> None:
     rng = Random(1)
     for kind in (field.name for field in pb.Packet.DESCRIPTOR.oneofs_by_name["body"].fields):
         packet = pb.Packet(delivery=300)
@@ -85,7 +85,7 @@ def test_every_truncation_of_every_packet() -> None:
             assert_equal(data[:length])
 
 
-def test_a_publish_torn_in_several_fields_is_relayed_whole() -> None:
+def test_a_publish_in_several_fields_is_relayed_completely() -> None:
     first = pb.Packet(publish=pb.Publish(topic="a", user_properties=[pb.UserProperty(name="1")]))
     second = pb.Packet(publish=pb.Publish(sequence=7, user_properties=[pb.UserProperty(name="2")]))
     torn = first.SerializeToString() + pb.Packet(delivery=5).SerializeToString() + second.SerializeToString()
@@ -162,16 +162,16 @@ headers = st.tuples(U64, U64, U64, acks(), st.binary(max_size=40), U32)
 
 @given(headers, st.lists(packets, max_size=4))
 @settings(max_examples=500)
-def test_what_the_core_writes_protobuf_reads(header: Values, packets: list[Values]) -> None:
+def test_protobuf_reads_what_the_core_writes(header: Values, packets: list[Values]) -> None:
     written = pb.Datagram.FromString(encode(header, packets))
     assert header_values(written) == comparable(header)
     assert [packet_values(packet) for packet in written.packets] == [comparable(packet) for packet in packets]
-    # It writes no default values and no field twice: what protobuf writes is as long.
+    # The core writes no default values and no field twice, so protobuf's encoding has the same length.
     assert written.ByteSize() == len(encode(header, packets))
 
 
 @given(seeds)
-def test_control_packets_pass_unchanged(rng: Random) -> None:
+def test_control_packets_are_passed_on_unchanged(rng: Random) -> None:
     packet = pb.Packet(subscribe=pb.Subscribe())
     datagrams.fill(rng, packet.subscribe, chance=0.7)
     data = encode((1, 2, 3, None, b"", 0), [(7, 6, (None, 0), "subscribe", packet.SerializeToString())])
@@ -180,7 +180,7 @@ def test_control_packets_pass_unchanged(rng: Random) -> None:
 
 
 @pytest.mark.parametrize("padding", [*range(300), *range(16_380, 16_400), 60_000])
-def test_padding_is_exact(padding: int) -> None:
+def test_padding_has_the_exact_size(padding: int) -> None:
     header = (1, 2, 3, None, b"", 0)
     data = encode(header, [], padding)
     assert len(data) - len(encode(header, [])) == (padding if padding != 1 else 0)
@@ -191,7 +191,8 @@ def test_padding_is_exact(padding: int) -> None:
 
 
 def assert_equal(data: bytes) -> bool:
-    """Both codecs take the datagram, with equal values, or both refuse it. Returns whether they took it."""
+    """Both codecs accept the datagram with equal values, or both refuse it. Returns whether they accepted
+    it."""
     view = decode(data)
     try:
         parsed = pb.Datagram.FromString(data)
@@ -206,7 +207,7 @@ def assert_equal(data: bytes) -> bool:
     )
     for values, packet in zip(packets, parsed.packets, strict=True):
         if packet.HasField("publish"):
-            # What a relay copies means the same message, unknown fields and all.
+            # A copied message means the same, with all unknown fields.
             assert pb.Packet.FromString(values[4][-1]) == pb.Packet(publish=packet.publish), data.hex()
     return True
 
@@ -288,7 +289,7 @@ def cut_values(cut: pb.Cut) -> Values:
 
 
 def ack_ranges(ack: pb.Ack) -> Iterator[tuple[int, int]]:
-    """RFC 9000 §19.3.1, to the first range that would begin below 0."""
+    """RFC 9000 §19.3.1, up to the first range that would begin below 0."""
     counts = [*(ack.ranges or [0])]
     high = ack.largest
     while counts and high >= (length := counts.pop(0)):
@@ -297,7 +298,7 @@ def ack_ranges(ack: pb.Ack) -> Iterator[tuple[int, int]]:
 
 
 def delivery_ranges(puback: pb.PubAck) -> Iterator[tuple[int, int]]:
-    """To the first that is empty, does not lie above the one before, or ends beyond 64 bits."""
+    """Up to the first range that is empty, does not lie above the one before, or ends beyond 64 bits."""
     end = 0
     for step, length in zip(puback.ranges[::2], puback.ranges[1::2], strict=False):
         first, last = end + step, end + step + length - 1
@@ -308,7 +309,8 @@ def delivery_ranges(puback: pb.PubAck) -> Iterator[tuple[int, int]]:
 
 
 def comparable(values: Values) -> Values:
-    """The native codec's tuples of a header or a packet, as `header_values` and `packet_values` have them."""
+    """The native codec's tuple of a header or a packet, in the form of `header_values` and
+    `packet_values`."""
     match values:
         case (_, _, _, "publish", (*content, _)):
             return *values[:4], tuple(content)

@@ -1,4 +1,4 @@
-"""A caller that gathers its calls: what follows from them leaves together, late, and for certain."""
+"""A caller that gathers its calls: the resulting datagrams leave together, later, and all of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _is_empty(peer: socket.socket) -> bool:
     return False
 
 
-def test_what_is_gathered_leaves_when_the_caller_is_done() -> None:
+def test_gathered_calls_take_effect_when_the_caller_is_done() -> None:
     with _endpoint_and_peer() as (endpoint, peer):
         endpoint.gather(True)
         for _ in range(10):
@@ -48,7 +48,7 @@ def test_what_is_gathered_leaves_when_the_caller_is_done() -> None:
         assert peer.recv(2_048), "and from then on at once"
 
 
-def test_waiting_calls_are_bounded() -> None:
+def test_gathered_calls_are_bounded() -> None:
     with _endpoint_and_peer() as (endpoint, peer):
         endpoint.gather(True)
         for _ in range(_MOST_GATHERED + 1):

@@ -1,4 +1,4 @@
-"""Members of hives over real sockets, at a real node: each is a client of its own (§3.1, §6.4)."""
+"""Clients of client pools over real sockets, at a real node: each is a client of its own (§§3.1, 6.4)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def node() -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_each_member_gets_what_it_subscribed_to(node: Node, workers: int) -> None:
+def test_each_pool_client_receives_its_subscriptions(node: Node, workers: int) -> None:
     with gateway_up(node.address, workers) as gateway:
         members = [gateway.open() for _ in range(8)]
         for number, member in enumerate(members):
-            gateway.subscribe(member, f"hive/{workers}/{number}/#")
+            gateway.subscribe(member, f"pool/{workers}/{number}/#")
         for number in range(len(members)):
-            gateway.publish(f"hive/{workers}/{number}/x", str(number).encode())
+            gateway.publish(f"pool/{workers}/{number}/x", str(number).encode())
         gateway.run_until(lambda: all(member.messages for member in members))
         gateway.run_until(
             lambda: (
@@ -43,7 +43,7 @@ def test_each_member_gets_what_it_subscribed_to(node: Node, workers: int) -> Non
         assert gateway.pool.counters()["members"] == 1 + len(members)
 
 
-def test_what_is_not_handled_holds_the_publisher_back(node: Node) -> None:
+def test_a_message_that_is_not_handled_delays_the_publishers_acknowledgement(node: Node) -> None:
     with gateway_up(node.address) as gateway:
         member = gateway.open()
         gateway.subscribe(member, "held/#")
@@ -56,12 +56,12 @@ def test_what_is_not_handled_holds_the_publisher_back(node: Node) -> None:
         gateway.run_until(lambda: any(isinstance(o, Published) for o in gateway.first.results))
 
 
-def test_another_pool_takes_a_session_over_and_gets_what_waited(node: Node) -> None:
+def test_another_pool_takes_a_session_over_and_gets_the_queued_messages(node: Node) -> None:
     session = Random(os.urandom(8)).getrandbits(63) + 1
     with gateway_up(node.address) as other, gateway_up(node.address) as publisher:
         with gateway_up(node.address) as gateway:
             gateway.subscribe(gateway.open(session, expiry_s=60), "taken/#", qos=2)
-        # The gateway is gone without a word: the node takes it for connected still, or for away.
+        # The first gateway is gone without a LEAVE. To the node its session is still connected, or offline.
         for number in range(20):
             publisher.publish("taken/x", str(number).encode(), qos=2)
         publisher.run_until(lambda: publisher.pool.counters()["inflight"] == 20)
@@ -77,7 +77,7 @@ def test_another_pool_takes_a_session_over_and_gets_what_waited(node: Node) -> N
         assert member.payloads() == [b"%d" % number for number in range(20)], "once each, in order"
 
 
-def test_who_is_taken_over_is_told(node: Node) -> None:
+def test_a_pool_client_whose_session_is_taken_over_is_told(node: Node) -> None:
     session = Random(os.urandom(8)).getrandbits(63) + 1
     with gateway_up(node.address) as gateway, gateway_up(node.address) as other:
         member, bystander = gateway.open(session, expiry_s=60), gateway.open()
@@ -89,7 +89,9 @@ def test_who_is_taken_over_is_told(node: Node) -> None:
         assert not any(isinstance(o, TakenOver) for o in bystander.results)
 
 
-def test_what_is_retained_is_for_who_asked_also_within_one_member(node: Node) -> None:
+def test_a_retained_message_is_for_the_requesting_subscription_also_within_one_pool_client(
+    node: Node,
+) -> None:
     with gateway_up(node.address) as gateway:
         gateway.publish("kept/x", b"1", retain=True)
         gateway.run_until(lambda: any(isinstance(o, Published) for o in gateway.first.results))
@@ -100,7 +102,7 @@ def test_what_is_retained_is_for_who_asked_also_within_one_member(node: Node) ->
             gateway.first.messages.clear()
 
 
-def test_members_come_and_go() -> None:
+def test_pool_clients_that_close_end_their_sessions() -> None:
     with node_up() as node, gateway_up(node.address) as gateway:
         for _ in range(3):
             members = [gateway.open(expiry_s=60) for _ in range(10)]
@@ -118,18 +120,18 @@ def test_members_come_and_go() -> None:
         assert status["subscriptions"] == 0, "they ended their sessions"
 
 
-def test_a_session_has_one_member(node: Node) -> None:
+def test_a_session_has_one_pool_client(node: Node) -> None:
     with gateway_up(node.address) as gateway:
         member = gateway.open(7)
         with pytest.raises(NativeError):
             gateway.open(7)
         gateway.close(member)
-        gateway.pool.member(member.number).listen(1, "nobody/hears", 0)  # Without effect.
+        gateway.pool.member(member.number).listen(1, "nobody/hears", 0)  # without effect
         gateway.subscribe(gateway.open(7), "a/#")
 
 
-def test_an_idle_client_is_small() -> None:
-    # In a process of its own: here what earlier tests left to the allocator would count, too.
+def test_an_idle_pool_client_takes_less_than_4_kib() -> None:
+    # In a process of its own. In this one, memory of earlier tests would count as well.
     measured = subprocess.run(
         [sys.executable, "-m", "tests.native.pool_memory"], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""The records of a handover that the core reads and writes itself are those of Python's protobuf (§5.4)."""
+"""The records of a handover that the core reads and writes are those of Python's protobuf (§5.4)."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -28,7 +28,7 @@ steps = st.lists(st.integers(1, 2**30) | st.integers(1, 3), max_size=30)
 
 
 @given(queued)
-def test_what_the_core_writes_of_a_queue_protobuf_reads(
+def test_protobuf_reads_the_queued_records_that_the_core_writes(
     values: tuple[int, bytes, int, tuple[int | None, int], str, int, bool, tuple[int, int]],
 ) -> None:
     written = encode_queued(values)
@@ -42,7 +42,7 @@ def test_what_the_core_writes_of_a_queue_protobuf_reads(
 
 
 @given(U64, st.integers(0, 2**57), st.booleans(), steps, st.data())
-def test_what_the_core_writes_of_a_window_protobuf_reads(
+def test_protobuf_reads_the_seen_records_that_the_core_writes(
     publisher: int, floor: int, from_floor: bool, steps: list[int], data: st.DataObject
 ) -> None:
     first = floor if from_floor else floor + 1
@@ -55,7 +55,7 @@ def test_what_the_core_writes_of_a_window_protobuf_reads(
 
 
 @given(U64, st.integers(0, 2**60), st.lists(st.tuples(st.integers(0, 2**40), st.integers(1, 2**40))), U64)
-def test_what_the_core_writes_of_what_is_gone_protobuf_reads(
+def test_protobuf_reads_the_gone_records_that_the_core_writes(
     queue: int, below: int, steps: list[tuple[int, int]], launched: int
 ) -> None:
     runs, end = [], below
@@ -70,16 +70,16 @@ def test_what_the_core_writes_of_what_is_gone_protobuf_reads(
 
 
 @given(U64, st.lists(U64 | st.integers(0, 3), max_size=8))
-def test_runs_that_make_no_sense_are_refused(below: int, values: list[int]) -> None:
+def test_invalid_runs_are_refused(below: int, values: list[int]) -> None:
     pairs = list(zip(values[::2], values[1::2], strict=False))
-    makes_sense = len(values) % 2 == 0 and all(count > 0 for _, count in pairs)
-    makes_sense = makes_sense and below + sum(values) < 2**64
+    is_valid = len(values) % 2 == 0 and all(count > 0 for _, count in pairs)
+    is_valid = is_valid and below + sum(values) < 2**64
     data = pb.GoneRecord(below=below, runs=values).SerializeToString()
-    assert (decode_gone(data) is not None) == makes_sense
+    assert (decode_gone(data) is not None) == is_valid
 
 
 @given(st.binary(max_size=60))
-def test_both_refuse_the_same_bytes_as_a_queue(data: bytes) -> None:
+def test_the_core_and_protobuf_refuse_the_same_queued_records(data: bytes) -> None:
     try:
         record = pb.QueuedRecord.FromString(data)
     except DecodeError:
@@ -91,28 +91,26 @@ def test_both_refuse_the_same_bytes_as_a_queue(data: bytes) -> None:
 
 
 @given(U64, U64, st.lists(U64 | st.integers(0, 3), max_size=8), st.booleans())
-def test_words_that_make_no_sense_are_refused(
-    publisher: int, floor: int, values: Sequence[int], packed: bool
-) -> None:
+def test_invalid_words_are_refused(publisher: int, floor: int, values: Sequence[int], packed: bool) -> None:
     record = pb.SeenRecord(publisher=publisher, floor=floor, words=values)
     data = record.SerializeToString()
     if not packed:
-        # An element alone, which a conforming parser adds to those that are packed.
+        # a single element, which a conforming parser adds to the packed ones
         data += b"\x18\x07\x18\x01"
         record.words.extend((7, 1))
     pairs = list(zip(record.words[::2], record.words[1::2], strict=False))
     indices = [index for index, _ in words_of(record)]
-    makes_sense = (
+    is_valid = (
         len(record.words) % 2 == 0
         and floor <= WORDS_END
         and all(step > 0 for step, _ in pairs[1:])
         and all(bits > 0 for _, bits in pairs)
         and all(index < WORDS_END for index in indices)
     )
-    assert decode_seen(data) == ((publisher, floor, words_of(record)) if makes_sense else None)
+    assert decode_seen(data) == ((publisher, floor, words_of(record)) if is_valid else None)
 
 
 def words_of(record: pb.SeenRecord) -> list[tuple[int, int]]:
-    """(index, bits), as the .proto says."""
+    """The pairs (index, bits), as the .proto defines them."""
     indices = list(accumulate(record.words[::2], initial=record.floor))[1:]
     return list(zip(indices, record.words[1::2], strict=False))

@@ -1,8 +1,8 @@
 """Topic matching agrees with paho-mqtt's, which is an independent implementation of MQTT 5 §4.7.
 
-paho obeys §4.7.2 (`$`-topics) and lets `#` match the parent level, so nothing is excluded but depth: it
-recurses once for each level, and Python's stack ends that at about a thousand. Deeper pairs are judged by the
-text of the standard.
+paho obeys §4.7.2 (`$`-topics) and lets `#` match the parent level. So only deep topics are excluded: paho
+recurses once for each level, and Python's stack ends that at about a thousand. The expectations for deeper
+pairs follow the text of the standard.
 """
 
 import random
@@ -20,7 +20,7 @@ MAX_PAHO_LEVELS = 300
 NAMES = ["a", "b", "", "", "$SYS", "$", "home", "é", "家", " ", "A", "a b", "x", "\U0001f4a1"]
 
 
-def test_agrees_with_paho_on_random_pairs() -> None:
+def test_matching_agrees_with_paho_on_random_pairs() -> None:
     rng = random.Random(20)
     matched = apart = 0
     for _ in range(PAIRS):
@@ -49,7 +49,7 @@ def test_agrees_with_paho_on_random_pairs() -> None:
         ("sport/+", "sport", False),
         ("sport/+", "sport/", True),
         ("+/+/+", "//", True),
-        # §4.7.2: only a wildcard at the first level is kept from `$`-topics.
+        # §4.7.2: only a wildcard at the first level does not match `$`-topics.
         ("#", "$SYS/x", False),
         ("+/x", "$SYS/x", False),
         ("+/#", "$", False),
@@ -65,12 +65,12 @@ def test_agrees_with_paho_on_random_pairs() -> None:
         ("a", "a/", False),
     ],
 )
-def test_edge_cases(filter: str, topic: str, expected: bool) -> None:
+def test_matching_follows_the_edge_cases_of_the_standard(filter: str, topic: str, expected: bool) -> None:
     assert topic_matches(filter, topic) is expected
     assert topic_matches_sub(filter, topic) is expected
 
 
-def test_agrees_with_paho_on_long_and_deep_topics() -> None:
+def test_matching_agrees_with_paho_on_long_and_deep_topics() -> None:
     long_level = "x" * (MAX_BYTES - 2)
     deep = "/".join("l" * MAX_PAHO_LEVELS)
     pairs = [
@@ -91,7 +91,7 @@ def test_agrees_with_paho_on_long_and_deep_topics() -> None:
     assert False in answers
 
 
-def test_the_deepest_topic() -> None:
+def test_the_deepest_topic_matches_itself_and_a_multi_level_wildcard() -> None:
     deepest = "/" * MAX_BYTES
     assert topic_is_valid(deepest)
     assert topic_matches(deepest, deepest)
@@ -108,13 +108,13 @@ def test_valid_topics_are_valid_filters(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "x" * (MAX_BYTES + 1), "é" * 32_768, "\ud800", "a/\udfff"])
-def test_valid_as_neither(text: str) -> None:
+def test_empty_too_long_and_invalid_texts_are_neither_topics_nor_filters(text: str) -> None:
     assert not topic_is_valid(text)
     assert not filter_is_valid(text)
 
 
 @pytest.mark.parametrize("text", ["a+", "+a", "a/b+/c", "#/a", "a#", "##", "++", "a/#/", "+#"])
-def test_wildcards_fill_a_level_and_hash_is_last(text: str) -> None:
+def test_a_wildcard_fills_its_level_and_the_multi_level_wildcard_is_last(text: str) -> None:
     assert not topic_is_valid(text)
     assert not filter_is_valid(text)
 
@@ -124,7 +124,9 @@ filters = st.lists(st.sampled_from(["a", "b", "", "$s", "+", "#"]), min_size=1, 
 
 
 @given(filter=filters.filter(filter_is_valid), topic=paths.filter(topic_is_valid), data=st.data())
-def test_a_filter_touches_where_it_matches(filter: str, topic: str, data: st.DataObject) -> None:
+def test_a_filter_touches_every_subtree_of_a_topic_that_it_matches(
+    filter: str, topic: str, data: st.DataObject
+) -> None:
     levels = topic.split("/")
     subtree = "/".join(levels[: data.draw(st.integers(0, len(levels)))])
     if topic_matches(filter, topic):
@@ -141,7 +143,8 @@ def random_topic(rng: random.Random) -> str:
 
 
 def random_filter(rng: random.Random, topic: str) -> str:
-    """A filter like the topic: some levels are wildcards, and at times one is another's, missing or added."""
+    """A filter like the topic. Some levels are wildcards, and sometimes one is different, missing or
+    added."""
     while True:
         levels = [rng.choices([level, "+", rng.choice(NAMES)], [12, 6, 3])[0] for level in topic.split("/")]
         match rng.randrange(12):

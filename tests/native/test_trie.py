@@ -1,4 +1,5 @@
-"""The subscription trie agrees with a search through all filters, whatever came and went before."""
+"""The subscription trie agrees with a search through all filters, whatever was inserted and removed
+before."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -8,7 +9,8 @@ from hbroker._native import SubscriptionTrie, filter_is_valid, topic_is_valid, t
 
 NAMES = ["a", "b", "", "$s", "a name too long to be stored in place", "é"]
 
-# Few names and few subscribers, so that filters share nodes, links share filters, and topics match several.
+# Few names and few subscribers, so that filters share nodes, links share filters, and topics match several
+# filters.
 filter_paths = st.lists(st.sampled_from([*NAMES, "+", "+", "#"]), min_size=1, max_size=4).map("/".join)
 filters = filter_paths.filter(filter_is_valid)
 topics = st.lists(st.sampled_from(NAMES), min_size=1, max_size=5).map("/".join).filter(topic_is_valid)
@@ -55,7 +57,7 @@ TestTrie = TrieMachine.TestCase
 TestTrie.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 
-def test_one_link_with_many_overlapping_filters_is_found_once() -> None:
+def test_a_link_with_many_overlapping_filters_is_found_once() -> None:
     trie = SubscriptionTrie()
     for filter in ["#", "a/#", "a/+", "+/b", "+/+", "a/b", "a/b/#", "+/#"]:
         assert trie.insert(filter, 7)
@@ -63,7 +65,7 @@ def test_one_link_with_many_overlapping_filters_is_found_once() -> None:
     assert trie.matches("$s/b") == []
 
 
-def test_many_subscribers_of_one_filter_come_and_go() -> None:
+def test_many_subscribers_of_one_filter_are_inserted_and_removed() -> None:
     trie = SubscriptionTrie()
     count = 10_000
     for subscriber in range(count):

@@ -1,4 +1,4 @@
-"""What waits in a subtree that is about to move is copied while the subtree is served (§5.4)."""
+"""The messages queued in a subtree are copied while the source still serves it (§5.4)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.defects.variants import COPYING, Variant
 from tests.network.networks import Tree
 
 MILLISECOND = timers.SECOND // 1_000
-TERMS = SessionOptions("lamp", session_id("lamp"), expiry_s=300)
+SESSION_OPTIONS = SessionOptions("lamp", session_id("lamp"), expiry_s=300)
 LOSSY = Faults(loss=0.05, delay_us=2_000, jitter_us=1_000, reordering=0.05, duplication=0.05)
 
 
-class Waiting:
-    """A session that is away, for which much waits at `kitchen`, and which comes back for a while in the
-    middle of a move."""
+class OfflineSession:
+    """An offline session with many messages queued at `kitchen`. Its client connects for a while in the
+    middle of a handover."""
 
     TOPIC = "home/kitchen/oven"
 
@@ -31,7 +31,7 @@ class Waiting:
         self.tree = tree = Tree.grow(seed, ["home", "home/kitchen", "home/bedroom"], faults)
         self.world = tree.world
         self.publisher = tree.client("publisher")
-        self.came: list[int] = []
+        self.received: list[int] = []
         self.sent = 0
         self.client = self._connect()
         self._leave()
@@ -47,22 +47,22 @@ class Waiting:
             self.sent += 1
             self.publisher.publish(self.TOPIC, b"%d " % self.sent + bytes(500), qos=2)
 
-    def come_and_go(self, stays: int) -> None:
-        """It reads for so many microseconds."""
+    def connect_for_a_while(self, stays: int) -> None:
+        """The client connects and reads for `stays` microseconds."""
         self.client = self._connect()
         self.world.run(stays)
         self._leave()
 
     def read(self) -> None:
-        """It has all, each once and in order."""
+        """The client receives every message once and in order."""
         self.client = self._connect()
-        self.world.run_until(lambda: len(self.client.messages) + len(self.came) >= self.sent)
+        self.world.run_until(lambda: len(self.client.messages) + len(self.received) >= self.sent)
         self.world.run(timers.SECOND)
         self._leave()
-        assert self.came == list(range(1, self.sent + 1))
+        assert self.received == list(range(1, self.sent + 1))
 
     def _connect(self) -> ClientHost:
-        client = self.tree.client(session_options=TERMS)
+        client = self.tree.client(session_options=SESSION_OPTIONS)
         client.subscribe("home/#", qos=2)
         self.world.run_until(lambda: bool(client.results))
         return client
@@ -70,41 +70,41 @@ class Waiting:
     def _leave(self) -> None:
         self.client.leave()
         self.world.run(timers.SECOND // 2)
-        self.came += [int(message.payload.split()[0]) for message in self.client.messages]
+        self.received += [int(message.payload.split()[0]) for message in self.client.messages]
         self.client.kill()
 
 
-def test_what_waits_is_copied_while_it_is_served_and_only_what_came_since_afterwards() -> None:
-    waiting = Waiting(31, Faults(delay_us=1_000))
-    world, tree = waiting.world, waiting.tree
+def test_queued_messages_are_copied_while_the_source_serves_and_only_the_later_ones_after_the_stop() -> None:
+    offline_session = OfflineSession(31, Faults(delay_us=1_000))
+    world, tree = offline_session.world, offline_session.tree
     kitchen = tree.nodes["home/kitchen"]
     tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
-    while kitchen.owns(waiting.TOPIC):
-        waiting.publish(1)
+    while kitchen.owns(offline_session.TOPIC):
+        offline_session.publish(1)
         world.run(MILLISECOND)
-    since = waiting.sent - 1_500
+    since = offline_session.sent - 1_500
     counters = kitchen.engine.counters()
     assert since > 20
     assert counters["handover_copied"] >= 1_500 + since // 2
     assert counters["handover_rest"] < since // 2
-    world.run_until(lambda: tree.nodes["home"].owns(waiting.TOPIC))
-    waiting.read()
+    world.run_until(lambda: tree.nodes["home"].owns(offline_session.TOPIC))
+    offline_session.read()
 
 
 def move_with_a_visit(seed: int) -> None:
-    """Messages come while what waits is copied, and the session answers some of them."""
-    waiting = Waiting(seed, LOSSY if seed % 2 else Faults(delay_us=1_000))
-    kitchen = waiting.tree.nodes["home/kitchen"]
-    waiting.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
-    waiting.publish(100)
-    waiting.come_and_go((3 + 20 * seed) * MILLISECOND)
-    waiting.publish(100)
-    waiting.world.run_until(lambda: not kitchen.owns(waiting.TOPIC))
-    waiting.read()
+    """Messages arrive during the copying, and the session acknowledges some of them."""
+    offline_session = OfflineSession(seed, LOSSY if seed % 2 else Faults(delay_us=1_000))
+    kitchen = offline_session.tree.nodes["home/kitchen"]
+    offline_session.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
+    offline_session.publish(100)
+    offline_session.connect_for_a_while((3 + 20 * seed) * MILLISECOND)
+    offline_session.publish(100)
+    offline_session.world.run_until(lambda: not kitchen.owns(offline_session.TOPIC))
+    offline_session.read()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_answered_while_it_is_copied_comes_to_nobody_again(seed: int) -> None:
+def test_a_message_that_is_acknowledged_during_the_copying_does_not_arrive_again(seed: int) -> None:
     move_with_a_visit(seed)
 
 
@@ -120,16 +120,16 @@ def test_defects_of_the_copying_are_found(variant: Variant, monkeypatch: pytest.
     assert found
 
 
-def test_a_lease_is_renewed_while_its_subtree_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = Waiting(33, Faults(delay_us=1_000))
-    kitchen = waiting.tree.nodes["home/kitchen"]
+def test_the_lease_is_renewed_while_the_subtree_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    offline_session = OfflineSession(33, Faults(delay_us=1_000))
+    kitchen = offline_session.tree.nodes["home/kitchen"]
     monkeypatch.setattr(handover, "PACKETS_PER_ITERATION", 1)
     monkeypatch.setattr(handover, "PAUSE", 2 * timers.LEASE // 1_500)
-    waiting.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
-    began = waiting.world.now
-    while kitchen.owns(waiting.TOPIC):
-        waiting.publish(1)
-        waiting.world.run(timers.SECOND)
-    assert waiting.world.now - began > 3 * timers.LEASE // 2
+    offline_session.tree.order(kitchen, pb.ORDER_KIND_HAND_BACK, "home/kitchen", wait=False)
+    began = offline_session.world.now
+    while kitchen.owns(offline_session.TOPIC):
+        offline_session.publish(1)
+        offline_session.world.run(timers.SECOND)
+    assert offline_session.world.now - began > 3 * timers.LEASE // 2
     assert not any(isinstance(node_event, LeaseLost) for node_event in kitchen.events)
-    waiting.read()
+    offline_session.read()

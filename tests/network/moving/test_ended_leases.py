@@ -1,4 +1,5 @@
-"""What an owner keeps whose lease ends while it lives: it was stopped, or its parent was away (§5.6)."""
+"""The state that an owner keeps when its lease ends while it lives: it was stopped, or its parent was down
+(§5.6)."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ TOPIC = "home/x"
 LAMP = SessionOptions("lamp", session_id("lamp"), expiry_s=3_600)
 OTHER = SessionOptions("other", session_id("other"), expiry_s=3_600)
 SHORT, LONG = 5, 40
-"""Seconds: within a lease, and past it."""
-HOW = pytest.mark.parametrize("how", ["owner stopped", "parent away"])
+"""Seconds: shorter than a lease, and longer than one."""
+BOTH_WAYS = pytest.mark.parametrize("how", ["owner stopped", "parent down"])
 
 
 def subscribe(client: ClientHost, filter: str = TOPIC, qos: int = 1, group: str = "") -> None:
@@ -31,14 +32,14 @@ def subscribe(client: ClientHost, filter: str = TOPIC, qos: int = 1, group: str 
     client.world.run_until(lambda: any(isinstance(o, Subscribed) for o in client.results[before:]))
 
 
-def go_away(client: ClientHost, world: World) -> None:
+def disconnect(client: ClientHost, world: World) -> None:
     client.leave()
     client.kill()
     world.run(SECOND)
 
 
 def publish(publisher: ClientHost, numbers: range, topic: str = TOPIC, qos: int = 1) -> None:
-    """Returns when all are acknowledged."""
+    """Publishes, and waits until all messages are acknowledged."""
     before = len(publisher.results)
     for number in numbers:
         publisher.publish(topic, b"%d" % number, qos=qos)
@@ -48,7 +49,7 @@ def publish(publisher: ClientHost, numbers: range, topic: str = TOPIC, qos: int 
 
 
 def interrupt(tree: Tree, how: str, seconds: int = LONG) -> None:
-    """Has the owner of `home` without its lease for a while, if that is long enough."""
+    """Interrupts the renewals of `home` for this long. Its lease ends if that is long enough."""
     if how == "owner stopped":
         tree.nodes["home"].stop()
         tree.world.run(seconds * SECOND)
@@ -64,16 +65,16 @@ def numbers(client: ClientHost) -> list[int]:
     return [int(message.payload) for message in client.messages]
 
 
-def losses(node: NodeHost, of: type = LeaseLost, subtree: str = "home") -> int:
+def event_count(node: NodeHost, of: type = LeaseLost, subtree: str = "home") -> int:
     return sum(isinstance(n, of) and n.subtree == subtree for n in node.events)
 
 
-def account(node: NodeHost, session: int = LAMP.session) -> Iterator[tuple[int, dict[str, int]]]:
+def counters_of_session(node: NodeHost, session: int = LAMP.session) -> Iterator[tuple[int, dict[str, int]]]:
     return ((s.queued, s.dropped) for s in node.engine.sessions(100) if s.session == session)
 
 
 def assert_all_comes(tree: Tree, filter: str = TOPIC) -> ClientHost:
-    """The lamp comes again, and gets the 20 messages that waited for it, in order."""
+    """The lamp connects again, and receives the 20 queued messages in order."""
     again = tree.client("lamp", LAMP)
     subscribe(again, filter)
     tree.world.run(5 * SECOND)
@@ -87,11 +88,11 @@ def tree() -> Tree:
 
 
 @pytest.fixture
-def away(tree: Tree) -> Tree:
-    """20 messages wait for the lamp."""
+def queued_tree(tree: Tree) -> Tree:
+    """A network in which 20 messages are queued for the lamp."""
     lamp = tree.client("lamp", LAMP)
     subscribe(lamp)
-    go_away(lamp, tree.world)
+    disconnect(lamp, tree.world)
     publish(tree.client(), range(20))
     return tree
 
@@ -99,98 +100,104 @@ def away(tree: Tree) -> Tree:
 # Sessions
 
 
-@HOW
+@BOTH_WAYS
 @pytest.mark.parametrize("seconds", [SHORT, LONG])
-def test_what_waits_for_a_session_that_is_away_comes(away: Tree, how: str, seconds: int) -> None:
-    interrupt(away, how, seconds)
-    assert losses(away.nodes["home"]) == (seconds == LONG), "this is what is tested"
-    again = assert_all_comes(away)
+def test_messages_queued_for_an_offline_session_arrive_after_the_lease_ended(
+    queued_tree: Tree, how: str, seconds: int
+) -> None:
+    interrupt(queued_tree, how, seconds)
+    assert event_count(queued_tree.nodes["home"]) == (seconds == LONG), "this is what is tested"
+    again = assert_all_comes(queued_tree)
     (resumed,) = (o.resumed for o in again.results if isinstance(o, Subscribed))
-    assert resumed == (seconds == SHORT or how == "parent away"), "the root served, and knew nothing of it"
+    assert resumed == (seconds == SHORT or how == "parent down"), "the root served, and knew nothing of it"
 
 
-@HOW
-def test_a_second_loss_changes_nothing(away: Tree, how: str) -> None:
-    interrupt(away, how)
-    interrupt(away, how)
-    assert losses(away.nodes["home"]) == 2
-    assert_all_comes(away)
+@BOTH_WAYS
+def test_a_second_end_of_the_lease_loses_nothing(queued_tree: Tree, how: str) -> None:
+    interrupt(queued_tree, how)
+    interrupt(queued_tree, how)
+    assert event_count(queued_tree.nodes["home"]) == 2
+    assert_all_comes(queued_tree)
 
 
-def test_what_came_before_comes_before_what_another_owner_took_meanwhile(away: Tree) -> None:
-    """The client resumes its session at the root, which has none of it, and leaves again."""
-    world, home = away.world, away.nodes["home"]
+def test_earlier_messages_arrive_before_those_that_another_owner_accepted_meanwhile(
+    queued_tree: Tree,
+) -> None:
+    """The client resumes its session at the root, which has none of the messages, and leaves again."""
+    world, home = queued_tree.world, queued_tree.nodes["home"]
     home.stop()
-    world.run_until(lambda: losses(away.root, TookBack) > 0)
-    visitor = away.client("lamp", LAMP)
+    world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
+    visitor = queued_tree.client("lamp", LAMP)
     subscribe(visitor)
-    go_away(visitor, world)
-    publish(away.client(), range(20, 30))
+    disconnect(visitor, world)
+    publish(queued_tree.client(), range(20, 30))
     home.go_on()
     world.run_until(lambda: home.owns(TOPIC))
-    publish(away.client(), range(30, 40))
-    again = away.client("lamp", LAMP)
+    publish(queued_tree.client(), range(30, 40))
+    again = queued_tree.client("lamp", LAMP)
     subscribe(again)
     world.run(10 * SECOND)
     assert numbers(again) == [*range(40)]
     assert [o.resumed for o in visitor.results if isinstance(o, Subscribed)] == [False]
 
 
-def test_a_client_that_is_connected_elsewhere_gets_it_once_its_owner_is_back(away: Tree) -> None:
-    world, home = away.world, away.nodes["home"]
+def test_a_client_that_is_connected_to_another_owner_gets_the_messages_once_the_owner_is_back(
+    queued_tree: Tree,
+) -> None:
+    world, home = queued_tree.world, queued_tree.nodes["home"]
     home.stop()
-    world.run_until(lambda: losses(away.root, TookBack) > 0)
-    again = away.client("lamp", LAMP)
+    world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
+    again = queued_tree.client("lamp", LAMP)
     subscribe(again)
-    publish(away.client(), range(20, 30))
+    publish(queued_tree.client(), range(20, 30))
     home.go_on()
     world.run(40 * SECOND)
-    publish(away.client(), range(30, 40))
+    publish(queued_tree.client(), range(30, 40))
     world.run(5 * SECOND)
     assert sorted(numbers(again)) == [*range(40)]
 
 
 @pytest.mark.parametrize("stays", [False, True])
-def test_a_later_run_that_begins_clean_gets_nothing_of_before(away: Tree, stays: bool) -> None:
-    world, home = away.world, away.nodes["home"]
+def test_a_later_run_with_a_clean_start_gets_no_earlier_messages(queued_tree: Tree, stays: bool) -> None:
+    world, home = queued_tree.world, queued_tree.nodes["home"]
     home.stop()
-    world.run_until(lambda: losses(away.root, TookBack) > 0)
-    visitor = away.client("lamp", replace(LAMP, clean_start=True))
+    world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
+    visitor = queued_tree.client("lamp", replace(LAMP, clean_start=True))
     subscribe(visitor)
     if not stays:
-        go_away(visitor, world)
-    publish(away.client(), range(20, 30))
+        disconnect(visitor, world)
+    publish(queued_tree.client(), range(20, 30))
     home.go_on()
     world.run(40 * SECOND)
     if not stays:
-        visitor = away.client("lamp", LAMP)
+        visitor = queued_tree.client("lamp", LAMP)
         subscribe(visitor)
         world.run(5 * SECOND)
     assert numbers(visitor) == [*range(20, 30)]
 
 
-def test_one_that_had_begun_clean_before_keeps_it(tree: Tree) -> None:
+def test_a_session_that_began_with_a_clean_start_keeps_its_messages(tree: Tree) -> None:
     world, home = tree.world, tree.nodes["home"]
     lamp = tree.client("lamp", replace(LAMP, clean_start=True))
     subscribe(lamp, "#")
-    go_away(lamp, world)
+    disconnect(lamp, world)
     publish(tree.client(), range(20))
     home.stop()
-    world.run_until(lambda: losses(tree.root, TookBack) > 0)
+    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
     home.go_on()
     world.run(40 * SECOND)
     assert_all_comes(tree, "#")
 
 
-@HOW
-def test_a_session_lives_no_longer_for_it(tree: Tree, how: str) -> None:
+@BOTH_WAYS
+def test_the_session_expires_in_time_although_the_lease_ended(tree: Tree, how: str) -> None:
     short = replace(LAMP, expiry_s=30)
     lamp = tree.client("lamp", short)
     subscribe(lamp)
-    go_away(lamp, tree.world)
+    disconnect(lamp, tree.world)
     publish(tree.client(), range(20))
     interrupt(tree, how)
-    assert not list(account(tree.nodes["home"]))
+    assert not list(counters_of_session(tree.nodes["home"]))
     again = tree.client("lamp", short)
     subscribe(again)
     tree.world.run(5 * SECOND)
@@ -198,37 +205,40 @@ def test_a_session_lives_no_longer_for_it(tree: Tree, how: str) -> None:
     assert [o.resumed for o in again.results if isinstance(o, Subscribed)] == [False]
 
 
-@HOW
-def test_a_process_that_restarts_meanwhile_has_lost_it_and_the_client_is_told(away: Tree, how: str) -> None:
-    home = away.nodes["home"]
+@BOTH_WAYS
+def test_an_owner_that_restarts_after_its_lease_ended_has_lost_the_messages_and_the_client_is_told(
+    queued_tree: Tree, how: str
+) -> None:
+    home = queued_tree.nodes["home"]
     if how == "owner stopped":
         home.stop()
-        away.world.run_until(lambda: losses(away.root, TookBack) > 0)
+        queued_tree.world.run_until(lambda: event_count(queued_tree.root, TookBack) > 0)
     else:
-        away.root.kill()
-        away.world.run_until(lambda: losses(home) > 0)
-        away.root.restart(remembers=True)
+        queued_tree.root.kill()
+        queued_tree.world.run_until(lambda: event_count(home) > 0)
+        queued_tree.root.restart(remembers=True)
     home.kill()
     home.restart(remembers=True)
-    away.world.run(30 * SECOND)
-    again = away.client("lamp", LAMP)
+    queued_tree.world.run(30 * SECOND)
+    again = queued_tree.client("lamp", LAMP)
     subscribe(again)
-    away.world.run(5 * SECOND)
+    queued_tree.world.run(5 * SECOND)
     assert numbers(again) == []
     assert [o.resumed for o in again.results if isinstance(o, Subscribed)] == [False]
 
 
-@HOW
+@BOTH_WAYS
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_a_connected_session_had_not_answered_comes(tree: Tree, how: str, qos: int) -> None:
-    """It is acknowledged, for the subscriber was stalled, and its link ends when the lease has ended."""
+def test_unacknowledged_messages_of_a_connected_session_arrive(tree: Tree, how: str, qos: int) -> None:
+    """The publishers have their acknowledgements, because the subscriber was stalled. The subscriber's
+    link ends with the lease."""
     world, home = tree.world, tree.nodes["home"]
     lamp = tree.client("lamp", LAMP)
     subscribe(lamp, qos=qos)
     lamp.stop()
     publish(tree.client(), range(20), qos=qos)
     interrupt(tree, how)
-    assert losses(home)
+    assert event_count(home)
     lamp.go_on()
     world.run(60 * SECOND)
     publish(tree.client(), range(20, 30), qos=qos)
@@ -239,8 +249,8 @@ def test_what_a_connected_session_had_not_answered_comes(tree: Tree, how: str, q
         assert set(count.values()) == {1}
 
 
-@HOW
-def test_another_run_takes_over_what_waits(tree: Tree, how: str) -> None:
+@BOTH_WAYS
+def test_another_run_takes_the_queued_messages_over(tree: Tree, how: str) -> None:
     world = tree.world
     first = tree.client("lamp", LAMP)
     subscribe(first)
@@ -254,14 +264,14 @@ def test_another_run_takes_over_what_waits(tree: Tree, how: str) -> None:
     assert [*dict.fromkeys(numbers(second))] == [*range(20)]
 
 
-@HOW
-def test_a_group_gets_what_waits_for_its_members(tree: Tree, how: str) -> None:
+@BOTH_WAYS
+def test_the_members_of_a_group_get_the_queued_messages(tree: Tree, how: str) -> None:
     world = tree.world
     lamps = [tree.client(session_options.client, session_options) for session_options in (LAMP, OTHER)]
     for lamp in lamps:
         subscribe(lamp, group="g")
     for lamp in lamps:
-        go_away(lamp, world)
+        disconnect(lamp, world)
     publish(tree.client(), range(20))
     interrupt(tree, how)
     again = [tree.client(session_options.client, session_options) for session_options in (LAMP, OTHER)]
@@ -271,24 +281,24 @@ def test_a_group_gets_what_waits_for_its_members(tree: Tree, how: str) -> None:
     assert sorted(numbers(again[0]) + numbers(again[1])) == [*range(20)]
 
 
-def test_what_is_handed_on_after_it_came_back_goes_along(away: Tree) -> None:
-    interrupt(away, "parent away")
-    other = away.join("", name="other", wait=False)
-    away.world.run(5 * SECOND)
-    away.move("home", away.nodes["home"], other)
-    away.world.run_until(lambda: other.owns(TOPIC))
-    assert [queued for queued, _ in account(other)] == [20]
-    assert_all_comes(away)
+def test_messages_that_came_back_go_along_with_the_next_handover(queued_tree: Tree) -> None:
+    interrupt(queued_tree, "parent down")
+    other = queued_tree.join("", name="other", wait=False)
+    queued_tree.world.run(5 * SECOND)
+    queued_tree.move("home", queued_tree.nodes["home"], other)
+    queued_tree.world.run_until(lambda: other.owns(TOPIC))
+    assert [queued for queued, _ in counters_of_session(other)] == [20]
+    assert_all_comes(queued_tree)
 
 
-def test_a_filter_that_matches_a_part_that_another_has_by_then_loses_nothing(tree: Tree) -> None:
+def test_a_filter_that_matches_a_part_with_another_owner_loses_no_message(tree: Tree) -> None:
     world, home = tree.world, tree.nodes["home"]
     lamp = tree.client("lamp", LAMP)
     subscribe(lamp, "home/#")
-    go_away(lamp, world)
+    disconnect(lamp, world)
     publish(tree.client(), range(20))
     home.stop()
-    world.run_until(lambda: losses(tree.root, TookBack) > 0)
+    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
     kitchen = tree.join("home/kitchen", wait=False)
     world.run_until(lambda: kitchen.owns("home/kitchen/x"))
     home.go_on()
@@ -296,21 +306,22 @@ def test_a_filter_that_matches_a_part_that_another_has_by_then_loses_nothing(tre
     assert_all_comes(tree, "home/#")
 
 
-def test_a_part_that_another_has_by_then_is_kept_as_long_as_its_session(tree: Tree) -> None:
-    """Nobody serves it here again: what waits comes when the client has a reason to come."""
+def test_messages_of_a_part_with_another_owner_are_kept_as_long_as_the_session(tree: Tree) -> None:
+    """The node does not own that part again. The messages arrive when the client has a reason to connect
+    to the node."""
     world, home = tree.world, tree.nodes["home"]
     lamp = tree.client("lamp", LAMP)
     subscribe(lamp, "home/kitchen/x")
     subscribe(lamp)
-    go_away(lamp, world)
+    disconnect(lamp, world)
     publish(tree.client(), range(20), "home/kitchen/x")
     home.stop()
-    world.run_until(lambda: losses(tree.root, TookBack) > 0)
+    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
     kitchen = tree.join("home/kitchen", wait=False)
     world.run_until(lambda: kitchen.owns("home/kitchen/x"))
     home.go_on()
     world.run_until(lambda: home.owns(TOPIC))
-    assert [queued for queued, _ in account(home)] == [20]
+    assert [queued for queued, _ in counters_of_session(home)] == [20]
     again = tree.client("lamp", LAMP)
     subscribe(again)
     world.run(5 * SECOND)
@@ -319,8 +330,8 @@ def test_a_part_that_another_has_by_then_is_kept_as_long_as_its_session(tree: Tr
     assert numbers(again) == [*range(20)]
 
 
-def test_nothing_is_left_of_what_never_was_kept(tree: Tree) -> None:
-    """A session that is not persistent makes its subscriptions again, elsewhere."""
+def test_the_subscription_of_a_session_that_is_not_persistent_is_not_kept(tree: Tree) -> None:
+    """Such a session makes its subscriptions again, at another node."""
     subscribe(tree.client("fleeting"))
     tree.root.kill()
     tree.world.run(LONG * SECOND)
@@ -330,9 +341,9 @@ def test_nothing_is_left_of_what_never_was_kept(tree: Tree) -> None:
 # Retained messages
 
 
-@HOW
+@BOTH_WAYS
 @pytest.mark.parametrize("seconds", [SHORT, LONG])
-def test_what_is_retained_stays(tree: Tree, how: str, seconds: int) -> None:
+def test_retained_messages_are_kept(tree: Tree, how: str, seconds: int) -> None:
     publisher = tree.client()
     publisher.publish(TOPIC, b"kept", qos=1, retain=True)
     tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.results))
@@ -358,10 +369,10 @@ def make_will(tree: Tree, will: Will = GONE) -> tuple[ClientHost, ClientHost]:
     return watcher, lamp
 
 
-@HOW
+@BOTH_WAYS
 @pytest.mark.parametrize("delay_s", [90, 30], ids=["due later", "due meanwhile"])
 @pytest.mark.parametrize("seconds", [SHORT, LONG])
-def test_a_will_of_one_that_is_gone_is_published_once(
+def test_the_will_of_a_lost_client_is_published_once(
     tree: Tree, how: str, delay_s: int, seconds: int
 ) -> None:
     watcher, lamp = make_will(tree, replace(GONE, delay_s=delay_s))
@@ -372,10 +383,10 @@ def test_a_will_of_one_that_is_gone_is_published_once(
     assert [m.payload for m in watcher.messages] == [b"gone"]
 
 
-def test_a_will_is_published_of_one_that_goes_while_nobody_serves(tree: Tree) -> None:
+def test_the_will_of_a_client_that_is_lost_while_nobody_serves_is_published(tree: Tree) -> None:
     watcher, lamp = make_will(tree, replace(GONE, delay_s=0))
     tree.root.kill()
-    tree.world.run_until(lambda: losses(tree.nodes["home"]) > 0)
+    tree.world.run_until(lambda: event_count(tree.nodes["home"]) > 0)
     lamp.kill()
     tree.world.run(20 * SECOND)
     assert not watcher.messages
@@ -384,9 +395,9 @@ def test_a_will_is_published_of_one_that_goes_while_nobody_serves(tree: Tree) ->
     assert [m.payload for m in watcher.messages] == [b"gone"]
 
 
-def test_there_is_no_will_of_one_that_stays(tree: Tree) -> None:
+def test_the_will_of_a_client_that_stays_is_not_published(tree: Tree) -> None:
     watcher, lamp = make_will(tree, replace(GONE, delay_s=0))
-    interrupt(tree, "parent away")
+    interrupt(tree, "parent down")
     tree.world.run(60 * SECOND)
     assert not watcher.messages
     lamp.kill()
@@ -395,16 +406,17 @@ def test_there_is_no_will_of_one_that_stays(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-def test_the_owner_of_before_publishes_none_that_another_owner_has_seen_end(
+def test_a_will_that_another_owner_published_or_withdrew_is_not_published_again(
     tree: Tree, ends_well: bool
 ) -> None:
-    """It was taken to be gone, came back to the root, and left that well, or had its will published."""
+    """The client seemed lost, came back to the root, and either disconnected there or had its will
+    published."""
     world, home = tree.world, tree.nodes["home"]
     watcher, lamp = make_will(tree)
     lamp.kill()
     world.run(20 * SECOND)
     home.stop()
-    world.run_until(lambda: losses(tree.root, TookBack) > 0)
+    world.run_until(lambda: event_count(tree.root, TookBack) > 0)
     again = tree.client("lamp", LAMP)
     again.set_will(replace(GONE, delay_s=0))
     world.run_until(lambda: any(isinstance(o, WillSet) for o in again.results))

@@ -1,4 +1,4 @@
-"""An owner whose lease ended had subscriptions: their clients, which still reach it, find the new owner."""
+"""An owner whose lease ended had subscriptions. Their clients still reach it, and find the new owner."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TOPIC = "home/kitchen/oven"
 FILTER = "home/kitchen/#"
 
 
-class Severed:
-    """A root and a node that lose sight of one another, while clients see both."""
+class SeparatedPair:
+    """A root and a node that cannot reach each other. Clients reach both."""
 
     def __init__(self) -> None:
         self.tree = Tree.grow(7)
@@ -48,31 +48,31 @@ class Severed:
         self.tree.world.run_until(lambda: any(isinstance(o, Published) for o in publisher.results))
 
 
-def test_a_subscription_moves_to_whoever_took_the_subtree_back() -> None:
-    severed = Severed()
-    listener = severed.listener()
-    severed.await_fence()
-    severed.await_return()
-    severed.tree.world.run(5_000_000)
-    severed.publish()
+def test_a_subscription_moves_to_the_parent_that_took_the_subtree_back() -> None:
+    separated = SeparatedPair()
+    listener = separated.listener()
+    separated.await_fence()
+    separated.await_return()
+    separated.tree.world.run(5_000_000)
+    separated.publish()
     assert [message.payload for message in listener.messages] == [b"after"]
 
 
-def test_a_subscription_moves_on_when_the_fenced_owner_has_the_subtree_anew() -> None:
-    severed = Severed()
-    listener = severed.listener()
-    severed.await_fence()
-    severed.await_return()
-    severed.tree.world.path = None
-    severed.tree.world.run(10_000_000)
-    assert severed.kitchen.engine.owns(severed.tree.world.now, TOPIC)
-    severed.publish()
+def test_a_subscription_moves_back_when_the_fenced_owner_has_the_subtree_again() -> None:
+    separated = SeparatedPair()
+    listener = separated.listener()
+    separated.await_fence()
+    separated.await_return()
+    separated.tree.world.path = None
+    separated.tree.world.run(10_000_000)
+    assert separated.kitchen.engine.owns(separated.tree.world.now, TOPIC)
+    separated.publish()
     assert [message.payload for message in listener.messages] == [b"after"]
 
 
 @pytest.mark.parametrize("first", ["root", "kitchen"])
-def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_matches(first: str) -> None:
-    """Whichever of both answers first: who names it, or itself."""
+def test_a_subscription_is_not_complete_while_a_named_owner_does_not_own_its_subtree(first: str) -> None:
+    """Whichever of the two answers first: the node that names the owner, or the owner itself."""
     tree = Tree.grow(8)
     kitchen = tree.join("home/kitchen")
     slow = kitchen.address if first == "root" else tree.root.address
@@ -96,7 +96,7 @@ def test_no_subscription_is_complete_while_an_owner_named_does_not_own_what_it_m
     assert len(kitchen.control.subscribers) == 1
 
 
-def test_a_part_that_waits_for_its_subscribers_goes_with_the_subtree_around_it() -> None:
+def test_a_part_in_recovery_moves_with_the_subtree_around_it() -> None:
     tree = Tree.grow(9)
     tree.root.control.jurisdiction.gather("home/kitchen", 5)
     home = tree.join("home")
@@ -104,8 +104,9 @@ def test_a_part_that_waits_for_its_subscribers_goes_with_the_subtree_around_it()
     assert not tree.root.owns(TOPIC)
 
 
-def test_an_old_parent_takes_nothing_back_below_a_subtree_that_it_gave() -> None:
-    """It keeps what went along until it hears that the new owner serves, and hears no more of renewals."""
+def test_a_former_parent_takes_back_nothing_below_a_subtree_that_it_gave_away() -> None:
+    """It keeps the cuts that went along until it hears that the new owner serves. The renewals do not come
+    to it any more."""
     tree = Tree.grow(10, ["home/kitchen"])
     kitchen = tree.nodes["home/kitchen"]
     committed = tree.watch_for(lambda t: t.subtree == "home" and t.phase == pb.TRANSFER_PHASE_COMMIT)
@@ -117,14 +118,14 @@ def test_an_old_parent_takes_nothing_back_below_a_subtree_that_it_gave() -> None
         return None if committed and way == (home.address, tree.root.address) else CLEAR
 
     tree.world.path = path
-    hold_to_one_owner(tree, [tree.root, home, kitchen], 25 * timers.SECOND)
+    check_single_owner(tree, [tree.root, home, kitchen], 25 * timers.SECOND)
     assert TookBack("home", "home") in tree.root.events
     assert TookBack("home/kitchen", "kitchen") not in tree.root.events
 
 
-class Forgetful:
-    """A root that began anew without its files, `home` that it does not hear for so long, and a part of that
-    which it grants to another node meanwhile."""
+class ForgetfulRoot:
+    """A root that restarted without its files, a node `home` that it cannot reach for a while, and a part
+    of `home` that it grants to another node meanwhile."""
 
     def __init__(self, seed: int, seconds: int) -> None:
         self.tree = Tree.grow(seed, ["home", "home/kitchen"])
@@ -142,33 +143,33 @@ class Forgetful:
         return [self.root, self.home, self.kitchen, self.other]
 
     def run_until(self, seconds: int) -> None:
-        """So long after the root began anew."""
+        """Lets time pass until `seconds` after the restart of the root."""
         self.tree.world.run(self.began_at + seconds * timers.SECOND - self.tree.world.now)
 
 
-def test_a_parent_that_had_forgotten_takes_no_more_for_held_than_it_may() -> None:
-    """What it granted of it since has an owner, whom the former one knows nothing of."""
-    run = Forgetful(11, 17)
+def test_a_parent_that_forgot_a_delegation_refuses_its_renewal_if_it_granted_a_part_of_it_since() -> None:
+    """The part has an owner of which the former child knows nothing."""
+    run = ForgetfulRoot(11, 17)
     assert run.kitchen.owns(TOPIC)
     assert run.other.owns(TOPIC)
     run.tree.world.path = lambda d: None if run.other.address in (d.source, d.destination) else CLEAR
     run.run_until(18)
     assert LeaseLost("home") in run.home.events
     run.run_until(22)
-    hold_to_one_owner(run.tree, run.nodes, 40 * timers.SECOND)
+    check_single_owner(run.tree, run.nodes, 40 * timers.SECOND)
 
 
-def test_what_a_parent_that_had_forgotten_granted_goes_with_what_is_around_it() -> None:
-    run = Forgetful(12, 5)
+def test_a_part_that_a_forgetful_parent_granted_becomes_a_cut_of_the_child_around_it() -> None:
+    run = ForgetfulRoot(12, 5)
     run.tree.world.path = None
     run.run_until(22)
-    hold_to_one_owner(run.tree, run.nodes, 20 * timers.SECOND)
+    check_single_owner(run.tree, run.nodes, 20 * timers.SECOND)
     assert run.other.owns(TOPIC)
     assert run.home.owns("home/door")
     assert run.home.control.jurisdiction.delegation_of("home/kitchen") is not None
 
 
-def test_a_parent_that_had_forgotten_takes_what_it_granted_nothing_of_for_held() -> None:
+def test_a_parent_that_forgot_a_delegation_accepts_its_renewal_if_it_granted_nothing_of_it() -> None:
     tree = Tree.grow(13, ["home", "home/kitchen"])
     home = tree.nodes["home"]
     tree.root.kill()
@@ -178,9 +179,9 @@ def test_a_parent_that_had_forgotten_takes_what_it_granted_nothing_of_for_held()
     assert home.owns("home/door")
 
 
-def test_a_parent_that_had_forgotten_twice_leaves_what_it_granted_to_who_holds_it() -> None:
-    """Between its two lives it granted what another holds still, under a higher epoch."""
-    run = Forgetful(14, 2)
+def test_a_parent_that_forgot_twice_leaves_a_part_to_its_holder() -> None:
+    """Between its two restarts it granted a subtree that another node still holds, under a higher epoch."""
+    run = ForgetfulRoot(14, 2)
     run.root.kill()
     root = run.root.restart()
     run.tree.world.path = lambda d: (
@@ -191,11 +192,11 @@ def test_a_parent_that_had_forgotten_twice_leaves_what_it_granted_to_who_holds_i
     ends = {run.home.address, run.kitchen.address}
     run.tree.world.path = lambda d: None if {d.source, d.destination} == ends else CLEAR
     run.run_until(24)
-    hold_to_one_owner(run.tree, [root, *run.nodes[1:]], 40 * timers.SECOND)
+    check_single_owner(run.tree, [root, *run.nodes[1:]], 40 * timers.SECOND)
 
 
-def hold_to_one_owner(tree: Tree, nodes: list[NodeHost], period: int) -> None:
-    """Lets time pass, and looks all the while who would take a message."""
+def check_single_owner(tree: Tree, nodes: list[NodeHost], period: int) -> None:
+    """Lets time pass, and checks all the while that at most one node accepts a message."""
     for _ in range(period // (timers.SECOND // 20)):
         tree.world.run(timers.SECOND // 20)
         assert sum(node.owns(TOPIC) for node in nodes) <= 1

@@ -1,10 +1,10 @@
-"""A node is killed at any step of a move: the subtree is served again at once, and nobody loses anything.
+"""A node is killed at any step of a handover: the subtree is soon served again, and no message is lost.
 
-A step is a datagram of the move, from the first order to the last answer, or a record that a node writes to
-its files meanwhile. At the step of a number the victim dies: where it is its own, after it has written the
-record, or before the datagram leaves. It begins again half a second later, with its files, or stays away;
-the operator has gone on giving orders. The parent is a child of the root itself, so that it can stay away,
-too. On half of all paths datagrams are lost and overtake one another.
+A step is a datagram of the handover, from the first order to the last answer, or a record that a node writes
+to its files meanwhile. At the step with a given number the victim dies: after it has written its own record,
+or before its own datagram leaves. It starts again half a second later, with its files, or stays dead. The
+operator goes on sending orders. The parent is a child of the root, so that it can stay dead, too. On half of
+all paths datagrams are lost and reordered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hbroker.protocol import timers
 from hbroker.protocol.events import ChildJoined
 from hbroker.protocol.results import Published
 from hbroker.sim.network import CLEAR, Datagram, Faults, NodeHost, operators
-from tests.network.moving.test_moving import TERMS, Traffic
+from tests.network.moving.test_moving import SESSION_OPTIONS, Traffic
 from tests.network.networks import Tree
 
 SUBTREE, TOPIC = "home/office", "home/office/lamp"
@@ -30,11 +30,11 @@ VICTIMS = ("source", "target", "parent")
 AWAY = timers.SECOND // 2
 """How long a process is dead."""
 SOON = 5 * timers.SECOND
-"""So long after the kill, at most, nobody serves the subtree."""
+"""The longest time after the kill for which nobody serves the subtree."""
 
 
 class Killed:
-    """A move between two children of one parent, of whose processes one dies."""
+    """A handover between two children of one parent. One of the processes dies."""
 
     def __init__(self, seed: int, victim: str, step: int, *, comes_back: bool = True) -> None:
         self.tree = Tree.grow(seed, ["home", "home/kitchen", "home/bedroom"], LOSSY if seed % 2 else CLEAR)
@@ -51,15 +51,16 @@ class Killed:
         self._die(victim, comes_back=comes_back)
 
     def _prepare(self) -> None:
-        """Before anything is published."""
+        """Prepares the network before anything is published."""
 
     @property
     def owner(self) -> NodeHost | None:
-        """Who serves the subtree now."""
+        """The node that serves the subtree now."""
         return next((node for node in self.nodes.values() if self._serves(node)), None)
 
     def settle(self, within: int) -> None:
-        """All was served again in time, and nothing was lost, doubled or refused."""
+        """Checks that the topic was served again in time, and that no message was lost, duplicated or
+        refused."""
         assert self.unowned < within
         self.traffic.publish(20)
         self.traffic.settle()
@@ -67,7 +68,7 @@ class Killed:
         assert not [result for result in results if result.reason]
 
     def _has_ended_before(self, step: int, victim: NodeHost) -> bool:
-        """Lets the move go on until that step, unless it is over before."""
+        """Runs the handover up to that step. Returns whether it was over before."""
         steps = 0
 
         def count(host: object) -> None:
@@ -104,11 +105,11 @@ class Killed:
         return self.world.hosts.get(node.address) is node and node.owns(TOPIC)
 
 
-class WithAway(Killed):
-    """And a session is away: what waits for it is copied from owner to owner."""
+class KilledWithOfflineSession(Killed):
+    """A handover with an offline session, whose queued messages are copied from owner to owner."""
 
     def _prepare(self) -> None:
-        away = self.tree.client(session_options=TERMS)
+        away = self.tree.client(session_options=SESSION_OPTIONS)
         away.subscribe("home/#", qos=2)
         self.world.run_until(lambda: bool(away.results))
         away.leave()
@@ -123,7 +124,7 @@ class WithAway(Killed):
 
     def settle(self, within: int) -> None:
         super().settle(within)
-        back = self.tree.client(session_options=TERMS)
+        back = self.tree.client(session_options=SESSION_OPTIONS)
         back.subscribe("home/#", qos=2)
         self.world.run_until(lambda: len(back.messages) >= self.traffic.sent)
         self.world.run(timers.SECOND)
@@ -132,17 +133,19 @@ class WithAway(Killed):
 
 
 class _Dies(Exception):
-    """Ends what a process does in the middle of it."""
+    """Ends the victim in the middle of a step."""
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_who_is_killed_at_any_step_of_a_move_costs_seconds_and_no_message(victim: str, is_long: bool) -> None:
+def test_a_node_that_is_killed_at_any_step_of_a_handover_costs_seconds_and_no_message(
+    victim: str, is_long: bool
+) -> None:
     for killed in at_each_step(victim, every=1 if is_long else 7):
         killed.settle(SOON)
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_who_dies_for_good_at_any_step_of_a_move_costs_its_lease_and_no_message(
+def test_a_node_that_dies_for_good_at_any_step_of_a_handover_costs_a_lease_and_no_message(
     victim: str, is_long: bool
 ) -> None:
     for killed in at_each_step(victim, every=1 if is_long else 11, comes_back=False):
@@ -150,21 +153,19 @@ def test_who_dies_for_good_at_any_step_of_a_move_costs_its_lease_and_no_message(
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_what_waits_for_a_session_outlives_a_new_owner_that_dies_before_it_serves(
-    comes_back: bool, is_long: bool
-) -> None:
+def test_queued_messages_survive_a_target_that_dies_before_it_serves(comes_back: bool, is_long: bool) -> None:
     every = 1 if is_long else 7
-    for killed in at_each_step("target", every=every, comes_back=comes_back, kind=WithAway):
-        assert isinstance(killed, WithAway)
+    for killed in at_each_step("target", every=every, comes_back=comes_back, kind=KilledWithOfflineSession):
+        assert isinstance(killed, KilledWithOfflineSession)
         if killed.is_given:
-            return  # From then on they were the new owner's alone.
+            return  # from then on only the new owner has them
         killed.settle(SOON if comes_back else timers.LEASE + 2 * timers.LEASE_DRIFT)
 
 
 def at_each_step(
     victim: str, *, every: int, comes_back: bool = True, kind: type[Killed] = Killed
 ) -> Iterator[Killed]:
-    """A move for each step, or each so many, until one is over before its victim dies."""
+    """A handover for each step, or for every so many, until one is over before its victim dies."""
     for step in range(1, MOST_STEPS, every):
         killed = kind(step, victim, step, comes_back=comes_back)
         yield killed

@@ -1,4 +1,5 @@
-"""A node that joins after the subscribers inherits what touches its subtree, and nothing else (§5.4)."""
+"""A node that joins after the subscribers gets the subscriptions that touch its subtree, and no others
+(§5.4)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ INSIDE = "home/kitchen/oven/temperature"
 
 
 def filters(count: int) -> list[str]:
-    """Distinct filters: of 20, seven touch `home/kitchen`."""
+    """Distinct filters. Seven of every 20 touch `home/kitchen`."""
     kinds = (
         "home/kitchen/oven/{n}",
         "home/kitchen/{n}/#",
@@ -42,7 +43,7 @@ def filters(count: int) -> list[str]:
 
 
 def subscribed_tree(seed: int) -> tuple[Tree, list[ClientHost]]:
-    """A lone root, and ten clients that share the subscriptions."""
+    """A root alone, and ten clients that share the subscriptions."""
     tree = Tree.grow(seed)
     hosts = [tree.client(f"client-{n}") for n in range(10)]
     for number, filter in enumerate(filters(SUBSCRIPTIONS)):
@@ -54,26 +55,26 @@ def subscribed_tree(seed: int) -> tuple[Tree, list[ClientHost]]:
 
 
 def touches(filter: str) -> bool:
-    """By example, not by the function under test: each filter has more levels than the subtree, or misses."""
+    """An independent check: each filter has more levels than the subtree, or does not match its levels."""
     levels = filter.split("/")
     fits = (level in ("+", wanted) for level, wanted in zip(levels, ("home", "kitchen"), strict=False))
     return all(fits) and len(levels) > 2
 
 
-def test_a_new_owner_receives_exactly_what_touches_its_subtree() -> None:
+def test_a_new_owner_gets_exactly_the_subscriptions_that_touch_its_subtree() -> None:
     tree, _ = subscribed_tree(1)
     expected = [filter for filter in filters(SUBSCRIPTIONS) if touches(filter)]
     assert 200 < len(expected) < 500
     kitchen = tree.join(SUBTREE)
     assert kitchen.engine.counters()["subscriptions"] == len(expected)
     stays = [f for f in filters(SUBSCRIPTIONS) if not touches(f) or f.startswith("+/") or "home/+/" in f]
-    tree.world.run(1_000_000)  # The parent lets go of the rest; the subscribers answer their new owner.
+    tree.world.run(1_000_000)  # the parent drops the others, and the subscribers answer their new owner
     assert len(kitchen.control.subscribers) == kitchen.engine.counters()["subscriptions"] == len(expected)
     assert tree.root.engine.counters()["subscriptions"] == len(stays)
 
 
-def test_a_new_owner_that_dies_before_it_serves_receives_the_same_when_it_is_back() -> None:
-    """The parent has let the subtree go, and nobody has taken the subscriptions in."""
+def test_a_new_owner_that_dies_before_it_serves_gets_the_same_subscriptions_after_its_restart() -> None:
+    """The parent has stopped serving the subtree, and the dead node has not opened the sessions."""
     tree, _ = subscribed_tree(3)
     kitchen = tree.join(SUBTREE, wait=False)
 
@@ -92,8 +93,8 @@ def test_a_new_owner_that_dies_before_it_serves_receives_the_same_when_it_is_bac
     assert held == sorted(filter for filter in filters(SUBSCRIPTIONS) if touches(filter))
 
 
-def test_a_subscription_that_ends_while_it_is_handed_over_is_not_kept() -> None:
-    """The new owner has made it, and does not serve yet: nobody else would take it back."""
+def test_a_subscription_that_ends_during_the_handover_is_not_kept() -> None:
+    """The new owner has made the subscription, and does not serve yet. No other node would end it."""
     tree = Tree.grow(4)
     client = tree.client("client")
     subscriptions = [client.subscribe(filter, qos=1) for filter in ("home/+/oven", "home/kitchen/lamp")]
@@ -108,8 +109,8 @@ def test_a_subscription_that_ends_while_it_is_handed_over_is_not_kept() -> None:
     assert kitchen.engine.counters()["subscriptions"] == 1
 
 
-def test_what_its_client_made_at_the_new_owner_itself_outlives_a_handover_that_takes_it_back() -> None:
-    """The same node owns another subtree that the filter matches, and has the subscription for that one."""
+def test_a_subscription_for_another_subtree_of_the_node_survives_a_handover_that_fails() -> None:
+    """The node owns another subtree that the filter matches, and has the subscription for that one."""
     tree = Tree.grow(5, ["home/bedroom"])
     client = tree.client("client")
     client.subscribe("home/+/oven", qos=1)
@@ -127,7 +128,7 @@ def test_what_its_client_made_at_the_new_owner_itself_outlives_a_handover_that_t
     assert [subscription.filter for subscription in bedroom.control.subscribers] == ["home/+/oven"]
 
 
-def test_its_parent_stops_serving_and_publishers_are_redirected_without_a_repeat() -> None:
+def test_the_parent_stops_serving_and_publishers_are_redirected_without_a_duplicate() -> None:
     tree, hosts = subscribed_tree(2)
     world = tree.world
     listener = tree.client("listener")

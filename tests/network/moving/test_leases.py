@@ -1,4 +1,5 @@
-"""A lease ends in the core by itself (§5.6): a process that stood still does not serve what it lost."""
+"""The core notices the end of a lease by itself (§5.6): a process whose control is stopped does not serve
+a subtree that it has lost."""
 
 from __future__ import annotations
 
@@ -14,14 +15,16 @@ TOPIC = "home/kitchen/oven"
 
 
 def stall(node: NodeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its control is not run any more; its engine still gets datagrams, and answers them."""
+    """Stops the node's control. Its engine still receives datagrams, and answers them."""
     engine = node.engine
     monkeypatch.setattr(node, "settle", lambda: None)
     monkeypatch.setattr(node, "handle_timeout", lambda: engine.handle_timeout(node.core_clock()))
     monkeypatch.setattr(node, "poll_timeout", engine.poll_timeout)
 
 
-def test_a_node_whose_control_stands_still_refuses_after_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_whose_control_is_stopped_refuses_messages_after_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tree = Tree.grow(1, ["home"])
     world, home, root = tree.world, tree.nodes["home"], tree.root
     publisher = tree.client()

@@ -1,4 +1,5 @@
-"""Subtrees move while they are in use (§5.4, §5.7): nothing is lost or doubled, and none has two owners."""
+"""Subtrees move while they are in use (§§5.4, 5.7): no message is lost or duplicated, and no topic has two
+owners."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from hbroker.sim.network.invariants import Ownership, Violation
 from tests.network.networks import Tree
 
 MILLISECOND = timers.SECOND // 1_000
-TERMS = SessionOptions("lamp", session_id("lamp"), expiry_s=300)
+SESSION_OPTIONS = SessionOptions("lamp", session_id("lamp"), expiry_s=300)
 LOSSY = Faults(loss=0.05, delay_us=2_000, jitter_us=1_000, reordering=0.05, duplication=0.05)
 
 
 class Traffic:
-    """A publisher and a subscriber of one topic, and whoever owns it, watched at every step."""
+    """A publisher and a subscriber of one topic, and its owners, which are checked at every step."""
 
     def __init__(self, tree: Tree, topic: str, qos: int, *topics: str) -> None:
         self.tree, self.topic, self.qos = tree, topic, qos
@@ -35,19 +36,19 @@ class Traffic:
         tree.world.run_until(lambda: bool(self.subscriber.results))
         self.publisher: ClientHost = tree.client("publisher")
         self.arrivals: list[int] = []
-        """When each message had come, in microseconds."""
+        """The time at which each message arrived, in microseconds."""
         tree.world.acted = self._acted
         self.sent = 0
 
     def publish(self, messages: int, every: int = 5 * MILLISECOND) -> None:
-        """Publishes, a message each so many microseconds."""
+        """Publishes a message each `every` microseconds."""
         for _ in range(messages):
             self.sent += 1
             self.publisher.publish(self.topic, str(self.sent).encode(), qos=self.qos)
             self.tree.world.run(every)
 
     def settle(self) -> None:
-        """All is acknowledged, and came as it was promised."""
+        """Waits until all messages are acknowledged, and checks that they arrived as guaranteed."""
         world = self.tree.world
         world.run_until(lambda: self.acknowledged == self.sent)
         world.run(timers.SECOND)
@@ -61,12 +62,12 @@ class Traffic:
 
     @property
     def acknowledged(self) -> int:
-        """Messages that were distributed."""
+        """The number of messages that were distributed."""
         return sum(isinstance(o, Published) and o.reason == 0 for o in self.publisher.results)
 
     @property
     def longest_gap(self) -> int:
-        """Between two arrivals, in microseconds."""
+        """The longest time between two arrivals, in microseconds."""
         return max(later - earlier for earlier, later in pairwise(self.arrivals))
 
     def _acted(self, host: Host) -> None:
@@ -77,8 +78,8 @@ class Traffic:
             self.arrivals += [self.tree.world.now] * new
 
 
-def in_turns(traffic: Traffic, steps: Iterator[None]) -> None:
-    """Takes one step after another, with messages before, between and after."""
+def publish_between(traffic: Traffic, steps: Iterator[None]) -> None:
+    """Takes one step after another, and publishes before, between and after the steps."""
     traffic.publish(50)
     for _ in steps:
         traffic.publish(50)
@@ -97,10 +98,10 @@ def test_a_subtree_moves_back_and_forth_under_traffic(qos: int, faults: Faults) 
     tree = Tree.grow(11 + qos, ["home/kitchen", "home/bedroom"], faults)
     traffic = Traffic(tree, "home/kitchen/oven", qos)
     nodes = [tree.nodes["home/kitchen"], tree.nodes["home/bedroom"]]
-    in_turns(traffic, between(tree, "home/kitchen", nodes, 4))
+    publish_between(traffic, between(tree, "home/kitchen", nodes, 4))
 
 
-def test_publishers_wait_less_than_a_quarter_second_for_a_move() -> None:
+def test_publishers_wait_less_than_a_quarter_second_for_a_handover() -> None:
     tree = Tree.grow(17, ["home/kitchen", "home/bedroom"])
     traffic = Traffic(tree, "home/kitchen/oven", 2)
     nodes = [tree.nodes["home/kitchen"], tree.nodes["home/bedroom"]]
@@ -113,7 +114,7 @@ def test_publishers_wait_less_than_a_quarter_second_for_a_move() -> None:
 
 
 @pytest.mark.parametrize("faults", [Faults(), LOSSY], ids=["clear", "lossy"])
-def test_a_parent_leaves_and_what_it_delegated_serves_on(faults: Faults) -> None:
+def test_the_cuts_of_a_leaving_parent_serve_on(faults: Faults) -> None:
     tree = Tree.grow(3, ["home", "home/kitchen", "home/kitchen/oven"], faults)
     traffic = Traffic(tree, "home/kitchen/lamp", 2, "home/x", "home/kitchen/oven/x")
     kitchen = tree.nodes["home/kitchen"]
@@ -125,7 +126,7 @@ def test_a_parent_leaves_and_what_it_delegated_serves_on(faults: Faults) -> None
         tree.world.run(2 * timers.LEASE)
         yield
 
-    in_turns(traffic, steps())
+    publish_between(traffic, steps())
     assert kitchen.engine.counters().get("drop.handover", 0) == refused, "it was never disturbed"
     cuts = {d.subtree for d in tree.root.control.jurisdiction.delegations if "$SYS" not in d.subtree}
     assert cuts == {"home/kitchen"}, "its parent is the root now"
@@ -133,7 +134,9 @@ def test_a_parent_leaves_and_what_it_delegated_serves_on(faults: Faults) -> None
 
 @pytest.mark.parametrize("policy", LeasePolicy)
 @pytest.mark.parametrize("faults", [Faults(), LOSSY], ids=["clear", "lossy"])
-def test_a_parent_that_comes_late_takes_its_place_above(policy: LeasePolicy, faults: Faults) -> None:
+def test_a_parent_that_joins_after_its_children_takes_its_place_above_them(
+    policy: LeasePolicy, faults: Faults
+) -> None:
     tree = Tree.grow(5, [], faults)
     for subtree in ("home/kitchen", "home/bedroom"):
         tree.join(subtree, policy=policy)
@@ -146,11 +149,11 @@ def test_a_parent_that_comes_late_takes_its_place_above(policy: LeasePolicy, fau
         tree.world.run(2 * timers.LEASE)
         yield
 
-    in_turns(traffic, steps())
+    publish_between(traffic, steps())
     home = tree.nodes["home"]
-    below = {d.subtree: d.link for d in home.control.jurisdiction.delegations}
-    assert set(below) == {"home/kitchen", "home/bedroom"}
-    assert all(below.values()), "they renew there"
+    links = {d.subtree: d.link for d in home.control.jurisdiction.delegations}
+    assert set(links) == {"home/kitchen", "home/bedroom"}
+    assert all(links.values()), "they renew there"
     assert not any(isinstance(n, Refused) for n in tree.nodes["home/kitchen"].events)
 
 
@@ -165,7 +168,7 @@ def test_a_late_parent_keeps_no_subscription_that_only_its_cuts_can_match() -> N
     assert {subscription.filter for subscription in home.control.subscribers} == {"home/#"}
 
 
-def test_a_fenced_parent_comes_above_a_node_that_goes_on_and_puts_it_under_fence() -> None:
+def test_a_parent_under_fence_that_joins_above_children_under_serve_puts_them_under_fence() -> None:
     tree = Tree.grow(6)
     kitchen = tree.join("home/kitchen", policy=LeasePolicy.SERVE)
     oven = tree.join("home/kitchen/oven", policy=LeasePolicy.SERVE)
@@ -182,7 +185,7 @@ def test_a_fenced_parent_comes_above_a_node_that_goes_on_and_puts_it_under_fence
     assert home.engine.owns(tree.world.now, "home/kitchen/x"), "it stopped, and its parent took back"
 
 
-def test_a_parent_dies_after_it_came_late() -> None:
+def test_the_children_of_a_late_parent_serve_on_when_it_dies() -> None:
     tree = Tree.grow(8, ["home/kitchen"])
     traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
     home = tree.join("home")
@@ -196,7 +199,7 @@ def test_a_parent_dies_after_it_came_late() -> None:
 
 @pytest.mark.parametrize("at_ms", range(0, 16, 1))
 @pytest.mark.parametrize("kind", ["crash", "cut"])
-def test_whatever_breaks_on_the_way_of_a_late_parent_nobody_owns_with_another(kind: str, at_ms: int) -> None:
+def test_a_crash_or_a_cut_path_while_a_parent_joins_late_makes_no_second_owner(kind: str, at_ms: int) -> None:
     tree = Tree.grow(9, ["home/kitchen"], Faults(delay_us=400))
     traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
     world = tree.world
@@ -219,14 +222,14 @@ def test_whatever_breaks_on_the_way_of_a_late_parent_nobody_owns_with_another(ki
 
 
 def kitchen_listener(tree: Tree) -> ClientHost:
-    """Whoever has a subscription at the kitchen alone."""
+    """A client with a subscription at the kitchen alone."""
     listener = tree.client("listener")
     listener.subscribe("home/kitchen/#", qos=1)
     tree.world.run_until(lambda: bool(listener.results))
     return listener
 
 
-def test_the_heir_of_a_subtree_finds_a_subscriber_that_has_moved() -> None:
+def test_the_new_owner_finds_a_subscriber_that_has_moved() -> None:
     tree = Tree.grow(12, ["home/kitchen"])
     world, listener = tree.world, kitchen_listener(tree)
     former = listener.address
@@ -239,7 +242,7 @@ def test_the_heir_of_a_subtree_finds_a_subscriber_that_has_moved() -> None:
     assert world.sent_bytes[tree.root.address, former] == before
 
 
-def test_a_subscriber_that_its_heir_cannot_reach_turns_to_it() -> None:
+def test_a_subscriber_that_the_new_owner_cannot_reach_asks_it() -> None:
     tree = Tree.grow(13, ["home/kitchen"])
     listener = kitchen_listener(tree)
     there = tree.root.address, listener.address
@@ -255,7 +258,7 @@ def test_a_subscriber_that_its_heir_cannot_reach_turns_to_it() -> None:
     tree.world.run_until(lambda: bool(listener.messages), within=3 * timers.SECOND)
 
 
-def test_a_claim_within_what_a_node_holds_anyway_waits_until_it_does_not() -> None:
+def test_a_claim_within_a_larger_subtree_of_the_same_node_waits_until_that_is_gone() -> None:
     tree = Tree.grow(14, ["home", "home/kitchen"])
     home, kitchen = tree.nodes["home"], tree.nodes["home/kitchen"]
     traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
@@ -271,12 +274,12 @@ def test_a_claim_within_what_a_node_holds_anyway_waits_until_it_does_not() -> No
     traffic.settle()
 
 
-def test_a_child_that_leaves_takes_nothing_from_a_handover_under_way() -> None:
+def test_a_child_that_leaves_takes_no_subscription_from_another_handover() -> None:
     tree = Tree.grow(15, ["home/bedroom"])
     world, subscriber = tree.world, tree.client("subscriber")
     subscriber.subscribe("home/kitchen", qos=1)
     world.run_until(lambda: bool(subscriber.results))
-    subscriber.stop()  # So a message stays open, and the handover waits for it (§5.4).
+    subscriber.stop()  # so a message stays open, and the handover waits for it (§5.4)
     tree.client().publish("home/kitchen", b"hot", qos=1)
     world.run(100 * MILLISECOND)
     kitchen = tree.join("home/kitchen", wait=False)
@@ -287,12 +290,12 @@ def test_a_child_that_leaves_takes_nothing_from_a_handover_under_way() -> None:
     assert {subscription.filter for subscription in kitchen.control.subscribers} == {"home/kitchen"}
 
 
-def test_a_child_whose_subtree_goes_along_ends_no_subscription_on_its_way() -> None:
+def test_a_child_whose_subtree_goes_along_ends_no_subscription() -> None:
     tree = Tree.grow(16, ["home/bedroom"])
     world, subscriber = tree.world, tree.client("subscriber")
     subscriber.subscribe("home/#", qos=1)
     world.run_until(lambda: bool(subscriber.results))
-    subscriber.stop()  # So a message stays open, and the child's handover waits for it (§5.4).
+    subscriber.stop()  # so a message stays open, and the child's handover waits for it (§5.4)
     tree.client().publish("home/bedroom/lamp", b"on", qos=1)
     world.run(100 * MILLISECOND)
     tree.nodes["home/bedroom"].leave()
@@ -303,8 +306,8 @@ def test_a_child_whose_subtree_goes_along_ends_no_subscription_on_its_way() -> N
     assert {subscription.filter for subscription in home.control.subscribers} == {"home/#"}
 
 
-def test_a_node_that_comes_to_own_what_is_above_its_own_parent_keeps_what_it_delegated() -> None:
-    """`oven` has its subtree from `kitchen`; who gives it `home` knows nothing of `door`."""
+def test_a_node_that_claims_a_subtree_around_its_parents_keeps_its_own_cuts() -> None:
+    """`oven` has its subtree from `kitchen`. The node that hands over `home` knows nothing of `door`."""
     door = "home/kitchen/oven/door"
     tree = Tree.grow(18, ["home", "home/kitchen", "home/kitchen/oven", door])
     traffic = Traffic(tree, f"{door}/x", 2, "home/x", "home/kitchen/x", "home/kitchen/oven/x")
@@ -317,8 +320,8 @@ def test_a_node_that_comes_to_own_what_is_above_its_own_parent_keeps_what_it_del
     traffic.settle()
 
 
-def test_what_a_node_holds_in_a_subtree_that_comes_back_to_it_goes_on_with_that() -> None:
-    """`oven` comes to own all around its own subtree: whoever gets `kitchen` next is its parent."""
+def test_a_smaller_subtree_of_a_node_stays_with_it_when_the_one_in_between_moves() -> None:
+    """`oven` owns everything around its own subtree. The next holder of `kitchen` becomes its parent."""
     tree = Tree.grow(19, ["home", "home/kitchen", "home/kitchen/oven", "home/bedroom"])
     home, kitchen, oven, bedroom = tree.nodes.values()
     traffic = Traffic(tree, "home/kitchen/oven/x", 2, "home/x", "home/kitchen/x")
@@ -333,7 +336,7 @@ def test_what_a_node_holds_in_a_subtree_that_comes_back_to_it_goes_on_with_that(
     traffic.settle()
 
 
-def test_a_node_comes_between_two_subtrees_of_one_other() -> None:
+def test_a_node_joins_between_two_subtrees_of_another_node() -> None:
     tree = Tree.grow(20, ["home", "home/kitchen/oven"])
     home, oven = tree.nodes.values()
     traffic = Traffic(tree, "home/kitchen/oven/x", 2, "home/x", "home/kitchen/x")
@@ -349,11 +352,11 @@ def test_a_node_comes_between_two_subtrees_of_one_other() -> None:
     traffic.settle()
 
 
-class Below:
-    """`bulb` has its subtree from `oven`, whose own lies in `home`; and that, too, has come to `bulb`.
+class NestedSubtrees:
+    """`bulb` has its subtree from `oven`, whose own lies in `home`. Then `bulb` gets `home`, too.
 
-    Of a topic in the smaller one it has what waits for one session, what another has not answered, and what
-    is retained.
+    In the smaller subtree it holds queued messages of one session, unacknowledged messages of another, and a
+    retained message.
     """
 
     TOPIC = "home/kitchen/oven/bulb/x"
@@ -362,7 +365,7 @@ class Below:
         self.tree = tree = Tree.grow(seed, ["home", "home/kitchen/oven", "home/kitchen/oven/bulb"])
         home, _, self.bulb = tree.nodes.values()
         tree.move("home", home, self.bulb)
-        self.away, self.stopped = tree.client(session_options=TERMS), tree.client("stopped")
+        self.away, self.stopped = tree.client(session_options=SESSION_OPTIONS), tree.client("stopped")
         for client in (self.away, self.stopped):
             client.subscribe("home/#", qos=2)
         tree.world.run_until(lambda: bool(self.away.results and self.stopped.results))
@@ -378,7 +381,7 @@ class Below:
         assert self.acknowledged == 20
 
     def publish(self, messages: int) -> None:
-        """The last of them is retained."""
+        """Publishes messages, the last of them retained."""
         for number in range(1, messages + 1):
             self.sent += 1
             self.publisher.publish(self.TOPIC, str(self.sent).encode(), qos=2, retain=number == messages)
@@ -392,13 +395,14 @@ class Below:
         return self.bulb.engine.counters().get(name, 0)
 
     def assert_nothing_moved(self) -> None:
-        """All of that is at `bulb` alone, and comes in order before what follows."""
+        """Checks that all of this is at `bulb` alone, and arrives in order before the messages that
+        follow."""
         assert (self.count("drop.handover"), self.count("drop.moved")) == (self.refused, 0)
         has_some = [node for node in (self.tree.root, *living(self.tree)) if node.engine.retained("home", [])]
         assert has_some == [self.bulb]
         self.stopped.go_on()
         self.publish(20)
-        back = self.tree.client(session_options=TERMS)
+        back = self.tree.client(session_options=SESSION_OPTIONS)
         back.subscribe("home/#", qos=2)
         self.tree.world.run_until(lambda: len(payloads_of(self.stopped)) == len(payloads_of(back)) == 45)
         assert payloads_of(self.stopped) == payloads_of(back) == [b"%d" % n for n in range(1, 46)]
@@ -406,28 +410,31 @@ class Below:
 
 
 def payloads_of(client: ClientHost) -> list[bytes]:
-    """What came of messages as they were published."""
+    """The payloads of the received messages, without retained ones."""
     return [message.payload for message in client.messages if not message.retained]
 
 
-def test_what_a_node_has_below_a_subtree_that_it_hands_back_stays() -> None:
-    below = Below(21)
-    below.tree.order(below.bulb, pb.ORDER_KIND_HAND_BACK, "home")
-    assert below.tree.root.owns("home/x")
-    below.assert_nothing_moved()
+def test_messages_of_a_smaller_subtree_stay_when_the_larger_one_is_handed_back() -> None:
+    nested = NestedSubtrees(21)
+    nested.tree.order(nested.bulb, pb.ORDER_KIND_HAND_BACK, "home")
+    assert nested.tree.root.owns("home/x")
+    nested.assert_nothing_moved()
 
 
-def test_what_a_node_has_below_a_subtree_that_it_delegates_stays() -> None:
-    below = Below(22)
-    kitchen = below.tree.join("home/kitchen")
+def test_messages_of_a_smaller_subtree_stay_when_the_subtree_in_between_is_delegated() -> None:
+    nested = NestedSubtrees(22)
+    kitchen = nested.tree.join("home/kitchen")
     assert kitchen.owns("home/kitchen/x")
-    below.assert_nothing_moved()
+    nested.assert_nothing_moved()
 
 
 @pytest.mark.parametrize("at_ms", [0, 3, 10, 20, 50, 100])
 @pytest.mark.parametrize("how", ["hands back", "delegates"])
-def test_who_gives_a_subtree_keeps_its_own_in_one_that_comes_back_just_then(how: str, at_ms: int) -> None:
-    """`kitchen` lies between the two that `oven` has, and hands back as that gives away what is around."""
+def test_a_node_that_gives_a_subtree_away_keeps_its_smaller_one_although_the_part_in_between_comes_back(
+    how: str, at_ms: int
+) -> None:
+    """`kitchen` lies between the two subtrees of `oven`. It hands back while `oven` gives away the larger
+    one."""
     tree = Tree.grow(23, ["house", "house/home/kitchen", "house/home/kitchen/oven"], Faults(delay_us=1_000))
     house, kitchen, oven = tree.nodes.values()
     tree.move("house", house, oven)
@@ -436,7 +443,7 @@ def test_who_gives_a_subtree_keeps_its_own_in_one_that_comes_back_just_then(how:
     for topic in traffic.topics[1:]:
         unread.subscribe(topic, qos=2)
     tree.world.run_until(lambda: len(unread.results) == 2)
-    unread.stop()  # So messages stay open, and both handovers wait for them (§5.4).
+    unread.stop()  # so messages stay open, and both handovers wait for them (§5.4)
     for topic in traffic.topics[1:]:
         tree.client().publish(topic, b"hot", qos=2)
     traffic.publish(20)
@@ -449,18 +456,18 @@ def test_who_gives_a_subtree_keeps_its_own_in_one_that_comes_back_just_then(how:
     for _ in range(2 * timers.LEASE // timers.SECOND):
         traffic.publish(1, timers.SECOND)
     traffic.settle()
-    heir = tree.nodes["house/home"] if how == "delegates" else tree.root
+    new_owner = tree.nodes["house/home"] if how == "delegates" else tree.root
     owners = {t: [n for n in (tree.root, *living(tree)) if n.owns(t)] for t in traffic.topics}
-    assert owners == {topic: [oven if "oven" in topic else heir] for topic in traffic.topics}
+    assert owners == {topic: [oven if "oven" in topic else new_owner] for topic in traffic.topics}
 
 
 def living(tree: Tree) -> list[NodeHost]:
-    """The nodes below the root that run now."""
+    """The running nodes below the root."""
     return [h for h in tree.world.hosts.values() if isinstance(h, NodeHost) and h is not tree.root]
 
 
 @pytest.mark.parametrize("at_ms", range(0, 16, 1))
-def test_whatever_breaks_when_a_parent_leaves_nobody_owns_with_another(at_ms: int) -> None:
+def test_a_crash_of_a_leaving_parent_makes_no_second_owner(at_ms: int) -> None:
     tree = Tree.grow(10, ["home", "home/kitchen"], Faults(delay_us=400))
     traffic = Traffic(tree, "home/kitchen/oven", 2, "home/x")
     world = tree.world
@@ -477,11 +484,11 @@ def test_whatever_breaks_when_a_parent_leaves_nobody_owns_with_another(at_ms: in
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_a_restarted_node_cut_out_of_an_inner_subtree_does_not_move_with_the_outer_one(
+def test_a_cut_of_an_inner_subtree_of_a_restarted_node_does_not_move_with_the_outer_subtree(
     seed: int,
 ) -> None:
-    """It holds `a`, another `a/c`, the first again `a/c/b`, and a third `a/c/b/d`. After a restart it has
-    `a`, and hears of `a/c`, before it has `a/c/b` again."""
+    """One node holds `a`, another `a/c`, the first one also `a/c/b`, and a third `a/c/b/d`. After a
+    restart the first node has `a`, and learns of `a/c`, before it has `a/c/b` again."""
     tree = Tree.grow(seed, ["a", "a/c"])
     outer = tree.nodes["a"]
     tree.order(outer, pb.ORDER_KIND_CLAIM, "a/c/b")

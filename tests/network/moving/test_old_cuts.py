@@ -1,4 +1,5 @@
-"""What a node may believe of what it delegated in an earlier run, or under an earlier lease (§5.4)."""
+"""Which of its earlier delegations a node may still count on, after a restart or the end of its lease
+(§5.4)."""
 
 from __future__ import annotations
 
@@ -25,17 +26,17 @@ class Branch:
         self.home, self.kitchen = self.tree.nodes["home"], self.tree.nodes["home/kitchen"]
 
     def await_return(self) -> None:
-        """The root takes back what `home` had."""
+        """Waits until the root has taken back the subtree of `home`."""
         taken = TookBack("home", "home")
         self.world.run_until(lambda: taken in self.tree.root.events)
 
     def restart_home(self) -> NodeHost:
-        """Starts `home` again with its memory; returns as soon as it serves."""
+        """Starts `home` again with its files. Returns as soon as it serves."""
         self.home = self.home.restart(remembers=True)
         self.world.run_until(lambda: self.tree.serves(self.home))
         return self.home
 
-    def keep(self) -> None:
+    def publish_retained(self) -> None:
         """Publishes a retained message, and waits until it is acknowledged."""
         publisher = self.tree.client()
         publisher.publish(TOPIC, b"kept", qos=1, retain=True)
@@ -48,14 +49,14 @@ class Branch:
         return subscriber
 
 
-def test_what_its_parent_served_meanwhile_is_its_own_again() -> None:
-    """Also what it had delegated: whoever held that has no lease any more."""
+def test_a_restarted_node_owns_what_its_parent_served_meanwhile_without_the_old_cuts() -> None:
+    """Also the subtrees that it had delegated: their holders have no lease any more."""
     branch = Branch()
     branch.home.kill()
     branch.kitchen.kill()
     branch.await_return()
     early = branch.subscribe()
-    branch.keep()
+    branch.publish_retained()
     home = branch.restart_home()
     assert home.owns(TOPIC)
     late = branch.subscribe()
@@ -66,14 +67,14 @@ def test_what_its_parent_served_meanwhile_is_its_own_again() -> None:
     assert not home.delegations
 
 
-def test_the_same_holds_of_a_node_whose_lease_has_ended_though_it_lives() -> None:
+def test_a_node_whose_lease_ended_owns_what_its_parent_served_meanwhile_without_the_old_cuts() -> None:
     branch = Branch()
     branch.kitchen.kill()
     ends = {branch.tree.root.address, branch.home.address}
     branch.world.path = lambda d: None if {d.source, d.destination} == ends else CLEAR
     branch.await_return()
     early = branch.subscribe()
-    branch.keep()
+    branch.publish_retained()
     branch.world.path = None
     branch.world.run_until(lambda: branch.home.owns(TOPIC))
     late = branch.subscribe()
@@ -82,7 +83,7 @@ def test_the_same_holds_of_a_node_whose_lease_has_ended_though_it_lives() -> Non
     assert [message.payload for message in early.messages] == [b"kept"]
 
 
-def test_what_it_delegated_is_held_where_nobody_has_served_since() -> None:
+def test_an_old_cut_counts_if_nobody_served_meanwhile() -> None:
     branch = Branch()
     branch.home.kill()
     branch.world.run(5 * SECOND)
@@ -95,8 +96,8 @@ def test_what_it_delegated_is_held_where_nobody_has_served_since() -> None:
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 3_600_000])
-def test_what_its_parent_delegated_meanwhile_counts_whatever_its_own_clock_said(ahead_ms: int) -> None:
-    """Its parent cannot know the epochs that it granted, and its clock may have been ahead."""
+def test_a_delegation_of_the_parent_counts_more_than_an_old_cut_with_a_higher_epoch(ahead_ms: int) -> None:
+    """The parent does not know the epochs that the node granted, and the node's clock may have been ahead."""
     branch = Branch()
     branch.home.kill()
     branch.await_return()
@@ -113,8 +114,8 @@ def test_what_its_parent_delegated_meanwhile_counts_whatever_its_own_clock_said(
     assert [d.subtree for d in root.delegations if d.subtree.startswith("home")] == ["home"]
 
 
-def test_what_lies_below_a_subtree_that_it_has_already_is_its_own_affair() -> None:
-    """The old owner cannot name it: it was never its own."""
+def test_a_node_keeps_the_cuts_below_a_smaller_subtree_that_it_already_has() -> None:
+    """The old owner cannot name those cuts, because they were never its own."""
     branch = Branch()
     branch.tree.order(branch.home, pb.ORDER_KIND_HAND_BACK, "home")
     bedroom = branch.tree.join("home/bedroom")
@@ -128,8 +129,8 @@ def test_what_lies_below_a_subtree_that_it_has_already_is_its_own_affair() -> No
     assert not bedroom.owns(TOPIC)
 
 
-def test_so_is_what_it_delegated_under_another_parent() -> None:
-    """The old owner names that parent alone, and knows nothing of what lies below."""
+def test_a_node_keeps_its_cuts_if_it_has_the_smaller_subtree_from_another_parent() -> None:
+    """The old owner names only that parent, and knows nothing of the cuts below."""
     branch = Branch()
     branch.tree.order(branch.home, pb.ORDER_KIND_HAND_BACK, "home")
     bedroom = branch.tree.join("home/bedroom")
@@ -145,13 +146,13 @@ def test_so_is_what_it_delegated_under_another_parent() -> None:
         branch.world.run(SECOND // 4)
 
 
-def test_one_that_dies_on_the_way_believes_its_old_memory_no_more() -> None:
-    """Its parent cannot tell whether the run in between has served."""
+def test_a_node_that_died_before_it_served_does_not_count_on_its_old_cuts() -> None:
+    """The parent cannot tell whether the run in between served."""
     branch = Branch()
     branch.home.kill()
     branch.kitchen.kill()
     branch.await_return()
-    branch.keep()
+    branch.publish_retained()
     ready = branch.tree.watch_for(lambda t: t.subtree == "home" and t.phase == pb.TRANSFER_PHASE_READY)
     branch.home = branch.home.restart(remembers=True)
     branch.world.run_until(lambda: bool(ready))
@@ -160,8 +161,8 @@ def test_one_that_dies_on_the_way_believes_its_old_memory_no_more() -> None:
     assert branch.restart_home().owns(TOPIC)
 
 
-def test_another_node_of_the_same_name_takes_nothing() -> None:
-    """Not even what lies around the subtree of the first: it has no name, so it claims nothing (§5.1)."""
+def test_another_node_of_the_same_name_takes_no_subtree() -> None:
+    """Not even around the subtree of the first node: without its name it claims nothing (§5.1)."""
     tree = Tree.grow(12)
     one = tree.join("home/bedroom", name="twin")
     other = tree.join("home", name="twin", wait=False)

@@ -1,7 +1,7 @@
 """An owner that came to its topics without a handover waits for its subscribers (§5.8).
 
-Publishers repeat at once what was not acknowledged, subscribers come when they notice: in between nothing of
-QoS 1 or 2 may be acknowledged, or it is lost.
+Publishers repeat unacknowledged messages at once, and subscribers come back when they notice. If a message of
+QoS 1 or 2 were acknowledged in between, it would be lost.
 """
 
 from __future__ import annotations
@@ -58,34 +58,34 @@ class Stream:
         return self.victim.restart(remembers=remembers)
 
     def await_all(self) -> None:
-        """Until everything is acknowledged."""
+        """Waits until every message is acknowledged."""
         self.world.run_until(lambda: self.acknowledged() == self.published)
 
     def acknowledged(self) -> int:
         return sum(isinstance(result, Published) for result in self.publisher.results)
 
     def numbers(self) -> list[int]:
-        """What the subscriber has, what came twice once."""
+        """The numbers that the subscriber received, without duplicates."""
         return list(dict.fromkeys(int(message.payload) for message in self.subscriber.messages))
 
 
 @pytest.mark.parametrize("victim", PLACES)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_restarted_owner_loses_nothing_that_it_had_not_acknowledged(seed: int, victim: str) -> None:
+def test_a_restarted_owner_loses_no_unacknowledged_message(seed: int, victim: str) -> None:
     stream = Stream(seed, victim)
     stream.publish_for(timers.SECOND)
     stream.restart()
     stream.publish_for(timers.SECOND)
     stream.await_all()
-    # A subscriber that is not back within two seconds finds what waited for it.
+    # A subscriber that is not back within two seconds gets the queued messages.
     stream.world.run_until(lambda: stream.numbers() == list(range(stream.published)))
 
 
-def test_without_its_memory_it_waits_for_nobody() -> None:
-    assert any(loses_without_memory(seed) for seed in range(5))
+def test_an_owner_without_its_files_waits_for_no_subscriber() -> None:
+    assert any(loses_without_files(seed) for seed in range(5))
 
 
-def loses_without_memory(seed: int) -> bool:
+def loses_without_files(seed: int) -> bool:
     stream = Stream(seed, "root")
     stream.publish_for(timers.SECOND)
     stream.restart(remembers=False)
@@ -96,7 +96,7 @@ def loses_without_memory(seed: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_parent_that_takes_back_loses_nothing(seed: int) -> None:
+def test_a_parent_that_takes_a_subtree_back_loses_no_message(seed: int) -> None:
     stream = Stream(seed, "kitchen")
     stream.publish_for(timers.SECOND)
     stream.victim.kill()
@@ -106,7 +106,7 @@ def test_a_parent_that_takes_back_loses_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_an_owner_that_lost_its_lease_and_has_it_anew_loses_nothing(seed: int) -> None:
+def test_an_owner_that_lost_its_lease_and_has_it_again_loses_no_message(seed: int) -> None:
     stream = Stream(seed, "kitchen")
     world, kitchen, root = stream.world, stream.victim, stream.tree.root
     ends = {kitchen.address, root.address}
@@ -120,7 +120,7 @@ def test_an_owner_that_lost_its_lease_and_has_it_anew_loses_nothing(seed: int) -
     assert stream.numbers() == list(range(stream.published))
 
 
-def test_a_restarted_owner_refuses_for_a_dead_subscriber_no_longer_than_any_may_be_silent() -> None:
+def test_a_restarted_owner_refuses_messages_because_of_a_dead_subscriber_for_two_seconds_at_most() -> None:
     stream = Stream(1, "root", Faults())
     dead = stream.subscribe()
     stream.publish_for(timers.SECOND)
@@ -134,7 +134,7 @@ def test_a_restarted_owner_refuses_for_a_dead_subscriber_no_longer_than_any_may_
     assert {session for session, _ in owner.subscriptions} == {stream.subscriber.session}
 
 
-def test_qos_0_waits_for_nobody() -> None:
+def test_a_message_of_qos_0_does_not_wait_for_the_recovery() -> None:
     stream = Stream(1, "root", Faults())
     dead = stream.subscribe()
     stream.world.remove(dead)
@@ -145,7 +145,7 @@ def test_qos_0_waits_for_nobody() -> None:
     assert stream.numbers() == [0, -1]
 
 
-def test_a_restarted_owner_waits_for_nobody_who_was_away() -> None:
+def test_a_restarted_owner_does_not_wait_for_offline_sessions() -> None:
     stream = Stream(1, "root", Faults())
     away = stream.tree.client("away", SessionOptions("away", session_id("away"), expiry_s=600))
     away.subscribe(stream.topic, qos=2)
@@ -161,7 +161,7 @@ def test_a_restarted_owner_waits_for_nobody_who_was_away() -> None:
     assert stream.numbers() == list(range(stream.published))
 
 
-def test_who_is_cut_off_while_its_owner_restarts_is_queued_for_and_misses_nothing() -> None:
+def test_messages_are_queued_for_a_subscriber_that_is_cut_off_while_its_owner_restarts() -> None:
     stream = Stream(1, "root", Faults())
     cut_off = stream.subscribe()
     published = stream.published
@@ -190,7 +190,7 @@ PARTS = ("hall", "a", "b", "c", "d")
 
 
 class Streams:
-    """Two subscribers of five owners each, and two publishers, over bad paths."""
+    """Two subscribers at five owners each, and two publishers, over bad paths."""
 
     def __init__(self, seed: int) -> None:
         self.tree = Tree.grow(seed, [f"site/{part}" for part in PARTS[1:]])
@@ -235,9 +235,9 @@ class Streams:
         return [message for message in all_of_them if message not in came]
 
 
-def test_an_owner_and_then_its_parent_that_restart_lose_nothing_over_bad_paths(is_long: bool) -> None:
-    """Seed 13: the parent was away before the owner had its subtree again. 8: a subscriber that was back lost
-    its new link, and began another."""
+def test_an_owner_and_then_its_parent_that_restart_over_bad_paths_lose_no_message(is_long: bool) -> None:
+    """Seed 13: the parent was down before the owner had its subtree again. Seed 8: a subscriber that was
+    back lost its new link, and began another."""
     for seed in range(200) if is_long else (8, 13):
         streams = Streams(seed)
         streams.publish_for(timers.SECOND + seed % 7 * timers.SECOND // 10)
@@ -272,14 +272,14 @@ class Claimed:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_node_that_requests_a_subtree_that_was_taken_back_goes_on_recovering(seed: int) -> None:
+def test_the_recovery_goes_on_at_a_node_that_claims_the_subtree(seed: int) -> None:
     claimed = Claimed(seed)
     claimed.claim()
     claimed.require_that_nothing_is_lost()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_parent_that_gets_a_recovering_subtree_back_goes_on_recovering(seed: int) -> None:
+def test_the_recovery_goes_on_at_the_parent_if_the_subtree_is_handed_back(seed: int) -> None:
     claimed = Claimed(seed)
     claimed.claim()
     claimed.tree.order(claimed.claimant, pb.ORDER_KIND_HAND_BACK, "home/kitchen")
@@ -287,14 +287,14 @@ def test_a_parent_that_gets_a_recovering_subtree_back_goes_on_recovering(seed: i
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_node_that_requests_what_holds_a_recovering_subtree_goes_on_recovering(seed: int) -> None:
+def test_the_recovery_goes_on_at_a_node_that_claims_a_subtree_around(seed: int) -> None:
     claimed = Claimed(seed)
     claimed.tree.order(claimed.claimant, pb.ORDER_KIND_CLAIM, "home")
     claimed.require_that_nothing_is_lost()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_node_that_requests_a_part_of_a_recovering_subtree_goes_on_recovering(seed: int) -> None:
+def test_the_recovery_goes_on_at_a_node_that_claims_a_part_of_the_subtree(seed: int) -> None:
     claimed = Claimed(seed)
     claimed.tree.order(claimed.claimant, pb.ORDER_KIND_CLAIM, TOPIC)
     claimed.require_that_nothing_is_lost()
