@@ -1,4 +1,4 @@
-"""Alerts reach the network whenever it is there, and who comes later, too."""
+"""Alerts reach the network whenever it is up, and clients that subscribe later, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RAISED = {"saturation/node/kitchen": (b'{"state": "raised"}', True)}
 CLEARED = {"saturation/node/kitchen": (b'{"state": "cleared"}', False)}
 
 
-def test_a_network_may_come_and_go() -> None:
+def test_an_alert_is_published_when_the_network_is_up_and_again_after_its_restart() -> None:
     said: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
@@ -32,7 +32,7 @@ def test_a_network_may_come_and_go() -> None:
             until(lambda: _retained(root) == CLEARED["saturation/node/kitchen"][0], "it is cleared", PATIENCE)
 
 
-def test_at_its_end_it_says_what_was_not_told() -> None:
+def test_at_its_end_the_announcer_reports_the_alerts_that_were_not_published() -> None:
     said: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))

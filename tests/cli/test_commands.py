@@ -1,4 +1,4 @@
-"""The commands, by what they print and how they exit."""
+"""The output and the exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def usage_error(*arguments: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_teaches_by_examples(command: str, capsys: Capture) -> None:
+def test_the_help_of_every_command_has_examples_and_exit_codes(command: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
     assert caught.value.code == DONE
@@ -50,7 +50,7 @@ def test_every_command_teaches_by_examples(command: str, capsys: Capture) -> Non
     assert all(len(line) <= 100 for line in text.split("\n"))
 
 
-def test_the_module_runs_and_help_loads_little() -> None:
+def test_help_of_the_module_loads_few_modules() -> None:
     code = (
         "import sys; from hbroker.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
@@ -73,7 +73,7 @@ def test_the_module_runs_and_help_loads_little() -> None:
     }
 
 
-def test_flags_that_are_wrong_exit_with_2(capsys: Capture) -> None:
+def test_wrong_flags_exit_with_2(capsys: Capture) -> None:
     usage_error()
     usage_error("fly")
     usage_error("tree", "--timeout", "-1")
@@ -81,12 +81,12 @@ def test_flags_that_are_wrong_exit_with_2(capsys: Capture) -> None:
     assert "'port' is not a port number" in capsys.readouterr().err
 
 
-def test_check_of_a_valid_file(capsys: Capture) -> None:
+def test_check_reports_a_valid_file(capsys: Capture) -> None:
     assert main(["check", HOME]) == DONE
     assert capsys.readouterr().out == f"{HOME}: valid, 6 nodes\n"
 
 
-def test_check_tells_file_line_and_remedy(capsys: Capture) -> None:
+def test_check_reports_file_line_and_remedy(capsys: Capture) -> None:
     assert main(["check", HOME, BROKEN]) == USAGE
     captured = capsys.readouterr()
     assert captured.out == f"{HOME}: valid, 6 nodes\n"
@@ -94,7 +94,7 @@ def test_check_tells_file_line_and_remedy(capsys: Capture) -> None:
     assert len(captured.err.splitlines()) > 8
 
 
-def test_check_as_json(capsys: Capture) -> None:
+def test_check_reports_errors_as_json(capsys: Capture) -> None:
     assert main(["check", "--json", HOME, BROKEN]) == USAGE
     result = json.loads(capsys.readouterr().out)
     assert result["valid"] is False
@@ -102,7 +102,7 @@ def test_check_as_json(capsys: Capture) -> None:
     assert {"file", "line", "message", "remedy"} == set(result["files"][1]["errors"][0])
 
 
-def test_up_refuses_what_check_refuses(tmp_path: Path, capsys: Capture) -> None:
+def test_up_refuses_a_file_that_check_refuses(tmp_path: Path, capsys: Capture) -> None:
     main(["check", BROKEN])
     told = capsys.readouterr().err
     assert main(["up", BROKEN, "--state-dir", str(tmp_path)]) == USAGE
@@ -110,7 +110,7 @@ def test_up_refuses_what_check_refuses(tmp_path: Path, capsys: Capture) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_up_refuses_a_port_that_is_taken(tmp_path: Path, capsys: Capture) -> None:
+def test_up_refuses_a_port_in_use(tmp_path: Path, capsys: Capture) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -121,7 +121,7 @@ def test_up_refuses_a_port_that_is_taken(tmp_path: Path, capsys: Capture) -> Non
     assert RunDirectory(tmp_path, "one").launcher() is None
 
 
-def test_nothing_runs(tmp_path: Path, capsys: Capture) -> None:
+def test_status_and_down_report_that_no_network_runs(tmp_path: Path, capsys: Capture) -> None:
     assert main(["status", "--state-dir", str(tmp_path)]) == FAILED
     assert main(["status", "house", "--state-dir", str(tmp_path)]) == FAILED
     assert main(["down", "--state-dir", str(tmp_path)]) == DONE
@@ -130,7 +130,7 @@ def test_nothing_runs(tmp_path: Path, capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out) == {"network": None, "up": False, "nodes": [], "gateways": []}
 
 
-def test_status_and_down_of_a_network(launch: Launch, capsys: Capture) -> None:
+def test_status_and_down_of_a_running_network(launch: Launch, capsys: Capture) -> None:
     launched = launch("well")
     launched.event("ready")
     state = ["--state-dir", str(launched.base)]
@@ -147,13 +147,13 @@ def test_status_and_down_of_a_network(launch: Launch, capsys: Capture) -> None:
     assert main(["status", *state]) == FAILED
 
 
-def test_status_of_a_network_that_lacks_a_node(launch: Launch) -> None:
+def test_status_fails_if_a_node_is_down(launch: Launch) -> None:
     launched = launch("failing")
     launched.event("ended")
     assert main(["status", "--state-dir", str(launched.base)]) == FAILED
 
 
-def test_status_after_the_launcher_was_killed(launch: Launch) -> None:
+def test_status_fails_after_the_launcher_was_killed(launch: Launch) -> None:
     launched = launch("well")
     launched.event("ready")
     os.kill(launched.process.pid, signal.SIGKILL)
@@ -181,6 +181,6 @@ def test_node_refuses_wrong_flags(arguments: list[str], told: str, capsys: Captu
     assert told in capsys.readouterr().err
 
 
-def test_a_duration_is_told_at_the_precision_that_matters() -> None:
+def test_a_duration_is_printed_with_sensible_precision() -> None:
     told = [duration(seconds) for seconds in (0.042, 9.99, 59.4, 61, 3_700, 90_000)]
     assert told == ["0.04 s", "9.99 s", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]

@@ -1,4 +1,4 @@
-"""Files of gateways that are wrong: told before a network starts, and in a line when it runs."""
+"""Invalid files of gateways: reported before a network starts, and in the log of a running gateway."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LISTENER = {"address": "127.0.0.1:0"}
 
 
 class Site:
-    """A topology file and what it names, all of it right."""
+    """A topology file and the files that it names, all of them valid."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -85,15 +85,15 @@ def exchange_keys(site: Site) -> str:
     return "key"
 
 
-BREAKS = [break_users, lose_users, break_rules, break_certificate, lose_key, exchange_keys]
+DAMAGES = [break_users, lose_users, break_rules, break_certificate, lose_key, exchange_keys]
 
 
-@pytest.mark.parametrize("spoil", BREAKS)
-def test_check_and_up_tell_what_a_gateway_would(
-    site: Site, capsys: Capture, spoil: Callable[[Site], str]
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_check_and_up_report_an_invalid_gateway_file(
+    site: Site, capsys: Capture, damage: Callable[[Site], str]
 ) -> None:
     assert main(["check", str(site.file)]) == DONE
-    told = spoil(site)
+    told = damage(site)
     capsys.readouterr()
     assert main(["check", str(site.file)]) == USAGE
     (line,) = capsys.readouterr().err.splitlines()
@@ -108,8 +108,8 @@ def test_check_and_up_tell_what_a_gateway_would(
     assert not state.exists()
 
 
-def test_all_that_is_wrong_is_told_at_once(site: Site, capsys: Capture) -> None:
-    told = [spoil(site) for spoil in (break_users, break_rules, lose_key)]
+def test_all_invalid_gateway_files_are_reported_at_once(site: Site, capsys: Capture) -> None:
+    told = [damage(site) for damage in (break_users, break_rules, lose_key)]
     assert main(["check", str(site.file), "--json"]) == USAGE
     (result,) = json.loads(capsys.readouterr().out)["files"]
     assert result["valid"] is False
@@ -119,7 +119,7 @@ def test_all_that_is_wrong_is_told_at_once(site: Site, capsys: Capture) -> None:
     assert [error["line"] for error in result["errors"]] == [2, 2, None]
 
 
-def test_a_gateway_whose_files_are_broken_later_says_so_in_a_line_and_comes_back(site: Site) -> None:
+def test_a_gateway_with_a_file_that_became_invalid_logs_it_and_starts_once_it_is_valid(site: Site) -> None:
     state = site.directory / "state"
     with network_up(site.file, state) as (network, _):
         right = site.users.read_text()

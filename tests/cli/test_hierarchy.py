@@ -1,4 +1,4 @@
-"""The drawing of the hierarchy, and what counts as a status."""
+"""The drawing of the hierarchy, and the parsing of a node's status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUSE: list[hierarchy.Status] = [
 ]
 
 
-def test_the_house_is_drawn_as_a_tree() -> None:
+def test_the_hierarchy_is_drawn_as_a_tree() -> None:
     assert hierarchy.drawing(HOUSE) == [
         "root",
         "├─ kitchen",
@@ -27,14 +27,14 @@ def test_the_house_is_drawn_as_a_tree() -> None:
     ]
 
 
-def test_a_node_whose_parent_is_silent_stands_alone() -> None:
+def test_a_node_whose_parent_is_missing_is_drawn_by_itself() -> None:
     without = [status for status in HOUSE if status["name"] != "outside"]
     assert hierarchy.drawing(without) == ["root", "└─ kitchen", "securitycams"]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from("abcdef"), st.one_of(st.none(), st.sampled_from("abcdefx"))))
-def test_every_node_is_drawn_once_whoever_it_calls_its_parent(parents: dict[str, str | None]) -> None:
+def test_every_node_is_drawn_once_whatever_its_parent(parents: dict[str, str | None]) -> None:
     statuses = [{"name": name, "subtree": name, "parent": parent} for name, parent in parents.items()]
     drawn = hierarchy.in_order(statuses)
     assert sorted(status["name"] for status in drawn) == sorted(parents)
@@ -44,10 +44,10 @@ def test_every_node_is_drawn_once_whoever_it_calls_its_parent(parents: dict[str,
 @pytest.mark.parametrize(
     "payload", [b"", b"{", b"[]", b"null", b"7", b'{"name": "other"}', b"\xff", b"[" * 100_000]
 )
-def test_what_is_no_status_is_passed_over(payload: bytes) -> None:
+def test_an_invalid_status_is_ignored(payload: bytes) -> None:
     assert hierarchy.parse_status("$SYS/nodes/kitchen/status", payload) is None
 
 
-def test_a_status_is_read() -> None:
+def test_a_status_is_parsed() -> None:
     status = {"name": "kitchen", "epoch": 3}
     assert hierarchy.parse_status("$SYS/nodes/kitchen/status", json.dumps(status).encode()) == status

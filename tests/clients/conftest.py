@@ -1,4 +1,4 @@
-"""The two families of programs that tests compare, each with its broker."""
+"""The two pairs of programs that the tests compare, each with its broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.clients.programs import Family, Ours, mosquitto, root_node
 
 @pytest.fixture(scope="module")
 def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Family, Family]]:
-    """mosquitto and its clients; a root node, hpub and hsub."""
+    """mosquitto and its clients, and a root node with hpub and hsub."""
     with (
         mosquitto(tmp_path_factory.mktemp("mosquitto")) as theirs,
         root_node() as (host, port),

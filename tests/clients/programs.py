@@ -1,6 +1,5 @@
-"""Running both pairs of programs: mosquitto's against mosquitto, ours against a root node, each on a free
-port.
-"""
+"""Runs both pairs of programs: mosquitto's with mosquitto, and hpub and hsub with a root node, each on a
+free port."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ ENVIRONMENT = {**environment(), "TZ": "UTC"}
 
 @dataclass(frozen=True)
 class Ended:
-    """What a program left behind."""
+    """The result of a program: exit code and output."""
 
     code: int
     output: bytes
@@ -33,7 +32,7 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """The first line on standard error that says something, with the programs' names made alike."""
+        """The first line with an error on standard error, with both programs' names replaced alike."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
         return re.sub(r"mosquitto_(pub|sub)", r"h\1", lines[0]) if lines else ""
 
@@ -42,14 +41,13 @@ class Family(Protocol):
     """A publisher, a subscriber and their broker."""
 
     def command(self, program: str, *arguments: str) -> list[str]:
-        """The command line of "pub" or "sub", with the flags that lead to the broker."""
+        """The command line of "pub" or "sub", with the flags that name the broker."""
 
     def await_subscriber(self, client_id: str, topic: str) -> None:
-        """Returns once the broker has the client's subscription, which matches the topic."""
+        """Waits until the broker has the client's subscription, which matches the topic."""
 
-    def await_answers(self, client_ids: Collection[str], count: int) -> None:
-        """Returns once these together have answered for so many messages that a publisher at QoS 1 is done
-        with."""
+    def await_acknowledgements(self, client_ids: Collection[str], count: int) -> None:
+        """Waits until these clients together have acknowledged so many messages of a publisher at QoS 1."""
 
 
 class Mosquitto:
@@ -66,7 +64,7 @@ class Mosquitto:
         suback = f"Sending SUBACK to {client_id}\n"
         until(lambda: suback in self._logged(), f"{client_id} has subscribed", PATIENCE, found=self._logged)
 
-    def await_answers(self, client_ids: Collection[str], count: int) -> None:
+    def await_acknowledgements(self, client_ids: Collection[str], count: int) -> None:
         answer = re.compile(f"Received PUBACK from ({'|'.join(client_ids)}) ")
         until(lambda: len(answer.findall(self._logged())) >= count, f"{count} answers", PATIENCE)
 
@@ -74,7 +72,7 @@ class Mosquitto:
         return self._log.read_text("utf-8", "replace")
 
 
-class Ours:
+class HBrokerPrograms:
     """hpub, hsub and a root node."""
 
     def __init__(self, port: int, client: sync.Client) -> None:
@@ -87,11 +85,11 @@ class Ours:
     def await_subscriber(self, client_id: str, topic: str) -> None:
         self.await_subscribers(1, topic)
 
-    def await_answers(self, client_ids: Collection[str], count: int) -> None:
-        """The publisher has waited for them (§7.3)."""
+    def await_acknowledgements(self, client_ids: Collection[str], count: int) -> None:
+        """Does nothing: the publisher has waited for the acknowledgements (§7.3)."""
 
     def await_subscribers(self, count: int, topic: str) -> None:
-        """Returns once so many subscriptions match the topic."""
+        """Waits until so many subscriptions match the topic."""
         until(
             lambda: self._client.resolve(topic, trace=True).subscriptions >= count,
             f"{count} subscribed to {topic}",
@@ -101,7 +99,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Running:
-    """A program that runs beside."""
+    """A program that runs meanwhile."""
 
     process: subprocess.Popen[bytes]
 
@@ -111,14 +109,14 @@ class Running:
         return Ended(self.process.returncode, output, errors.decode("utf-8", "replace"))
 
     def stop(self) -> Ended:
-        """Asks it to end, and waits until it has."""
+        """Asks it to end, and waits for its end."""
         self.process.terminate()
         return self()
 
 
 @contextmanager
 def running(command: list[str]) -> Iterator[Running]:
-    """Runs a program beside; leaving kills it."""
+    """Runs a program meanwhile, and kills it at the end."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -163,7 +161,7 @@ def mosquitto(directory: Path) -> Iterator[Mosquitto]:
 
 @contextmanager
 def root_node() -> Iterator[tuple[str, int]]:
-    """A root node on a free port; its address."""
+    """A root node on a free port, and its address."""
     with node_up() as node:
         yield node.address
 

@@ -1,4 +1,4 @@
-"""How hsub ends when somebody ends it: at once, quietly, with the shell's exit codes."""
+"""How hsub ends when it is asked to: at once, silently, with the shell's exit codes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from hbroker import sync
 from hbroker.runtime.client.dispatcher import LEAVE_TIMEOUT
-from tests.clients.programs import ENVIRONMENT, Ours, root_node
+from tests.clients.programs import ENVIRONMENT, HBrokerPrograms, root_node
 from tests.product.network import PATIENCE, PROJECT
 from tests.product.node import node_up
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_it_quietly(number: signal.Signals, code: int) -> None:
+def test_hsub_ends_silently_on_a_signal_with_the_shells_exit_code(number: signal.Signals, code: int) -> None:
     with root_node() as (host, port), sync.connect((host, port)) as client:
-        ours = Ours(port, client)
+        ours = HBrokerPrograms(port, client)
         with subprocess.Popen(
             ours.command("sub", "-t", "a"), stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=PROJECT
         ) as process:
@@ -28,11 +28,11 @@ def test_signals_end_it_quietly(number: signal.Signals, code: int) -> None:
     assert (process.returncode, errors) == (code, b"")
 
 
-def test_an_owner_that_died_holds_it_up_once_and_not_for_each_filter() -> None:
+def test_a_dead_owner_delays_the_end_of_hsub_once_and_not_for_each_filter() -> None:
     filters = [f"a/{number}" for number in range(100)]
     flags = [flag for topic_filter in filters for flag in ("-t", topic_filter)]
     with node_up() as node, sync.connect(node.address) as client:
-        ours = Ours(node.address[1], client)
+        ours = HBrokerPrograms(node.address[1], client)
         with subprocess.Popen(ours.command("sub", *flags), env=ENVIRONMENT, cwd=PROJECT) as process:
             try:
                 ours.await_subscriber("", filters[-1])
@@ -43,9 +43,9 @@ def test_an_owner_that_died_holds_it_up_once_and_not_for_each_filter() -> None:
                 process.kill()
 
 
-def test_a_reader_that_goes_away_ends_it() -> None:
+def test_hsub_ends_when_its_output_is_closed() -> None:
     with root_node() as (host, port), sync.connect((host, port)) as client:
-        ours = Ours(port, client)
+        ours = HBrokerPrograms(port, client)
         with subprocess.Popen(
             ours.command("sub", "-t", "a"),
             stdout=subprocess.PIPE,
@@ -63,7 +63,7 @@ def test_a_reader_that_goes_away_ends_it() -> None:
     assert errors == b""
 
 
-def test_no_network_is_an_error_unless_quiet() -> None:
+def test_hsub_reports_an_unreachable_network_unless_quiet() -> None:
     command = [sys.executable, "-m", "hbroker.clients.hsub", "-h", "no.such.host.invalid", "-t", "a"]
     told = subprocess.run(command, capture_output=True, env=ENVIRONMENT, cwd=PROJECT, check=False)
     assert told.returncode == 1

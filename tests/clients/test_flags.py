@@ -1,4 +1,4 @@
-"""Reading command lines, formats and properties, without a network."""
+"""Command lines, formats and properties, without a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hbroker.clients.received import Received
 
 @dataclass(frozen=True)
 class Message:
-    """As `hbroker.Message`, which only the network makes."""
+    """Has the fields of `hbroker.Message`, which only the network makes."""
 
     topic: str = "a/b"
     payload: bytes = b"hello"
@@ -49,7 +49,7 @@ def test_a_format_keeps_text_and_payload_exact(payload: bytes, text: str) -> Non
 
 
 @given(st.text(alphabet="%@\\-0159.tplxXjJIUNnea Y", max_size=12))
-def test_a_format_is_refused_or_renders(form: str) -> None:
+def test_a_format_renders_or_raises_a_usage_error(form: str) -> None:
     try:
         render = compile_format(form)
     except UsageError:
@@ -58,13 +58,13 @@ def test_a_format_is_refused_or_renders(form: str) -> None:
 
 
 @given(st.integers(1, 60), st.binary(max_size=70))
-def test_a_width_is_the_least(width: int, payload: bytes) -> None:
+def test_a_width_is_a_minimum(width: int, payload: bytes) -> None:
     right, left = compile_format(f"%{width}p"), compile_format(f"%-{width}p")
     assert right(received(payload=payload)) == payload.rjust(width)
     assert left(received(payload=payload)) == payload.ljust(width)
 
 
-def test_times_are_of_the_message() -> None:
+def test_time_sequences_show_the_time_of_the_message() -> None:
     made = compile_format("%U|@N|@s")(received()).decode()
     assert made == "1500000000.123456789|123456789|1500000000"
     expected = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(1_500_000_000))
@@ -72,24 +72,24 @@ def test_times_are_of_the_message() -> None:
     assert expected[:-5] + ".123456" + expected[-5:] in compile_format("%j")(received()).decode()
 
 
-def test_a_payload_that_is_no_text_still_makes_json() -> None:
+def test_a_payload_that_is_not_text_is_encoded_as_json() -> None:
     assert '"payload":"a\ufffdb\\u0000"' in compile_format("%j")(received(payload=b"a\xffb\0")).decode()
 
 
 @pytest.mark.parametrize("payload", [b"{", b"NaN", b"\xff", b"[" * 100_000, b"1 2"])
-def test_what_is_no_json_is_refused(payload: bytes) -> None:
+def test_a_payload_that_is_not_json_raises(payload: bytes) -> None:
     with pytest.raises(ValueError, match=r"not valid JSON on topic a/b\."):
         compile_format("%J")(received(payload=payload))
 
 
-def test_plain_output() -> None:
+def test_plain_output_is_the_payload_or_the_topic_and_the_payload() -> None:
     assert payload_only(received(payload=b"\0\xff")) == b"\0\xff"
     assert topic_and_payload(received(topic="é", payload=b"x")) == "é x".encode()
     assert topic_and_payload(received(payload=b"")) == b"a/b (null)"
 
 
 @given(st.lists(st.text(max_size=5), max_size=8))
-def test_reading_ends_in_values_or_a_usage_error(arguments: list[str]) -> None:
+def test_parsing_returns_values_or_raises_a_usage_error(arguments: list[str]) -> None:
     try:
         values = read(*arguments)
     except UsageError:
@@ -98,19 +98,19 @@ def test_reading_ends_in_values_or_a_usage_error(arguments: list[str]) -> None:
 
 
 @given(st.text(max_size=20))
-def test_an_argument_is_taken_whatever_it_looks_like(text: str) -> None:
+def test_any_text_is_accepted_as_an_argument(text: str) -> None:
     flag = option("-m", argument="message", parse=str, help="")
     assert parse((flag,), {}, ("-m", text)).last(flag, "") == text
 
 
-def test_the_last_occurrence_counts_and_all_are_kept() -> None:
+def test_the_last_occurrence_of_a_flag_counts_and_all_are_available() -> None:
     flag, other = option("-t", argument="topic", parse=str, help=""), switch("-r", help="")
     values = parse((flag, other), {}, ("-t", "a", "-t", "b"))
     assert (values.last(flag, ""), values.all(flag), other in values) == ("b", ("a", "b"), False)
 
 
 @pytest.mark.parametrize("text", ["", "-", "1_0", "٣", "+1", " 1", "1.0", "9" * 40])
-def test_only_plain_decimal_numbers_are_numbers(text: str) -> None:
+def test_only_plain_decimal_numbers_are_accepted(text: str) -> None:
     assert whole_number(text) is None
 
 
@@ -129,7 +129,7 @@ def test_only_plain_decimal_numbers_are_numbers(text: str) -> None:
         (None, ("-L", "hbroker://[::1]:9004/a"), ("::1", 9004)),
     ],
 )
-def test_flags_over_environment_over_default(
+def test_flags_have_precedence_over_the_environment_and_the_default(
     monkeypatch: pytest.MonkeyPatch, environment: str | None, arguments: tuple[str, ...], expected: object
 ) -> None:
     if environment is None:
@@ -139,13 +139,13 @@ def test_flags_over_environment_over_default(
     assert target(read(*arguments)) == expected
 
 
-def test_names() -> None:
+def test_the_client_id_is_given_or_made_from_a_prefix() -> None:
     assert client_id(read()) is None
     assert client_id(read("-i", "lamp")) == "lamp"
     assert re.fullmatch(r"lamp\d+", client_id(read("-I", "lamp")) or "")
 
 
-def test_properties_become_arguments() -> None:
+def test_mqtt_properties_become_arguments() -> None:
     line = ("-D", "publish", "content-type", "text/plain", "-D", "PUBLISH", "user-property", "k", "v")
     assert publish_properties(read(*line).all(PROPERTY)) == {
         "content_type": "text/plain",
@@ -164,13 +164,13 @@ def test_properties_become_arguments() -> None:
         ("connect", "user-property", "a", "b"),
     ],
 )
-def test_properties_that_cannot_be_carried_are_refused(line: tuple[str, ...]) -> None:
+def test_properties_that_cannot_be_sent_are_refused(line: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         publish_properties(read("-D", *line).all(PROPERTY))
 
 
 @pytest.mark.parametrize("main", [hpub.main, hsub.main])
-def test_flags_without_meaning_are_refused_with_a_reason(
+def test_flags_without_a_meaning_are_refused_with_a_reason(
     main: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert callable(main)
@@ -179,7 +179,7 @@ def test_flags_without_meaning_are_refused_with_a_reason(
 
 
 @pytest.mark.parametrize("main", [hpub.main, hsub.main])
-def test_help_and_version(main: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_printed(main: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert callable(main)
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out

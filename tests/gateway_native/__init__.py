@@ -1,1 +1,1 @@
-"""The native half of a gateway, over real sockets, with a node and the least of decisions in the tests."""
+"""The native half of a gateway, over real sockets, with a node and minimal decisions in the tests."""

@@ -1,4 +1,5 @@
-"""WebSocket and PROXY listeners through the border. (`mqtt/io/tests` in Rust has the layers themselves.)"""
+"""Listeners with WebSocket and the PROXY protocol, through the native API. (`mqtt/io/tests` in Rust tests
+the layers themselves.)"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import socket
 import pytest
 
 from hbroker._native import ListenerSettings, NativeError
-from tests.gateway_native.house import house
+from tests.gateway_native.gateway_with_node import gateway_up
 from tests.gateway_native.wire import CONNACK, PINGRESP, Raw, connect, packet
 
 _UPGRADE = (
@@ -29,7 +30,7 @@ def _frame(payload: bytes, *, first: int = 0x82) -> bytes:
 
 
 def _unwrap(client: Raw, count: int) -> bytes:
-    """What the next frames hold, until there is so much."""
+    """The content of the next frames, at least `count` bytes."""
     data = b""
     while len(data) < count:
         first, length = client._exactly(2)
@@ -38,8 +39,8 @@ def _unwrap(client: Raw, count: int) -> bytes:
     return data
 
 
-def test_packets_and_frames_need_not_agree() -> None:
-    with house() as it, Raw(it.open(websocket=True, websocket_path="/mqtt"), level=4) as client:
+def test_packets_are_read_across_websocket_frames() -> None:
+    with gateway_up() as setup, Raw(setup.open(websocket=True, websocket_path="/mqtt"), level=4) as client:
         client.send(_UPGRADE)
         answer = b""
         while not answer.endswith(b"\r\n\r\n"):
@@ -53,29 +54,29 @@ def test_packets_and_frames_need_not_agree() -> None:
         assert _unwrap(client, 10) == bytes([CONNACK << 4, 2, 0, 0]) + bytes([PINGRESP << 4, 0]) * 3
 
 
-def test_a_balancer_tells_the_address() -> None:
-    with house() as it, Raw(it.open(proxy_protocol=True)) as client:
+def test_the_proxy_protocol_sets_the_address_of_the_client() -> None:
+    with gateway_up() as setup, Raw(setup.open(proxy_protocol=True)) as client:
         client.send(_PROXY + connect("p"))
         client.expect(CONNACK)
-        assert it.connects[0].peer == ("192.0.2.7", 4711)
+        assert setup.connects[0].peer == ("192.0.2.7", 4711)
 
 
-def test_settings_that_cannot_be_are_refused_with_a_reason() -> None:
+def test_invalid_listener_settings_are_refused_with_a_reason() -> None:
     with pytest.raises(NativeError, match="certificate"):
         ListenerSettings(certificates=b"x", key=b"y")
     with pytest.raises(NativeError, match="sometimes"):
         ListenerSettings(client_certificates="sometimes")
-    with house() as it:
-        address = it.gateway.open_listener(7, ("127.0.0.1", 0), ListenerSettings())
+    with gateway_up() as setup:
+        address = setup.gateway.open_listener(7, ("127.0.0.1", 0), ListenerSettings())
         for number in (7, 8):
             with pytest.raises(OSError, match=r".+"):
-                it.gateway.open_listener(number, address, ListenerSettings())
+                setup.gateway.open_listener(number, address, ListenerSettings())
         with pytest.raises(NativeError, match="9"):
-            it.gateway.set_listener(9, ListenerSettings())
-        it.gateway.set_listener(7, ListenerSettings(connections=0))
+            setup.gateway.set_listener(9, ListenerSettings())
+        setup.gateway.set_listener(7, ListenerSettings(connections=0))
         with Raw(address[1]) as client:
             client.send(connect("x"))
             assert client.expect(CONNACK)[1] == 0x97
-        it.gateway.close_listener(7)
+        setup.gateway.close_listener(7)
         with pytest.raises(NativeError, match="99"):
-            it.gateway.export_session(99)
+            setup.gateway.export_session(99)

@@ -1,10 +1,10 @@
-"""Messages between clients: through the network, once, in order, and as their subscriptions say."""
+"""Messages between clients: once, in order, and as the subscription options say."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.gateway_native.house import house
+from tests.gateway_native.gateway_with_node import gateway_up
 from tests.gateway_native.wire import (
     PUBACK,
     PUBCOMP,
@@ -20,8 +20,8 @@ from tests.gateway_native.wire import (
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-def test_every_version_at_every_qos(level: int) -> None:
-    with house() as it, Raw(it.open(), level=level) as client:
+def test_every_mqtt_version_exchanges_messages_at_every_qos(level: int) -> None:
+    with gateway_up() as setup, Raw(setup.open(), level=level) as client:
         client.open("x")
         client.send(subscribe(1, ("a/#", 2), level=level))
         assert client.expect(SUBACK)[-1] == 2
@@ -51,14 +51,14 @@ def test_every_version_at_every_qos(level: int) -> None:
 
 
 def test_a_puback_waits_until_every_subscriber_has_acknowledged() -> None:
-    with house() as it:
-        port = it.open()
+    with gateway_up() as setup:
+        port = setup.open()
         with Raw(port) as slow, Raw(port) as publisher:
             slow.open("slow").send(subscribe(1, ("t", 1)))
             slow.expect(SUBACK)
             publisher.open("publisher").send(publish("t", b"x", qos=1, packet_id=9))
             *_, packet_id, _ = slow.message()
-            # What it gets over the same link shows that an answer would have come by now.
+            # The message over the same connection shows that a PUBACK would have arrived by now.
             publisher.send(subscribe(2, ("u", 0)))
             publisher.expect(SUBACK)
             slow.send(publish("u", b"now"))
@@ -67,10 +67,10 @@ def test_a_puback_waits_until_every_subscriber_has_acknowledged() -> None:
             assert publisher.expect(PUBACK)[:2] == b"\0\x09"
 
 
-def test_order_holds_for_ten_thousand() -> None:
+def test_ten_thousand_messages_arrive_in_order() -> None:
     count = 10_000
-    with house() as it:
-        port = it.open()
+    with gateway_up() as setup:
+        port = setup.open()
         with Raw(port) as reader, Raw(port) as writer:
             reader.open("reader").send(subscribe(1, ("t/#", 1)))
             reader.expect(SUBACK)
@@ -87,9 +87,9 @@ def test_order_holds_for_ten_thousand() -> None:
                     assert int.from_bytes(writer.expect(PUBACK)[:2], "big") == number - start + 1
 
 
-def test_one_message_to_five_hundred_clients() -> None:
-    with house() as it:
-        port = it.open()
+def test_one_message_reaches_five_hundred_clients() -> None:
+    with gateway_up() as setup:
+        port = setup.open()
         readers = [Raw(port).open(f"r{number}") for number in range(500)]
         for number, reader in enumerate(readers):
             reader.send(subscribe(1, ("news", number % 2), identifier=number + 1))
@@ -104,17 +104,17 @@ def test_one_message_to_five_hundred_clients() -> None:
                 if qos:
                     reader.send(ack(PUBACK, packet_id))
             assert writer.expect(PUBACK)[:2] == b"\0\x01"
-        counters = it.gateway.gateway_counters()
+        counters = setup.gateway.gateway_counters()
         assert counters["messages_out"] == 500
         assert counters["connections"] >= 500
         for reader in readers:
             reader.socket.close()
 
 
-def test_a_large_payload_is_split_and_shared() -> None:
+def test_a_large_payload_is_split_and_reaches_two_clients() -> None:
     size = 3_000_000
-    with house() as it:
-        port = it.open()
+    with gateway_up() as setup:
+        port = setup.open()
         with Raw(port) as writer, Raw(port) as one, Raw(port) as other:
             for reader in (one, other):
                 reader.open(f"reader{reader.socket.fileno()}").send(subscribe(1, ("cam", 1)))
@@ -127,15 +127,15 @@ def test_a_large_payload_is_split_and_shared() -> None:
             assert writer.expect(PUBACK)[:2] == b"\0\x01"
 
 
-def test_suback_comes_before_what_its_subscribe_causes() -> None:
-    with house() as it, Raw(it.open()) as client:
-        # As an owner would: what is retained comes for the listener before its SUBACK is sent.
+def test_suback_is_sent_before_the_messages_that_its_subscribe_causes() -> None:
+    with gateway_up() as setup, Raw(setup.open()) as client:
+        # As with an owner: retained messages arrive for the listener before its SUBACK is sent.
         def cause(event: object) -> None:
-            listener = it.listeners
-            it.gateway.deliver(listener, "a", b"kept", retained=True)
-            it.gateway.deliver(listener, "b", b"kept too", retained=True)
+            listener = setup.listeners
+            setup.gateway.deliver(listener, "a", b"kept", retained=True)
+            setup.gateway.deliver(listener, "b", b"kept too", retained=True)
 
-        it.suback_hook = cause
+        setup.suback_hook = cause
         client.send(connect("x"), subscribe(3, ("#", 1), identifier=5))
         client.expect(2)
         client.expect(SUBACK)
@@ -145,9 +145,9 @@ def test_suback_comes_before_what_its_subscribe_causes() -> None:
         assert client.message()[1] == b"kept too"
 
 
-def test_no_local_and_retain_as_published() -> None:
-    with house() as it:
-        port = it.open()
+def test_no_local_and_retain_as_published_are_obeyed() -> None:
+    with gateway_up() as setup:
+        port = setup.open()
         with Raw(port) as own, Raw(port) as other:
             own.open("own").send(subscribe(1, ("t", 0b0100)), subscribe(2, ("end", 0)))
             own.expect(SUBACK)
@@ -162,10 +162,10 @@ def test_no_local_and_retain_as_published() -> None:
             assert own.message()[1] == b"theirs"
 
 
-def test_what_a_gateway_says_itself_needs_none_of_its_decisions() -> None:
-    """It comes back, for the gateway subscribes to what gateways tell each other, and is acknowledged."""
-    with house() as it:
-        sequences = [it.gateway.member(0).publish(f"told/{n}", b"x", 1) for n in range(100)]
-        it.wait(lambda: len(it.published) == len(sequences))
-        assert {event.sequence for event in it.published if not event.reason} == set(sequences)
-        assert it.own == []
+def test_messages_between_gateways_do_not_pass_the_gateways_decisions() -> None:
+    """They come back, because the gateway subscribes to the topics of gateways, and are acknowledged."""
+    with gateway_up() as setup:
+        sequences = [setup.gateway.member(0).publish(f"told/{n}", b"x", 1) for n in range(100)]
+        setup.wait(lambda: len(setup.published) == len(sequences))
+        assert {event.sequence for event in setup.published if not event.reason} == set(sequences)
+        assert setup.own == []

@@ -1,9 +1,9 @@
-"""Sessions: parked, resumed, taken out; and connections that end."""
+"""Sessions: kept without a connection, resumed, exported. And the ends of connections."""
 
 from __future__ import annotations
 
 from hbroker._native import ConnectEvent
-from tests.gateway_native.house import Accept, Rule, house
+from tests.gateway_native.gateway_with_node import Accept, Rule, gateway_up
 from tests.gateway_native.wire import (
     CONNACK,
     DISCONNECT,
@@ -24,7 +24,7 @@ _EXPIRY = b"\x11\xff\xff\xff\xff"
 
 
 def test_packets_behind_connect_wait_for_the_decision() -> None:
-    with house() as it, Raw(it.open()) as client:
+    with gateway_up() as setup, Raw(setup.open()) as client:
         client.send(
             connect("x"),
             subscribe(1, ("a", 1)),
@@ -40,17 +40,17 @@ def test_packets_behind_connect_wait_for_the_decision() -> None:
                 client.send(ack(PUBACK, int.from_bytes(body[3:5], "big")))
 
 
-def test_what_was_not_acknowledged_comes_again_with_its_packet_id() -> None:
-    with house() as it:
-        port = it.open()
+def test_unacknowledged_messages_are_sent_again_with_their_packet_id() -> None:
+    with gateway_up() as setup:
+        port = setup.open()
         with Raw(port) as client:
             client.open("x", clean=False, properties=_EXPIRY).send(subscribe(1, ("t", 2)))
             client.expect(SUBACK)
             client.send(publish("t", b"a", qos=2, packet_id=21))
             seen = {client.read()[0] >> 4, client.read()[0] >> 4}
             assert seen == {PUBLISH, PUBREC}
-        it.wait(lambda: it.closed)
-        state = it.states["x"]
+        setup.wait(lambda: setup.closed)
+        state = setup.states["x"]
         assert list(state.received) == [21], "PUBREL has not come"
         assert [known.is_received for known in state.in_flight] == [False]
         with Raw(port) as client:
@@ -62,12 +62,12 @@ def test_what_was_not_acknowledged_comes_again_with_its_packet_id() -> None:
             client.expect(PINGRESP)
 
 
-def test_refusals_have_the_codes_of_their_version() -> None:
+def test_a_refused_connect_gets_the_code_of_its_version() -> None:
     def accepts(event: ConnectEvent, session: int) -> Accept | int:
         return 0x87 if event.version == 5 else 5
 
-    with house(accepts) as it:
-        port = it.open()
+    with gateway_up(accepts) as setup:
+        port = setup.open()
         for level in (3, 4, 5):
             with Raw(port, level=level) as client:
                 client.send(connect("x", level=level))
@@ -76,9 +76,9 @@ def test_refusals_have_the_codes_of_their_version() -> None:
                 assert client.at_end()
 
 
-def test_a_full_listener_refuses_by_itself() -> None:
-    with house() as it:
-        port = it.open(connections=1)
+def test_a_full_listener_refuses_without_asking_the_control() -> None:
+    with gateway_up() as setup:
+        port = setup.open(connections=1)
         with Raw(port).open("first"), Raw(port) as second, Raw(port, level=4) as third:
             second.send(connect("second"))
             assert second.expect(CONNACK)[:2] == b"\0\x97"
@@ -86,12 +86,12 @@ def test_a_full_listener_refuses_by_itself() -> None:
             assert third.expect(CONNACK) == b"\0\x03"
             assert second.at_end()
             assert third.at_end()
-        assert [event.client_id for event in it.connects] == ["first"]
+        assert [event.client_id for event in setup.connects] == ["first"]
 
 
-def test_ends_are_told_once_with_their_cause() -> None:
-    with house() as it:
-        port = it.open()
+def test_the_end_of_a_connection_is_reported_once_with_its_cause() -> None:
+    with gateway_up() as setup:
+        port = setup.open()
         with Raw(port) as polite, Raw(port) as wild, Raw(port) as silent, Raw(port) as gone:
             for name, client in (("wild", wild), ("gone", gone)):
                 client.open(name)
@@ -102,34 +102,34 @@ def test_ends_are_told_once_with_their_cause() -> None:
             gone.socket.close()
             assert silent.expect(DISCONNECT)[0] == 0x8D
             assert wild.expect(DISCONNECT)[0] in (0x81, 0x82)
-            it.wait(lambda: len(it.closed) == 4)
-        causes = {event.connection: (event.cause, event.reason) for event in it.closed}
-        names = {event.client_id: event.connection for event in it.connects}
+            setup.wait(lambda: len(setup.closed) == 4)
+        causes = {event.connection: (event.cause, event.reason) for event in setup.closed}
+        names = {event.client_id: event.connection for event in setup.connects}
         assert causes[names["polite"]] == ("disconnect", 4)
         assert causes[names["wild"]] == ("protocol_error", None)
         assert causes[names["silent"]] == ("keep_alive", None)
         assert causes[names["gone"]] == ("closed", None)
 
 
-def test_a_server_says_goodbye_to_everybody() -> None:
-    with house() as it:
-        port = it.open()
+def test_disconnect_all_sends_disconnect_to_every_client() -> None:
+    with gateway_up() as setup:
+        port = setup.open()
         clients = [Raw(port).open(f"c{number}") for number in range(20)]
-        it.gateway.disconnect_all(0x8B, text="maintenance", server_reference="other:1883")
+        setup.gateway.disconnect_all(0x8B, text="maintenance", server_reference="other:1883")
         for client in clients:
             body = client.expect(DISCONNECT)
             assert body[0] == 0x8B
             assert b"other:1883" in body
             assert client.at_end()
             client.socket.close()
-        it.wait(lambda: len(it.closed) == 20)
-        assert {event.cause for event in it.closed} == {"server"}
+        setup.wait(lambda: len(setup.closed) == 20)
+        assert {event.cause for event in setup.closed} == {"server"}
 
 
-def test_rules_hold_at_once_and_for_both_ways() -> None:
-    with house() as it:
-        port = it.open()
-        it.gateway.install_acl(0, [Rule("secret/#", is_allowed=False), Rule("#")])
+def test_changed_access_rules_apply_at_once_to_publish_and_delivery() -> None:
+    with gateway_up() as setup:
+        port = setup.open()
+        setup.gateway.install_acl(0, [Rule("secret/#", is_allowed=False), Rule("#")])
         with Raw(port) as client:
             client.open("x").send(subscribe(1, ("#", 0)))
             client.expect(SUBACK)
@@ -137,16 +137,16 @@ def test_rules_hold_at_once_and_for_both_ways() -> None:
             assert client.expect(PUBACK)[2] == 0x87
             client.send(publish("open", b"yes"))
             assert client.message()[0] == "open"
-            it.gateway.install_acl(0, [Rule("#")])
-            it.gateway.deliver(it.listeners, "secret/a", b"now")
+            setup.gateway.install_acl(0, [Rule("#")])
+            setup.gateway.deliver(setup.listeners, "secret/a", b"now")
             assert client.message()[0] == "secret/a"
 
 
 def test_a_client_that_does_not_read_stalls_alone() -> None:
-    with house() as it:
-        port = it.open()
-        with Raw(port) as deaf, Raw(port) as reader, Raw(port) as writer:
-            for client, qos in ((deaf, 1), (reader, 1)):
+    with gateway_up() as setup:
+        port = setup.open()
+        with Raw(port) as not_reading, Raw(port) as reader, Raw(port) as writer:
+            for client, qos in ((not_reading, 1), (reader, 1)):
                 client.open(f"r{client.socket.fileno()}").send(subscribe(1, ("t", qos)))
                 client.expect(SUBACK)
             writer.open("w")
@@ -157,13 +157,14 @@ def test_a_client_that_does_not_read_stalls_alone() -> None:
                 reader.send(ack(PUBACK, packet_id))
                 if number == 200:
                     break
-            # The deaf one answers nothing. After its patience is over the network is answered without it.
+            # This client acknowledges nothing. When it counts as stalled, the publisher gets its PUBACKs
+            # without it.
             for _ in range(201):
                 writer.expect(PUBACK)
 
 
-def test_auth_goes_both_ways_before_the_decision() -> None:
-    with house() as it, Raw(it.open()) as client:
+def test_the_authentication_method_and_data_of_connect_are_reported() -> None:
+    with gateway_up() as setup, Raw(setup.open()) as client:
         client.open("x", properties=b"\x15" + b"\0\x04TEST" + b"\x16\0\x02hi")
-        assert it.connects[0].auth_method == "TEST"
-        assert it.connects[0].auth_data == b"hi"
+        assert setup.connects[0].auth_method == "TEST"
+        assert setup.connects[0].auth_data == b"hi"

@@ -1,4 +1,4 @@
-"""An MQTT client that does exactly what a test says, byte for byte, over a blocking socket."""
+"""An MQTT client that sends exactly what a test says, byte for byte, over a blocking socket."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def ack(kind: int, packet_id: int) -> bytes:
 
 
 class Raw:
-    """`level`: the protocol's, which says how packets are read. `host`: the address that it comes from."""
+    """`level`: the protocol level, which says how packets are read. `host`: the client's own address."""
 
     def __init__(self, port: int, *, level: int = 5, host: str = "127.0.0.1") -> None:
         self.level = level
@@ -80,7 +80,7 @@ class Raw:
         self.socket.sendall(b"".join(packets))
 
     def read(self) -> tuple[int, bytes]:
-        """The next packet: its kind and flags in one, and its body."""
+        """The next packet: its first byte (kind and flags), and its body."""
         first = self._exactly(1)[0]
         length = shift = 0
         while True:
@@ -108,14 +108,14 @@ class Raw:
         return topic, body, qos, packet_id, properties
 
     def at_end(self) -> bool:
-        """Whether the server has closed, and said nothing more."""
+        """Whether the server has closed the connection without sending more."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
             return True
 
     def open(self, client_id: str, **options: object) -> Raw:
-        """CONNECT, and a CONNACK of success."""
+        """Sends CONNECT, and expects a CONNACK of success."""
         self.send(connect(client_id, level=self.level, **options))  # type: ignore[arg-type]
         assert self.expect(CONNACK)[1] == 0
         return self

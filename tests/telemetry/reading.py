@@ -1,4 +1,4 @@
-"""Telemetry as a reader finds it: every file that is not hidden, read by itself."""
+"""Telemetry files as a reader sees them: every file that is not hidden, read by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRAFFIC = ("messages_in", "bytes_in", "messages_out", "bytes_out", "whole_in", "
 
 
 def files(directory: Path, kind: str, node: str = "*") -> list[Path]:
-    """Those of one kind, and of one process; every one is whole."""
+    """The files of one kind and one process. Each is complete."""
     found = sorted(directory.glob(f"date=*/node={node}/{kind}-*.parquet"))
     for path in found:
         pq.ParquetFile(path).read()
@@ -21,7 +21,7 @@ def files(directory: Path, kind: str, node: str = "*") -> list[Path]:
 
 
 def rows(directory: Path, kind: str, node: str = "*") -> list[dict[str, Any]]:
-    """Their rows, each with the file that it is in, the earlier runs and files first."""
+    """The rows of these files, each with its file, ordered by run and file."""
     read = []
     for path in sorted(files(directory, kind, node), key=order):
         read += [{**row, "file": path} for row in pq.ParquetFile(path).read().to_pylist()]
@@ -35,7 +35,7 @@ def order(path: Path) -> tuple[int, int]:
 
 
 def sums(found: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """What passed in all of these rows together."""
+    """The sums of the traffic columns over these rows."""
     total = Counter(dict.fromkeys(TRAFFIC, 0))
     for row in found:
         total.update({name: row[name] for name in TRAFFIC})

@@ -1,4 +1,4 @@
-"""Who writes telemetry and who reads it share no code: a file of the one is held to the ways of the other."""
+"""The writer and the reader of telemetry share no code: a written file must be what the reader expects."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MAY_BE_NULL = {"topics": ["topic"], "nodes": ["parent"]}
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A directory into which a node's core and journal wrote one file of each kind."""
+    """A directory with one file of each kind, written by a node's core and journal."""
     write_one_of_each(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))
-def test_spark_finds_in_a_file_the_columns_that_it_expects(kind: str, written: Path) -> None:
+def test_a_file_has_the_columns_that_spark_expects(kind: str, written: Path) -> None:
     (path,) = files(written, kind)
     columns = pq.ParquetFile(path).schema_arrow
     found, wanted = from_arrow_schema(columns), SCHEMAS[kind]
@@ -41,7 +41,7 @@ def test_spark_finds_in_a_file_the_columns_that_it_expects(kind: str, written: P
 
 
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))
-def test_spark_knows_a_file_by_its_name_and_its_version(kind: str, written: Path) -> None:
+def test_spark_recognises_a_file_by_its_name_and_its_version(kind: str, written: Path) -> None:
     (path,) = files(written, kind)
     name = FILE_NAME.fullmatch(path.name)
     assert name is not None
@@ -50,7 +50,7 @@ def test_spark_knows_a_file_by_its_name_and_its_version(kind: str, written: Path
     assert pq.ParquetFile(path).metadata.metadata[VERSION_KEY.encode()] == VERSION.encode()
 
 
-def test_histograms_and_reasons_mean_the_same(written: Path) -> None:
+def test_histograms_and_losses_mean_the_same_for_writer_and_reader(written: Path) -> None:
     (row,) = rows(written, "nodes")
     assert len(row["latency"]) == BUCKETS
     assert losses.LOSSES == LOSSES

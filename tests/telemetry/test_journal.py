@@ -1,4 +1,5 @@
-"""What is written is what the core counted, in the columns readers rely on, whatever disks and clocks do."""
+"""The telemetry files contain what the core counted, in the documented columns, whatever disks and clocks
+do."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ CONTRACT = {
 
 
 class Clocks:
-    """The time on the wall in microseconds, and one that only goes forward, in seconds."""
+    """The wall clock in microseconds, and a monotonic clock in seconds."""
 
     def __init__(self, at: int = MIDNIGHT - 3_600_000_000) -> None:
         self.wall = at
@@ -97,7 +98,7 @@ def note(journal: Journal, core: Engine) -> None:
 
 
 def write_one_of_each(directory: Path) -> None:
-    """One file of each kind, of a second in which one message passed."""
+    """Writes one file of each kind, for a second in which one message was published."""
     clocks, core = Clocks(), owner()
     journal = journal_in(directory, clocks)
     core.publish("home/kitchen/oven", b"180")
@@ -106,7 +107,7 @@ def write_one_of_each(directory: Path) -> None:
     journal.close()
 
 
-def test_the_columns_are_those_that_readers_rely_on(tmp_path: Path) -> None:
+def test_the_columns_are_those_of_the_contract(tmp_path: Path) -> None:
     write_one_of_each(tmp_path)
     for kind, schema in (("topics", TOPICS), ("nodes", NODES)):
         (path,) = files(tmp_path, kind)
@@ -118,7 +119,7 @@ def test_the_columns_are_those_that_readers_rely_on(tmp_path: Path) -> None:
         assert compressions == {"ZSTD"}
 
 
-def test_one_interval(tmp_path: Path) -> None:
+def test_the_rows_of_one_interval_are_complete(tmp_path: Path) -> None:
     clocks, core = Clocks(), owner()
     journal = journal_in(tmp_path, clocks)
     began = clocks.wall
@@ -153,7 +154,7 @@ INTERVALS = st.lists(
 @settings(max_examples=20, deadline=None)
 @given(INTERVALS)
 @example([[(topic, 1, 0) for topic in range(10_050)], []])
-def test_the_rows_are_what_was_published(
+def test_the_rows_add_up_to_what_was_published(
     tmp_path_factory: pytest.TempPathFactory,
     intervals: list[list[tuple[int, int, int]]],
 ) -> None:
@@ -187,7 +188,7 @@ def test_the_rows_are_what_was_published(
     assert len(rows(directory, "nodes")) == len(intervals)
 
 
-def test_a_file_holds_one_day_and_so_many_seconds(tmp_path: Path) -> None:
+def test_a_file_holds_one_day_and_a_limited_number_of_seconds(tmp_path: Path) -> None:
     clocks, core = Clocks(MIDNIGHT - 2_500_000), owner()
     journal = journal_in(tmp_path, clocks, file=3)
     for _ in range(8):
@@ -204,7 +205,7 @@ def test_a_file_holds_one_day_and_so_many_seconds(tmp_path: Path) -> None:
     }
 
 
-def test_a_clock_that_steps_back_loses_nothing_and_overwrites_nothing(tmp_path: Path) -> None:
+def test_a_clock_that_steps_back_loses_no_row_and_overwrites_no_file(tmp_path: Path) -> None:
     clocks, core = Clocks(MIDNIGHT + 2_000_000), owner()
     journal = journal_in(tmp_path, clocks, file=1)
     for step in (0, -5_000_000, 0, -86_400_000_000, 0):
@@ -226,7 +227,7 @@ def test_a_clock_that_steps_back_loses_nothing_and_overwrites_nothing(tmp_path: 
     assert len(rows(tmp_path, "nodes")) == 6
 
 
-def test_what_cannot_be_written_is_told_once_counted_and_no_more(
+def test_a_write_error_is_logged_once_and_the_lost_intervals_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("hbroker"), "propagate", True)
@@ -248,7 +249,7 @@ def test_what_cannot_be_written_is_told_once_counted_and_no_more(
     assert (row["messages_in"], dict(row["drops"])) == (1, {"telemetry": 3})
 
 
-def test_old_files_give_way(tmp_path: Path) -> None:
+def test_old_files_are_removed_at_the_size_limit(tmp_path: Path) -> None:
     clocks, core = Clocks(), owner()
     journal = journal_in(tmp_path, clocks, file=1, keep_bytes=60_000)
     for _ in range(30):
@@ -264,5 +265,5 @@ def test_old_files_give_way(tmp_path: Path) -> None:
     assert kept[-1].timestamp() == (clocks.wall - 1_000_000) / 1e6, "the newest stay"
 
 
-def test_a_core_without_telemetry_has_none() -> None:
+def test_a_core_without_telemetry_has_no_load() -> None:
     assert owner(telemetry=False).take_load() is None

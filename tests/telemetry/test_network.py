@@ -1,4 +1,4 @@
-"""A network in processes of its own, and what its files say: what devices sent is what nodes counted."""
+"""A network in processes of its own, and its telemetry files: what devices sent is what nodes counted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class House(Network):
 
     @contextmanager
     def mqtt_client(self, name: str) -> Iterator[mqtt.Client]:
-        """A connected client; its messages are counted in `user_data_get()`."""
+        """A connected client. `user_data_get()` has the topics of its messages."""
         (url,) = self.ready["gateways"][0]["listeners"]
         host, _, port = url.removeprefix("mqtt://").rpartition(":")
         client = mqtt.Client(CallbackAPIVersion.VERSION2, name, userdata=[])
@@ -84,7 +84,7 @@ def topic(number: int) -> str:
     return f"home/kitchen/{number % 7}/temperature"
 
 
-def test_what_devices_sent_is_what_the_files_say(tmp_path: Path) -> None:
+def test_the_files_contain_what_the_devices_sent(tmp_path: Path) -> None:
     everything = NATIVE + OVER_MQTT
     with (
         house(tmp_path) as network,
@@ -109,7 +109,7 @@ def test_what_devices_sent_is_what_the_files_say(tmp_path: Path) -> None:
     told = rows(network.telemetry, "topics", "kitchen")
     kitchen = [row for row in told if row["topic"].startswith("home/kitchen/")]
     assert {row["topic"] for row in kitchen} == {topic(number) for number in range(7)}
-    # One copy to the reader, and one to the gateway, which hands it on.
+    # one copy to the reader, and one to the gateway, which passes it on
     assert sums(kitchen) == {
         "messages_in": everything,
         "bytes_in": everything * BYTES,
@@ -133,7 +133,7 @@ def test_what_devices_sent_is_what_the_files_say(tmp_path: Path) -> None:
 
 
 def check_agreement(directory: Path) -> None:
-    """Each process's row for an interval is the sum of its topics' rows for that."""
+    """Checks that each process's row for an interval is the sum of its topics' rows."""
     for whole in rows(directory, "nodes"):
         key = ("node", "run", "at")
         of_topics = [
@@ -153,7 +153,7 @@ def check_agreement(directory: Path) -> None:
     assert {row["role"] for row in rows(directory, "nodes", "gateway")} == {"gateway"}
 
 
-def test_kill_leaves_whole_files_and_the_next_run_goes_on_beside_them(tmp_path: Path) -> None:
+def test_kill_leaves_complete_files_and_the_next_run_adds_its_own(tmp_path: Path) -> None:
     with house(tmp_path) as network, hbroker.sync.connect(network.root, timeout=1.0) as device:
         for _ in range(2):
             known = len(files(network.telemetry, "nodes", "kitchen"))
@@ -168,17 +168,17 @@ def test_kill_leaves_whole_files_and_the_next_run_goes_on_beside_them(tmp_path: 
                 "it writes again",
                 PATIENCE,
             )
-    there = files(network.telemetry, "nodes", "kitchen")
-    runs = {order(path)[0] for path in there}
+    all_files = files(network.telemetry, "nodes", "kitchen")
+    runs = {order(path)[0] for path in all_files}
     assert len(runs) == 3, "the files of those that were killed are there, and of the one that was not"
     assert not list(network.telemetry.rglob(".*")), "nothing is left half-written"
     for run in runs:
-        numbers = sorted(order(path)[1] for path in there if order(path)[0] == run)
+        numbers = sorted(order(path)[1] for path in all_files if order(path)[0] == run)
         assert numbers == list(range(len(numbers)))
     check_agreement(network.telemetry)
 
 
-def test_nothing_is_written_where_nothing_is_wanted(tmp_path: Path) -> None:
+def test_no_telemetry_is_written_with_no_telemetry(tmp_path: Path) -> None:
     with house(tmp_path, "--no-telemetry") as network:
         assert network.ready["telemetry"] is None
         assert status(network)["telemetry"] is None
@@ -187,7 +187,7 @@ def test_nothing_is_written_where_nothing_is_wanted(tmp_path: Path) -> None:
     assert not network.telemetry.exists()
 
 
-def test_status_and_the_ready_line_tell_where_it_is(tmp_path: Path) -> None:
+def test_status_and_the_ready_event_name_the_telemetry_directory(tmp_path: Path) -> None:
     elsewhere = TOPOLOGY.replace("file: 1", "file: 1, directory: load")
     with house(tmp_path, topology=elsewhere) as network:
         assert network.telemetry == tmp_path / "load"
@@ -203,7 +203,7 @@ def status(network: House) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("config", [False, True], ids=["flags", "file"])
-def test_one_node_for_itself(tmp_path: Path, config: bool) -> None:
+def test_a_single_node_writes_telemetry(tmp_path: Path, config: bool) -> None:
     file = tmp_path / "house.yaml"
     file.write_text(TOPOLOGY.replace("127.0.0.1:0", "127.0.0.1:0"))
     flags = ["--config", str(file)] if config else ["--subtree", "", "--listen", "127.0.0.1:0"]

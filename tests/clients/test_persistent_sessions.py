@@ -1,4 +1,5 @@
-"""`-c`, `-x` and `$share`: the same steps with mosquitto's programs and with ours, and the same ends."""
+"""`-c`, `-x` and `$share`: the same steps with mosquitto's programs and with hpub and hsub have the same
+results."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.clients.programs import Ended, Family, Ours, run, running
+from tests.clients.programs import Ended, Family, HBrokerPrograms, run, running
 
 Step: TypeAlias = tuple[str, ...]
-"""A program, and its arguments; `{t}` is the case's own topic and name."""
+"""A program, and its arguments. `{t}` stands for a topic of the test case, which is its client id, too."""
 
 KEPT = ("-i", "{t}", "-c", "-t", "{t}", "-q", "1")
 SENT = ("-t", "{t}", "-q", "1", "-m")
@@ -45,12 +46,12 @@ def _filled(step: Step, topic: str) -> Step:
 
 
 def _run_all(family: Family, steps: tuple[Step, ...], topic: str) -> list[tuple[int, bytes, str]]:
-    ends = [run(family.command(*_filled(step, topic))) for step in steps]
-    return [(end.code, end.output, end.complaint) for end in ends]
+    results = [run(family.command(*_filled(step, topic))) for step in steps]
+    return [(end.code, end.output, end.complaint) for end in results]
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_same_session(families: tuple[Family, Family], name: str) -> None:
+def test_persistent_sessions_behave_like_mosquittos(families: tuple[Family, Family], name: str) -> None:
     topic = f"s{list(STEPS).index(name)}"
     with ThreadPoolExecutor() as both:
         theirs, ours = both.map(lambda family: _run_all(family, STEPS[name], topic), families)
@@ -58,7 +59,7 @@ def test_same_session(families: tuple[Family, Family], name: str) -> None:
 
 
 def _shared(family: Family) -> list[bytes]:
-    """What two members of a group and one reader alone had, after twenty messages."""
+    """What two members of a group, and one other subscriber, received of twenty messages."""
     count = 20
     with (
         running(family.command("sub", "-i", "alone", "-t", "jobs", "-q", "1", "-C", str(count))) as alone,
@@ -67,7 +68,7 @@ def _shared(family: Family) -> list[bytes]:
     ):
         for name in ("alone", "m1", "m2"):
             family.await_subscriber(name, "jobs")
-        if isinstance(family, Ours):
+        if isinstance(family, HBrokerPrograms):
             family.await_subscribers(3, "jobs")
         text = "".join(f"{number}\n" for number in range(count)).encode()
         assert run(family.command("pub", "-t", "jobs", "-q", "1", "-l"), text).code == 0
@@ -76,14 +77,14 @@ def _shared(family: Family) -> list[bytes]:
         return [alone().output, *sorted(parts, key=int)]
 
 
-def test_same_sharing(families: tuple[Family, Family]) -> None:
+def test_shared_subscriptions_behave_like_mosquittos(families: tuple[Family, Family]) -> None:
     with ThreadPoolExecutor() as both:
         theirs, ours = both.map(_shared, families)
     assert ours == theirs
     assert len(ours) == 21
 
 
-def test_a_second_hsub_of_the_same_name_ends_the_first(families: tuple[Family, Family]) -> None:
+def test_a_second_hsub_with_the_same_client_id_ends_the_first(families: tuple[Family, Family]) -> None:
     _, ours = families
     with running(ours.command("sub", "-i", "twin", "-t", "twins")) as first:
         ours.await_subscriber("twin", "twins")

@@ -1,7 +1,7 @@
-"""A node that owns everything, a gateway, and decisions that say yes.
+"""A node that owns all topics, a gateway, and minimal decisions for both.
 
-The control of both is here the few lines that make messages go round: whoever connects is accepted, whoever
-subscribes gets a listener of the shared member, and the node has one subscription to everything.
+Every client that connects is accepted. Every filter gets a listener of the shared pool client, and the node
+has one subscription to all topics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass
 class Accept:
-    """As `hbroker.gateway.native_api.Accept`."""
+    """Has the fields of `hbroker.gateway.native_api.Accept`."""
 
     session: int
     client_id: str
@@ -57,7 +57,7 @@ class Accept:
 
 @dataclass
 class State:
-    """As `hbroker.gateway.native_api.SessionState`."""
+    """Has the fields of `hbroker.gateway.native_api.SessionState`."""
 
     in_flight: tuple[Any, ...] = ()
     received: tuple[int, ...] = ()
@@ -78,9 +78,9 @@ def config(*, node: bool, seed: int) -> Config:
 
 
 @dataclass
-class House:
-    """`states`: what sessions left, by client id. `closed`, `connects`, `published`: all such events.
-    `own`: topics of the messages that no client listened for."""
+class GatewayWithNode:
+    """`states`: the exported states of ended sessions, by client id. `closed`, `connects`, `published`:
+    all events of these kinds. `own`: the topics of the messages without a listener."""
 
     node: Endpoint
     gateway: Gateway
@@ -99,13 +99,13 @@ class House:
     _stopping: bool = False
 
     def open(self, **settings: Any) -> int:
-        """Opens the next listener; its port."""
+        """Opens the next listener. Returns its port."""
         number, self._doors = self._doors, self._doors + 1
         address = self.gateway.open_listener(number, ("127.0.0.1", 0), ListenerSettings(**settings))
         return address[1]
 
     def join(self) -> None:
-        """Has the shared member's session at the node, with a subscription to everything."""
+        """Opens the shared pool client's session at the node, with a subscription to all topics."""
         member = self.gateway.member(0)
         token = self.node.token_for(self.gateway.address)
         member.connect(self.node.address, token)
@@ -124,7 +124,7 @@ class House:
         raise TimeoutError
 
     def run(self) -> None:
-        """Decides, until it is told to stop."""
+        """Handles events until it is told to stop."""
         while not self._stopping:
             self.gateway.wait(0.05)
             events = [event for _, event in self.gateway.poll_pool_events()]
@@ -208,7 +208,7 @@ class House:
         self.closed.append(event)
 
     def wait(self, what: Callable[[], T | None]) -> T:
-        """Waits for something that is true, and returns it."""
+        """Waits until `what` returns something true, and returns that."""
         found: list[T] = []
 
         def is_found() -> bool:
@@ -216,7 +216,7 @@ class House:
                 found.append(value)
             return bool(found)
 
-        until(is_found, "what the house was to do", PATIENCE_S)
+        until(is_found, "what the gateway has to do", PATIENCE_S)
         return found[0]
 
     def stop(self) -> None:
@@ -224,26 +224,28 @@ class House:
 
 
 @contextmanager
-def house(
+def gateway_up(
     accepts: Callable[[ConnectEvent, int], Accept | int] | None = None,
     *,
     seed: int = 1,
     workers: int = 2,
     **limits: int,
-) -> Iterator[House]:
-    """A house at work. `limits`: of the gateway."""
+) -> Iterator[GatewayWithNode]:
+    """A running gateway and its node. `limits`: of the gateway."""
     node = Endpoint(config(node=True, seed=seed), ("127.0.0.1", 0))
     node.grant("", 1, True)
     gateway = Gateway(config(node=False, seed=seed + 1), ("127.0.0.1", 0), workers=workers, **limits)
     gateway.install_acl(0, [_EVERYTHING])
-    it = House(node, gateway, accepts or (lambda event, session: Accept(session, event.client_id)))
-    it.join()
-    thread = threading.Thread(target=it.run)
+    setup = GatewayWithNode(
+        node, gateway, accepts or (lambda event, session: Accept(session, event.client_id))
+    )
+    setup.join()
+    thread = threading.Thread(target=setup.run)
     thread.start()
     try:
-        yield it
+        yield setup
     finally:
-        it.stop()
+        setup.stop()
         thread.join(PATIENCE_S)
         gateway.shutdown()
         node.shutdown()
@@ -252,7 +254,7 @@ def house(
 
 @dataclass
 class Rule:
-    """As `hbroker.gateway.native_api.Rule`."""
+    """Has the fields of `hbroker.gateway.native_api.Rule`."""
 
     filter: str
     is_allowed: bool = True

@@ -1,7 +1,7 @@
-"""The same command lines with mosquitto's programs and with ours: same output, same exit codes.
+"""The same command lines with mosquitto's programs and with hpub and hsub: same output, same exit codes.
 
-`{t}` in an argument is the case's own topic. Where both are known to differ on purpose, docs/hpub-hsub.md
-says so, and the line is not here.
+`{t}` in an argument stands for a topic of the test case. Where both differ on purpose, docs/hpub-hsub.md says
+so, and the command line is not here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.clients.programs import Ended, Family, Mosquitto, run, running
 from tests.needs import need_mosquitto
 
 Seen: TypeAlias = tuple[int, bytes, str]
-"""(exit code, standard output, the complaint)"""
+"""(exit code, standard output, the error line)"""
 
 ALL_BYTES = bytes(range(256))
 JSON = '{"a": 1, "b": [1, 2.50, null, {"c": "\\u00e9"}], "d": {}, "e": 1e3}'
@@ -34,8 +34,8 @@ PROPERTIES = (
 
 
 @dataclass(frozen=True)
-class Talk:
-    """A subscriber and what is published while it listens. `before`: what is published first."""
+class Exchange:
+    """A subscriber, and what is published while it listens. `before`: what is published first."""
 
     sub: tuple[str, ...]
     pubs: tuple[tuple[str, ...], ...] = (("-m", "hello"),)
@@ -44,78 +44,82 @@ class Talk:
     in_any_order: bool = False
 
 
-TALKS = {
-    "payload": Talk(("-t", "{t}", "-C", "1")),
-    "verbose": Talk(("-t", "{t}", "-C", "1", "-v")),
-    "no end of line": Talk(("-t", "{t}", "-C", "2", "-N"), (("-m", "a"), ("-m", "b"))),
-    "binary payload from standard input": Talk(("-t", "{t}", "-C", "1"), (("-s",),), ALL_BYTES),
-    "binary payload, no end of line": Talk(("-t", "{t}", "-C", "1", "-N"), (("-s",),), ALL_BYTES),
-    "large payload": Talk(("-t", "{t}", "-C", "1"), (("-s",),), b"0123456789" * 10_000),
-    "lines": Talk(("-t", "{t}", "-C", "3", "-v"), (("-l",),), b"a\nb c\nd\n"),
-    "lines, the last without an end": Talk(("-t", "{t}", "-C", "2", "-v"), (("-l",),), b"a\nb"),
-    "empty lines and carriage returns": Talk(("-t", "{t}", "-C", "3", "-v"), (("-l",),), b"a\r\n\nb\n"),
-    "lines at QoS 1": Talk(("-t", "{t}", "-C", "3", "-q", "1"), (("-l", "-q", "1"),), b"a\nb\nc\n"),
-    "no lines": Talk(("-t", "{t}", "-W", "1"), (("-l",),)),
-    "file": Talk(("-t", "{t}", "-C", "1"), (("-f", "LICENSE"),)),
-    "null message": Talk(("-t", "{t}", "-C", "1"), (("-n",),)),
-    "null message, verbose": Talk(("-t", "{t}", "-C", "1", "-v"), (("-n",),)),
-    "null message, verbose, no end of line": Talk(("-t", "{t}", "-C", "1", "-v", "-N"), (("-n",),)),
-    "empty message": Talk(("-t", "{t}", "-C", "1", "-v"), (("-m", ""),)),
-    "message that looks like a flag": Talk(("-t", "{t}", "-C", "1"), (("-m", "-n"),)),
-    "message in UTF-8": Talk(("-t", "{t}/é", "-C", "1", "-v"), (("-t", "{t}/é", "-m", "naïve ☂"),)),
-    "repeat": Talk(("-t", "{t}", "-C", "3"), (("-m", "x", "--repeat", "3"),)),
-    "repeat with a pause": Talk(
+EXCHANGES = {
+    "payload": Exchange(("-t", "{t}", "-C", "1")),
+    "verbose": Exchange(("-t", "{t}", "-C", "1", "-v")),
+    "no end of line": Exchange(("-t", "{t}", "-C", "2", "-N"), (("-m", "a"), ("-m", "b"))),
+    "binary payload from standard input": Exchange(("-t", "{t}", "-C", "1"), (("-s",),), ALL_BYTES),
+    "binary payload, no end of line": Exchange(("-t", "{t}", "-C", "1", "-N"), (("-s",),), ALL_BYTES),
+    "large payload": Exchange(("-t", "{t}", "-C", "1"), (("-s",),), b"0123456789" * 10_000),
+    "lines": Exchange(("-t", "{t}", "-C", "3", "-v"), (("-l",),), b"a\nb c\nd\n"),
+    "lines, the last without an end": Exchange(("-t", "{t}", "-C", "2", "-v"), (("-l",),), b"a\nb"),
+    "empty lines and carriage returns": Exchange(("-t", "{t}", "-C", "3", "-v"), (("-l",),), b"a\r\n\nb\n"),
+    "lines at QoS 1": Exchange(("-t", "{t}", "-C", "3", "-q", "1"), (("-l", "-q", "1"),), b"a\nb\nc\n"),
+    "no lines": Exchange(("-t", "{t}", "-W", "1"), (("-l",),)),
+    "file": Exchange(("-t", "{t}", "-C", "1"), (("-f", "LICENSE"),)),
+    "null message": Exchange(("-t", "{t}", "-C", "1"), (("-n",),)),
+    "null message, verbose": Exchange(("-t", "{t}", "-C", "1", "-v"), (("-n",),)),
+    "null message, verbose, no end of line": Exchange(("-t", "{t}", "-C", "1", "-v", "-N"), (("-n",),)),
+    "empty message": Exchange(("-t", "{t}", "-C", "1", "-v"), (("-m", ""),)),
+    "message that looks like a flag": Exchange(("-t", "{t}", "-C", "1"), (("-m", "-n"),)),
+    "message in UTF-8": Exchange(("-t", "{t}/é", "-C", "1", "-v"), (("-t", "{t}/é", "-m", "naïve ☂"),)),
+    "repeat": Exchange(("-t", "{t}", "-C", "3"), (("-m", "x", "--repeat", "3"),)),
+    "repeat with a pause": Exchange(
         ("-t", "{t}", "-C", "2"), (("-m", "x", "--repeat", "2", "--repeat-delay", "0.1"),)
     ),
-    "repeat lines, which changes nothing": Talk(
+    "repeat lines, which changes nothing": Exchange(
         ("-t", "{t}", "-C", "2"), (("-l", "--repeat", "2"),), b"a\nb\n"
     ),
-    "QoS 1": Talk(("-t", "{t}", "-C", "1", "-q", "1", "-F", "%q %m %p"), (("-m", "x", "-q", "1"),)),
-    "QoS 2": Talk(("-t", "{t}", "-C", "1", "-q", "2", "-F", "%q %p"), (("-m", "x", "-q", "2"),)),
-    "QoS 2 received at 1": Talk(
+    "QoS 1": Exchange(("-t", "{t}", "-C", "1", "-q", "1", "-F", "%q %m %p"), (("-m", "x", "-q", "1"),)),
+    "QoS 2": Exchange(("-t", "{t}", "-C", "1", "-q", "2", "-F", "%q %p"), (("-m", "x", "-q", "2"),)),
+    "QoS 2 received at 1": Exchange(
         ("-t", "{t}", "-C", "1", "-q", "1", "-F", "%q %p"), (("-m", "x", "-q", "2"),)
     ),
-    "QoS 1 received at 0": Talk(("-t", "{t}", "-C", "1", "-F", "%q %m %p"), (("-m", "x", "-q", "1"),)),
-    "last topic counts": Talk(("-t", "{t}/b", "-C", "1"), (("-t", "{t}/a", "-t", "{t}/b", "-m", "x"),)),
-    "several filters": Talk(
+    "QoS 1 received at 0": Exchange(("-t", "{t}", "-C", "1", "-F", "%q %m %p"), (("-m", "x", "-q", "1"),)),
+    "last topic counts": Exchange(("-t", "{t}/b", "-C", "1"), (("-t", "{t}/a", "-t", "{t}/b", "-m", "x"),)),
+    "several filters": Exchange(
         ("-t", "{t}/a", "-t", "{t}/b/#", "-C", "2", "-v"),
         (("-t", "{t}/a", "-m", "1"), ("-t", "{t}/c", "-m", "2"), ("-t", "{t}/b/c", "-m", "3")),
     ),
-    "wildcards": Talk(
+    "wildcards": Exchange(
         ("-t", "{t}/+/x", "-C", "2", "-v"),
         (("-t", "{t}/a/x", "-m", "1"), ("-t", "{t}/a/y", "-m", "2"), ("-t", "{t}/b/x", "-m", "3")),
     ),
-    "filter out": Talk(
+    "filter out": Exchange(
         ("-t", "{t}/#", "-T", "{t}/b/#", "-T", "{t}/+/z", "-C", "1", "-v"),
         (("-t", "{t}/b/c", "-m", "1"), ("-t", "{t}/a/z", "-m", "2"), ("-t", "{t}/a", "-m", "3")),
     ),
-    "filter out all": Talk(("-t", "{t}", "-T", "#", "-W", "1")),
-    "count before time": Talk(("-t", "{t}", "-C", "1", "-W", "9")),
-    "time before count": Talk(("-t", "{t}", "-C", "2", "-W", "3")),
-    "time, quiet": Talk(("-t", "{t}", "-W", "1", "--quiet"), ()),
-    "retained": Talk(
+    "filter out all": Exchange(("-t", "{t}", "-T", "#", "-W", "1")),
+    "count before time": Exchange(("-t", "{t}", "-C", "1", "-W", "9")),
+    "time before count": Exchange(("-t", "{t}", "-C", "2", "-W", "3")),
+    "time, quiet": Exchange(("-t", "{t}", "-W", "1", "--quiet"), ()),
+    "retained": Exchange(
         ("-t", "{t}", "-C", "1", "-F", "%r %q %p"), (), before=(("-m", "old", "-r"), ("-m", "new", "-r"))
     ),
-    "retained under a wildcard": Talk(
+    "retained under a wildcard": Exchange(
         ("-t", "{t}/#", "-C", "2", "-v"),
         (),
         before=(("-t", "{t}/1", "-m", "one", "-r"), ("-t", "{t}/2", "-m", "two", "-r")),
         in_any_order=True,
     ),
-    "retained then cleared": Talk(("-t", "{t}", "-W", "1"), (), before=(("-m", "old", "-r"), ("-n", "-r"))),
-    "retained hidden": Talk(
+    "retained then cleared": Exchange(
+        ("-t", "{t}", "-W", "1"), (), before=(("-m", "old", "-r"), ("-n", "-r"))
+    ),
+    "retained hidden": Exchange(
         ("-t", "{t}", "-R", "-C", "1", "-F", "%r %p"), (("-m", "fresh", "-r"),), before=(("-m", "old", "-r"),)
     ),
-    "retained only": Talk(
+    "retained only": Exchange(
         ("-t", "{t}", "--retained-only", "-v"), (("-m", "fresh"),), before=(("-m", "old", "-r"),)
     ),
-    "fresh with the retain flag": Talk(("-t", "{t}", "-C", "1", "-F", "%r"), (("-m", "x", "-r"),)),
-    "fresh, retain as published": Talk(
+    "fresh with the retain flag": Exchange(("-t", "{t}", "-C", "1", "-F", "%r"), (("-m", "x", "-r"),)),
+    "fresh, retain as published": Exchange(
         ("-t", "{t}", "-V", "5", "--retain-as-published", "-C", "1", "-F", "%r"), (("-m", "x", "-r"),)
     ),
-    "end once subscribed": Talk(("-t", "{t}", "-E"), ()),
-    "client ids": Talk(("-t", "{t}", "-C", "1"), (("-m", "x", "-I", "prefix"), ("-m", "x", "--id", "name"))),
-    "long flags": Talk(
+    "end once subscribed": Exchange(("-t", "{t}", "-E"), ()),
+    "client ids": Exchange(
+        ("-t", "{t}", "-C", "1"), (("-m", "x", "-I", "prefix"), ("-m", "x", "--id", "name"))
+    ),
+    "long flags": Exchange(
         ("--topic", "{t}", "--qos", "1", "--verbose", "-C", "1", "--host", "127.0.0.1"),
         (("--message", "x", "--qos", "1", "--retain", "--host", "127.0.0.1"),),
     ),
@@ -139,15 +143,15 @@ FORMATS = {
 }
 
 
-def _formats() -> Iterator[tuple[str, Talk]]:
+def _formats() -> Iterator[tuple[str, Exchange]]:
     for name, form in FORMATS.items():
-        yield f"format: {name}", Talk(("-t", "{t}", "-C", "1", "-F", form))
+        yield f"format: {name}", Exchange(("-t", "{t}", "-C", "1", "-F", form))
     v5 = ("-t", "{t}", "-C", "1", "-V", "5", "-q", "1", "-F")
     publish = ("-m", JSON, "-q", "1", *PROPERTIES)
     for form in ("%C|%20C|%-20C|%.4C|", "%D|%E|%5E|%05E|%-5E|%F|%03F|", "%P|%R|%5R|%-5R|%.1R|", "%j", "%J"):
-        yield f"properties: {form}", Talk((*v5, form), (publish,))
-    yield "pretty JSON", Talk((*v5, "%J", "--pretty"), (publish,))
-    yield "pretty JSON, quoted", Talk((*v5, "%j", "--pretty"), (publish,))
+        yield f"properties: {form}", Exchange((*v5, form), (publish,))
+    yield "pretty JSON", Exchange((*v5, "%J", "--pretty"), (publish,))
+    yield "pretty JSON, quoted", Exchange((*v5, "%j", "--pretty"), (publish,))
     for payload in (
         "1.50",
         "true",
@@ -158,16 +162,19 @@ def _formats() -> Iterator[tuple[str, Talk]]:
         "-0.25",
         "7",
     ):
-        yield f"JSON within JSON: {payload}", Talk(("-t", "{t}", "-C", "1", "-F", "%J"), (("-m", payload),))
-    yield "what is no JSON", Talk(("-t", "{t}", "-C", "1", "-F", "%J"))
-    yield "JSON of nothing", Talk(("-t", "{t}", "-C", "1", "-F", "%J"), (("-n",),))
-    yield "JSON, quoted", Talk(("-t", "{t}", "-C", "1", "-F", "%j"), (("-m", 'a"b\\c\té/\x7f'),))
-    yield "format and -v", Talk(("-t", "{t}", "-C", "1", "-v", "-F", "%p"))
-    yield "format and -N", Talk(("-t", "{t}", "-C", "1", "-N", "-F", "%p"))
-    yield "format of nothing", Talk(("-t", "{t}", "-C", "1", "-F", "%p|%5p|%x|%l|"), (("-n",),))
+        yield (
+            f"JSON within JSON: {payload}",
+            Exchange(("-t", "{t}", "-C", "1", "-F", "%J"), (("-m", payload),)),
+        )
+    yield "what is no JSON", Exchange(("-t", "{t}", "-C", "1", "-F", "%J"))
+    yield "JSON of nothing", Exchange(("-t", "{t}", "-C", "1", "-F", "%J"), (("-n",),))
+    yield "JSON, quoted", Exchange(("-t", "{t}", "-C", "1", "-F", "%j"), (("-m", 'a"b\\c\té/\x7f'),))
+    yield "format and -v", Exchange(("-t", "{t}", "-C", "1", "-v", "-F", "%p"))
+    yield "format and -N", Exchange(("-t", "{t}", "-C", "1", "-N", "-F", "%p"))
+    yield "format of nothing", Exchange(("-t", "{t}", "-C", "1", "-F", "%p|%5p|%x|%l|"), (("-n",),))
 
 
-TALKS.update(_formats())
+EXCHANGES.update(_formats())
 
 MISUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pub", ()),
@@ -229,16 +236,18 @@ MISUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-@pytest.mark.parametrize("name", TALKS)
-def test_same_conversation(families: tuple[Family, Family], name: str) -> None:
-    talk, topic = TALKS[name], f"t{list(TALKS).index(name)}"
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_both_pairs_of_programs_print_the_same(families: tuple[Family, Family], name: str) -> None:
+    exchange, topic = EXCHANGES[name], f"t{list(EXCHANGES).index(name)}"
     with ThreadPoolExecutor() as both:
-        theirs, ours = both.map(lambda family: _hold(family, talk, topic), families)
+        theirs, ours = both.map(lambda family: _hold(family, exchange, topic), families)
     assert ours == theirs
 
 
 @pytest.mark.parametrize(("program", "arguments"), MISUSES, ids=lambda value: " ".join(value) or "none")
-def test_same_complaint(program: str, arguments: tuple[str, ...]) -> None:
+def test_both_pairs_of_programs_report_the_same_usage_errors(
+    program: str, arguments: tuple[str, ...]
+) -> None:
     need_mosquitto()
     theirs = run(Mosquitto(1, Path()).command(program, *arguments))
     ours = run([*_ours(program), "-p", "1", *arguments])
@@ -247,33 +256,33 @@ def test_same_complaint(program: str, arguments: tuple[str, ...]) -> None:
     assert f"Use 'h{program} --help'" in ours.errors
 
 
-def test_table_covers_enough() -> None:
-    assert len(TALKS) + len(MISUSES) >= 40
+def test_the_tables_have_enough_cases() -> None:
+    assert len(EXCHANGES) + len(MISUSES) >= 40
 
 
 def _ours(program: str) -> list[str]:
     return [sys.executable, "-m", f"hbroker.clients.h{program}"]
 
 
-def _hold(family: Family, talk: Talk, topic: str) -> tuple[Seen, list[Seen]]:
+def _hold(family: Family, exchange: Exchange, topic: str) -> tuple[Seen, list[Seen]]:
     def published(arguments: tuple[str, ...]) -> Seen:
         own = _in(arguments, topic)
         place = () if "-t" in own else ("-t", topic)
-        return _masked(run(family.command("pub", *place, *own), talk.input), talk)
+        return _masked(run(family.command("pub", *place, *own), exchange.input), exchange)
 
-    before = [published(arguments) for arguments in talk.before]
-    arguments = _in(talk.sub, topic)
+    before = [published(arguments) for arguments in exchange.before]
+    arguments = _in(exchange.sub, topic)
     guard = () if "-W" in arguments else ("-W", "15")
     pubs = []
     with running(family.command("sub", "-i", topic, *guard, *arguments)) as end:
-        if talk.pubs:
-            family.await_subscriber(topic, _topic(_in(talk.pubs[0], topic), topic))
-            pubs = [published(arguments) for arguments in talk.pubs]
-        return _masked(end(), talk), before + pubs
+        if exchange.pubs:
+            family.await_subscriber(topic, _topic(_in(exchange.pubs[0], topic), topic))
+            pubs = [published(arguments) for arguments in exchange.pubs]
+        return _masked(end(), exchange), before + pubs
 
 
 def _topic(arguments: tuple[str, ...], default: str) -> str:
-    """Where this command line publishes: the last topic counts."""
+    """The topic of this command line: the last one counts."""
     named = [value for flag, value in pairwise(arguments) if flag == "-t"]
     return named[-1] if named else default
 
@@ -282,11 +291,11 @@ def _in(arguments: tuple[str, ...], topic: str) -> tuple[str, ...]:
     return tuple(argument.replace("{t}", topic) for argument in arguments)
 
 
-def _masked(ended: Ended, talk: Talk) -> Seen:
-    """Times are each program's own: only their form is compared."""
+def _masked(ended: Ended, exchange: Exchange) -> Seen:
+    """Masks the times, which differ between the programs. Only their form is compared."""
     output = re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z?([+-]\d{4})?", b"<time>", ended.output)
-    if any("%U" in argument for argument in talk.sub):
+    if any("%U" in argument for argument in exchange.sub):
         output = re.sub(rb"\d", b"9", output)
-    if talk.in_any_order:
+    if exchange.in_any_order:
         output = b"\n".join(sorted(output.splitlines()))
     return ended.code, output, ended.complaint
