@@ -57,6 +57,8 @@ def load(core: Path) -> None:
 
 def is_caught(variant: Variant, jobs: int) -> bool:
     """Whether the first violation found is of the invariant that the safeguard is there for."""
+    if not variant.defect:
+        variant.patch()  # An error here would start the pool's processes again without end.
     began = time.monotonic()
     verdict = next((v for v in verdicts(variant, jobs) if v.violation is not None), None)
     took = f"{time.monotonic() - began:.0f} s"

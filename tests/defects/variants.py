@@ -508,7 +508,7 @@ CONTROL: Final = (
         "a handover leaves out the retained messages",
         Invariant.RETAINED,
         handover,
-        "parcels",
+        "transfer_packets",
         _without_retained,
     ),
     Variant(

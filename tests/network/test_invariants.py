@@ -7,6 +7,7 @@ show soon.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from hbroker.sim.network.drawing.clocks import STEPS
 from hbroker.sim.network.drawing.paces import QUEUES, SLOW_CREDIT, STEADY, TRICKLE
 from hbroker.sim.network.plan import Plan
 from hbroker.sim.network.trial import Trial
-from tests.defects.variants import CONTROL, Variant
+from tests.defects.variants import CONTROL, CORE, Variant
+from tests.product.network import PROJECT
 
 SEEDS = range(1, 17)
 TEARS = range(1, 33)
@@ -130,6 +132,17 @@ def test_a_defect_of_the_state_files_is_found(variant: Variant, monkeypatch: pyt
     monkeypatch.setattr(*variant.patch())
     violations = [Trial(plan).run().violation for plan in plans]
     assert {violation.invariant for violation in violations if violation is not None} == {variant.breaks}
+
+
+@pytest.mark.parametrize("variant", CONTROL, ids=lambda v: v.name)
+def test_a_defect_replaces_an_attribute_of_the_product(variant: Variant) -> None:
+    owner, attribute, _ = variant.patch()
+    assert hasattr(owner, attribute)
+
+
+def test_each_defect_of_the_core_is_tried() -> None:
+    declared = (PROJECT / "hbroker/native/src/broken.rs").read_text().partition("const ALL")[2]
+    assert {variant.defect for variant in CORE} == set(re.findall(r"Self::(\w+),", declared))
 
 
 def test_the_core_contains_no_defects() -> None:
