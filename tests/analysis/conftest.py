@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this directory that a process runs."""
+"""One Spark session for all tests of this folder that run in the same process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two threads, few partitions, and no compiling of what runs for a moment: small data on a small machine.
+    """A session with two threads, few partitions and no code generation: small data on a small machine.
 
-    Spark as it is by itself runs in the tests of the command.
+    The tests of the command run Spark with its defaults.
     """
     need(shutil.which("java") is not None, "there is no Java")
     need(importlib.util.find_spec("pyspark") is not None, "pyspark is not installed")

@@ -1,4 +1,4 @@
-"""Telemetry files as a node writes them, by pyarrow, which the analysis itself does not use."""
+"""Telemetry files as a node writes them, made with pyarrow, which the analysis itself does not use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SCHEMAS: Final = {
 
 
 def write(directory: Path, kind: str, rows: Sequence[Row], sequence: int = 0) -> Path:
-    """One file, under the name that the contract gives it; all rows are of one node."""
+    """Writes one file, under the name of the contract. All rows are of one node."""
     path = place(directory, kind, rows[0]["node"], rows[0]["at"], rows[0]["run"], sequence)
     table = pa.Table.from_pylist([_as_written(row) for row in rows], schema=SCHEMAS[kind])
     pq.write_table(table, path, compression="zstd")
@@ -63,20 +63,20 @@ def write(directory: Path, kind: str, rows: Sequence[Row], sequence: int = 0) ->
 
 
 def place(directory: Path, kind: str, node: str, at: datetime, run: int, sequence: int) -> Path:
-    """The file's path; its directory is made."""
+    """The path of a file. Makes its folder."""
     folder = directory / f"date={at:%Y-%m-%d}" / f"node={node}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{kind}-{run}-{sequence}.parquet"
 
 
 def write_all(directory: Path, kind: str, rows: Sequence[Row]) -> None:
-    """All rows, a file for each node and run."""
+    """Writes all rows, a file for each node and run."""
     for node, run in sorted({(row["node"], row["run"]) for row in rows}):
         write(directory, kind, [row for row in rows if (row["node"], row["run"]) == (node, run)])
 
 
 def damage(path: Path, column: str) -> None:
-    """Breaks the pages of a column; the footer stays whole."""
+    """Damages the pages of a column. The footer stays valid."""
     group = pq.ParquetFile(path).metadata.row_group(0)
     chunks = [group.column(i) for i in range(group.num_columns)]
     (chunk,) = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] == column]

@@ -1,4 +1,5 @@
-"""Rows of small networks, as hypothesis makes them: whatever the contract allows, the odd topics included."""
+"""Rows of small networks, made by hypothesis: everything that the contract allows, including unusual
+topics."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.analysis import plain
 from tests.analysis.files import Row
 
 BEGIN = datetime(2026, 3, 1, 23, 59, 40, tzinfo=UTC)
-"""So that some intervals lie on the next day."""
+"""Shortly before midnight, so that some intervals lie on the next day."""
 
 TOPICS = [
     None,
@@ -32,7 +33,7 @@ COUNTS = st.integers(0, 50) | st.integers(0, 10**9)
 
 @dataclass(frozen=True)
 class Network:
-    """What a network's processes wrote."""
+    """The rows that the processes of a network wrote."""
 
     topics: list[Row]
     nodes: list[Row]
@@ -40,7 +41,7 @@ class Network:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """One to three owners, none to two gateways, each with one or two runs."""
+    """One to three owners and up to two gateways, each with one or two runs."""
     owners = draw(st.sampled_from([["root"], ["root", "n1"], ["root", "n1", "n 2"]]))
     gateways = draw(st.sampled_from([[], ["gw"], ["gw", "root"]]))
     processes = [*((name, "node") for name in owners), *((name, "gateway") for name in gateways)]

@@ -1,4 +1,4 @@
-"""Every table once more, in plain Python over the same rows: as it is defined, not as Spark does it."""
+"""Every table in plain Python, over the same rows: computed by its definition, not in Spark's way."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def window_of(at: datetime, seconds: int) -> datetime:
-    """The begin of its window."""
+    """The beginning of the window that contains a time."""
     micros = round((at - EPOCH).total_seconds() * 1e6)
     begin = micros // (seconds * 1_000_000) * seconds
     return datetime.fromtimestamp(begin, UTC)
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
-    """Rows by what the key says of them."""
+    """Groups rows by a key."""
     groups: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)
@@ -30,7 +30,7 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Ro
 
 
 def load(rows: Iterable[Row]) -> int:
-    """Messages handled."""
+    """The number of handled messages."""
     return sum(row["messages_in"] + row["messages_out"] for row in rows)
 
 
@@ -62,7 +62,7 @@ def node_load(nodes: Sequence[Row], window_s: int) -> dict[Any, Row]:
 
 
 def imbalance(loads: Sequence[int]) -> Row:
-    """The indices, by their textbook definitions: Gini as the mean of all differences."""
+    """The indices by their textbook definitions: Gini as the mean of all differences."""
     n, total = len(loads), sum(loads)
     if total == 0:
         return dict.fromkeys(("max_over_mean", "variation", "gini", "jain"))
@@ -137,7 +137,8 @@ def drops(nodes: Sequence[Row], window_s: int) -> dict[Any, int]:
 
 
 def percentile(nodes: Sequence[Row], permille: int) -> int | None:
-    """The bucket in which it lies, by nearest rank over every single latency; None: nothing was measured."""
+    """The bucket of the percentile, by nearest rank over every single latency. None if nothing was
+    measured."""
     every = [
         bucket
         for row in nodes
@@ -149,7 +150,7 @@ def percentile(nodes: Sequence[Row], permille: int) -> int | None:
 
 
 def least_squares(rows: Sequence[Row]) -> tuple[float, float, float]:
-    """base, in, out: normal equations, solved by Cramer's rule."""
+    """The coefficients base, in, out: normal equations, solved by Cramer's rule."""
     columns = [
         [1.0, row["messages_in"] / row["seconds"], row["messages_out"] / row["seconds"]] for row in rows
     ]
@@ -165,12 +166,12 @@ def least_squares(rows: Sequence[Row]) -> tuple[float, float, float]:
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """None: of nothing."""
+    """The ratio, or None if `whole` is 0."""
     return part / whole if whole else None
 
 
 def runs(processes: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Processes (began, ended) that hang together in time, as sets of them: two that overlap are in one."""
+    """Groups processes (began, ended) into runs: two processes that overlap are of one run."""
     sets = [[process] for process in processes]
     for one, other in ((a, b) for a in processes for b in processes):
         if one[0] <= other[1] and other[0] <= one[1]:

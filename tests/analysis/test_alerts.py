@@ -1,4 +1,4 @@
-"""Alerts follow from the windows and from nothing else, and neither flap nor pile up."""
+"""Alerts depend only on the windows. They neither flap nor accumulate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def start(index: int) -> datetime:
 
 
 def levels(sequence: Values, after: int) -> list[int]:
-    """The definition: after each window, by a look at the last ones."""
+    """The definition of the level after each window, computed from the last windows."""
     found: list[int] = []
     level = 0
     for end in range(1, len(sequence) + 1):
@@ -60,7 +60,7 @@ def levels(sequence: Values, after: int) -> list[int]:
     return found
 
 
-def told(watches: Watches, sequence: Values, first: int = 0) -> list[Alert]:
+def alerts_of(watches: Watches, sequence: Values, first: int = 0) -> list[Alert]:
     alerts: list[Alert] = []
     for index, value in enumerate(sequence, start=first):
         measured = {} if value is None else {NODE: Measured(value, NODE.node)}
@@ -74,9 +74,9 @@ def level_of(alert: Alert) -> int:
 
 @settings(max_examples=300)
 @given(st.lists(values, max_size=60), st.integers(1, 4))
-def test_a_level_is_what_the_last_windows_say(sequence: Values, after: int) -> None:
+def test_the_level_of_an_alert_follows_from_the_last_windows(sequence: Values, after: int) -> None:
     rules = Rules(saturation=Thresholds(*LIMITS), after=after)
-    alerts = told(Watches(rules, WINDOW_S), sequence)
+    alerts = alerts_of(Watches(rules, WINDOW_S), sequence)
     expected = [0, *levels(sequence, after)]
     changes = [(start(i), new) for i, (old, new) in enumerate(pairwise(expected)) if old != new]
     assert [(datetime.fromisoformat(a.window_start), level_of(a)) for a in alerts] == changes
@@ -87,14 +87,16 @@ def test_a_level_is_what_the_last_windows_say(sequence: Values, after: int) -> N
 
 @settings(max_examples=200)
 @given(st.lists(values, max_size=40), st.lists(st.integers(0, 40), max_size=5))
-def test_crashes_and_batches_change_nothing(sequence: Values, cuts: list[int]) -> None:
-    """However the windows are dealt out, with the state as JSON between, what is told is the same."""
-    whole = told(Watches(RULES, WINDOW_S), sequence)
+def test_crashes_and_batches_do_not_change_the_alerts(sequence: Values, cuts: list[int]) -> None:
+    """However the windows are split into batches, with the state as JSON in between, the alerts are the
+    same."""
+    whole = alerts_of(Watches(RULES, WINDOW_S), sequence)
     parts: list[Alert] = []
     state: list[dict[str, Any]] | None = None
     for begin, end in pairwise([0, *sorted(cuts), len(sequence)]):
         tried = [
-            told(watches := Watches(RULES, WINDOW_S, state), sequence[begin:end], begin) for _ in range(2)
+            alerts_of(watches := Watches(RULES, WINDOW_S, state), sequence[begin:end], begin)
+            for _ in range(2)
         ]
         assert tried[0] == tried[1], "done again after a crash"
         parts.extend(tried[1])
@@ -105,30 +107,30 @@ def test_crashes_and_batches_change_nothing(sequence: Values, cuts: list[int]) -
 
 
 @given(st.lists(st.floats(RELEASE * 0.5, 0.5, exclude_max=True) | st.just(0.5), max_size=60))
-def test_a_value_about_its_threshold_is_told_once(sequence: Values) -> None:
-    assert len(told(Watches(RULES, WINDOW_S), sequence)) <= 1
+def test_a_value_near_its_threshold_raises_at_most_one_alert(sequence: Values) -> None:
+    assert len(alerts_of(Watches(RULES, WINDOW_S), sequence)) <= 1
 
 
-def test_what_was_cleared_is_forgotten() -> None:
+def test_a_cleared_alert_is_forgotten_after_a_while() -> None:
     watches = Watches(RULES, WINDOW_S)
-    alerts = told(watches, [*[0.6] * 3, *[None] * 3])
+    alerts = alerts_of(watches, [*[0.6] * 3, *[None] * 3])
     assert [(alert.state, alert.value) for alert in alerts] == [(RAISED, 0.6), (CLEARED, None)]
-    assert told(watches, [None] * (REMEMBERED - 4), 6) == []
+    assert alerts_of(watches, [None] * (REMEMBERED - 4), 6) == []
     assert watches.told() == alerts[1:]
-    assert told(watches, [None], REMEMBERED + 2) == []
+    assert alerts_of(watches, [None], REMEMBERED + 2) == []
     assert watches.state() == []
 
 
 @given(st.lists(st.sampled_from([f"n{i}" for i in range(500)]), min_size=1, max_size=500))
-def test_only_who_is_hot_is_remembered(names: list[str]) -> None:
-    """Nodes that come and go leave nothing behind."""
+def test_only_subjects_above_a_threshold_are_remembered(names: list[str]) -> None:
+    """Nodes that join and leave leave no state behind."""
     watches = Watches(RULES, WINDOW_S)
     for index, name in enumerate(names):
         watches.observe(start(index), {Subject(SATURATION, "node", name): Measured(0.6, name)})
         assert len(watches.state()) <= RULES.after
 
 
-def test_what_is_measured() -> None:
+def test_saturation_drops_and_imbalance_are_measured() -> None:
     rules = Rules(least_rate=10)
     loads = [
         _load("a", load=300, busy=0.5, dropped=100),
@@ -152,12 +154,12 @@ def test_what_is_measured() -> None:
     assert second == (start(1), {Subject(SATURATION, "node", "idle"): Measured(0.1, "idle")})
 
 
-def test_a_whole_network_that_does_nothing_is_measured() -> None:
+def test_an_idle_network_is_measured() -> None:
     found = measure([_load("a", load=0, busy=0.0, dropped=0)], [], WINDOW_S, Rules(least_rate=0))
     assert found == {start(0): {Subject(SATURATION, "node", "a"): Measured(0.0, "a")}}
 
 
-def test_an_imbalance_says_who_carries_most() -> None:
+def test_an_imbalance_names_the_node_with_the_largest_load() -> None:
     watches = Watches(Rules(after=1), WINDOW_S)
     (alert,) = watches.observe(BEGIN, {Subject(IMBALANCE, "node", ""): Measured(2.5, "kitchen")})
     assert (alert.subject, alert.node, alert.severity, alert.threshold) == (

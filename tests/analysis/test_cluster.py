@@ -1,4 +1,4 @@
-"""On a real master with two workers: the tables are those of `local[*]`. In the long form alone."""
+"""A real master with two workers makes the same tables as `local[*]`. Only in the long form."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 LOCAL: Final = ["--host", "127.0.0.1", "--webui-port", "0"]
 DRIVER: Final = ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=4"]
-"""Two executors, started by two workers."""
+"""For two executors, started by two workers."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
-    """The address of a master that two workers have registered with."""
+    """The address of a master with two registered workers."""
     with ExitStack() as stack:
         log = stack.enter_context(_running(tmp_path, "master", MASTER, "--port", "0", *LOCAL))
         until(lambda: _address(log) is not None, "a master", PATIENCE_S, found=log.read_text)
@@ -49,7 +49,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def test_a_cluster_makes_the_same_tables(cluster: str, tmp_path: Path) -> None:
+def test_a_cluster_makes_the_same_tables_as_local_spark(cluster: str, tmp_path: Path) -> None:
     city = f"file://{tmp_path}/telemetry"
     _run(
         "-m",
@@ -80,7 +80,7 @@ def _run(*command: str) -> None:
 
 
 def _rounded(row: dict[str, object]) -> str:
-    """Sums of fractions depend on the order in which they are added."""
+    """The row as text. Sums of fractions depend on the order of the additions, so they are rounded."""
     return str({name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()})
 
 
@@ -91,7 +91,7 @@ def _address(log: Path) -> str | None:
 
 @contextmanager
 def _running(place: Path, name: str, *command: str) -> Iterator[Path]:
-    """A process of Spark's own, and its log."""
+    """A process of Spark, and its log."""
     package = find_spec("pyspark")
     assert package is not None
     assert package.origin is not None

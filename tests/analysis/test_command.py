@@ -1,4 +1,4 @@
-"""`hbroker analyze` as a user meets it: what it prints where, how it ends."""
+"""`hbroker analyze` as a user runs it: its output and how it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.waiting import until
 
 Capture = pytest.CaptureFixture[str]
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 PATIENCE_S = 500.0
 MAY_IMPORT = {"pyspark", "py4j", "rich"}
@@ -33,10 +33,12 @@ QUICK = (
     *("--conf", "spark.sql.codegen.wholeStage=false"),
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
 )
-"""For twelve rows nothing is worth being compiled."""
+"""For twelve rows no code generation is worth its time."""
 
 
-def test_it_writes_a_report_and_tells_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analyze_writes_a_report_and_a_summary_in_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     files.write_all(tmp_path / "in", "nodes", [node_row("a", i, messages_in=i) for i in range(12)])
     (tmp_path / "in" / "notes.txt").write_text("no telemetry")
@@ -55,7 +57,7 @@ def test_it_writes_a_report_and_tells_in_json(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "out" / "spark.log").is_file()
 
 
-def test_ctrl_c_ends_it_and_its_java(tmp_path: Path) -> None:
+def test_ctrl_c_ends_analyze_and_its_java_process(tmp_path: Path) -> None:
     files.write_all(tmp_path / "in", "nodes", [node_row("a", i) for i in range(12)])
     process = subprocess.Popen(
         _command(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
@@ -79,13 +81,13 @@ def test_ctrl_c_ends_it_and_its_java(tmp_path: Path) -> None:
 
 @pytest.fixture
 def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine on which there is no Java."""
+    """A machine without Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
 @pytest.mark.usefixtures("without_java")
-def test_without_java_it_says_what_to_install(tmp_path: Path, capsys: Capture) -> None:
+def test_analyze_without_java_says_what_to_install(tmp_path: Path, capsys: Capture) -> None:
     assert main(["analyze", str(tmp_path), "--out", str(tmp_path / "out")]) == FAILED
     assert "apt install default-jre-headless" in capsys.readouterr().err
 
@@ -99,7 +101,7 @@ def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
         session.require_java()
 
 
-def test_without_pyspark_it_says_what_to_install(
+def test_analyze_without_pyspark_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     for module in [name for name in sys.modules if name.startswith("hbroker.spark_analysis")]:
@@ -118,7 +120,7 @@ def test_without_pyspark_it_says_what_to_install(
         *(["x", "--out", "y", "--follow", "--alert-busy", pair] for pair in ("0", "0.9,0.5", "high")),
     ],
 )
-def test_wrong_flags(arguments: list[str]) -> None:
+def test_invalid_flags_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["analyze", *arguments])
     assert caught.value.code == USAGE
@@ -135,13 +137,13 @@ def test_wrong_flags(arguments: list[str]) -> None:
         (["--follow", "--all-runs"], "--all-runs does not go with --follow"),
     ],
 )
-def test_flags_that_do_not_go_together(flags: list[str], said: str, capsys: Capture) -> None:
+def test_flags_that_do_not_go_together_are_refused(flags: list[str], said: str, capsys: Capture) -> None:
     assert main(["analyze", "x", "--out", "y", *flags]) == USAGE
     assert said in capsys.readouterr().err
 
 
 def test_the_analysis_imports_nothing_of_hbroker() -> None:
-    """Nor anything that an executor or a cluster's driver may lack."""
+    """Nor anything that an executor or the driver in a cluster may lack."""
     for path in python_sources("spark_analysis"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -153,7 +155,7 @@ def test_the_analysis_imports_nothing_of_hbroker() -> None:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """What has ended may wait for whoever reaps it."""
+    """Whether the process still runs. A process that has ended may be a zombie."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,8 +1,8 @@
-"""One count of each message: what devices said and had, what nodes counted, what telemetry holds and what the
-analysis makes of it agree by topic, to the message and the byte; where something was dropped, to the drop.
+"""Conservation of messages: what devices sent and received, what nodes counted, what telemetry contains, and
+what the analysis computes agree by topic, to the message and the byte. The drops agree, too.
 
-A house of real processes, with a gateway, is played in for some seconds, while a client with a session is
-away for which the kitchen's owner may keep 10 messages.
+Simulated devices use a network of real processes with a gateway for some seconds. Meanwhile a client with a
+session is offline, for which the kitchen's owner may queue 10 messages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 Key = tuple[str, str, str]
-"""Role, name, topic."""
+"""Role, name, topic"""
 
 TOPOLOGY: Final = """
 nodes:
@@ -60,12 +60,12 @@ SECONDS: Final = 2.5
 SPEED: Final = 20.0
 KEPT: Final = 10
 QUIET_S: Final = 1.0
-"""Nothing came for so long: it has had all."""
+"""If nothing has arrived for this long, every message has arrived."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What came of it. `missed`: by topic, what came to the client that was away, when it was back."""
+    """The results. `missed`: by topic, the messages that the offline client received when it was back."""
 
     result: Result
     summary: Summary
@@ -77,7 +77,7 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """The network has ended, and written its last file."""
+    """The results once the network has ended and written its last file."""
     directory = tmp_path_factory.mktemp("conservation")
     (directory / "house.yaml").write_text(TOPOLOGY)
     (directory / "scenario.yaml").write_text(SCENARIO)
@@ -85,7 +85,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     with closing(network):
         ready = network.event("ready")
         root, (url,) = ready["root"], ready["gateways"][0]["listeners"]
-        with _absent(root) as client:
+        with _connect_offline_client(root) as client:
             client.subscribe("home/kitchen/#", qos=2, queue_messages=KEPT)
         before = node_statuses(root, PATIENCE)
         play_options = PlayOptions(root, (parse_address(url.removeprefix("mqtt://")),), SECONDS, SPEED)
@@ -93,7 +93,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         after = node_statuses(root, PATIENCE)
         missed, missed_bytes = Counter[str](), Counter[str]()
         with (
-            _absent(root) as client,
+            _connect_offline_client(root) as client,
             client.subscribe("home/kitchen/#", qos=2, retain_handling=2) as messages,
         ):
             while (message := messages.next(timeout=QUIET_S)) is not None:
@@ -106,13 +106,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     )
 
 
-def _absent(root: str) -> hbroker.sync.Client:
+def _connect_offline_client(root: str) -> hbroker.sync.Client:
     return hbroker.sync.connect(root, client_id="absent", session_expiry=600, timeout=PATIENCE)
 
 
 def expected(played: Played) -> dict[Key, dict[str, int]]:
-    """What each process has to have counted, by what the devices themselves counted. An owner hands a copy to
-    each native receiver, and one to the gateway however many clients of it are to have it."""
+    """The counts of each process that follow from the devices' own counts. An owner sends one copy to each
+    native receiver, and one to the gateway, however many clients of the gateway receive it."""
     result, counters = played.result, played.result.counters
     clients = result.plan.clients
     speaker = {stream.number: client for client in clients for stream in client.streams}
@@ -140,13 +140,13 @@ def _add(to: Counter[str], counts: Counter[str], times: int) -> None:
 
 
 def _columns(count: Counter[str]) -> dict[str, int]:
-    """No device here says anything in parts."""
+    """The columns of the counts. No device here sends a message in fragments."""
     counted = {name: count[name] for name in ("messages_in", "bytes_in", "messages_out", "bytes_out")}
     return counted | {"whole_in": count["messages_in"], "whole_out": count["messages_out"]}
 
 
 def summed(found: Iterable[dict[str, Any]]) -> dict[Key, dict[str, int]]:
-    """The rows of topics, without those of the system itself."""
+    """The sums of the topic rows, without system topics."""
     grouped: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for row in found:
         if not row["topic"].startswith("$"):
@@ -155,12 +155,12 @@ def summed(found: Iterable[dict[str, Any]]) -> dict[Key, dict[str, int]]:
 
 
 def kitchen_total(played: Played) -> int:
-    """All that the client that was away was to have."""
+    """The number of all messages for the offline client."""
     topics = [stream for stream in played.result.plan.streams if stream.topic.startswith("home/kitchen/")]
     return played.result.counters.sums(topics).published
 
 
-def test_devices_and_nodes_counted_the_same(played: Played) -> None:
+def test_devices_and_nodes_count_the_same_messages(played: Played) -> None:
     total = played.summary.total
     assert total.published > 200
     assert total.expected == total.received
@@ -172,23 +172,23 @@ def test_devices_and_nodes_counted_the_same(played: Played) -> None:
     )
     assert total.acknowledged == promised
     for node in played.summary.nodes:
-        if node.name != "root":  # to which gateways write their records
+        if node.name != "root":  # gateways publish their records there
             assert node.messages_in == node.sums.published > 0
             assert node.others == 0
 
 
-def test_telemetry_holds_what_devices_said_and_had(played: Played) -> None:
+def test_telemetry_contains_what_devices_sent_and_received(played: Played) -> None:
     assert summed(rows(played.telemetry, "topics")) == expected(played)
 
 
-def test_each_process_says_of_itself_what_its_topics_add_up_to(played: Played) -> None:
+def test_the_counters_of_each_process_are_the_sums_of_its_topics(played: Played) -> None:
     for name in ("root", "kitchen", "bedroom", "gateway"):
         whole, parts = (sums(rows(played.telemetry, kind, name)) for kind in ("nodes", "topics"))
         assert whole == parts
 
 
-def test_what_was_dropped_is_what_is_missing(played: Played) -> None:
-    """Who was away has 10 messages, and of each of the others a drop with its reason."""
+def test_the_counted_drops_are_the_missing_messages(played: Played) -> None:
+    """The offline client received 10 messages. Each of the others was dropped and counted with its reason."""
     dropped = _drops(rows(played.telemetry, "nodes", "kitchen"))
     lost = Counter({reason: dropped[reason] for reason in ("away", "queue_full")})
     assert played.missed.total() == KEPT
@@ -211,12 +211,12 @@ def _drops(found: Iterable[dict[str, Any]]) -> Counter[str]:
 
 
 @pytest.mark.usefixtures("in_long_form")
-def test_the_analysis_makes_the_same_of_it(played: Played, request: pytest.FixtureRequest) -> None:
+def test_the_analysis_computes_the_same_counts(played: Played, request: pytest.FixtureRequest) -> None:
     from hbroker.spark_analysis.data import reading
     from hbroker.spark_analysis.measures import accounts, hierarchy, loads, losses
     from hbroker.spark_analysis.tables import collected
 
-    spark: SparkSession = request.getfixturevalue("spark")  # Not before it is known to be wanted.
+    spark: SparkSession = request.getfixturevalue("spark")  # started only if the test is not skipped
     found = reading.find(spark, f"file://{played.telemetry}")
     assert not found.skipped
     nodes = loads.in_windows(reading.read(spark, found, "nodes"), 10)
@@ -227,11 +227,11 @@ def test_the_analysis_makes_the_same_of_it(played: Played, request: pytest.Fixtu
         if not row["topic"].startswith("$")
     }
     assert by_topic == expected(played)
-    books = collected(accounts.accounts(loads.node_load(nodes), totals))
-    assert {row["node"] for row in books} == {"root", "kitchen", "bedroom", "gateway"}
-    assert all(row["agrees"] for row in books)
+    account_rows = collected(accounts.accounts(loads.node_load(nodes), totals))
+    assert {row["node"] for row in account_rows} == {"root", "kitchen", "bedroom", "gateway"}
+    assert all(row["agrees"] for row in account_rows)
     dropped: dict[str, Counter[str]] = defaultdict(Counter)
     for row in collected(losses.drops(nodes)):
         dropped[row["node"]][row["reason"]] += row["dropped"]
-    for name in {row["node"] for row in books}:
+    for name in {row["node"] for row in account_rows}:
         assert dropped[name] == _drops(rows(played.telemetry, "nodes", name))

@@ -1,4 +1,5 @@
-"""From rows to a plan: loads of subtrees equal plain Python's, and hbroker reads the plan as a topology."""
+"""From rows to a plan: the loads of subtrees equal plain Python's, and hbroker reads the plan as a
+topology."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from tests.analysis.networks import TOPICS as ODD_TOPICS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 OWNERS = {"root": [""], "kitchen": ["home/kitchen"], "bedroom": ["home/bedroom"]}
 SECONDS = 0.1
 
 
 def totals_of(spark: SparkSession, loads: dict[str | None, int], role: str = "node") -> DataFrame:
-    """Each topic with so many messages, and a copy of each."""
+    """The totals of topics with these numbers of messages, and one copy of each message."""
     rows = [
         ("root", role, 1, BEGIN, 1.0, topic, *(count, 10 * count) * 2, count, count)
         for topic, count in loads.items()
@@ -35,7 +36,7 @@ def totals_of(spark: SparkSession, loads: dict[str | None, int], role: str = "no
 
 
 def nodes_of(spark: SparkSession, owners: dict[str, list[str]]) -> DataFrame:
-    """What each claimed at the end; before that the root had it all."""
+    """The claims of each node at the end. Before that the root had everything."""
     rows = []
     for number, (name, subtrees) in enumerate(owners.items()):
         for second, held in ((0, [""] if name == "root" else ["before"]), (9, subtrees)):
@@ -48,7 +49,7 @@ def nodes_of(spark: SparkSession, owners: dict[str, list[str]]) -> DataFrame:
 
 
 def handled(**loads: int) -> list[dict[str, Any]]:
-    """What nodes handled within `SECONDS`."""
+    """The messages that nodes handled within `SECONDS`."""
     common = {"role": "node", "window_start": BEGIN, "seconds": SECONDS}
     return [{**common, "node": node, "load": load} for node, load in loads.items()]
 
@@ -62,7 +63,7 @@ def prefixes(topic: str | None) -> list[str]:
     return ["/".join(whole[:depth]) for depth in range(min(len(whole), DEEPEST) + 1)]
 
 
-def test_the_messages_of_subtrees_are_those_of_their_topics(spark: SparkSession) -> None:
+def test_the_messages_of_a_subtree_are_the_sum_of_its_topics(spark: SparkSession) -> None:
     loads: dict[str | None, int] = {topic: 10 + number for number, topic in enumerate(ODD_TOPICS)}
     loads |= {"$gateway/claims": 7, "home//odd": 5, "home/attic/box": 1, "home/cellar": 10_000}
     claimed = ["home/attic", "nobody/speaks"]
@@ -80,7 +81,7 @@ def test_the_messages_of_subtrees_are_those_of_their_topics(spark: SparkSession)
     assert len(found) == len(heavy)
 
 
-def test_a_plan_is_a_topology_with_what_it_predicts(spark: SparkSession) -> None:
+def test_a_plan_is_a_topology_with_the_predicted_loads(spark: SparkSession) -> None:
     loads: dict[str | None, int] = {f"home/kitchen/{device}": 1_000 for device in range(8)}
     loads |= {"home/bedroom/lamp": 1_000, "home/hall/lamp": 1_000, "$gateway/claims": 10}
     costs: list[dict[str, Any]] = [
@@ -120,7 +121,7 @@ def test_a_plan_is_a_topology_with_what_it_predicts(spark: SparkSession) -> None
         (OWNERS, 0, "no message was handled"),
     ],
 )
-def test_where_there_is_no_plan_it_says_why(
+def test_without_a_plan_the_reason_is_returned(
     spark: SparkSession, owners: dict[str, list[str]], load: int, reason: str
 ) -> None:
     found = delegate(totals_of(spark, {"home/x": 1}), nodes_of(spark, owners), [], handled(kitchen=load))

@@ -1,4 +1,4 @@
-"""What `--follow` leaves equals what the batch makes of the same files, in whatever steps they come."""
+"""`--follow` makes the same tables as the batch over the same files, in whatever steps they arrive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.analysis.test_tables import assert_rows, by, node_row, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 BEGIN = datetime(2025, 3, 1, 23, 59, 40, tzinfo=UTC)
 """Before any file is written, and shortly before midnight."""
@@ -35,8 +35,8 @@ BEGIN = datetime(2025, 3, 1, 23, 59, 40, tzinfo=UTC)
 SETTINGS = Settings(window_s=10, late_s=20, every_s=0.2, rules=Rules(imbalance=Thresholds(1.5, 3.0), after=2))
 
 
-class Heard:
-    """All that a follower told."""
+class Reports:
+    """Everything that a follower reported."""
 
     def __init__(self) -> None:
         self.skipped: dict[str, str] = {}
@@ -59,21 +59,21 @@ class Heard:
         self.too_late += count
 
 
-class Crash(Heard):
-    """Hears of windows that are in the tables, and has the run end before Spark notes that they are."""
+class Crash(Reports):
+    """Raises after the windows are in the tables, and before Spark notes that they are."""
 
     def closed(self, closed: Closed) -> None:
         super().closed(closed)
         raise InterruptedError("a crash")
 
 
-def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: Path) -> None:
-    """Three runs on one output, the second of which fails when its windows are written. What is damaged,
-    foreign, empty, ahead of its time or late is told."""
+def test_following_in_steps_makes_the_tables_of_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Three runs with one output. The second fails when its windows are written. Files that are damaged,
+    foreign, empty, ahead of their time or late are reported."""
     source, out = tmp_path / "in", tmp_path / "out"
     good = [files.write(source, "nodes", _rows(node, 0, 25)) for node in ("a", "b")]
-    _spoil(good[0])
-    first = Heard()
+    _add_invalid_files(good[0])
+    first = Reports()
     _follower(spark, source, out, first).run_once()
     assert first.windows == [], "the watermark is at 5"
     assert {name: reason.partition(":")[0] for name, reason in first.skipped.items()} == {
@@ -97,7 +97,7 @@ def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: P
     assert [(alert.alert, alert.state, alert.node) for alert in second.changed] == [
         ("imbalance", "raised", "a")
     ]
-    third = Heard()
+    third = Reports()
     _follower(spark, source, out, third).run_once()
     assert third.standing == third.changed == second.changed, "in the same words"
     assert third.windows == second.windows
@@ -105,7 +105,7 @@ def test_in_steps_it_makes_what_the_batch_makes(spark: SparkSession, tmp_path: P
 
 
 def check_tables(out: Path, nodes: list[Row], window_s: int) -> None:
-    """Each window is there once, and its rows are those of these intervals."""
+    """Checks that each window is there once, and that its rows are those of these intervals."""
     expected = plain.node_load(nodes, window_s)
     assert_rows(by(table(out, "node_load"), "role", "node", WINDOW), expected)
     found = by(table(out, "drops"), "role", "node", WINDOW, "reason")
@@ -124,25 +124,25 @@ def check_tables(out: Path, nodes: list[Row], window_s: int) -> None:
         assert bucket is None or 2 ** (bucket / 4) < latencies[key]["p99_us"] < 2 ** ((bucket + 1) / 4)
 
 
-def test_an_output_is_of_one_analysis(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_output_folder_belongs_to_one_analysis(spark: SparkSession, tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     files.write(source, "nodes", _rows("a", 0, 3))
-    _follower(spark, source, out, Heard())
+    _follower(spark, source, out, Reports())
     with pytest.raises(AnalysisError, match="other settings"):
-        Follower(spark, f"file://{source}", f"file://{out}", Settings(window_s=30), Heard())
+        Follower(spark, f"file://{source}", f"file://{out}", Settings(window_s=30), Reports())
     with pytest.raises(AnalysisError, match="of `--follow`"):
         analyse(spark, f"file://{source}", f"file://{out}", BatchSettings(), Silent())
     (tmp_path / "other" / "node_load.parquet").mkdir(parents=True)
     with pytest.raises(AnalysisError, match="of another analysis"):
-        _follower(spark, source, tmp_path / "other", Heard())
+        _follower(spark, source, tmp_path / "other", Reports())
 
 
-def _follower(spark: SparkSession, source: Path, out: Path, heard: Heard) -> Follower:
+def _follower(spark: SparkSession, source: Path, out: Path, heard: Reports) -> Follower:
     return Follower(spark, f"file://{source}", f"file://{out}", SETTINGS, heard)
 
 
 def _rows(node: str, first: int, end: int) -> list[Row]:
-    """Node a carries nine tenths, and b drops some."""
+    """Rows in which node a carries nine tenths of the load, and node b drops some messages."""
     return [
         node_row(
             node,
@@ -157,9 +157,9 @@ def _rows(node: str, first: int, end: int) -> list[Row]:
     ]
 
 
-def _spoil(good: Path) -> None:
-    """Beside a good file: one that is none, one that is cut, one of a clock that is ahead, one that is
-    empty."""
+def _add_invalid_files(good: Path) -> None:
+    """Puts invalid files beside a valid one: a foreign one, a truncated one, one of a clock that is ahead,
+    and an empty one."""
     folder = good.parent
     (folder / "notes.txt").write_text("a note")
     (folder / "nodes-1-7.parquet").write_bytes(good.read_bytes()[:500])

@@ -1,6 +1,5 @@
-"""`hbroker analyze --follow` as a process: killed and begun again, and heard by MQTT clients. It has no short
-form.
-"""
+"""`hbroker analyze --follow` as a process: killed and started again, with alerts for MQTT clients. It has
+no short form."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ Event = dict[str, Any]
 
 
 class Following:
-    """A run of the command. All of its processes are in a group of their own."""
+    """A run of the command. All its processes are in one process group."""
 
     def __init__(self, place: Path, *flags: str) -> None:
         command = [
@@ -85,24 +84,24 @@ class Following:
         self._reader.start()
 
     def event(self, name: str) -> Event:
-        """The next of that name. Raises queue.Empty."""
+        """The next event of this name. Raises queue.Empty."""
         while (event := self._queue.get(timeout=PATIENCE_S))["event"] != name:
             continue
         return event
 
     def kill(self) -> None:
-        """Python and Java at once, with no word to anybody."""
+        """Kills Python and Java at once."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.wait()
 
     def wait(self) -> int:
-        """Its exit code, once all that it said was read."""
+        """Its exit code, once all its output was read."""
         code = self.process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
         return code
 
     def close(self) -> None:
-        """Leaves nothing behind."""
+        """Ends all processes."""
         if self.process.poll() is None:
             self.kill()
         assert self.process.stdout is not None
@@ -126,9 +125,11 @@ def following(place: Path, *flags: str) -> Iterator[Following]:
         run.close()
 
 
-def test_kill_9_makes_no_difference(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Killed four times, at moments that are drawn: each window is in the tables once, as the batch has it.
-    What was said of an alert more than once was said in the same words."""
+def test_following_after_sigkill_makes_the_tables_of_the_batch(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Killed four times at random moments: each window is in the tables once, as in the batch. An alert
+    that was reported more than once has the same text each time."""
     generator = random.Random(11)
     (tmp_path / "in").mkdir()
     said: list[Event] = []
@@ -153,20 +154,20 @@ def test_kill_9_makes_no_difference(tmp_path: Path, request: pytest.FixtureReque
     _check_alerts(said, rows)
 
 
-def test_mqtt_clients_and_native_ones_hear_alerts(tmp_path: Path) -> None:
+def test_mqtt_clients_and_native_clients_receive_alerts(tmp_path: Path) -> None:
     with house_up(tmp_path) as house:
         place = house.place("one", "listener")
         (tmp_path / "in").mkdir()
         with (
             following(tmp_path, "--root", house.root) as run,
-            _mosquitto_sub(place.host, place.port) as heard,
+            _mosquitto_sub(place.host, place.port) as subscriber,
         ):
             written = 0
             while not (alerts := [event for event in run.events if event["event"] == "alert"]):
                 written = _write(tmp_path / "in", written, even=False)
                 run.event("files")
             raised = alerts[0]
-            topic, payload = _line(heard)
+            topic, payload = _line(subscriber)
             assert topic == raised["topic"] == "$SYS/analysis/alerts/imbalance/node"
             assert payload == {name: raised[name] for name in raised.keys() - {"event", "topic"}}
             assert (payload["state"], payload["severity"], payload["node"]) == ("raised", "warning", "a")
@@ -181,7 +182,7 @@ def test_mqtt_clients_and_native_ones_hear_alerts(tmp_path: Path) -> None:
             while not any(event.get("state") == "cleared" for event in run.events):
                 written = _write(tmp_path / "in", written, even=True)
                 run.event("files")
-            assert _line(heard)[1]["state"] == "cleared"
+            assert _line(subscriber)[1]["state"] == "cleared"
             with _mosquitto_sub(place.host, place.port) as later:
                 assert _line(later)[1]["state"] == "cleared", "retained"
             run.process.send_signal(signal.SIGINT)
@@ -189,7 +190,8 @@ def test_mqtt_clients_and_native_ones_hear_alerts(tmp_path: Path) -> None:
 
 
 def _check_with_batch(spark: SparkSession, place: Path, rows: list[Row]) -> None:
-    """The windows of the stream are those of the batch over the same files, column by column."""
+    """Checks that the windows of the stream equal those of the batch over the same files, column by
+    column."""
     found = reading.find(spark, f"file://{place / 'in'}")
     nodes = loads.in_windows(reading.read(spark, found, "nodes"), WINDOW_S)
     load = loads.node_load(nodes)
@@ -212,7 +214,7 @@ def _check_with_batch(spark: SparkSession, place: Path, rows: list[Row]) -> None
 
 
 def _check_alerts(said: list[Event], rows: list[Row]) -> None:
-    """What was said more than once was said in the same words, and all of it follows from the windows."""
+    """Checks that repeated alerts have the same text, and that all alerts follow from the windows."""
     first: dict[Any, Event] = {}
     for alert in (event for event in said if event["event"] == "alert"):
         assert first.setdefault((alert["topic"], alert["window_start"]), alert) == alert
@@ -242,10 +244,10 @@ def _measured_in(rows: list[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _write(source: Path, number: int, *, even: bool | None = None) -> int:
-    """A file of each node; returns the number of the next."""
+    """Writes a file of each node. Returns the number of the next file."""
     for node in NODES:
         seconds = range(FILE_S * number, FILE_S * (number + 1))
-        # By rename, as nodes do: who looks meanwhile finds nothing, or all of it.
+        # Renames the file, as nodes do: a reader sees the complete file or nothing.
         rows = [_interval(node, second, even=even) for second in seconds]
         staged = files.write(source.parent / "staged", "nodes", rows, sequence=number)
         target = files.place(source, "nodes", node, rows[0]["at"], 1, number)
@@ -254,7 +256,7 @@ def _write(source: Path, number: int, *, even: bool | None = None) -> int:
 
 
 def _interval(node: str, second: int, *, even: bool | None = None) -> Row:
-    """Node a carries most, in every other minute unless it is said."""
+    """An interval in which node a has the largest load, every other minute unless `even` says otherwise."""
     is_even = second // 60 % 2 == 1 if even is None else even
     return node_row(
         node,
@@ -277,8 +279,8 @@ def _mosquitto_sub(host: str, port: int) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def _line(heard: subprocess.Popen[str]) -> tuple[str, Any]:
-    assert heard.stdout is not None
-    assert select.select([heard.stdout], [], [], PATIENCE_S)[0], "nothing came"
-    topic, _, payload = heard.stdout.readline().partition(" ")
+def _line(subscriber: subprocess.Popen[str]) -> tuple[str, Any]:
+    assert subscriber.stdout is not None
+    assert select.select([subscriber.stdout], [], [], PATIENCE_S)[0], "nothing came"
+    topic, _, payload = subscriber.stdout.readline().partition(" ")
     return topic, json.loads(payload)

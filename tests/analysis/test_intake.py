@@ -1,4 +1,4 @@
-"""Each file is taken once, whenever a run ends, and what is remembered has an end."""
+"""The intake reads each file once, whenever a run ends, and its memory of files is bounded."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from tests.analysis.test_tables import node_row
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 
-def test_what_was_decided_is_done_by_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
-    """Killed between decision and deed: the same rows, under the same name; and nothing is taken again."""
+def test_a_decision_of_a_killed_run_is_carried_out_by_the_next_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Killed between the decision and its execution: the next run makes the same rows, under the same
+    name, and takes no file again."""
     rows = [node_row("a", second, at=BEGIN) for second in range(5)]
     files.write(tmp_path / "in", "nodes", rows)
     files.write(tmp_path / "in", "topics", [_topic_row()])
@@ -37,7 +40,7 @@ def test_what_was_decided_is_done_by_the_next_run(spark: SparkSession, tmp_path:
     assert again.take() is None
 
 
-def test_names_that_are_gone_are_forgotten(
+def test_names_of_removed_files_are_forgotten(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake, "_ROUNDS_KEPT", 4)

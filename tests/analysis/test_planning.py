@@ -1,4 +1,4 @@
-"""Plans, held to their own account of themselves, to their bound, and to the best there is on small trees."""
+"""Plans are compared with their own predictions, with their bound, and with the optimum of small trees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = ("a", "b", "c")
 
 
 def network_of(own: Mapping[str, float], nodes: tuple[Node, ...]) -> Network:
-    """A network in which the topics named have these loads by themselves."""
+    """A network whose topics have these loads of their own."""
     named = {*own, *(subtree for node in nodes for subtree in node.subtrees), ""}
     names = {above for name in named for above in upwards(name)}
     loads = {name: sum(load for topic, load in own.items() if within(topic, name)) for name in names}
@@ -36,7 +36,7 @@ def within(topic: str, subtree: str) -> bool:
 
 
 def carried(own: Mapping[str, float], claims: Mapping[str, str]) -> dict[str, float]:
-    """What each node carries, topic by topic. `claims`: the node of each subtree."""
+    """The load of each node, computed topic by topic. `claims`: the node of each subtree."""
     found = dict.fromkeys(claims.values(), 0.0)
     for topic, load in own.items():
         found[next(claims[above] for above in upwards(topic) if above in claims)] += load
@@ -52,7 +52,7 @@ TOPICS = st.lists(st.sampled_from(LEVELS), min_size=1, max_size=4).map("/".join)
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[dict[str, float], tuple[Node, ...]]:
-    """Loads of topics, and nodes with subtrees here and there."""
+    """Loads of topics, and nodes with random subtrees."""
     own = draw(st.dictionaries(TOPICS, st.integers(0, 100).map(float), min_size=1, max_size=25))
     subtrees = draw(st.lists(TOPICS, min_size=1, max_size=8, unique=True))
     count = draw(st.integers(1, len(subtrees)))
@@ -65,7 +65,9 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, float], tuple[Node, ...]]:
 
 @settings(max_examples=100)
 @given(cases())
-def test_a_plan_is_what_it_says(case: tuple[dict[str, float], tuple[Node, ...]]) -> None:
+def test_the_loads_after_a_plan_are_those_that_it_predicts(
+    case: tuple[dict[str, float], tuple[Node, ...]],
+) -> None:
     own, nodes = case
     found = plan(network_of(own, nodes))
     assert found.before == pytest.approx(carried(own, claims_of(nodes)), abs=1e-6)
@@ -89,7 +91,7 @@ def largest(loads: Mapping[str, float], capacity: Mapping[str, float]) -> float:
 
 @settings(max_examples=100)
 @given(cases())
-def test_the_bound_holds(case: tuple[dict[str, float], tuple[Node, ...]]) -> None:
+def test_a_plan_keeps_its_bound(case: tuple[dict[str, float], tuple[Node, ...]]) -> None:
     own, nodes = case
     nodes = tuple(Node(node.name, node.subtrees) for node in nodes)
     found = plan(network_of(own, nodes))
@@ -99,7 +101,7 @@ def test_the_bound_holds(case: tuple[dict[str, float], tuple[Node, ...]]) -> Non
 
 
 def best(own: Mapping[str, float], nodes: tuple[Node, ...]) -> float:
-    """The least of the largest loads, over every way to give prefixes to nodes."""
+    """The smallest possible largest load, over every assignment of prefixes to nodes."""
     root = {"": next(node.name for node in nodes if node.is_root)}
     prefixes = sorted({above for topic in own for above in upwards(topic)} - {""})
     takers = [None, *(node.name for node in nodes if not node.is_root)]
@@ -110,7 +112,7 @@ def best(own: Mapping[str, float], nodes: tuple[Node, ...]) -> float:
     return found
 
 
-def test_plans_are_close_to_the_best_on_small_trees() -> None:
+def test_plans_of_small_trees_are_close_to_the_optimum() -> None:
     random = Random(7)
     ratios = []
     for _ in range(60):
@@ -124,7 +126,7 @@ def test_plans_are_close_to_the_best_on_small_trees() -> None:
     assert mean(ratios) <= 1.03
 
 
-def test_one_room_with_most_of_the_traffic_is_split() -> None:
+def test_a_room_with_most_of_the_traffic_is_split() -> None:
     own = {f"home/kitchen/{device}": 10.0 for device in range(8)}
     own |= {"home/bedroom/lamp": 10.0, "home/hall/lamp": 10.0}
     nodes = (
@@ -138,8 +140,8 @@ def test_one_room_with_most_of_the_traffic_is_split() -> None:
     assert len(found.moves) <= 7, "one opens the kitchen; each of the others takes ten of a hundred"
 
 
-def test_nothing_is_moved_for_next_to_nothing() -> None:
-    """Two cameras have nearly all of the load: one of them goes, and whoever takes it gives nothing up."""
+def test_nothing_is_moved_for_a_tiny_gain() -> None:
+    """Two cameras have nearly all of the load. One of them is moved, and its new owner gives up nothing."""
     own = {f"home/cams/{camera}/{leaf}": load for camera in "ab" for leaf, load in LEAVES.items()}
     own |= {"home/bed/lamp": 17.0, "home/hall/lamp": 30.0}
     nodes = (Node("root", ("",)), Node("cams", ("home/cams",)), Node("bed", ("home/bed",)))
@@ -148,10 +150,10 @@ def test_nothing_is_moved_for_next_to_nothing() -> None:
 
 
 LEAVES = {"frame": 2_000.0, "status": 2.0}
-"""What a camera says: the camera is moved, and not its frames."""
+"""The topics of a camera. The camera is moved as a whole, and not just its frames."""
 
 
-def test_a_network_that_is_even_is_left_alone() -> None:
+def test_a_balanced_network_is_not_changed() -> None:
     own = {"a/x": 10.0, "b/x": 10.2, "c": 9.9}
     nodes = (Node("root", ("",)), Node("one", ("a",)), Node("two", ("b",)))
     assert plan(network_of(own, nodes)).moves == ()
@@ -177,6 +179,6 @@ def test_large_networks_are_planned_in_seconds() -> None:
         ((Node("root", ("",)), Node("one", ("a",)), Node("two", ("a",))), "two nodes"),
     ],
 )
-def test_what_is_no_network_is_refused(nodes: tuple[Node, ...], text: str) -> None:
+def test_an_invalid_network_is_refused(nodes: tuple[Node, ...], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         plan(Network(nodes, {"": 1.0, "a": 1.0}))

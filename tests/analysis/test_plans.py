@@ -1,4 +1,4 @@
-"""How Spark carries the transforms out: two stages where keys may be skewed, and no Python on executors."""
+"""Spark's plans for the transforms: two stages where keys may be skewed, and no Python on executors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_sums_are_made_before_the_shuffle(spark: SparkSession) -> None:
+def test_sums_are_computed_before_the_shuffle(spark: SparkSession) -> None:
     plan = _plan(hierarchy.topic_totals(_empty(spark, TOPICS)))
     after, shuffle, before = plan.partition("Exchange hashpartitioning(role")
     assert shuffle
@@ -26,7 +26,7 @@ def test_sums_are_made_before_the_shuffle(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("ranking", ["hot_topics", "subtrees"])
-def test_rankings_are_cut_before_the_shuffle(spark: SparkSession, ranking: str) -> None:
+def test_rankings_are_limited_before_the_shuffle(spark: SparkSession, ranking: str) -> None:
     totals = hierarchy.topic_totals(_empty(spark, TOPICS))
     plan = _plan(getattr(hierarchy, ranking)(totals, 10))
     assert re.search(r"WindowGroupLimit .*Partial", plan)
@@ -57,7 +57,8 @@ def test_no_python_runs_on_executors(spark: SparkSession) -> None:
 
 
 def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """As from files: what Spark knows to be little it plans otherwise."""
+    """An empty table as if it was read from files. Spark plans differently for tables that it knows to be
+    small."""
     return spark.range(10**6).selectExpr(
         *[
             f"cast(if(id < 0, '', null) as string) {f.name}"

@@ -1,4 +1,4 @@
-"""Whatever lies in the directory, the analysis goes on, and names what it skipped."""
+"""Whatever files are in the directory, the analysis goes on, and names the skipped files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.analysis.test_tables import node_row, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 
-def test_bad_files_are_skipped_and_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_files_are_skipped_and_named(spark: SparkSession, tmp_path: Path) -> None:
     good = files.write(tmp_path, "nodes", _rows())
-    bad = _spoilt(good)
+    bad = _write_invalid_files(good)
     (good.parent / ".nodes-1-99.parquet").write_bytes(b"not finished")
     found = reading.find(spark, f"file://{tmp_path}")
     assert [Path(file.path).name for file in found.usable] == [good.name]
@@ -37,8 +37,8 @@ def test_bad_files_are_skipped_and_named(spark: SparkSession, tmp_path: Path) ->
     assert reading.read(spark, found, "nodes").count() == len(_rows())
 
 
-def test_damaged_rows_cost_their_file_alone(spark: SparkSession, tmp_path: Path) -> None:
-    """Footers that are whole before pages that are not: Spark reads a part, which must not count."""
+def test_a_file_with_damaged_rows_is_skipped_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """Files with valid footers and damaged pages: Spark reads a part of their rows, which must not count."""
     source, out = tmp_path / "in", tmp_path / "out"
     files.write_all(source, "nodes", [node_row("whole", i, messages_in=5) for i in range(50)])
     for column in ("messages_in", "latency"):
@@ -53,7 +53,7 @@ def test_damaged_rows_cost_their_file_alone(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["a b", "100%", "[x]{y}*?", "größe"])
-def test_odd_directories(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_unusual_directory_names_are_read(spark: SparkSession, tmp_path: Path, name: str) -> None:
     source = tmp_path / name
     files.write_all(source, "nodes", _rows())
     found = reading.find(spark, f"file://{source}")
@@ -62,7 +62,7 @@ def test_odd_directories(spark: SparkSession, tmp_path: Path, name: str) -> None
     assert reading.damaged(spark, found, "nodes") == set()
 
 
-def test_more_columns_do_no_harm(spark: SparkSession, tmp_path: Path) -> None:
+def test_additional_columns_are_ignored(spark: SparkSession, tmp_path: Path) -> None:
     path = files.write(tmp_path, "nodes", _rows())
     wider = pq.read_table(path).append_column("later", pa.array([1] * len(_rows())))
     pq.write_table(wider, path)
@@ -71,8 +71,10 @@ def test_more_columns_do_no_harm(spark: SparkSession, tmp_path: Path) -> None:
     assert reading.read(spark, found, "nodes").columns == SCHEMAS["nodes"].names
 
 
-def test_files_of_before_messages_were_told_apart_from_parts(spark: SparkSession, tmp_path: Path) -> None:
-    """Each part counts as a message there."""
+def test_a_file_of_the_former_version_without_whole_messages_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In these files each fragment counts as a message."""
     rows = [node_row("a", second, messages_in=second, whole_in=1) for second in range(20)]
     for number in range(2):
         path = files.write(tmp_path, "nodes", rows, number)
@@ -84,7 +86,7 @@ def test_files_of_before_messages_were_told_apart_from_parts(spark: SparkSession
     assert tuple(row) == (sum(range(20)) + 20, 0)
 
 
-def test_where_no_telemetry_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_without_telemetry_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "readme.txt").write_text("nothing here")
     for place, word in (("in", "readme.txt: foreign"), ("nowhere", "no such directory")):
@@ -96,8 +98,8 @@ def _rows() -> list[Row]:
     return [node_row("a", second) for second in range(20)]
 
 
-def _spoilt(good: Path) -> dict[str, str]:
-    """Files that are no telemetry, beside one that is: their names, and a word of the reason."""
+def _write_invalid_files(good: Path) -> dict[str, str]:
+    """Writes invalid files beside a valid one. Returns their names, and a word of the reason for each."""
     folder, content, rows = good.parent, good.read_bytes(), pq.read_table(good)
     (folder / "nodes-1-1.parquet").write_bytes(content[: len(content) * 2 // 3])
     (folder / "nodes-1-2.parquet").write_bytes(b"")

@@ -1,5 +1,5 @@
-"""The report in a browser: drawn whole at every width, each moment in its place, nothing on the console,
-nothing fetched."""
+"""The report in a browser: it is complete at every width, each time is in its place, the console is empty,
+and nothing is fetched."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ document.body.textContent = JSON.stringify(told);
 
 @pytest.fixture(scope="module")
 def report() -> str:
-    """The page of an invented network, whose topics mean ill."""
+    """The page of an invented network with malicious topics."""
     more = Section("Plan", "A section of another part.", tag("p", "before and after"))
     return page(*_measured(), more=[more])
 
 
 @pytest.fixture(scope="module", params=WIDTHS)
 def looked_at(request: pytest.FixtureRequest, report: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a browser says of the page at a width, which it tells as well, and of its console."""
+    """What the browser reports of the page at a given width, and its console."""
     folder = tmp_path_factory.mktemp("browser")
     style = f"border:0;width:{request.param}px;height:900px"
     frame = f'<iframe style="{style}" srcdoc="{html.escape(report)}"></iframe>'
@@ -88,7 +88,7 @@ def looked_at(request: pytest.FixtureRequest, report: str, tmp_path_factory: pyt
     return json.loads(html.unescape(said)) | {"width": request.param}, console
 
 
-def test_it_is_drawn_whole_and_fits(looked_at: Any) -> None:
+def test_the_page_is_complete_and_fits_every_width(looked_at: Any) -> None:
     told, console = looked_at
     assert console == []
     assert told["overflow"] <= 0
@@ -102,8 +102,9 @@ def test_it_is_drawn_whole_and_fits(looked_at: Any) -> None:
     assert len(told["sections"]) == 10
 
 
-def test_each_window_has_its_place_in_time(looked_at: Any) -> None:
-    """Ten windows are missing behind the twentieth: they are as wide as others, and no line crosses them."""
+def test_each_window_is_drawn_at_its_time(looked_at: Any) -> None:
+    """Ten windows are missing behind the twentieth. The gap is as wide as ten windows, and no line crosses
+    it."""
     told, _ = looked_at
     expected = [column / 40 for column in (*range(20), *range(30, 40))]
     assert told["places"] == pytest.approx(expected, abs=0.002)
@@ -111,15 +112,15 @@ def test_each_window_has_its_place_in_time(looked_at: Any) -> None:
     assert told["gaps"] == 2
 
 
-def test_a_large_message_is_one_message(report: str) -> None:
-    """Four nodes with a thousand in, two thousand out; their load counts parts."""
+def test_a_large_message_counts_as_one_message(report: str) -> None:
+    """Four nodes with a thousand messages in and two thousand out. Their load counts fragments."""
     assert "<span>messages handled</span><b>12 k</b>" in report
     assert "by owners, in and out; 3 M with each part of large ones" in report
     assert "<span>payload</span><b>246 MB</b>" in report
 
 
-def test_what_cannot_be_told_has_no_figure() -> None:
-    """Of no node: neither capacity nor forecast, and the lead says so."""
+def test_without_costs_the_page_shows_no_capacity_and_no_forecast() -> None:
+    """No node has them, and the lead says so."""
     summary, tables = _measured()
     tables["forecast"] = [row for row in tables["forecast"] if row["outlook"] == "unknown"]
     document = page(summary, tables)
@@ -127,31 +128,31 @@ def test_what_cannot_be_told_has_no_figure() -> None:
     assert "not told" in document
 
 
-def test_a_mark_says_what_it_stands_for(looked_at: Any) -> None:
+def test_the_tooltip_of_a_mark_shows_its_value(looked_at: Any) -> None:
     told, _ = looked_at
     assert told["tipShown"]
     assert told["tip"] == told["expected"] != ""
 
 
-def test_it_asks_nobody_for_anything(report: str) -> None:
+def test_the_page_fetches_nothing(report: str) -> None:
     assert not re.findall(r"\b(?:src|href|srcset|action)\s*=|url\(|@import|fetch\(|https?://", report)
 
 
-def test_it_says_of_which_run_it_is(report: str) -> None:
+def test_the_page_names_its_run_and_the_runs_left_out(report: str) -> None:
     assert "Of one run of the network; 2 others in the same directory left out." in report
 
 
-def test_what_came_from_the_network_is_no_markup(report: str) -> None:
+def test_topics_of_the_network_are_escaped(report: str) -> None:
     assert "<script>alert" not in report
     assert "&lt;script&gt;alert" in report
 
 
-def test_a_message_that_is_lost_comes_before_what_harms_nobody(report: str) -> None:
+def test_lost_messages_are_listed_before_harmless_drops(report: str) -> None:
     assert "did not deliver: 7. The other 900 drops" in report
     assert report.index("queue_full") < report.index("duplicate_delivery")
 
 
-def test_a_network_of_which_little_is_known() -> None:
+def test_a_page_with_empty_tables_is_drawn() -> None:
     summary, tables = _measured()
     for name in ("hot_topics", "subtrees", "drops", "latency", "latency_over_time", "fan_out"):
         tables[name] = []
@@ -160,12 +161,12 @@ def test_a_network_of_which_little_is_known() -> None:
     assert "No latency was measured" in document
 
 
-def test_every_colour_is_in_the_style(report: str) -> None:
+def test_every_colour_is_in_the_style_sheet(report: str) -> None:
     for name in [*(f"h{level}" for level in range(HEAT_LEVELS)), *(f"c{i}" for i in range(COLOURS + 1))]:
         assert f".{name} {{" in report
 
 
-def test_icicle_draws_a_part_within_its_whole_alone() -> None:
+def test_the_icicle_draws_a_subtree_only_within_its_parent() -> None:
     rows = [_subtree("a", 0.6), _subtree("b", 0.4), _subtree("b/x", 0.3), _subtree("c/orphan", 0.2)]
     boxes = {box.label.split()[0]: box for box in icicle_of(rows, {})}
     assert boxes.keys() == {"a", "b", "x"}
@@ -191,7 +192,7 @@ def test_icicle_draws_a_part_within_its_whole_alone() -> None:
         (micros(0.5), "0.50 \N{MICRO SIGN}s"),
     ],
 )
-def test_figures(told: str, text: str) -> None:
+def test_figures_are_formatted(told: str, text: str) -> None:
     assert told == text
 
 

@@ -1,4 +1,4 @@
-"""One run of the network is analysed, and of it the time that is asked for: not a row more or less."""
+"""One run of the network is analysed, and of it exactly the requested time."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tests.analysis.test_tables import by, node_row, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 ROWS_OF_FILE = 8
 
 
 def at(second: float) -> datetime:
-    """A time, by seconds."""
+    """A time, in seconds from the beginning."""
     return BEGIN + timedelta(seconds=second)
 
 
 def micros(second: float) -> int:
-    """The same, as telemetry names a process."""
+    """The same time in microseconds, as telemetry names a process."""
     return int(BEGIN.timestamp() * 1_000_000) + int(second * 1_000_000)
 
 
@@ -63,7 +63,7 @@ THREE = [
         (Wanted(), [2]),
         (Wanted(every=True), [0, 1, 2]),
         (Wanted(at=at(115)), [1]),
-        (Wanted(at=at(200)), [2]),  # As it is printed: without a part of a second.
+        (Wanted(at=at(200)), [2]),  # as it is printed, without fractions of a second
         (Wanted(since=at(30)), [2]),
         (Wanted(until=at(150)), [1]),
         (Wanted(since=at(10), until=at(105), every=True), [0, 1]),
@@ -71,7 +71,7 @@ THREE = [
         (Wanted(at=at(150)), []),
     ],
 )
-def test_which_run_is_wanted(wanted: Wanted, taken: list[int]) -> None:
+def test_the_wanted_runs_are_chosen(wanted: Wanted, taken: list[int]) -> None:
     if not taken:
         with pytest.raises(
             AnalysisError, match="no run of the network has telemetry of that time; there are"
@@ -82,7 +82,7 @@ def test_which_run_is_wanted(wanted: Wanted, taken: list[int]) -> None:
     assert choose(THREE, wanted) == Choice(tuple(THREE[index] for index in taken), others)
 
 
-def test_what_was_left_out_is_told() -> None:
+def test_the_runs_left_out_are_named() -> None:
     told = str(choose(THREE, Wanted()))
     assert told.startswith("2026-03-02 00:03:00 to 00:03:20 UTC, 1 process; left out: 2 other runs")
     assert "2026-03-01 23:59:40 to 2026-03-02 00:00:00" in told
@@ -90,7 +90,7 @@ def test_what_was_left_out_is_told() -> None:
 
 @pytest.fixture(scope="module")
 def telemetry(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
-    """A network of two nodes that ran twice; in the second run one node was started again. With its rows."""
+    """A network of two nodes that ran twice. In the second run one node was restarted. With all rows."""
     place = tmp_path_factory.mktemp("runs")
     rows: list[Row] = []
     for node, began, seconds in (
@@ -119,7 +119,7 @@ def telemetry(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]
         (Wanted(until=at(12.5)), 0, 13, 1),
     ],
 )
-def test_the_rows_of_what_is_wanted_are_read(
+def test_exactly_the_rows_of_the_wanted_time_are_read(
     spark: SparkSession, telemetry: tuple[Path, list[Row]], wanted: Wanted, low: int, high: int, taken: int
 ) -> None:
     place, rows = telemetry
@@ -134,7 +134,7 @@ def test_the_rows_of_what_is_wanted_are_read(
 def test_a_part_of_the_latest_run_is_analysed(
     spark: SparkSession, telemetry: tuple[Path, list[Row]], tmp_path: Path
 ) -> None:
-    """From within one file to within another; of those across the bounds one is damaged."""
+    """The part begins and ends within files. One of the files across its bounds is damaged."""
     place, rows = telemetry
     broken = next(place.rglob(f"nodes-{micros(112)}-0.parquet"))
     whole = broken.read_bytes()
@@ -160,7 +160,7 @@ def test_a_part_of_the_latest_run_is_analysed(
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("30m", 1_800), ("1h30m", 5_400), ("2d", 172_800)]
 )
-def test_so_long_ago(text: str, seconds: int) -> None:
+def test_a_duration_is_parsed_as_a_time_ago(text: str, seconds: int) -> None:
     before = datetime.now(UTC)
     found = when(text) + timedelta(seconds=seconds)
     assert before <= found <= datetime.now(UTC)
@@ -175,13 +175,13 @@ def test_so_long_ago(text: str, seconds: int) -> None:
         ("2026-03-01", 0),
     ],
 )
-def test_a_time_is_in_utc_where_it_names_no_zone(text: str, hour: int) -> None:
+def test_a_time_without_a_zone_is_in_utc(text: str, hour: int) -> None:
     assert when(text) == datetime(2026, 3, 1, hour, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     "text", ["", "30", "m", "30 m", "1m2h", "yesterday", "2026-13-01", "0001-01-01T00:00+02:00"]
 )
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
         when(text)

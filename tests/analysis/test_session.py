@@ -1,4 +1,4 @@
-"""Where Spark runs, and what a user is told where it fails (docs/analysis.md)."""
+"""Where Spark runs, and what a user is told when it fails (docs/analysis.md)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ with session("test", None, Path(sys.argv[1]) / "spark.log", {}) as spark:
 
 
 @pytest.fixture(autouse=True)
-def java_is_there() -> None:
+def _needs_java() -> None:
     need(shutil.which("java") is not None, "there is no Java")
 
 
-def told(place: Path, command: list[str], **more: str) -> object:
-    """What a program finds that names no master. Its log lies in `place`."""
+def master_and_host(place: Path, command: list[str], **more: str) -> object:
+    """The master and the driver's host in a program that names no master. Its log is in `place`."""
     (place / "program.py").write_text(PROGRAM)
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYSPARK_PYTHON": sys.executable, **more}
     environment.pop("PYSPARK_GATEWAY_PORT", None)
@@ -53,19 +53,22 @@ def told(place: Path, command: list[str], **more: str) -> object:
     return json.loads((place / "told.json").read_text())
 
 
-def test_without_a_master_it_is_that_of_spark_defaults_or_this_machine(tmp_path: Path) -> None:
-    assert told(tmp_path, [sys.executable]) == ["local[*]", "127.0.0.1"]
+def test_without_a_master_spark_defaults_or_local_spark_is_used(tmp_path: Path) -> None:
+    assert master_and_host(tmp_path, [sys.executable]) == ["local[*]", "127.0.0.1"]
     (tmp_path / "spark-defaults.conf").write_text("spark.master local[3]\n")
-    assert told(tmp_path, [sys.executable], SPARK_CONF_DIR=str(tmp_path)) == ["local[3]", "127.0.0.1"]
+    assert master_and_host(tmp_path, [sys.executable], SPARK_CONF_DIR=str(tmp_path)) == [
+        "local[3]",
+        "127.0.0.1",
+    ]
 
 
-def test_without_a_master_it_is_that_of_spark_submit(tmp_path: Path) -> None:
+def test_without_a_master_that_of_spark_submit_is_used(tmp_path: Path) -> None:
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[3]"]
-    assert told(tmp_path, submit) == ["local[3]", "127.0.0.1"]
+    assert master_and_host(tmp_path, submit) == ["local[3]", "127.0.0.1"]
 
 
 class Failure(Exception):
-    """As Py4J's and PySpark's: the Java exceptions are its text."""
+    """Like the exceptions of Py4J and PySpark: the Java exceptions are in its text."""
 
 
 MISSING = """An error occurred while calling o43.load.
@@ -76,7 +79,7 @@ Caused by: java.lang.ClassNotFoundException: Class org.apache.hadoop.S3AFileSyst
 """
 
 
-def test_an_address_of_s3_tells_which_package_is_missing() -> None:
+def test_an_error_with_an_s3_address_names_the_missing_package() -> None:
     reason = reason_of(Failure(MISSING))
     assert "S3AFileSystem not found" in reason
     assert "\n" not in reason
@@ -86,14 +89,14 @@ def test_an_address_of_s3_tells_which_package_is_missing() -> None:
     assert f"--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop}" in reason
 
 
-def test_the_documented_package_is_that_of_the_spark_that_is_installed() -> None:
+def test_the_documented_package_fits_the_installed_spark() -> None:
     reason = reason_of(Failure(MISSING))
     package = reason.rpartition("=")[2]
     for document in ("docs/analysis.md", "hbroker/cli/analysis/analyze.py"):
         assert package in (PROJECT / document).read_text(), f"{document}, for PySpark {version('pyspark')}"
 
 
-def test_the_innermost_cause_is_told() -> None:
+def test_the_innermost_cause_is_reported() -> None:
     text = """[FAILED] Job aborted due to stage failure
 JVM stacktrace:
 org.apache.spark.SparkException: Job aborted
@@ -107,16 +110,16 @@ Caused by: java.net.ConnectException: Connection refused
     )
 
 
-def test_an_error_without_a_word_is_told_as_such() -> None:
+def test_an_error_without_a_message_is_reported_as_such() -> None:
     assert reason_of(Failure("")) == "no reason given"
 
 
 @pytest.mark.parametrize("length", [10, 10_000])
-def test_a_long_reason_is_cut(length: int) -> None:
+def test_a_long_reason_is_truncated(length: int) -> None:
     assert len(reason_of(Failure("x" * length))) <= 401
 
 
-def test_what_is_small_lies_on_this_host_and_has_few_bytes(
+def test_only_a_local_directory_with_few_bytes_is_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day = tmp_path / "date=2026-03-01 50%"

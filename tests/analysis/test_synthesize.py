@@ -1,4 +1,5 @@
-"""Made-up cities: as large as asked, the same from the same seed, and as a node would have written them."""
+"""Synthetic cities have the requested size, are the same for the same seed, and have the files that nodes
+would write."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tests.analysis import files, plain
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 CITY = City(rows=6_000, nodes=3, buildings=2, seed=5)
 
@@ -37,7 +38,7 @@ def city(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_files_are_as_the_contract_has_them(city: Path) -> None:
+def test_the_files_fulfil_the_contract(city: Path) -> None:
     made = [path for path in city.rglob("*") if path.is_file() and not path.name.startswith(".")]
     assert {path.parent.name for path in made} >= {"node=root", "node=n001", "node=gateway1"}
     for path in made:
@@ -54,14 +55,14 @@ def test_files_are_as_the_contract_has_them(city: Path) -> None:
     assert not [path for path in city.iterdir() if path.name.startswith(".staging")]
 
 
-def test_rows_and_topics_are_as_many_as_asked(city: Path) -> None:
+def test_there_are_as_many_rows_and_topics_as_requested(city: Path) -> None:
     topics = _all(city, "topics")
     assert len(topics) == CITY.rows
     assert len(topics["topic"].unique()) == CITY.topics
     assert len({(row["node"], row["at"], row["topic"]) for row in topics.to_pylist()}) == CITY.rows
 
 
-def test_equal_seeds_make_equal_rows_whatever_the_tasks(spark: SparkSession) -> None:
+def test_equal_seeds_make_equal_rows_with_any_number_of_tasks(spark: SparkSession) -> None:
     def rows(city: City, tasks: int) -> list[tuple[object, ...]]:
         return sorted(tuple(row) for row in topic_rows(spark, city, tasks).collect())
 
@@ -69,7 +70,7 @@ def test_equal_seeds_make_equal_rows_whatever_the_tasks(spark: SparkSession) -> 
     assert rows(CITY, 1) != rows(City(rows=6_000, nodes=3, buildings=2, seed=6), 1)
 
 
-def test_nodes_count_what_their_topics_add_up_to(city: Path) -> None:
+def test_the_counters_of_nodes_are_the_sums_of_their_topics(city: Path) -> None:
     sums = {}
     for kind in ("nodes", "topics"):
         table = _all(city, kind).group_by(["role", "node", "at"])
@@ -80,20 +81,20 @@ def test_nodes_count_what_their_topics_add_up_to(city: Path) -> None:
     assert sums["nodes"] == sums["topics"] != {}
 
 
-def test_the_regression_finds_what_was_put_in(spark: SparkSession, city: Path) -> None:
+def test_the_regression_finds_the_costs_that_were_put_in(spark: SparkSession, city: Path) -> None:
     nodes = reading.read(spark, reading.find(spark, f"file://{city}"), "nodes")
     (root,) = (row for row in collected(cost.costs(nodes)) if row["node"] == "root")
     assert math.isclose(root["base_cpu"], BASE_CPU, rel_tol=0.5)
     assert math.isclose(root["in_us"] + 1.5 * root["out_us"], IN_US + 1.5 * OUT_US, rel_tol=0.1)
 
 
-def test_nothing_is_overwritten(spark: SparkSession, city: Path) -> None:
+def test_an_existing_directory_is_not_overwritten(spark: SparkSession, city: Path) -> None:
     with pytest.raises(AnalysisError, match="is there already"):
         synthesize(spark, CITY, f"file://{city}", Silent())
 
 
 @pytest.mark.parametrize("arguments", [[], ["--out", "x", "--rows", "0"], ["--out", "x", "--conf", "key"]])
-def test_wrong_flags(arguments: list[str]) -> None:
+def test_invalid_flags_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
@@ -105,7 +106,8 @@ def _all(city: Path, kind: str) -> pa.Table:
 
 
 def _same(theirs: pa.DataType, ours: pa.DataType) -> bool:
-    """Equal, but for how the parts of lists and maps are called and whether they may be null."""
+    """Whether the types are equal, except for the names and the nullability of the elements of lists and
+    maps."""
     for is_kind, parts in (
         (pa.types.is_list, ("value_type",)),
         (pa.types.is_map, ("key_type", "item_type")),

@@ -1,6 +1,5 @@
-"""Every table equals what plain Python computes from the same files (`plain`): counts exactly, ratios to
-rounding, percentiles to their bucket.
-"""
+"""Every table equals what plain Python computes from the same files (`plain`): counts exactly, ratios up
+to rounding, percentiles up to their bucket."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from tests.analysis.networks import BEGIN, Network, networks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark takes its time where others want the CPUs, too.
+pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 Row = dict[str, Any]
 WINDOW_S = 10
@@ -115,7 +114,7 @@ def _check_accounts(out: Path, network: Network) -> None:
 
 
 def _check_csv(out: Path) -> None:
-    """Beside each small table, the same rows and columns."""
+    """Checks that each small table has a CSV file with the same rows and columns."""
     paths = list(out.glob("*.csv"))
     assert len(paths) > 10
     for path in paths:
@@ -127,7 +126,7 @@ def _check_csv(out: Path) -> None:
 
 
 def _as_text(row: Row) -> str:
-    """A row as CSV has it: times in ISO 8601, null as nothing."""
+    """A row as CSV has it: times in ISO 8601, null as an empty text."""
     cells = {
         name: value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
         for name, value in row.items()
@@ -142,7 +141,7 @@ def test_too_many_windows_are_refused(spark: SparkSession, tmp_path: Path) -> No
     assert not (tmp_path / "out" / "report.html").exists()
 
 
-def test_books_that_do_not_agree_are_told(spark: SparkSession) -> None:
+def test_counters_that_differ_from_the_sums_of_topics_are_reported(spark: SparkSession) -> None:
     counts = ", ".join(["role string", "node string", *(f"{name} bigint" for name in plain.COUNTS)])
     nodes = [
         ("node", "right", 30, 9, 2, 1, 30, 2),
@@ -161,7 +160,7 @@ def test_books_that_do_not_agree_are_told(spark: SparkSession) -> None:
     assert (found["node", "mute"]["messages_in"], found["node", "mute"]["topics_messages_in"]) == (0, 5)
 
 
-def test_costs_are_those_of_each_node_alone(spark: SparkSession) -> None:
+def test_costs_are_fitted_for_each_node_alone(spark: SparkSession) -> None:
     generator = random.Random(7)
     rows = []
     for node, (base, in_us, out_us) in {"a": (0.01, 9, 4), "b": (0.2, 2, 30)}.items():
@@ -179,8 +178,9 @@ def test_costs_are_those_of_each_node_alone(spark: SparkSession) -> None:
         assert 0.9 < fitted["r2"] < 1
 
 
-def test_costs_that_cannot_be_told(spark: SparkSession) -> None:
-    """Too few intervals, a load or a CPU time that never changes: nulls. A fixed proportion: shared."""
+def test_costs_are_null_if_the_data_do_not_determine_them(spark: SparkSession) -> None:
+    """Too few intervals, or a load or CPU time that never changes: null. A fixed proportion of messages in
+    and out: a shared cost."""
     few = [node_row("few", i, messages_in=i, cpu_s=i / 9) for i in range(cost.FEWEST_INTERVALS - 1)]
     still = [node_row("still", i, messages_in=i, cpu_s=0.1) for i in range(20)]
     level = [node_row("level", i, messages_in=50, cpu_s=0.1 + i / 99) for i in range(20)]
@@ -196,8 +196,9 @@ def test_costs_that_cannot_be_told(spark: SparkSession) -> None:
     assert math.isclose(told["base_cpu"], 0.05, rel_tol=1e-3)
 
 
-def test_costs_that_noise_made_are_not_told(spark: SparkSession) -> None:
-    """CPU time that messages do not explain, or only by costs below zero: no cost, no capacity."""
+def test_costs_that_are_noise_are_null(spark: SparkSession) -> None:
+    """If messages do not explain the CPU time, or only with negative costs, there is no cost and no
+    capacity."""
     generator = random.Random(11)
     idle = [f"idle{i}" for i in range(60)]
     rows = [
@@ -225,8 +226,9 @@ def test_costs_that_noise_made_are_not_told(spark: SparkSession) -> None:
         assert (row["capacity"] is None) == (row["busy"] is None) == (node not in told)
 
 
-def test_forecast_finds_when_a_line_reaches_the_workers(spark: SparkSession) -> None:
-    """One worker, 100 µs a message, 20 more messages a second each second: 10,000 a second after 500 s."""
+def test_the_forecast_finds_when_the_load_reaches_the_capacity(spark: SparkSession) -> None:
+    """One worker, 100 µs for a message, 20 more messages per second each second: 10,000 a second after 500
+    s."""
     generator = random.Random(3)
     rows = []
     for i in range(100):
@@ -252,7 +254,7 @@ def test_forecast_finds_when_a_line_reaches_the_workers(spark: SparkSession) -> 
     ("shares", "gini", "jain", "max_over_mean"),
     [([5, 5, 5, 5], 0.0, 1.0, 1.0), ([0, 0, 0, 8], 0.75, 0.25, 4.0), ([0, 0], None, None, None)],
 )
-def test_indices_at_their_ends(
+def test_the_imbalance_indices_have_the_right_extremes(
     spark: SparkSession,
     shares: list[int],
     gini: float | None,
@@ -267,7 +269,7 @@ def test_indices_at_their_ends(
 
 
 def node_row(node: str, second: int, **values: Any) -> Row:
-    """An interval of a node that did nothing but what is given."""
+    """An interval of a node in which nothing happened but the given values."""
     zeros = dict.fromkeys([field.name for field in files.SCHEMAS["nodes"] if str(field.type) == "int64"], 0)
     row = {
         **zeros,
@@ -293,7 +295,7 @@ def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
 
 
 def table(out: Path, name: str) -> list[Row]:
-    """A table as it was written; read by pyarrow."""
+    """A written table, read by pyarrow."""
     rows: list[Row] = pq.read_table(out / f"{name}.parquet").to_pylist()
     for row in rows:
         for column, value in row.items():
@@ -303,14 +305,15 @@ def table(out: Path, name: str) -> list[Row]:
 
 
 def by(rows: list[Row], *names: str) -> dict[Any, Row]:
-    """The rows by their keys; no key twice."""
+    """The rows by their keys. No key occurs twice."""
     keyed = {tuple(row[name] for name in names): row for row in rows}
     assert len(keyed) == len(rows)
     return keyed
 
 
 def assert_rows(found: Mapping[Any, Row], expected: Mapping[Any, Row]) -> None:
-    """The same keys, and in each row at least the expected values: whole numbers and texts exactly."""
+    """Checks that the keys are the same, and that each row has at least the expected values: integers and
+    texts exactly."""
     assert found.keys() == expected.keys()
     for key, row in expected.items():
         for name, value in row.items():
@@ -321,7 +324,7 @@ def assert_rows(found: Mapping[Any, Row], expected: Mapping[Any, Row]) -> None:
 
 
 def close(one: float | None, other: float | None) -> bool:
-    """Equal to rounding; None equals None alone."""
+    """Whether the numbers are equal up to rounding. None equals only None."""
     if one is None or other is None:
         return one is other
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
