@@ -1,4 +1,4 @@
-"""What goes on in a thread of its own beside a test."""
+"""Work in a thread beside a test."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Background(ABC):
         self.stop()
 
     def stop(self) -> None:
-        """Returns when it has ended."""
+        """Ends the thread, and waits for its end."""
         self._is_over.set()
         self._thread.join(_PATIENCE_S)
         assert not self._thread.is_alive(), "it goes on"
 
     @abstractmethod
     def _run(self) -> None:
-        """What goes on, until `_is_over` is set."""
+        """The work. It returns once `_is_over` is set."""

@@ -1,7 +1,7 @@
-"""What all tests share: how the randomised ones draw their examples, and how long the long ones take.
+"""Settings of all tests: the examples of randomised tests, and the length of long ones.
 
-`make test` draws the same examples in every run, so that a failure is a change's and not chance's. `make
-soak` draws fresh ones, and more. Hypothesis prints what reproduces a failure. `--long`, which `make soak`
+`make test` uses the same examples in every run, so that a failure is due to a change and not to chance. `make
+soak` uses new ones, and more. Hypothesis prints how to reproduce a failure. `--long`, which `make soak`
 gives, is for tests that have a short form and a long one.
 """
 
@@ -12,8 +12,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A shell that runs a job in the background has it ignore Ctrl-C, and so would the programs under test: what
-# is ignored stays so in a child, what has a handler does not.
+# A shell that runs a job in the background makes it ignore Ctrl-C, and the programs under test would ignore
+# it, too: a child inherits ignored signals, but no handlers.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
@@ -32,12 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def is_long(request: pytest.FixtureRequest) -> bool:
-    """Whether the long form was asked for."""
+    """Whether the long form was requested."""
     return bool(request.config.getoption("--long"))
 
 
 @pytest.fixture
 def in_long_form(is_long: bool) -> None:
-    """Skips what has no short form."""
+    """Skips a test that has no short form."""
     if not is_long:
         pytest.skip("has no short form: --long")

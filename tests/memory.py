@@ -1,4 +1,4 @@
-"""The memory of a process, as tests compare it."""
+"""The memory of a process, for comparisons in tests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import psutil
 
 
 def own_bytes(pid: int | None = None) -> int:
-    """Bytes that a process (this one, by default) holds in RAM of its own: its heaps and stacks.
+    """The bytes of anonymous memory that a process (by default this one) holds in RAM: its heaps and stacks.
 
-    Pages of files that it has mapped, as its libraries, are left out: the kernel drops them when the machine
-    is short of memory, and reads them again, whatever the process does.
+    Pages of mapped files, such as libraries, are left out. The kernel drops them when memory is short, and
+    reads them again.
     """
     memory = psutil.Process(pid).memory_info()
     return int(memory.rss - memory.shared)

@@ -1,6 +1,5 @@
-"""What a test needs of the machine. Where it is missing the test is skipped with a word, but not in CI: there
-it fails.
-"""
+"""What a test needs of the machine. If it is missing, the test is skipped with a message. In CI the test
+fails."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 
 
 def need(is_there: bool, otherwise: str) -> None:
-    """Skips where it is not there and says what is missing; fails in CI."""
+    """Skips the test if it is missing, and says what is missing. Fails in CI."""
     if is_there:
         return
     if os.environ.get("CI") == "true":
@@ -22,7 +21,7 @@ def need(is_there: bool, otherwise: str) -> None:
 
 
 def need_mosquitto() -> str:
-    """The path of the broker, which comes with its clients."""
+    """The path of mosquitto, which comes with its clients."""
     broker = shutil.which("mosquitto", path=_SBIN)
     need(
         broker is not None and shutil.which("mosquitto_pub") is not None,

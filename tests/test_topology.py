@@ -1,7 +1,7 @@
-"""A topology file is read whole: into frozen settings, or into every error with its line and its remedy.
+"""A topology file is read into frozen settings, or into all its errors with line and remedy.
 
-Each file in tests/topologies/ is broken in one way (`many.yaml`: in several), and ends with what is to be
-said of it: `# expect <line>: <message>; <remedy>`.
+Each file in tests/topologies/ has one error (`many.yaml` several), and ends with the expected message: `#
+expect <line>: <message>; <remedy>`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK = "# expect "
 
 
 def offline(host: str) -> str:
-    """A resolver that knows addresses alone."""
+    """A resolver that knows only IP addresses."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -43,7 +43,9 @@ def test_there_are_enough_broken_examples() -> None:
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
-def test_a_broken_file_is_told_what_is_wrong(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_file_is_reported_with_lines_and_remedies(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(path.parent)
     expected = [line.removeprefix(MARK) for line in path.read_text().split("\n") if line.startswith(MARK)]
     with pytest.raises(ConfigErrors) as caught:
@@ -53,37 +55,37 @@ def test_a_broken_file_is_told_what_is_wrong(path: Path, monkeypatch: pytest.Mon
     assert all(f"{path.name}:{e.line}: " in str(caught.value) for e in caught.value.errors if e.line)
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_a_missing_file_is_an_error() -> None:
     with pytest.raises(ConfigErrors, match=r"cannot read the file \(No such file or directory\)"):
         topology.load("no/such/file.yaml")
 
 
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
+def test_a_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigErrors, match=r"cannot read the file \(Is a directory\)"):
         topology.load(tmp_path)
 
 
-def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes("nodes:\n  - {name: küche}\n".encode("latin-1"))
     with pytest.raises(ConfigErrors, match=r"latin\.yaml:2: the text is not UTF-8; save the file as UTF-8"):
         topology.load(path)
 
 
-def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_bytes(b"#" * (MAX_BYTES + 1))
     with pytest.raises(ConfigErrors, match="the file is over"):
         topology.load(path)
 
 
-def test_nesting_without_end_is_an_error() -> None:
+def test_nesting_that_is_too_deep_is_an_error() -> None:
     assert errors_of("[" * 2_000) == [
         "None: lists or mappings are nested too deeply; follow the form of docs/topology.md"
     ]
 
 
-def test_an_alias_that_holds_itself_is_an_error() -> None:
+def test_an_alias_that_contains_itself_is_an_error() -> None:
     assert errors_of("nodes: &a [*a]") != []
 
 
@@ -92,7 +94,7 @@ def test_an_alias_that_holds_itself_is_an_error() -> None:
     [("single", 1, 0), ("home", 6, 3), ("campus", 40, 3)],
     ids=["single", "home", "campus"],
 )
-def test_the_topologies_that_come_with_it(name: str, nodes: int, levels: int) -> None:
+def test_the_built_in_topologies_are_valid(name: str, nodes: int, levels: int) -> None:
     network = topology.load(PROJECT / "topologies" / f"{name}.yaml")
     assert network.name == name
     assert len(network.nodes) == nodes
@@ -100,7 +102,7 @@ def test_the_topologies_that_come_with_it(name: str, nodes: int, levels: int) ->
     assert network.root.listen == ("127.0.0.1", 7700)
 
 
-def test_the_house_has_the_rooms_of_the_paper() -> None:
+def test_the_home_topology_has_the_rooms_of_the_paper() -> None:
     network = topology.load(PROJECT / "topologies" / "home.yaml")
     parents = {node.subtree: parent.name for node in network.nodes if (parent := network.parent(node))}
     assert parents == {
@@ -151,7 +153,7 @@ def test_every_setting_is_read() -> None:
         ("192.0.2.1", "", "anonymous: true", False),
         ("192.0.2.1", "", "passwords: users", False),
         ("192.0.2.1", "", "anonymous: true, passwords: users", False),
-        ("192.0.2.1", "", "anonymous: false", True),  # Any name with any password is taken.
+        ("192.0.2.1", "", "anonymous: false", True),  # any name with any password is accepted
         ("192.0.2.1", "", "acl: rules", True),
         ("192.0.2.1", "certificate: c, key: k", "", True),
         ("192.0.2.1", "certificate: c, key: k, client_ca: a, client_certificate: optional", "", True),
@@ -160,7 +162,7 @@ def test_every_setting_is_read() -> None:
         ("192.0.2.1", "certificate: c, key: k, client_ca: a, names_user: true", "anonymous: false", False),
     ],
 )
-def test_a_listener_that_takes_everybody_is_of_this_host_or_said_to_be_open(
+def test_a_listener_without_authentication_is_local_or_explicitly_anonymous(
     address: str, tls: str, auth: str, is_refused: bool
 ) -> None:
     secured = f", tls: {{{tls}}}" if tls else ""
@@ -180,7 +182,7 @@ def test_a_listener_that_takes_everybody_is_of_this_host_or_said_to_be_open(
     topology.parse(text, has_policy=True)
 
 
-def test_the_join_key_is_read_from_beside_the_file(tmp_path: Path) -> None:
+def test_the_join_key_file_is_relative_to_the_topology_file(tmp_path: Path) -> None:
     (tmp_path / "network.key").write_text("a secret of some length\n")
     path = tmp_path / "keyed.yaml"
     path.write_text(
@@ -189,21 +191,21 @@ def test_the_join_key_is_read_from_beside_the_file(tmp_path: Path) -> None:
     assert topology.load(path).root.join_key == b"a secret of some length"
 
 
-def test_other_ports_are_told_to_all() -> None:
+def test_new_ports_are_set_in_all_nodes() -> None:
     network = topology.load(PROJECT / "topologies" / "home.yaml")
     moved = network.on_ports({node.name: 9000 + i for i, node in enumerate(network.nodes)})
     assert [node.listen[1] for node in moved.nodes] == [9000, 9001, 9002, 9003, 9004, 9005]
     assert {node.root for node in moved.nodes[1:]} == {("127.0.0.1", 9000)}
 
 
-def test_subtrees_hold_whole_levels() -> None:
+def test_a_subtree_holds_only_whole_levels() -> None:
     assert holds("home/kitchen", "home/kitchen/oven")
     assert holds("", "home")
     assert not holds("home/kitchen", "home/kitchenette")
     assert not holds("home/kitchen", "home/kitchen")
 
 
-def test_an_error_says_where_and_what_to_do() -> None:
+def test_an_error_has_its_place_and_a_remedy() -> None:
     error = ConfigError("port 0 is over", file="a.yaml", line=3, remedy="choose another")
     assert str(error) == "a.yaml:3: port 0 is over; choose another"
 
@@ -227,7 +229,7 @@ auth: {passwords: users, acl: rules, anonymous: false}
 """
 
 
-def test_gateways_are_read_whole() -> None:
+def test_gateways_are_read_completely() -> None:
     network = topology.parse(GATEWAYS, file="dir/house.yaml", resolve=offline)
     gate, plain = network.gateways
     assert gate.root == plain.root == ("127.0.0.1", 7700)
@@ -248,6 +250,6 @@ def test_gateways_are_read_whole() -> None:
     assert network.on_ports({"root": 9}).gateways[0].root == ("127.0.0.1", 9)
 
 
-def test_gateways_are_rendered_as_they_are_read() -> None:
+def test_rendered_gateways_are_read_back() -> None:
     network = topology.parse(GATEWAYS, file="house.yaml", resolve=offline)
     assert topology.parse(topology.render(network), file="house.yaml", resolve=offline) == network

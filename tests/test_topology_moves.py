@@ -1,4 +1,5 @@
-"""The moves from what nodes claim to what a topology gives them, held to a model of the network; its plan."""
+"""The moves from the claims of running nodes to those of a topology, checked with a model of the network.
+And the comparison of loads."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.test_topology_properties import SUBTREE, networks
 
 @st.composite
 def before_and_after(draw: st.DrawFn) -> tuple[Topology, Topology]:
-    """Two topologies of the same nodes: subtrees have changed hands, come and gone."""
+    """Two topologies of the same nodes: subtrees have moved, appeared and disappeared."""
     before = draw(networks())
     root, *others = before.nodes
     subtrees = draw(st.permutations([node.subtree for node in others]))
@@ -30,7 +31,7 @@ def before_and_after(draw: st.DrawFn) -> tuple[Topology, Topology]:
 
 
 @given(before_and_after())
-def test_the_moves_make_the_network_what_the_topology_says(pair: tuple[Topology, Topology]) -> None:
+def test_the_moves_turn_the_network_into_the_topology(pair: tuple[Topology, Topology]) -> None:
     running, wanted = pair
     claimed = {node.name: set(node.subtrees) for node in running.nodes if not node.is_root}
     found = moves(wanted, {name: sorted(subtrees) for name, subtrees in claimed.items()})
@@ -49,13 +50,13 @@ def test_the_moves_make_the_network_what_the_topology_says(pair: tuple[Topology,
 
 
 @given(networks())
-def test_a_network_that_is_as_the_topology_says_is_left_alone(network: Topology) -> None:
+def test_a_network_that_equals_the_topology_needs_no_moves(network: Topology) -> None:
     claimed = {node.name: list(node.subtrees) for node in network.nodes if not node.is_root}
     assert moves(network, claimed | {"stranger": ["nobody/else/has/this"]}) == []
 
 
-def test_what_is_opened_goes_first() -> None:
-    """Within what it holds a node has no claims of its own."""
+def test_a_subtree_is_given_up_before_a_part_of_it_is_claimed() -> None:
+    """A node has no separate claims within a subtree that it holds."""
     text = """
     nodes:
       - {name: root, subtree: "", listen: "127.0.0.1:7700"}
@@ -67,8 +68,8 @@ def test_what_is_opened_goes_first() -> None:
     ]
 
 
-def test_what_is_merged_goes_last() -> None:
-    """Its parent would carry what another move takes away again."""
+def test_a_subtree_that_is_merged_into_its_parents_is_moved_last() -> None:
+    """Otherwise the parent would get a load that a later move takes away."""
     text = """
     nodes:
       - {name: root, subtree: "", listen: "127.0.0.1:7700"}
@@ -84,7 +85,7 @@ def test_what_is_merged_goes_last() -> None:
     ]
 
 
-def test_loads_of_one_traffic_and_of_another() -> None:
+def test_loads_within_half_of_each_other_are_alike() -> None:
     assert is_alike(0.4, 0.4)
     assert is_alike(0.4, 0.21)
     assert is_alike(0.4, 0.79)

@@ -1,4 +1,5 @@
-"""For every topology and every text: what is valid comes back as it was, and only ConfigErrors comes out."""
+"""For every topology and every text: a valid topology is read back, and an invalid one raises only
+ConfigErrors."""
 
 from __future__ import annotations
 
@@ -44,14 +45,14 @@ TELEMETRY = st.builds(
 )
 
 BREAKS = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-"""Where YAML 1.1 begins a line (§5.4)."""
+"""The line breaks of YAML 1.1 (§5.4)."""
 
 few = settings(max_examples=max(settings().max_examples // 2, 1), deadline=None)
 
 
 @st.composite
 def networks(draw: st.DrawFn) -> Topology:
-    """Any valid topology, with subtrees that nest and that do not."""
+    """Any valid topology, with nested and separate subtrees."""
     names = draw(st.lists(NAME, min_size=1, max_size=8, unique=True))
     subtrees = draw(st.lists(SUBTREE, min_size=len(names) - 1, max_size=len(names) - 1, unique=True))
     further = [
@@ -82,7 +83,7 @@ def networks(draw: st.DrawFn) -> Topology:
 
 
 def plans(names: list[str]) -> st.SearchStrategy[Plan]:
-    """What an analysis may expect of nodes of these names."""
+    """The loads that an analysis may predict for nodes of these names."""
     amount = st.floats(0, 1e9)
     loads = st.lists(amount, max_size=len(names)).map(lambda drawn: tuple(zip(names, drawn, strict=False)))
     return st.builds(Plan, amount, amount, loads)
@@ -90,13 +91,13 @@ def plans(names: list[str]) -> st.SearchStrategy[Plan]:
 
 @few
 @given(networks())
-def test_a_valid_topology_comes_back_as_it_was(network: Topology) -> None:
+def test_a_valid_topology_is_read_back(network: Topology) -> None:
     assert topology.parse(topology.render(network), file="any.yaml", resolve=offline) == network
 
 
 @few
 @given(networks())
-def test_a_parent_holds_its_children_and_none_lies_between(network: Topology) -> None:
+def test_a_parent_is_the_nearest_node_that_holds_its_children(network: Topology) -> None:
     for node in network.nodes[1:]:
         parent = network.parent(node)
         assert parent is not None

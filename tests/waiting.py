@@ -1,4 +1,4 @@
-"""Waiting for what other processes, threads and tasks do: until it is so, with a deadline."""
+"""Waiting for other processes, threads and tasks: until a condition is true, with a deadline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 GLANCE_S = 0.01
-"""Between two looks at something that costs nothing to look at."""
+"""Seconds between two checks of a cheap condition."""
 
 
 def until(
@@ -18,8 +18,8 @@ def until(
     found: Callable[[], object] | None = None,
     glance_s: float = GLANCE_S,
 ) -> None:
-    """Returns once it is so. Fails after `within_s` seconds, and says what was awaited and what was `found`
-    instead."""
+    """Returns once the condition is true. After `within_s` seconds it fails, with what was awaited and
+    what was `found` instead."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -29,7 +29,7 @@ def until(
 
 
 async def eventually(condition: Callable[[], bool], what: str, within_s: float) -> None:
-    """As `until`, and the event loop goes on meanwhile."""
+    """Like `until`, while the event loop goes on."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() >= deadline:

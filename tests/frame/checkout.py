@@ -1,4 +1,4 @@
-"""The checkout under test: where it is, which sources it holds, how to run a program on it."""
+"""The checkout under test: its place, its sources, and how to run a program in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MADE = {"__pycache__", "target", "_proto", "site", "node_modules"}
 
 
 def python_sources(*tops: str) -> Iterator[Path]:
-    """The hand-written Python files below these directories of the checkout; a link is not entered."""
+    """The hand-written Python files in these directories of the checkout. Links are not followed."""
     for top in tops:
         for path in sorted((ROOT / top).rglob("*.py")):
             if not _MADE.intersection(path.relative_to(ROOT).parts):
@@ -25,19 +25,19 @@ def python_sources(*tops: str) -> Iterator[Path]:
 
 
 def rust_sources() -> list[Path]:
-    """The hand-written files of the crate. (`schema.rs` is generated.)"""
+    """The hand-written files of the crate (`schema.rs` is generated)."""
     return [path for path in sorted(RUST.rglob("*.rs")) if path.name != "schema.rs"]
 
 
 def rust_code(path: Path) -> str:
-    """A Rust file less its comments, doc comments included."""
+    """A Rust file without its comments, doc comments included."""
     return re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
 
 
 def run(command: Sequence[str | Path], *, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, this environment's own programs first on PATH; captures what it says.
+    """Runs a program to its end, with this environment's programs first on PATH. Captures its output.
 
-    It does not learn of the `make` that may have started the tests.
+    The program does not inherit the variables of a `make` that started the tests.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

@@ -1,4 +1,4 @@
-"""The documentation builds without a warning, and what the code cites is there."""
+"""The documentation builds without a warning, and what the code cites exists."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from tests.frame.checkout import ROOT, RUST, python_sources, run, rust_sources
 DOCS = ROOT / "docs"
 COMMANDS = DOCS / "commands.md"
 
-# A § of this project's protocol, which has two levels; not of an RFC or of MQTT, which are named before it.
+# A § of this project's protocol, which has two levels. A § of an RFC or of MQTT has its document's name
+# before it.
 CITATION = re.compile(
     r"(?P<of>(?:RFC \d+|MQTT 5(?:\.0)?|DESIGN(?:\.md)?),? )?§(?P<section>\d+(?:\.\d+)?)(?!\.?\d)"
 )
 
 
-def test_site_builds_strictly(tmp_path: Path) -> None:
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     build = run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"])
     assert build.returncode == 0, build.stderr
     assert (tmp_path / "site" / "protocol" / "index.html").is_file()
 
 
-def test_code_cites_sections_that_exist() -> None:
+def test_cited_sections_exist() -> None:
     sections = set(re.findall(r"^#+ ([\d.]+?)\.? ", (DOCS / "protocol.md").read_text("utf-8"), re.MULTILINE))
     assert "5.4" in sections
     files = [*python_sources("hbroker", "clients", "tests"), *rust_sources(), DOCS / "protocol.md"]
@@ -38,7 +39,7 @@ def test_code_cites_sections_that_exist() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_pages_outside_the_site_link_to_what_exists(page: str) -> None:
+def test_pages_outside_of_the_site_link_to_existing_files(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text("utf-8")):
         assert target.startswith("https://") or (ROOT / target).exists(), target
 
@@ -53,8 +54,8 @@ def test_decision_records_are_numbered_and_listed() -> None:
 
 
 @pytest.mark.parametrize("program", ["hbroker", "hpub", "hsub"])
-def test_command_reference_names_every_flag(program: str) -> None:
-    """Each command's own section names its flags, all of them, and none that it has not."""
+def test_the_command_reference_names_exactly_the_flags_of_each_command(program: str) -> None:
+    """The section of each command names all its flags, and no others."""
     reference = COMMANDS.read_text("utf-8")
     for command in _commands(program):
         answer = run([*command, "--help"])
@@ -66,7 +67,7 @@ def test_command_reference_names_every_flag(program: str) -> None:
 
 
 def _commands(program: str) -> list[list[str]]:
-    """The program, and each subcommand that its help lists."""
+    """The program, and each subcommand in its help."""
     listed = re.findall(r"^ {4}([a-z]+)\b", run([program, "--help"]).stdout, re.MULTILINE)
     return [[program], *([program, name] for name in listed if program == "hbroker")]
 
@@ -75,7 +76,7 @@ def _long_flags(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
 
 
-def test_every_reason_of_a_drop_is_documented_and_every_loss_marked() -> None:
+def test_every_reason_of_a_drop_is_documented_and_every_loss_is_marked() -> None:
     told = re.findall(r"^\| (`.+?) \| ", COMMANDS.read_text("utf-8").partition("| reason |")[2], re.MULTILINE)
     documented = {name for row in told for name in re.findall(r"`([a-z]+_?[a-z_]*)`", row)}
     sources = "".join(path.read_text("utf-8") for path in [*rust_sources(), *python_sources("hbroker")])
@@ -88,7 +89,7 @@ def test_every_reason_of_a_drop_is_documented_and_every_loss_marked() -> None:
     assert {re.findall(r"`(.+)`", row)[0] for row in told if row.endswith("(lost)")} == LOSSES
 
 
-def test_every_file_that_the_architecture_names_exists() -> None:
+def test_every_file_in_the_architecture_exists() -> None:
     page = (ROOT / "docs/architecture.md").read_text("utf-8")
     named = set(re.findall(r"`([\w./]+/\w+\.(?:py|rs|yaml))`", page))
     assert len(named) > 40

@@ -1,4 +1,4 @@
-"""The examples of the documentation run, against a real network, and print what they should."""
+"""The examples of the documentation run in a real network, and print what they should."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_every_example_is_run_and_shown() -> None:
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_example_prints_what_it_should(root: str, name: str) -> None:
+def test_an_example_prints_what_it_should(root: str, name: str) -> None:
     ran = run([sys.executable, EXAMPLES / name, root], PYTHONPATH=str(ROOT))
     assert (ran.returncode, ran.stdout) == (0, PRINTED[name]), ran.stderr
 
 
-def test_readme_shows_the_first_example() -> None:
-    """README cannot include a file: its code is the example's, but for the address."""
+def test_the_readme_shows_the_first_example() -> None:
+    """README cannot include a file. Its code is that of the example, except for the address."""
     example = (EXAMPLES / "publish_subscribe.py").read_text("utf-8").partition("\n\n")[2]
     shown = example.replace("import sys\n", "").replace("main(sys.argv[1])", 'main("127.0.0.1:7700")')
     assert f"```python\n{shown.strip()}\n```" in (ROOT / "README.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The generated pages are current, and what generates them can tell when they are not."""
+"""The generated pages are current, and the generator's check notices if they are not."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.frame.checkout import ROOT, run
 DIAGRAMS = [sys.executable, "-m", "scripts.diagrams"]
 
 
-def test_diagrams_are_current() -> None:
+def test_the_diagrams_are_current() -> None:
     check = run([*DIAGRAMS, "--check"])
     assert check.returncode == 0, check.stdout + check.stderr
 
 
-def test_diagrams_do_not_depend_on_the_order_of_sets() -> None:
+def test_the_diagrams_do_not_depend_on_the_order_of_sets() -> None:
     for seed in ("1", "2"):
         check = run([*DIAGRAMS, "--check"], PYTHONHASHSEED=seed)
         assert check.returncode == 0, check.stdout + check.stderr
 
 
-def test_check_fails_where_a_page_differs(tmp_path: Path) -> None:
+def test_the_check_fails_if_a_page_differs(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "docs").mkdir()
     for name in ("states.md", "lives.md"):

@@ -26,7 +26,7 @@ def retired_words() -> set[str]:
 
 
 def identifiers(path: Path) -> Iterator[str]:
-    """The names in a source file, without its strings and comments; and the file's own."""
+    """The identifiers in a source file, without its strings and comments, and the name of the file."""
     yield path.stem
     if path.suffix == ".py":
         with tokenize.open(path) as file:
@@ -35,7 +35,7 @@ def identifiers(path: Path) -> Iterator[str]:
         yield from re.findall(r"[A-Za-z_]\w*", RUST_TEXT.sub("", path.read_text("utf-8")))
 
 
-def test_no_retired_word_is_left_in_a_name() -> None:
+def test_no_retired_word_is_left_in_an_identifier() -> None:
     retired = retired_words()
     assert len(retired) > 20
     for path in [*python_sources(*TOPS), *rust_sources()]:

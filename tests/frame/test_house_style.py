@@ -1,4 +1,4 @@
-"""What the house asks of every source file and no other tool checks."""
+"""Rules for every source file that no other tool checks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ LONGEST_FILE = 700
 LONGEST_FUNCTION = 60
 TOPS = ("bench", "clients", "hbroker", "scripts", "sim", "spark_analysis", "tests")
 
-# Spelt so that this file does not find itself.
+# Written so that this file does not match.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|\b(to" r"do|unimple" r"mented)!")
 
 
-def test_no_file_collects_everything() -> None:
+def test_no_file_is_too_long() -> None:
     for path in [*python_sources(*TOPS), *rust_sources()]:
         assert len(path.read_text("utf-8").splitlines()) <= LONGEST_FILE, path
 
 
-def test_functions_are_small() -> None:
+def test_no_function_is_too_long() -> None:
     for path in python_sources(*TOPS):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -28,7 +28,7 @@ def test_functions_are_small() -> None:
                 assert lines <= LONGEST_FUNCTION, f"{path}:{node.lineno} {node.name}"
 
 
-def test_every_module_opens_with_its_theory() -> None:
+def test_every_module_has_a_docstring() -> None:
     for path in python_sources(*TOPS):
         tree = ast.parse(path.read_text("utf-8"))
         assert ast.get_docstring(tree) or not tree.body, path
@@ -36,6 +36,6 @@ def test_every_module_opens_with_its_theory() -> None:
         assert path.read_text("utf-8").startswith(("//!", "#!")), path
 
 
-def test_nothing_is_left_unfinished() -> None:
+def test_nothing_is_marked_as_unfinished() -> None:
     for path in [*python_sources(*TOPS), *rust_sources()]:
         assert UNFINISHED.search(path.read_text("utf-8")) is None, path

@@ -24,10 +24,10 @@ BELOW_THE_PUBLIC_API = (
     "topology",
 )
 BESIDE_ITS_MODULES = {"_native"}
-"""The one submodule of `hbroker` that is no Python file."""
+"""The one submodule of `hbroker` that is not a Python file."""
 
 
-def test_contracts_hold() -> None:
+def test_the_import_contracts_are_kept() -> None:
     answer = run(["lint-imports", "--no-cache"])
     assert answer.returncode == 0, answer.stdout
     assert "0 broken" in answer.stdout
@@ -38,17 +38,19 @@ def test_contracts_hold() -> None:
     [
         ("errors.py", "import hbroker.config", ["downward"]),
         ("config.py", "from hbroker.protocol import timers", ["downward", "sibling"]),
-        ("protocol/sinner.py", "import hbroker.runtime", ["downward", "sibling"]),
-        ("protocol/sinner.py", "import time", ["no clock"]),
-        ("protocol/sinner.py", "def late():\n    from asyncio import sleep", ["no clock"]),
-        ("protocol/ownership/sinner.py", "from hbroker.protocol.handover import recovery", ["sibling"]),
-        ("runtime/sinner.py", "from hbroker import cli", ["downward", "sibling"]),
-        ("../clients/sinner.py", "from hbroker.protocol import timers", ["public API"]),
-        ("../spark_analysis/sinner.py", "import hbroker.errors", ["downward"]),
-        ("../spark_analysis/sinner.py", "from hbroker.topology import load", ["downward"]),
+        ("protocol/offender.py", "import hbroker.runtime", ["downward", "sibling"]),
+        ("protocol/offender.py", "import time", ["no clock"]),
+        ("protocol/offender.py", "def late():\n    from asyncio import sleep", ["no clock"]),
+        ("protocol/ownership/offender.py", "from hbroker.protocol.handover import recovery", ["sibling"]),
+        ("runtime/offender.py", "from hbroker import cli", ["downward", "sibling"]),
+        ("../clients/offender.py", "from hbroker.protocol import timers", ["public API"]),
+        ("../spark_analysis/offender.py", "import hbroker.errors", ["downward"]),
+        ("../spark_analysis/offender.py", "from hbroker.topology import load", ["downward"]),
     ],
 )
-def test_contracts_see_a_breach(tmp_path: Path, module: str, line: str, contracts: list[str]) -> None:
+def test_a_forbidden_import_breaks_its_contracts(
+    tmp_path: Path, module: str, line: str, contracts: list[str]
+) -> None:
     copy = _copy_of_the_package(tmp_path)
     with (copy / module).open("a", encoding="utf-8") as file:
         file.write(f"\n{line}\n")
@@ -65,13 +67,13 @@ def test_no_layer_imports_the_public_api() -> None:
             assert list(_names_of_the_package(path)) == [], path
 
 
-def test_the_commands_do_not_touch_the_native_core() -> None:
+def test_the_commands_do_not_import_the_native_core() -> None:
     for path in python_sources("clients"):
         assert "hbroker._native" not in set(_imported(path)), path
 
 
 def _names_of_the_package(path: Path) -> Iterator[str]:
-    """What a file imports from `hbroker` itself: names of the public API, not modules."""
+    """The names that a file imports from `hbroker` itself: names of the public API, not modules."""
     for name in _imported(path):
         head, _, rest = name.partition(".")
         if head == "hbroker" and not (_is_module(rest) or rest.partition(".")[0] in BESIDE_ITS_MODULES):
@@ -79,7 +81,7 @@ def _names_of_the_package(path: Path) -> Iterator[str]:
 
 
 def _is_module(dotted: str) -> bool:
-    """Whether the first part names a module or package of `hbroker`."""
+    """Whether the first part is a module or package of `hbroker`."""
     first = dotted.partition(".")[0]
     top = ROOT / "hbroker"
     return bool(first) and ((top / f"{first}.py").is_file() or (top / first).is_dir())
@@ -94,7 +96,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 def _copy_of_the_package(tmp_path: Path) -> Path:
-    """The Python half, its links kept as links, beside the contracts."""
+    """A copy of the Python packages, with links kept as links, beside the contracts."""
     for name in ("hbroker", "clients", "sim", "spark_analysis"):
         shutil.copytree(
             ROOT / name,

@@ -1,4 +1,5 @@
-"""The Makefile: every target that the documents name is there, is listed by `make help`, runs what exists."""
+"""The Makefile: every target that the documents name exists, is listed by `make help`, and runs existing
+programs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def test_help_lists_the_targets() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_target_is_known_and_runs_what_exists(target: str) -> None:
+def test_a_target_exists_and_runs_existing_programs(target: str) -> None:
     plan = run(["make", "--dry-run", "--always-make", target])
     assert plan.returncode == 0, plan.stderr
     for program in re.findall(r"\b[\w/]+\.(?:py|sh)\b", plan.stdout):
@@ -32,14 +33,14 @@ def test_target_is_known_and_runs_what_exists(target: str) -> None:
         assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
 
 
-def test_documents_name_only_targets_that_exist() -> None:
+def test_the_documents_name_only_existing_targets() -> None:
     listed = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for document in DOCUMENTS:
         named = set(re.findall(r"(?:^|`)make ([a-z]+)\b", document.read_text("utf-8"), re.MULTILINE))
         assert named <= listed, document
 
 
-def test_ci_runs_what_a_developer_runs() -> None:
+def test_ci_runs_the_targets_of_a_developer() -> None:
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
     text = script.read_text(encoding="utf-8")
@@ -51,7 +52,9 @@ def test_ci_runs_what_a_developer_runs() -> None:
     ("missing", "advice"),
     [("cargo", "https://rustup.rs"), ("cc", "apt install gcc"), ("python3", "make PYTHON=")],
 )
-def test_what_is_missing_is_said_before_anything_is_built(tmp_path: Path, missing: str, advice: str) -> None:
+def test_a_missing_tool_is_reported_before_anything_is_built(
+    tmp_path: Path, missing: str, advice: str
+) -> None:
     _offer(tmp_path, {"bash", "cargo", "cc", "cut", "head", "java", "sort"} - {missing})
     (tmp_path / "python3").symlink_to(sys.executable if missing != "python3" else tmp_path / "nowhere")
     answer = run([tmp_path / "bash", ROOT / "scripts" / "preflight.sh"], PATH=str(tmp_path), PYTHON="python3")
@@ -60,7 +63,7 @@ def test_what_is_missing_is_said_before_anything_is_built(tmp_path: Path, missin
     assert advice in answer.stderr
 
 
-def test_preflight_prints_the_python_alone(tmp_path: Path) -> None:
+def test_preflight_prints_only_the_python(tmp_path: Path) -> None:
     _offer(tmp_path, {"bash", "cargo", "cc", "cut", "head", "sort"})
     (tmp_path / "python3").symlink_to(sys.executable)
     answer = run([tmp_path / "bash", ROOT / "scripts" / "preflight.sh"], PATH=str(tmp_path), PYTHON="python3")
@@ -70,7 +73,7 @@ def test_preflight_prints_the_python_alone(tmp_path: Path) -> None:
 
 
 def _offer(directory: Path, programs: set[str]) -> None:
-    """A directory that, as PATH, offers these programs and no other."""
+    """A directory that offers exactly these programs if it is the PATH."""
     for program in programs:
         found = shutil.which(program)
         if program == "cargo" or found is None:

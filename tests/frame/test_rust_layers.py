@@ -1,4 +1,5 @@
-"""The borders of the Rust half (docs/architecture.md, "Borders"): who may name Python, `unsafe`, a clock."""
+"""The borders of the Rust half (docs/architecture.md, "Borders"): which modules may use Python, `unsafe`
+or a clock."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from tests.frame.checkout import RUST, rust_code, rust_sources
 
 SHELL = ("bench/io", "endpoint", "mqtt/io", "python")
-"""The modules that may know of threads, clocks and sockets. All others are sans-IO."""
+"""The modules that may use threads, clocks and sockets. All others are sans-IO."""
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ SHELL = ("bench/io", "endpoint", "mqtt/io", "python")
         ("the system's randomness", r"\b(thread_rng|from_os_rng|OsRng|getrandom)\b", ("python",)),
     ],
 )
-def test_only_these_modules_name(what: str, pattern: str, allowed: tuple[str, ...]) -> None:
+def test_only_the_allowed_modules_use_it(what: str, pattern: str, allowed: tuple[str, ...]) -> None:
     naming = [_module(path) for path in rust_sources() if re.search(pattern, _shipped(path))]
     outside = [module for module in naming if not is_in(module, allowed)]
     assert not outside, f"{what}: {outside}"
@@ -39,13 +40,13 @@ def test_every_file_is_a_module_of_the_crate() -> None:
     assert files - {"lib"} <= declared | {"schema"}
 
 
-def test_comments_are_no_code() -> None:
+def test_comments_are_removed_from_the_code() -> None:
     assert "pyo3" in (RUST / "lib.rs").read_text("utf-8")
     assert "pyo3" not in rust_code(RUST / "lib.rs")
 
 
 def _shipped(path: Path) -> str:
-    """A file's code less its tests, which stand last or in a folder of their own."""
+    """A file's code without its tests, which are last, or in a folder of their own."""
     return (
         ""
         if path.stem == "tests" or path.parent.name == "tests"
@@ -54,10 +55,10 @@ def _shipped(path: Path) -> str:
 
 
 def is_in(module: str, parents: tuple[str, ...]) -> bool:
-    """Whether a module is one of these, or in one."""
+    """Whether a module is one of these, or within one."""
     return any(module == parent or module.startswith(f"{parent}/") for parent in parents)
 
 
 def _module(path: Path) -> str:
-    """A file's module, as a path in the crate."""
+    """The module of a file, as a path in the crate."""
     return path.relative_to(RUST).as_posix().removesuffix(".rs").removesuffix("/mod")

@@ -1,6 +1,6 @@
-"""The wheel: it holds the package whole and nothing else, and works where the checkout is not.
+"""The wheel contains exactly the package, and works outside of the checkout.
 
-docs/adr/0004-generic-names.md says how it carries the packages that the repository keeps at its top.
+docs/adr/0004-generic-names.md says how it includes the packages at the top of the repository.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.frame.checkout import ROOT, run
 
-pytestmark = pytest.mark.timeout(900)  # A build of the core in release mode, where there is none yet.
+pytestmark = pytest.mark.timeout(900)  # builds the core in release mode if there is none yet
 
 NOT_SHIPPED = {"bench", "docs", "hbroker", "scripts", "tests"}
 SHIPPED_SUFFIXES = {".css", ".js", ".properties", ".py", ".pyi", ".typed", ".yaml"}
@@ -60,7 +60,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` directory of a fresh environment with the wheel and what it depends on, and no extra."""
+    """The `bin` directory of a new environment with the wheel and its dependencies, and no extra."""
     home = tmp_path_factory.mktemp("environment")
     assert run([sys.executable, "-m", "venv", home]).returncode == 0
     installed = run([home / "bin" / "python", "-m", "pip", "install", "--quiet", wheel], cwd=home)
@@ -68,7 +68,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "bin"
 
 
-def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_exactly_the_package(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     package = {name for name in names if name.startswith("hbroker/")}
     metadata = {name.partition("/")[0] for name in names - package}
@@ -77,7 +77,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert metadata.pop().endswith(".dist-info")
 
 
-def test_wheel_holds_what_is_easily_lost(wheel: Path) -> None:
+def test_the_wheel_contains_the_files_that_are_easily_lost(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for name in (
         "_native.pyi",
@@ -95,7 +95,7 @@ def test_wheel_holds_what_is_easily_lost(wheel: Path) -> None:
     assert not [name for name in names if name.endswith((".rs", "Cargo.toml", ".pyc"))]
 
 
-def test_every_package_at_the_top_is_carried_below_hbroker() -> None:
+def test_every_package_at_the_top_is_linked_below_hbroker() -> None:
     at_top = {path.parent.name for path in ROOT.glob("*/__init__.py")} - NOT_SHIPPED
     assert at_top
     for name in at_top:
@@ -104,7 +104,7 @@ def test_every_package_at_the_top_is_carried_below_hbroker() -> None:
         assert link.readlink() == Path("..") / name
 
 
-def test_source_distribution_holds_the_package_and_the_crate(tmp_path: Path) -> None:
+def test_the_source_distribution_contains_the_package_and_the_crate(tmp_path: Path) -> None:
     with tarfile.open(_built(tmp_path, "sdist")) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     rust = {path.relative_to(ROOT).as_posix() for path in (ROOT / "hbroker" / "native" / "src").rglob("*.rs")}
@@ -113,7 +113,7 @@ def test_source_distribution_holds_the_package_and_the_crate(tmp_path: Path) -> 
     assert {"Cargo.toml", "Cargo.lock", "LICENSE", "README.md", "pyproject.toml"} <= names
 
 
-def test_installed_wheel_imports_whole(environment: Path, tmp_path: Path) -> None:
+def test_every_module_of_the_installed_wheel_can_be_imported(environment: Path, tmp_path: Path) -> None:
     answer = run([environment / "python", "-I", "-W", "error", "-c", IMPORT_EVERYTHING], cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
@@ -123,13 +123,13 @@ def test_installed_wheel_imports_whole(environment: Path, tmp_path: Path) -> Non
         assert f"hbroker.{name}" in found["names"]
 
 
-def test_installed_wheel_claims_no_generic_name(environment: Path, tmp_path: Path) -> None:
+def test_the_installed_wheel_has_no_generic_top_level_name(environment: Path, tmp_path: Path) -> None:
     for name in ("bench", "clients", "sim", "spark_analysis", "tests", "topologies"):
         answer = run([environment / "python", "-I", "-c", f"import {name}"], cwd=tmp_path)
         assert "ModuleNotFoundError" in answer.stderr
 
 
-def test_installed_wheel_works(environment: Path, tmp_path: Path) -> None:
+def test_the_installed_wheel_works(environment: Path, tmp_path: Path) -> None:
     answer = run([environment / "python", "-I", "-c", USE], cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
@@ -139,7 +139,7 @@ def test_installed_wheel_works(environment: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["hbroker", "hpub", "hsub"])
-def test_installed_commands_answer(environment: Path, tmp_path: Path, command: str) -> None:
+def test_the_installed_commands_print_their_help(environment: Path, tmp_path: Path, command: str) -> None:
     answer = run([environment / command, "--help"], cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert "usage: " in answer.stdout.lower()
@@ -153,7 +153,7 @@ def _built(out: Path, *command: str) -> Path:
 
 
 def _package_files() -> set[str]:
-    """What the package holds, by the names that it has in a wheel; links followed, the crate left out."""
+    """The files of the package, by their names in a wheel, with links followed and without the crate."""
     links = [link for link in (ROOT / "hbroker").iterdir() if link.is_symlink()]
     return {
         path.relative_to(ROOT).as_posix()

@@ -1,1 +1,2 @@
-"""Simulated rooms: the model by statistics, scenarios and plans, the accounts, and runs on real networks."""
+"""Simulated rooms: statistical tests of the model, scenarios and plans, the counters, and runs on real
+networks."""

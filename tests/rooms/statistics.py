@@ -1,7 +1,7 @@
-"""Tests of distributions, by hand: a sample is held to the distribution that it is said to have.
+"""Statistical tests: a sample is compared with the distribution that it should have.
 
-Seeds are fixed, so a test passes always or never. The error probability is that of a seed by which a right
-generator would fail: `ALPHA` for each call, chosen once and not by looking at what a seed gives.
+The seeds are fixed, so a test passes always or never. `ALPHA` is the probability that a correct generator
+fails with a given seed: for each call, chosen once, and not by looking at the result of a seed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 
 ALPHA = 0.001
 _Z_ALPHA = 3.0902
-"""The standard normal's quantile at 1 - ALPHA."""
+"""The quantile of the standard normal distribution at 1 - ALPHA."""
 _Z_TWO_SIDED = 3.2905
-"""And at 1 - ALPHA / 2."""
+"""The quantile at 1 - ALPHA / 2."""
 
 
 def assert_follows(sample: Sequence[float], cdf: Callable[[float], float]) -> None:
-    """Kolmogorov and Smirnov's test: the largest gap between the sample's distribution and the one that is
-    said, against its asymptotic quantile (for more than 35 samples within 2%)."""
+    """The Kolmogorov-Smirnov test: the largest difference between the sample's distribution and the
+    expected one, against its asymptotic quantile (within 2% for more than 35 samples)."""
     assert len(sample) > 35
     ordered = sorted(sample)
     n = len(ordered)
@@ -39,7 +39,7 @@ def assert_counts(counts: Sequence[int], expected: Sequence[float]) -> None:
 
 
 def assert_mean(sample: Sequence[float], mean: float, deviation: float) -> None:
-    """The mean of independent samples with this mean and standard deviation, by the central limit."""
+    """The mean of independent samples with this mean and standard deviation, by the central limit theorem."""
     found = sum(sample) / len(sample)
     allowed = _Z_TWO_SIDED * deviation / math.sqrt(len(sample))
     assert abs(found - mean) < allowed, f"mean {found:.4f}, not {mean:.4f} within {allowed:.4f}"

@@ -1,4 +1,4 @@
-"""The accounts are exact, whatever becomes of messages; the histogram is as exact as it says."""
+"""The counters are exact, whatever happens to messages. The histogram is as exact as documented."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ fates = st.lists(
 
 
 @given(st.integers(0, 2), st.integers(0, 2), fates, st.randoms(use_true_random=False))
-def test_every_message_is_accounted_for(
+def test_every_message_is_counted(
     qos: int, subscribed: int, messages: list[tuple[bool | None, tuple[int, int]]], random: object
 ) -> None:
     counters, stream = _counters(qos, subscribed)
@@ -86,7 +86,7 @@ def test_every_message_is_accounted_for(
         assert total.unanswered == counted.count(False) + counted.count(None)
 
 
-def test_what_is_of_another_run_or_for_nobody_here_is_foreign() -> None:
+def test_a_message_of_another_run_or_for_an_unknown_receiver_is_foreign() -> None:
     counters, stream = _counters(1)
     counters.publish(stream, STAMP_BYTES)
     for receiver, payload in [
@@ -104,13 +104,15 @@ def test_what_is_of_another_run_or_for_nobody_here_is_foreign() -> None:
     st.integers(0, 0xFFFF), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1),
     st.binary(max_size=40),
 )  # fmt: skip
-def test_a_stamp_is_read_as_it_was_written(run: int, stream: int, number: int, due: int, body: bytes) -> None:
+def test_a_stamp_is_read_back(run: int, stream: int, number: int, due: int, body: bytes) -> None:
     stamp = Stamp(run, stream, number, due)
     assert read(stamped(stamp, body)) == stamp
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200), st.floats(0.01, 1.0))
-def test_a_quantile_is_off_by_an_eighth_at_most_and_never_below(times: list[int], share: float) -> None:
+def test_a_quantile_is_too_high_by_an_eighth_at_most_and_never_too_low(
+    times: list[int], share: float
+) -> None:
     histogram = Histogram()
     for time in times:
         histogram.add(time)
@@ -124,7 +126,7 @@ def test_a_quantile_is_off_by_an_eighth_at_most_and_never_below(times: list[int]
 
 
 @given(st.lists(st.lists(st.integers(0, 10**7), max_size=20), max_size=5))
-def test_histograms_add_up(parts: list[list[int]]) -> None:
+def test_histograms_are_merged(parts: list[list[int]]) -> None:
     histograms, whole = [], Histogram()
     for part in parts:
         histograms.append(Histogram())

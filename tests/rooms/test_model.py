@@ -23,7 +23,7 @@ from hbroker.sim.rooms.scenario.settings import (
     Size,
     Value,
 )
-from tests.rooms import statistics as held
+from tests.rooms import statistics
 
 HOUR_S = 3600.0
 N = 4_000
@@ -34,31 +34,31 @@ def _gaps(times: list[float]) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
-def test_periods_have_a_jitter_that_does_not_add_up() -> None:
+def test_the_jitter_of_a_period_does_not_accumulate() -> None:
     pattern = Periodic(10.0, jitter=0.2)
     times = list(islice(arrivals(Random(1), pattern), N))
     offsets = [at - n * 10.0 for n, at in enumerate(times)]
     phase = min(offsets)
-    held.assert_follows([offset - phase for offset in offsets], held.uniform(0.0, 2.0))
-    held.assert_mean(_gaps(times)[::2], 10.0, 2.0 / 6**0.5)
+    statistics.assert_follows([offset - phase for offset in offsets], statistics.uniform(0.0, 2.0))
+    statistics.assert_mean(_gaps(times)[::2], 10.0, 2.0 / 6**0.5)
     assert times == sorted(times)
 
 
-def test_phases_are_spread_over_the_period() -> None:
+def test_phases_are_uniform_over_the_period() -> None:
     phases = [next(arrivals(Random(seed), Periodic(10.0))) for seed in range(N)]
-    held.assert_follows(phases, held.uniform(0.0, 10.0))
+    statistics.assert_follows(phases, statistics.uniform(0.0, 10.0))
 
 
-def test_clocks_drift_as_far_apart_as_is_said() -> None:
+def test_clock_drifts_are_normally_distributed() -> None:
     periods = []
     for seed in range(N):
         first, last = islice(arrivals(Random(seed), Periodic(1.0, drift_ppm=50.0)), 0, 1_001, 1_000)
         periods.append((last - first) / 1_000)
-    held.assert_follows([(period - 1.0) * 1e6 for period in periods], held.normal(0.0, 50.0))
+    statistics.assert_follows([(period - 1.0) * 1e6 for period in periods], statistics.normal(0.0, 50.0))
 
 
 @pytest.mark.parametrize("clock_s", [0.0, 5.0, 43_207.5])
-def test_what_is_aligned_is_at_multiples_of_the_period_by_the_clock(clock_s: float) -> None:
+def test_aligned_events_are_at_multiples_of_the_period(clock_s: float) -> None:
     for seed in range(20):
         times = list(islice(arrivals(Random(seed), Periodic(10.0, aligned=True), clock_s), 50))
         assert all((clock_s + at) % 10.0 == 0.0 for at in times)
@@ -66,14 +66,14 @@ def test_what_is_aligned_is_at_multiples_of_the_period_by_the_clock(clock_s: flo
         assert set(_gaps(times)) == {10.0}
 
 
-def test_events_come_without_memory() -> None:
+def test_the_gaps_of_a_poisson_process_are_exponential() -> None:
     times = list(islice(arrivals(Random(2), Poisson(60.0)), N))
-    held.assert_follows(_gaps(times), held.exponential(60.0))
+    statistics.assert_follows(_gaps(times), statistics.exponential(60.0))
 
 
 @pytest.mark.parametrize("at_night", [0.1, 3.0])
 def test_the_night_has_its_own_rate(at_night: float) -> None:
-    """Of each hour of the day, over many days."""
+    """The counts of each hour of the day, over many days."""
     days = 400
     clock_s = 10 * HOUR_S
     within = takewhile(lambda at: at < days * DAY_S, arrivals(Random(3), Poisson(6.0, at_night), clock_s))
@@ -81,18 +81,18 @@ def test_the_night_has_its_own_rate(at_night: float) -> None:
     weights = [1.0 if is_day(hour * HOUR_S) else at_night for hour in range(24)]
     assert sum(weight == 1.0 for weight in weights) == 15, "from 7 to 22 o'clock"
     total = sum(counted.values())
-    held.assert_counts([counted[h] for h in range(24)], [total * w / sum(weights) for w in weights])
+    statistics.assert_counts([counted[h] for h in range(24)], [total * w / sum(weights) for w in weights])
     expected = 6.0 * sum(weights) * days
     assert abs(total - expected) < 3.3 * expected**0.5
 
 
-def test_bursts_have_their_size_and_their_pace() -> None:
-    """So far apart that they do not overlap."""
+def test_bursts_have_geometric_sizes_and_exponential_gaps() -> None:
+    """The bursts are so far apart that they do not overlap."""
     pattern = Poisson(0.5, burst=Burst(size=4.0, every_s=2.0))
     times = list(islice(arrivals(Random(4), pattern), N))
     gaps = _gaps(times)
     within = [gap for gap in gaps if gap < 60.0]
-    held.assert_follows(within, held.exponential(2.0))
+    statistics.assert_follows(within, statistics.exponential(2.0))
     sizes = [1]
     for gap in gaps:
         if gap < 60.0:
@@ -103,10 +103,10 @@ def test_bursts_have_their_size_and_their_pace() -> None:
     shares = [0.25 * 0.75 ** (size - 1) for size in range(1, 8)]
     counted = Counter(min(size, 8) for size in sizes)
     expected = [len(sizes) * share for share in [*shares, 1 - sum(shares)]]
-    held.assert_counts([counted[size] for size in range(1, 9)], expected)
+    statistics.assert_counts([counted[size] for size in range(1, 9)], expected)
 
 
-def test_bursts_that_overlap_come_in_order_and_at_their_rate() -> None:
+def test_overlapping_bursts_are_in_order_and_have_the_right_rate() -> None:
     pattern = Poisson(360.0, burst=Burst(size=5.0, every_s=20.0))
     times = list(islice(arrivals(Random(5), pattern), 50_000))
     assert times == sorted(times)
@@ -118,48 +118,49 @@ def test_frames_have_their_rate_and_their_sizes() -> None:
     report = Report("frame", Frames(per_s=12.0, key_every=10), size)
     times = list(islice(arrivals(Random(6), report.pattern), N))
     assert abs(N / times[-1] - 12.0) < 0.05
-    shoot = contents(Random(6), report, BLOCK)
-    sizes = [len(shoot()) for _ in range(N)]
+    make_frame = contents(Random(6), report, BLOCK)
+    sizes = [len(make_frame()) for _ in range(N)]
     start = next(i for i, length in enumerate(sizes) if length > 32_500)
     keys = sizes[start::10]
     others = [length for i, length in enumerate(sizes) if (i - start) % 10]
-    held.assert_follows(keys, held.uniform(32_500, 60_001))
-    held.assert_follows(others, held.uniform(5_000, 32_501))
+    statistics.assert_follows(keys, statistics.uniform(32_500, 60_001))
+    statistics.assert_follows(others, statistics.uniform(5_000, 32_501))
 
 
-def test_readings_wander_around_their_usual_value() -> None:
-    """An Ornstein-Uhlenbeck process in steps: its stationary distribution, from far apart readings."""
+def test_readings_vary_around_their_usual_value() -> None:
+    """An Ornstein-Uhlenbeck process in steps: its stationary distribution, from readings that are far
+    apart."""
     report = Report("t", Periodic(1.0), Size(8, 8), value=Value(usual=21.0, step=0.5))
     read = contents(Random(7), report, BLOCK)
     readings = [float(read()) for _ in range(200_000)][1_000::100]
     deviation = 0.5 / (1 - (1 - PULL) ** 2) ** 0.5
-    held.assert_follows(readings, held.normal(21.0, deviation))
+    statistics.assert_follows(readings, statistics.normal(21.0, deviation))
     assert all(len(read()) == 8 for _ in range(100))
 
 
-def test_sizes_are_spread_evenly() -> None:
-    say = contents(Random(8), Report("x", Periodic(1.0), Size(100, 300)), BLOCK)
-    held.assert_follows([float(len(say())) for _ in range(N)], held.uniform(100, 301))
+def test_sizes_are_uniform() -> None:
+    make_payload = contents(Random(8), Report("x", Periodic(1.0), Size(100, 300)), BLOCK)
+    statistics.assert_follows([float(len(make_payload())) for _ in range(N)], statistics.uniform(100, 301))
     large = contents(Random(8), Report("x", Periodic(1.0), Size(1_000_000, 1_000_000)), BLOCK)
     assert len(large()) == 1_000_000
 
 
-def test_devices_are_there_and_away_for_exponential_times() -> None:
+def test_devices_are_online_and_offline_for_exponential_times() -> None:
     times = list(islice(stays(Random(9), Absence(20.0, 5.0, is_abrupt=True)), N))
     assert times[0][0] == 0.0
-    held.assert_follows([until - since for since, until in times], held.exponential(20.0))
-    held.assert_follows([b[0] - a[1] for a, b in pairwise(times)], held.exponential(5.0))
+    statistics.assert_follows([until - since for since, until in times], statistics.exponential(20.0))
+    statistics.assert_follows([b[0] - a[1] for a, b in pairwise(times)], statistics.exponential(5.0))
 
 
-def test_people_are_everywhere_alike_and_stay_exponential_times() -> None:
+def test_people_visit_all_rooms_equally_and_stay_for_exponential_times() -> None:
     steps = list(islice(walk(Random(10), 6, 30.0), N))
-    held.assert_follows(_gaps([at for at, _ in steps]), held.exponential(30.0))
+    statistics.assert_follows(_gaps([at for at, _ in steps]), statistics.exponential(30.0))
     assert all(before != after for (_, before), (_, after) in pairwise(steps))
     turns = Counter((after - before) % 6 for (_, before), (_, after) in pairwise(steps))
-    held.assert_counts([turns[by] for by in range(1, 6)], [(N - 1) / 5] * 5)
+    statistics.assert_counts([turns[by] for by in range(1, 6)], [(N - 1) / 5] * 5)
 
 
-def test_who_enters_a_room_left_another() -> None:
+def test_a_person_leaves_a_room_before_entering_another() -> None:
     events = list(islice(person(Random(11), [0, 1, 2], 10.0), 500))
     assert isinstance(events[0][1], Come)
     publications = [(at, action) for at, action in events if isinstance(action, Say)]
@@ -174,7 +175,7 @@ def test_who_enters_a_room_left_another() -> None:
 
 
 @pytest.mark.parametrize("is_abrupt", [False, True])
-def test_who_is_away_says_nothing(is_abrupt: bool) -> None:
+def test_an_offline_device_publishes_nothing(is_abrupt: bool) -> None:
     reports = [
         Report("a", Periodic(0.5), Size(8, 8)),
         Report("b", Poisson(3_600.0), Size(8, 8)),
@@ -199,7 +200,7 @@ def test_who_is_away_says_nothing(is_abrupt: bool) -> None:
     assert 0.9 < publications / events[-1][0] / (3.0 * absence.share) < 1.1
 
 
-def test_a_seed_gives_the_same_events_and_another_one_others() -> None:
+def test_equal_seeds_give_equal_events_and_different_seeds_different_ones() -> None:
     reports = [Report("a", Poisson(3_600.0, burst=Burst(2.0, 0.1)), Size(10, 90))]
 
     def drawn(seed: int) -> list[object]:

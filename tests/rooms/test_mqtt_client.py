@@ -1,4 +1,4 @@
-"""The MQTT clients of a simulation, at a real gateway, and at servers that misbehave."""
+"""The MQTT clients of a simulation, with a real gateway, and with servers that misbehave."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE = 60.0
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """Where a gateway listens."""
+    """The address of a running gateway."""
     home = tmp_path_factory.mktemp("gateway")
     (home / "small.yaml").write_text(NETWORK)
     network = Network(home / "small.yaml", home / "state")
@@ -38,8 +38,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
         network.close()
 
 
-class OnResult:
-    """A client, and what it heard."""
+class RecordingClient:
+    """A client, and what it reported."""
 
     def __init__(self) -> None:
         self.messages: list[Received] = []
@@ -48,10 +48,10 @@ class OnResult:
         self.client = MqttClient(self.messages.append, self.lost.append)
 
 
-async def test_all_qualities_of_service_both_ways(gateway: tuple[str, int]) -> None:
-    one, other = OnResult(), OnResult()
-    for number, on_result in enumerate((one, other)):
-        await on_result.client.connect(*gateway, f"qos-{number}")
+async def test_messages_of_every_qos_are_exchanged(gateway: tuple[str, int]) -> None:
+    one, other = RecordingClient(), RecordingClient()
+    for number, recorder in enumerate((one, other)):
+        await recorder.client.connect(*gateway, f"qos-{number}")
     await other.client.subscribe("qos/#", 2)
     for number in range(60):
         assert one.client.publish(
@@ -64,30 +64,32 @@ async def test_all_qualities_of_service_both_ways(gateway: tuple[str, int]) -> N
         mine = [message for message in other.messages if message.topic == f"qos/{qos}"]
         assert {message.qos for message in mine} == {qos}
         assert [message.payload for message in mine] == [b"%d" % number for number in range(qos, 60, 3)]
-    for on_result in (one, other):
-        on_result.client.close()
-        on_result.client.close()
+    for recorder in (one, other):
+        recorder.client.close()
+        recorder.client.close()
     assert one.lost == other.lost == []
 
 
-async def test_own_messages_and_what_was_retained_are_left_out(gateway: tuple[str, int]) -> None:
-    on_result = OnResult()
-    await on_result.client.connect(*gateway, "own")
-    assert on_result.client.publish("own/kept", b"1", 1, retain=True, on_result=on_result.results.append)
-    await on_result.client.drain()
-    await on_result.client.subscribe("own/#", 2, no_local=True)
-    assert on_result.client.publish("own/x", b"2", 1, on_result=on_result.results.append)
-    other = OnResult()
+async def test_own_and_retained_messages_are_not_delivered(gateway: tuple[str, int]) -> None:
+    recorder = RecordingClient()
+    await recorder.client.connect(*gateway, "own")
+    assert recorder.client.publish("own/kept", b"1", 1, retain=True, on_result=recorder.results.append)
+    await recorder.client.drain()
+    await recorder.client.subscribe("own/#", 2, no_local=True)
+    assert recorder.client.publish("own/x", b"2", 1, on_result=recorder.results.append)
+    other = RecordingClient()
     await other.client.connect(*gateway, "its")
     assert other.client.publish("own/y", b"3", 1, on_result=other.results.append)
-    await eventually(lambda: bool(on_result.messages), "a message comes", PATIENCE)
-    assert [message.payload for message in on_result.messages] == [b"3"]
-    on_result.client.close()
+    await eventually(lambda: bool(recorder.messages), "a message comes", PATIENCE)
+    assert [message.payload for message in recorder.messages] == [b"3"]
+    recorder.client.close()
     other.client.close()
 
 
-async def test_a_will_is_for_those_who_break_off(gateway: tuple[str, int]) -> None:
-    watcher, leaving, breaking = OnResult(), OnResult(), OnResult()
+async def test_an_aborted_connection_publishes_the_will_and_a_closed_one_does_not(
+    gateway: tuple[str, int],
+) -> None:
+    watcher, leaving, breaking = RecordingClient(), RecordingClient(), RecordingClient()
     await watcher.client.connect(*gateway, "watcher")
     await watcher.client.subscribe("wills/+", 1)
     await leaving.client.connect(*gateway, "leaving", will=Will("wills/leaving", b"no"))
@@ -100,18 +102,18 @@ async def test_a_will_is_for_those_who_break_off(gateway: tuple[str, int]) -> No
     watcher.client.close()
 
 
-async def test_a_large_image_comes_whole(gateway: tuple[str, int]) -> None:
-    on_result, image = OnResult(), bytes(range(256)) * 12_000
-    await on_result.client.connect(*gateway, "image")
-    await on_result.client.subscribe("image", 1)
-    assert on_result.client.publish("image", image, 1, on_result=on_result.results.append)
-    await eventually(lambda: bool(on_result.messages), "a message comes", PATIENCE)
-    assert on_result.messages[0].payload == image
-    on_result.client.close()
+async def test_a_large_image_arrives_whole(gateway: tuple[str, int]) -> None:
+    recorder, image = RecordingClient(), bytes(range(256)) * 12_000
+    await recorder.client.connect(*gateway, "image")
+    await recorder.client.subscribe("image", 1)
+    assert recorder.client.publish("image", image, 1, on_result=recorder.results.append)
+    await eventually(lambda: bool(recorder.messages), "a message comes", PATIENCE)
+    assert recorder.messages[0].payload == image
+    recorder.client.close()
 
 
-async def test_who_is_taken_over_is_told(gateway: tuple[str, int]) -> None:
-    first, second = OnResult(), OnResult()
+async def test_a_client_that_is_taken_over_is_told(gateway: tuple[str, int]) -> None:
+    first, second = RecordingClient(), RecordingClient()
     await first.client.connect(*gateway, "same")
     await second.client.connect(*gateway, "same")
     await eventually(lambda: bool(first.lost), "the first is told", PATIENCE)
@@ -120,7 +122,8 @@ async def test_who_is_taken_over_is_told(gateway: tuple[str, int]) -> None:
 
 
 class Stub(asyncio.Protocol):
-    """A server's end of a connection: what comes is answered by the next of its bytes; at last it closes."""
+    """The server's end of a connection. It answers each received piece with the next of its answers, and
+    may close at the end."""
 
     def __init__(self, answers: tuple[bytes, ...], closes: bool) -> None:
         self._answers = iter(answers)
@@ -165,18 +168,18 @@ async def _server(*answers: bytes, closes: bool = False) -> AsyncIterator[tuple[
 
 
 CONNACK = bytes.fromhex("20 06 00 00 03 21 0002")
-"""With a receive maximum of two."""
+"""A CONNACK with a receive maximum of two."""
 
 
-async def test_no_more_is_in_flight_than_the_server_grants() -> None:
-    on_result = OnResult()
+async def test_no_more_messages_are_in_flight_than_the_receive_maximum() -> None:
+    recorder = RecordingClient()
     async with _server(CONNACK) as address:
-        await on_result.client.connect(*address, "grants")
-        taken = [on_result.client.publish("t", b"", 1, on_result=on_result.results.append) for _ in range(4)]
+        await recorder.client.connect(*address, "grants")
+        taken = [recorder.client.publish("t", b"", 1, on_result=recorder.results.append) for _ in range(4)]
         assert taken == [True, True, False, False]
-        assert on_result.client.publish("t", b"", 0, on_result=on_result.results.append)
-        on_result.client.abort()
-    assert on_result.results == [None, None]
+        assert recorder.client.publish("t", b"", 0, on_result=recorder.results.append)
+        recorder.client.abort()
+    assert recorder.results == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -187,44 +190,48 @@ async def test_no_more_is_in_flight_than_the_server_grants() -> None:
         ((), True, "closed"),
     ],
 )
-async def test_a_connection_that_fails_says_why(answers: tuple[bytes, ...], closes: bool, text: str) -> None:
-    on_result = OnResult()
+async def test_a_failed_connect_reports_its_cause(
+    answers: tuple[bytes, ...], closes: bool, text: str
+) -> None:
+    recorder = RecordingClient()
     async with _server(*answers, closes=closes) as address:
         with pytest.raises(ConnectionFailed, match=text):
-            await on_result.client.connect(*address, "fails")
-        on_result.client.abort()
+            await recorder.client.connect(*address, "fails")
+        recorder.client.abort()
 
 
-async def test_a_refused_subscription_says_so() -> None:
-    on_result = OnResult()
+async def test_a_refused_subscription_raises() -> None:
+    recorder = RecordingClient()
     async with _server(CONNACK, bytes.fromhex("90 04 0001 00 87")) as address:
-        await on_result.client.connect(*address, "refused")
+        await recorder.client.connect(*address, "refused")
         with pytest.raises(ConnectionFailed, match="0x87"):
-            await on_result.client.subscribe("secret/#", 1)
-        on_result.client.close()
+            await recorder.client.subscribe("secret/#", 1)
+        recorder.client.close()
 
 
-async def test_a_server_that_falls_silent_is_gone() -> None:
-    on_result = OnResult()
+async def test_a_silent_server_counts_as_lost() -> None:
+    recorder = RecordingClient()
     async with _server(CONNACK) as address:
-        await on_result.client.connect(*address, "silent", keep_alive_s=1)
-        assert on_result.client.publish("t", b"", 1, on_result=on_result.results.append)
-        await eventually(lambda: bool(on_result.lost), "the connection is lost", PATIENCE)
-    assert on_result.lost == ["the server is silent"]
-    assert on_result.results == [None]
+        await recorder.client.connect(*address, "silent", keep_alive_s=1)
+        assert recorder.client.publish("t", b"", 1, on_result=recorder.results.append)
+        await eventually(lambda: bool(recorder.lost), "the connection is lost", PATIENCE)
+    assert recorder.lost == ["the server is silent"]
+    assert recorder.results == [None]
 
 
-async def test_what_is_malformed_ends_the_connection_and_tells_who_waits() -> None:
-    on_result = OnResult()
+async def test_a_malformed_packet_ends_the_connection_and_pending_publishes() -> None:
+    recorder = RecordingClient()
     async with _server(CONNACK, bytes.fromhex("30 02 ff ff")) as address:
-        await on_result.client.connect(*address, "malformed")
-        assert on_result.client.publish("t", b"", 2, on_result=on_result.results.append)
-        await eventually(lambda: bool(on_result.lost), "the connection is lost", PATIENCE)
-    assert "malformed" in on_result.lost[0]
-    assert on_result.results == [None]
+        await recorder.client.connect(*address, "malformed")
+        assert recorder.client.publish("t", b"", 2, on_result=recorder.results.append)
+        await eventually(lambda: bool(recorder.lost), "the connection is lost", PATIENCE)
+    assert "malformed" in recorder.lost[0]
+    assert recorder.results == [None]
 
 
-def test_the_limit_of_open_files_is_raised_or_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_limit_of_open_files_is_raised_or_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import resource
 
     limits = [256, 4_096]

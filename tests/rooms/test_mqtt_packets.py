@@ -1,5 +1,5 @@
-"""The codec of the MQTT clients: what is written is read again however the stream is cut, and nothing but
-`Malformed` comes of bytes that are none of it."""
+"""The codec of the MQTT clients: written packets are read back from a stream in any pieces, and invalid
+bytes raise only `Malformed`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ messages = st.tuples(
 
 
 @given(st.lists(messages, max_size=6), st.lists(st.integers(1, 50), min_size=1, max_size=10))
-def test_messages_are_whole_however_the_stream_is_cut(
+def test_packets_are_read_from_a_stream_in_any_pieces(
     sent: list[tuple[str, bytes, int, bool, int]], cuts: list[int]
 ) -> None:
     stream = b"".join(
@@ -51,7 +51,7 @@ def test_messages_are_whole_however_the_stream_is_cut(
     ]
 
 
-def test_a_large_message_in_many_pieces() -> None:
+def test_a_large_message_is_read_from_many_pieces() -> None:
     packet = publish("a", bytes(3_000_000), 1, packet_id=9) + ping()
     splitter = Splitter()
     found = [part for at in range(0, len(packet), 65_536) for part in splitter.feed(packet[at : at + 65_536])]
@@ -59,8 +59,8 @@ def test_a_large_message_in_many_pieces() -> None:
     assert len(read_publish(*found[0]).payload) == 3_000_000
 
 
-def test_packets_are_as_the_specification_has_them() -> None:
-    """Worked out by hand from MQTT 5 §3."""
+def test_packets_are_encoded_as_in_the_specification() -> None:
+    """The expected bytes were computed by hand from MQTT 5 §3."""
     will = Will("w", b"!", qos=1, retain=True)
     assert connect("c", keep_alive_s=10, session_expiry_s=1, clean_start=False, will=will) == bytes.fromhex(
         "10 1a 0004 4d515454 05 2c 000a 05 11 00000001 0001 63 00 0001 77 0001 21"
@@ -72,7 +72,7 @@ def test_packets_are_as_the_specification_has_them() -> None:
     assert acknowledgement(Kind.PUBACK, 258) == bytes.fromhex("40 02 0102")
 
 
-def test_what_the_server_says_is_read() -> None:
+def test_packets_of_the_server_are_decoded() -> None:
     connack = read_connack(bytes.fromhex("01 00 0d 21 0014 13 003c 26 0001 61 0001 62"))
     assert (connack.session_present, connack.reason, connack.receive_maximum) == (True, 0, 20)
     assert read_connack(b"\x00\x87\x00").reason == 0x87
@@ -82,7 +82,7 @@ def test_what_the_server_says_is_read() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 255))
-def test_nothing_but_malformed_comes_of_bad_bytes(body: bytes, first: int) -> None:
+def test_random_bytes_raise_only_malformed(body: bytes, first: int) -> None:
     for read in (read_connack, lambda data: read_publish(first, data), read_acknowledgement, read_suback):
         with suppress(Malformed):
             read(body)

@@ -1,4 +1,4 @@
-"""What a scenario comes to: repeatable, independent of its size, in the shares that it names."""
+"""The plan of a scenario: repeatable, independent of the number of devices, with the configured shares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hbroker.sim.rooms.scenario import brought, load
 from hbroker.sim.rooms.scenario.settings import Skew
 
 
-def _said(client: Client, seconds: float) -> list[tuple[float, str, bytes]]:
+def _publications(client: Client, seconds: float) -> list[tuple[float, str, bytes]]:
     within = takewhile(lambda event: event[0] < seconds, client.events())
     return [
         (at, client.streams[action.stream].topic, action.body)
@@ -28,37 +28,37 @@ def _said(client: Client, seconds: float) -> list[tuple[float, str, bytes]]:
 
 
 @pytest.mark.parametrize("name", brought())
-def test_the_same_seed_gives_the_same_plan_and_the_same_events(name: str) -> None:
+def test_equal_seeds_give_equal_plans_and_events(name: str) -> None:
     one, other = plan(load(name)), plan(load(name))
     assert one.streams == other.streams
     assert one.receivers == other.receivers
     for mine, its in zip(one.clients, other.clients, strict=True):
         assert (mine.name, mine.is_native, mine.filters) == (its.name, its.is_native, its.filters)
     for mine, its in list(zip(one.clients, other.clients, strict=True))[::7]:
-        assert _said(mine, 20.0) == _said(its, 20.0)
-        assert _said(mine, 20.0) == _said(mine, 20.0), "and again"
+        assert _publications(mine, 20.0) == _publications(its, 20.0)
+        assert _publications(mine, 20.0) == _publications(mine, 20.0), "and again"
 
 
-def test_another_seed_gives_others() -> None:
+def test_different_seeds_give_different_events() -> None:
     scenario = load("home")
     one, other = plan(scenario), plan(replace(scenario, seed=2))
     pairs = list(zip(one.clients, other.clients, strict=True))
-    assert sum(_said(mine, 60.0) != _said(its, 60.0) for mine, its in pairs) > 40
+    assert sum(_publications(mine, 60.0) != _publications(its, 60.0) for mine, its in pairs) > 40
     assert [mine.is_native for mine, _ in pairs] != [its.is_native for _, its in pairs]
 
 
-def test_a_device_does_the_same_whoever_else_there_is() -> None:
+def test_the_events_of_a_device_do_not_depend_on_the_other_devices() -> None:
     small, large = plan(load("office")), plan(scaled(load("office"), 1_500))
     by_name = {client.name: client for client in large.clients}
     same = [client for client in small.clients if client.is_device and client.name in by_name]
     assert len(same) > 100
     for client in same[::9]:
         if client.role != "person":
-            assert _said(client, 30.0) == _said(by_name[client.name], 30.0)
+            assert _publications(client, 30.0) == _publications(by_name[client.name], 30.0)
 
 
 @pytest.mark.parametrize("devices", [1, 10, 48, 1_000, 5_000])
-def test_a_scenario_has_as_many_devices_as_are_asked_for(devices: int) -> None:
+def test_a_scenario_has_the_requested_number_of_devices(devices: int) -> None:
     for name in ("home", "city"):
         planned = plan(scaled(load(name), devices))
         assert planned.devices == devices
@@ -66,7 +66,7 @@ def test_a_scenario_has_as_many_devices_as_are_asked_for(devices: int) -> None:
 
 
 @given(st.integers(0, 100_000), st.lists(st.integers(0, 500), min_size=1, max_size=40))
-def test_shares_are_whole_and_no_further_off_than_one(total: int, weights: list[int]) -> None:
+def test_apportioned_counts_are_integers_and_off_by_less_than_one(total: int, weights: list[int]) -> None:
     counts = apportioned(total, weights)
     whole = sum(weights)
     assert sum(counts) == (total if whole else 0)
@@ -75,7 +75,7 @@ def test_shares_are_whole_and_no_further_off_than_one(total: int, weights: list[
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
-def test_as_many_devices_are_mqtt_clients_as_the_share_says(share: float) -> None:
+def test_the_share_of_mqtt_clients_is_as_configured(share: float) -> None:
     scenario = replace(scaled(load("city"), 2_000), mqtt=share)
     planned = plan(scenario)
     mqtt = sum(client.is_device and not client.is_native for client in planned.clients)
@@ -85,7 +85,7 @@ def test_as_many_devices_are_mqtt_clients_as_the_share_says(share: float) -> Non
 
 
 @pytest.mark.parametrize("share", [0.2, 0.8])
-def test_a_skew_moves_the_weight_and_keeps_the_total(share: float) -> None:
+def test_a_skew_moves_traffic_to_a_room_and_keeps_the_total(share: float) -> None:
     scenario = load("home")
     skewed = replace(scenario, skew=Skew("bedroom", share))
     assert set(tempos(scenario).values()) == {1.0}
@@ -93,11 +93,13 @@ def test_a_skew_moves_the_weight_and_keeps_the_total(share: float) -> None:
     publications: Counter[str] = Counter()
     for client in plan(skewed).clients:
         if client.role not in ("person", "updater"):
-            publications[client.room] += len(_said(client, 600.0)) * (2 if client.role == "controller" else 1)
+            publications[client.room] += len(_publications(client, 600.0)) * (
+                2 if client.role == "controller" else 1
+            )
     assert abs(publications["bedroom"] / publications.total() - share) < 0.05
 
 
-def test_each_stream_goes_to_whom_its_topic_matches_and_not_to_its_own_client() -> None:
+def test_each_stream_goes_to_the_clients_with_a_matching_filter_except_its_own() -> None:
     planned = plan(load("home"))
     owner = {stream.number: client for client in planned.clients for stream in client.streams}
     for stream in planned.streams:
@@ -110,7 +112,7 @@ def test_each_stream_goes_to_whom_its_topic_matches_and_not_to_its_own_client() 
         assert planned.receivers[stream.number] == expected
 
 
-def test_commands_find_their_devices_and_images_those_they_are_for() -> None:
+def test_commands_reach_their_devices_and_firmware_images_their_kind() -> None:
     planned = plan(load("home"))
     by_topic = {stream.topic: stream for stream in planned.streams}
     for client in planned.clients:
@@ -126,8 +128,8 @@ def _receivers_of(planned: Plan, topic: str) -> list[Client]:
     return [planned.clients[number] for number in planned.receivers[stream.number]]
 
 
-def test_what_is_said_comes_at_the_rate_that_is_expected() -> None:
-    """By day, for an hour; the answers to commands are counted with these."""
+def test_events_have_the_expected_rate() -> None:
+    """By day, for half an hour. The answers to commands count, too."""
     planned = plan(load("office"))
     publications = 0
     for client in planned.clients:

@@ -1,4 +1,4 @@
-"""One client at play, over links that do what the test says."""
+"""The player of one client, over links that do what the test says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hbroker.sim.rooms.stamp import Stamp, read, stamped
 from tests.waiting import eventually
 
 RUN = 3
-STATUS, WILL, SAID, ANSWER = (
+STATUS, WILL, READINGS, ANSWER = (
     Stream(0, "r/d/status", 1, True, "r"),
     Stream(1, "r/d/status", 1, True, "r"),
     Stream(2, "r/d/x", 1, False, "r"),
@@ -29,13 +29,13 @@ STATUS, WILL, SAID, ANSWER = (
 )
 ORDER = Stream(4, "r/d/set", 1, False, "r")
 DEVICE = Client(
-    0, "r/d", "lamp", "r", True, True, lambda: iter(()), (STATUS, WILL, SAID, ANSWER),
+    0, "r/d", "lamp", "r", True, True, lambda: iter(()), (STATUS, WILL, READINGS, ANSWER),
     birth=0, will=1, answers={ORDER.topic: 3}, filters=(ORDER.topic,), qos=2,
 )  # fmt: skip
 
 
 class FakeLink:
-    """Keeps what is published; has room while `room` lasts."""
+    """Records what is published. It has room while `room` lasts."""
 
     def __init__(self, will: tuple[Stream, bytes] | None) -> None:
         self.will = will
@@ -61,12 +61,12 @@ class FakeLink:
         self.ended = "vanished"
 
     def numbers(self, stream: Stream) -> list[int]:
-        stamps = [read(payload) for publications, payload, _ in self.published if publications is stream]
+        stamps = [read(payload) for published, payload, _ in self.published if published is stream]
         return [stamp.number for stamp in stamps if stamp is not None]
 
 
 class FakeLinks:
-    """`failures`: how many times opening fails first."""
+    """Links whose opening fails `failures` times first."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
@@ -82,7 +82,7 @@ class FakeLinks:
         on_message: OnMessage,
         on_lost: OnLost,
     ) -> FakeLink:
-        await asyncio.sleep(0)  # as in the real one, others have their turn meanwhile
+        await asyncio.sleep(0)  # lets other tasks run, as the real one does
         if self.failures:
             self.failures -= 1
             raise Unreachable("nobody is there", 1)
@@ -93,7 +93,7 @@ class FakeLinks:
 
 @pytest.fixture
 def counters() -> DeliveryCounters:
-    streams = (STATUS, WILL, SAID, ANSWER, ORDER)
+    streams = (STATUS, WILL, READINGS, ANSWER, ORDER)
     receivers: tuple[tuple[int, ...], ...] = ((), (), (), (), (0,))
     return DeliveryCounters(Plan(Scenario("s", "r", {}, ()), (DEVICE,), streams, receivers, 0.0), RUN)
 
@@ -108,7 +108,7 @@ def _player(links: FakeLinks, counters: DeliveryCounters, troubles: Troubles | N
     return Player(DEVICE, RUN, cast(Links, links), counters, lambda: next(clock), troubles or Troubles())
 
 
-async def test_it_subscribes_says_that_it_is_there_and_then_what_was_due_before(
+async def test_the_player_subscribes_publishes_its_birth_and_then_the_waiting_messages(
     counters: DeliveryCounters,
 ) -> None:
     links = FakeLinks()
@@ -118,14 +118,14 @@ async def test_it_subscribes_says_that_it_is_there_and_then_what_was_due_before(
     await player.come(9)
     (link,) = links.opened
     assert link.filters == (ORDER.topic,)
-    assert [stream for stream, _, _ in link.published] == [STATUS, SAID, SAID, SAID]
+    assert [stream for stream, _, _ in link.published] == [STATUS, READINGS, READINGS, READINGS]
     dues = [stamp.due_us for _, payload, _ in link.published if (stamp := read(payload)) is not None]
     assert dues == [9, 1, 2, 3]
-    assert link.numbers(SAID) == [0, 1, 2]
+    assert link.numbers(READINGS) == [0, 1, 2]
     assert player.was_connected
 
 
-async def test_what_finds_no_room_waits_in_order_and_is_not_numbered_twice(
+async def test_messages_without_room_wait_in_order_and_are_numbered_once(
     counters: DeliveryCounters,
 ) -> None:
     links = FakeLinks()
@@ -135,28 +135,28 @@ async def test_what_finds_no_room_waits_in_order_and_is_not_numbered_twice(
     link.room = 2
     for number in range(6):
         player.act(Say(2, b"%d" % number), number + 2)
-    assert link.numbers(SAID) == [0, 1]
+    assert link.numbers(READINGS) == [0, 1]
     assert player.is_waiting
     link.room = 100
     await eventually(lambda: not player.is_waiting, "it waits for nothing", 10)
-    assert link.numbers(SAID) == list(range(6))
-    assert [payload[-1:] for stream, payload, _ in link.published if stream is SAID] == [
+    assert link.numbers(READINGS) == list(range(6))
+    assert [payload[-1:] for stream, payload, _ in link.published if stream is READINGS] == [
         b"%d" % number for number in range(6)
     ]
-    total = counters.sums([SAID])
+    total = counters.sums([READINGS])
     assert (total.asked, total.published, total.unsent) == (6, 6, 0)
 
 
-async def test_what_waits_is_bounded_and_what_is_beyond_is_counted(counters: DeliveryCounters) -> None:
+async def test_waiting_messages_are_bounded_and_further_ones_counted(counters: DeliveryCounters) -> None:
     player = _player(FakeLinks(), counters)
     for number in range(MOST_WAITING + 7):
         player.act(Say(2, b""), number + 1)
     await player.come(1)
-    total = counters.sums([SAID])
+    total = counters.sums([READINGS])
     assert (total.asked, total.published, total.unsent) == (MOST_WAITING + 7, MOST_WAITING, 7)
 
 
-async def test_each_time_that_it_breaks_off_its_will_is_due_once(counters: DeliveryCounters) -> None:
+async def test_each_abrupt_end_makes_one_will_due(counters: DeliveryCounters) -> None:
     links = FakeLinks()
     player = _player(links, counters)
     await player.come(1)
@@ -175,7 +175,7 @@ async def test_each_time_that_it_breaks_off_its_will_is_due_once(counters: Deliv
     assert counters.sums([STATUS]).published == 3
 
 
-async def test_a_message_that_its_client_did_not_hear_of_is_promised_to_nobody(
+async def test_an_unacknowledged_message_is_not_expected_at_its_receivers(
     counters: DeliveryCounters,
 ) -> None:
     links = FakeLinks()
@@ -183,11 +183,11 @@ async def test_a_message_that_its_client_did_not_hear_of_is_promised_to_nobody(
     await player.come(1)
     for number in range(3):
         player.act(Say(2, b""), number + 2)
-    on_result = [on_result for stream, _, on_result in links.opened[0].published if stream is SAID]
+    on_result = [on_result for stream, _, on_result in links.opened[0].published if stream is READINGS]
     on_result[0](True)
     on_result[1](False)
     on_result[2](None)
-    total = counters.sums([SAID])
+    total = counters.sums([READINGS])
     assert (total.acknowledged, total.rejected, total.unanswered) == (1, 1, 2)
     assert counters.awaited == 1, "of its birth"
 
@@ -205,7 +205,7 @@ async def test_a_command_is_answered_once(counters: DeliveryCounters) -> None:
     assert counters.foreign == 1
 
 
-async def test_a_connection_that_breaks_is_counted_and_made_again(counters: DeliveryCounters) -> None:
+async def test_a_lost_connection_is_counted_and_opened_again(counters: DeliveryCounters) -> None:
     links, troubles = FakeLinks(), Troubles()
     player = _player(links, counters, troubles)
     await player.come(1)
@@ -214,13 +214,13 @@ async def test_a_connection_that_breaks_is_counted_and_made_again(counters: Deli
     assert not player.is_connected
     player.act(Say(2, b"meanwhile"), 5)
     await player.settled()
-    assert links.opened[1].numbers(SAID) == [0]
+    assert links.opened[1].numbers(READINGS) == [0]
     assert (troubles.lost_connections, troubles.retried_connections, troubles.failed) == (1, 2, {})
     will = counters.sums([WILL])
     assert (will.published, will.unanswered) == (1, 1), "it may come, and nobody promised it"
 
 
-async def test_it_gives_up_after_some_tries_and_says_why(counters: DeliveryCounters) -> None:
+async def test_the_player_gives_up_after_some_tries_and_reports_why(counters: DeliveryCounters) -> None:
     troubles = Troubles()
     await _player(FakeLinks(failures=TRIES), counters, troubles).come(1)
     assert troubles.failed == {"r/d": "nobody is there"}

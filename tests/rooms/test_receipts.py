@@ -1,4 +1,4 @@
-"""The check of a stream of numbers: what it counts is what was done to the stream."""
+"""The check of a stream of numbers: duplicates, reordering and losses are counted exactly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hbroker.sim.rooms.ledger import ReceiveCounters
 
 
 @given(numbers=st.lists(st.integers(0, 40), max_size=80))
-def test_every_arrival_is_counted_once_as_what_it_is(numbers: list[int]) -> None:
+def test_every_received_number_is_counted_once_in_its_kind(numbers: list[int]) -> None:
     receipts, seen, late = ReceiveCounters(), set[int](), 0
     for number in numbers:
         assert receipts.take(number) == (number not in seen)

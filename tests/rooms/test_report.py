@@ -1,4 +1,4 @@
-"""What is shown: the picture meanwhile, the words and tables at the end."""
+"""The output of a simulation: the progress display, and the text and tables at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _progress(phase: str) -> Progress:
     return Progress(phase, 12.0, 3.0, 60.0, 50, 48, 100, 90, 120, 7, 30.5, 40.25, late, late, 0.25)
 
 
-def test_how_far_it_is_in_one_line() -> None:
+def test_the_progress_is_one_line() -> None:
     assert line(_progress("connecting")) == "connecting: 48 of 50 devices, 12 s"
     playing = line(_progress("playing"))
     for text in (
@@ -47,18 +47,18 @@ def test_how_far_it_is_in_one_line() -> None:
         assert text in playing
 
 
-def test_where_there_is_no_terminal_it_is_a_line_on_standard_error(
+def test_without_a_terminal_the_progress_is_lines_on_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with progress_display("home") as show:
         for _ in range(50):
             show(_progress("playing"))
-    on_result = capsys.readouterr()
-    assert on_result.out == ""
-    assert on_result.err.count("\n") == 1, "and not for each of them"
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1, "and not for each of them"
 
 
-def test_on_a_terminal_it_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_progress_is_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
     rich_console = pytest.importorskip("rich.console")
     drawn = io.StringIO()
     real = rich_console.Console
@@ -98,7 +98,7 @@ def _result(planned: Plan, counters: DeliveryCounters, *, effort: Effort, latene
 
 
 def _lost_one(planned: Plan, counters: DeliveryCounters) -> None:
-    """A message that was acknowledged reaches all its receivers but one."""
+    """Delivers an acknowledged message to all its receivers but one."""
     stream = next(s for s in planned.streams if s.qos and planned.receivers[s.number])
     stamp = counters.next(stream, 1)
     counters.ask(stream)
@@ -127,7 +127,7 @@ LATER = {
 }
 
 
-def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planned: Plan) -> None:
+def test_a_loss_of_an_acknowledged_message_is_reported_beside_the_nodes_own_counters(planned: Plan) -> None:
     counters = DeliveryCounters(planned, RUN)
     _lost_one(planned, counters)
     result = _result(planned, counters, effort=Effort(10.0, 2.0, 1.0, 0.5), lateness=Histogram())
@@ -147,7 +147,7 @@ def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planne
     district = dict(zip(header, next(row for row in rows if row[0] == "district"), strict=True))
     assert (district["SAID"], district["COUNTED"], district["OTHERS"]) == ("1", "3", "2")
     assert (district["LOST"], district["DROPS"], district["CPU s"]) == ("1", "2", "0.5")
-    on_result = " ".join(words(summary))
+    output = " ".join(words(summary))
     for text in (
         "1000 of 1000 devices",
         "1 lost",
@@ -155,13 +155,13 @@ def test_a_loss_that_should_not_be_is_told_and_nodes_speak_for_themselves(planne
         "20% of a processor",
         "5% of the time",
     ):
-        assert text in on_result
+        assert text in output
     written = summary.to_json()
     assert written["starved"] == 0.05
     assert written["is_clean"] is False
 
 
-def test_a_run_is_told_though_no_node_answers_after_it(
+def test_a_run_is_reported_even_if_no_node_answers_afterwards(
     planned: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counters = DeliveryCounters(planned, RUN)
@@ -179,15 +179,15 @@ def test_a_run_is_told_though_no_node_answers_after_it(
     monkeypatch.setattr(sim, "node_statuses", look)
     monkeypatch.setattr(sim, "_run", run)
     assert main(["sim", "city", "--mqtt", "0", "--json"]) == 1
-    on_result = json.loads(capsys.readouterr().out)
-    assert on_result["total"]["broken"] == 1
-    assert {node["node"]: node["messages_in"] for node in on_result["nodes"]} == {
+    output = json.loads(capsys.readouterr().out)
+    assert output["total"]["broken"] == 1
+    assert {node["node"]: node["messages_in"] for node in output["nodes"]} == {
         "district": None,
         "root": None,
     }
 
 
-def test_many_rooms_are_cut_to_those_with_the_most_messages(planned: Plan) -> None:
+def test_the_table_of_rooms_shows_those_with_the_most_messages(planned: Plan) -> None:
     counters = DeliveryCounters(planned, RUN)
     _lost_one(planned, counters)
     result = _result(planned, counters, effort=Effort(10.0, 2.0, 1.0, None), lateness=Histogram())
@@ -208,19 +208,21 @@ def test_many_rooms_are_cut_to_those_with_the_most_messages(planned: Plan) -> No
         (1.0, 10, "was kept"),
     ],
 )
-def test_the_simulators_own_limits_are_told(planned: Plan, loop_s: float, late_us: int, text: str) -> None:
+def test_the_limits_of_the_simulator_itself_are_reported(
+    planned: Plan, loop_s: float, late_us: int, text: str
+) -> None:
     lateness = Histogram()
     lateness.add(late_us)
     effort = Effort(10.0, loop_s, loop_s, None)
     summary = summarised(
         _result(planned, DeliveryCounters(planned, RUN), effort=effort, lateness=lateness), [], []
     )
-    on_result = verdict(summary)
-    assert any(text in line for line in on_result)
-    assert "all that is promised was kept" in on_result, "a busy machine breaks no promise"
+    output = verdict(summary)
+    assert any(text in line for line in output)
+    assert "all that is promised was kept" in output, "a busy machine breaks no promise"
 
 
-def test_effort_is_measured_where_it_is_made() -> None:
+def test_the_stopwatch_measures_the_time_on_the_processor_and_in_the_loop() -> None:
     watch = Stopwatch()
     while (effort := watch.read()).cpu_s < 0.05:
         pass

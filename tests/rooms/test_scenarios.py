@@ -1,4 +1,4 @@
-"""Scenario files: those that hbroker brings suit their topologies; what is wrong is told by its line."""
+"""Scenario files: the built-in ones fit their topologies, and errors are reported with their line."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def errors_of(text: str) -> list[tuple[int | None, str]]:
     return [(error.line, error.message) for error in raised.value.errors]
 
 
-def test_those_that_hbroker_brings() -> None:
+def test_the_built_in_scenarios_are_listed() -> None:
     assert brought() == ("campus", "city", "factory", "home", "office")
 
 
 @pytest.mark.parametrize("name", ["campus", "city", "factory", "home", "office"])
-def test_each_one_suits_its_topology(name: str) -> None:
-    """Every node that has none below it owns some of what is said; there is a gateway if one is needed."""
+def test_each_built_in_scenario_fits_its_topology(name: str) -> None:
+    """Every node without children owns some of the topics, and there is a gateway if the scenario needs
+    one."""
     scenario, network = load(name), topology.load(TOPOLOGIES / f"{name}.yaml")
     planned = plan(scenario)
     topics = [stream.topic for stream in planned.streams]
@@ -56,7 +57,7 @@ def test_each_one_suits_its_topology(name: str) -> None:
         assert all(at >= 0 for at, _ in islice(client.events(), 3))
 
 
-def test_the_cameras_are_as_in_the_figure() -> None:
+def test_the_cameras_have_the_sizes_of_the_paper() -> None:
     """5 to 60 KB, 5 to 15 frames a second."""
     camera = load("home").kinds["camera"]
     (frame,) = (report for report in camera.reports if isinstance(report.pattern, Frames))
@@ -65,7 +66,7 @@ def test_the_cameras_are_as_in_the_figure() -> None:
     assert (frame.size.least, frame.size.most) == (5_000, 60_000)
 
 
-def test_a_file_of_ones_own() -> None:
+def test_a_scenario_file_is_parsed() -> None:
     scenario = parsed(
         """
 about: two rooms
@@ -111,7 +112,7 @@ skew: {room: 1/attic, share: 0.75}
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "on_result"),
+    ("text", "line", "expected"),
     [
         ("top: home\n", 1, "has no `rooms`"),
         ("rooms:\n  - {path: k, devices: {lamp: 1}}\n", 1, "has no `top`"),
@@ -162,22 +163,22 @@ skew: {room: 1/attic, share: 0.75}
         ("", None, "empty"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_line(text: str, line: int | None, on_result: str) -> None:
+def test_an_error_is_reported_with_its_line(text: str, line: int | None, expected: str) -> None:
     errors = errors_of(text)
-    assert any(found == line and on_result in message for found, message in errors), errors
+    assert any(found == line and expected in message for found, message in errors), errors
 
 
-def test_all_errors_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     assert len(errors_of(ROOMS + "mqtt: 2\nspeed: x\nfoo: 1\n")) == 3
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(ConfigErrors, match="nowhere"):
         load("nowhere")
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=3))
-def test_a_range_stands_for_each_number_once(ranges: list[tuple[int, int]]) -> None:
+def test_a_range_stands_for_each_of_its_numbers_once(ranges: list[tuple[int, int]]) -> None:
     pattern = "x" + "/".join(f"[{low}-{low + more}]" for low, more in ranges)
     names = list(expand(pattern))
     total = 1
@@ -190,6 +191,6 @@ def test_a_range_stands_for_each_number_once(ranges: list[tuple[int, int]]) -> N
 
 
 @given(st.text(max_size=60))
-def test_whatever_is_in_a_file_nothing_but_errors_comes_out(text: str) -> None:
+def test_arbitrary_text_raises_only_config_errors(text: str) -> None:
     with suppress(ConfigErrors):
         parse(text)
