@@ -1,1 +1,1 @@
-"""MQTT 5, statement by statement, at a gateway in a network: see `statements` and `holds`."""
+"""The normative statements of MQTT 5, tested at a gateway in a network. See `statements` and `holds`."""

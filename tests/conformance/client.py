@@ -1,4 +1,5 @@
-"""An MQTT 5 client for these tests: `wire.Raw`, with CONNECT and PUBLISH whole, and properties by name."""
+"""An MQTT 5 client for these tests: `wire.Raw` with every field of CONNECT and PUBLISH, and with
+properties."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ Properties: TypeAlias = tuple[tuple[P, Any], ...]
 
 
 def encode(properties: Iterable[tuple[P, Any]]) -> bytes:
-    """Properties with their length before them."""
+    """Encodes properties, with their length in front."""
     out = b""
     for id, value in properties:
         out += bytes([id])
@@ -89,7 +90,7 @@ def encode(properties: Iterable[tuple[P, Any]]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Properties, bytes]:
-    """The properties at the beginning of `data`, and what is behind them."""
+    """Decodes the properties at the beginning of `data`. Returns them and the remaining bytes."""
     length, data = _varint(data)
     data, rest = data[:length], data[length:]
     found: list[tuple[P, Any]] = []
@@ -136,7 +137,7 @@ class Will:
 
 @dataclass(frozen=True)
 class Message:
-    """A PUBLISH that came."""
+    """A received PUBLISH."""
 
     topic: str
     payload: bytes
@@ -155,7 +156,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Answer:
-    """CONNACK, an acknowledgement, or DISCONNECT."""
+    """A received CONNACK, acknowledgement or DISCONNECT."""
 
     code: int
     properties: Properties = ()
@@ -175,7 +176,7 @@ def connect(
     user: str | None = None,
     password: bytes | None = None,
 ) -> bytes:
-    """CONNECT."""
+    """Encodes CONNECT."""
     flags = (2 if clean else 0) | (0x80 if user is not None else 0) | (0x40 if password is not None else 0)
     payload = text(client_id)
     if will is not None:
@@ -196,41 +197,41 @@ def publish(
     dup: bool = False,
     properties: Properties = (),
 ) -> bytes:
-    """PUBLISH."""
+    """Encodes PUBLISH."""
     body = text(topic) + (packet_id.to_bytes(2, "big") if qos else b"") + encode(properties)
     return packet(0x30 | dup << 3 | qos << 1 | retain, body + payload)
 
 
 def subscribe(packet_id: int, *filters: str, options: int = 1, properties: Properties = ()) -> bytes:
-    """SUBSCRIBE, all filters with the same options."""
+    """Encodes SUBSCRIBE. All filters have the same options."""
     pairs = b"".join(text(filter) + bytes([options]) for filter in filters)
     return packet(0x82, packet_id.to_bytes(2, "big") + encode(properties) + pairs)
 
 
 def unsubscribe(packet_id: int, *filters: str | bytes) -> bytes:
-    """UNSUBSCRIBE."""
+    """Encodes UNSUBSCRIBE."""
     return packet(0xA2, packet_id.to_bytes(2, "big") + b"\0" + b"".join(map(text, filters)))
 
 
 def ack(kind: int, packet_id: int, code: int = 0) -> bytes:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP; with success in the short form."""
+    """Encodes PUBACK, PUBREC, PUBREL or PUBCOMP. Success has the short form."""
     return packet(
         kind << 4 | (kind == PUBREL) << 1, packet_id.to_bytes(2, "big") + bytes([code] if code else [])
     )
 
 
 def disconnect(code: int = 0, properties: Properties = ()) -> bytes:
-    """DISCONNECT."""
+    """Encodes DISCONNECT."""
     return packet(0xE0, bytes([code]) + encode(properties)) if code or properties else b"\xe0\x00"
 
 
 def auth(code: int, properties: Properties) -> bytes:
-    """AUTH."""
+    """Encodes AUTH."""
     return packet(0xF0, bytes([code]) + encode(properties))
 
 
 class Client(wire.Raw):
-    """A connection to the gateway. What a server sends is read with all that it holds."""
+    """A connection to the gateway. It decodes every field of the received packets."""
 
     connack: Answer
 
@@ -243,14 +244,14 @@ class Client(wire.Raw):
         return self
 
     def opened(self, client_id: str, **options: Any) -> Client:
-        """CONNECT, and a CONNACK of success, which is kept."""
+        """Sends CONNECT. The CONNACK must report success, and is kept."""
         self.send(connect(client_id, **options))
         self.connack = self.answer(CONNACK)
         assert self.connack.code == 0, self.connack
         return self
 
     def answer(self, kind: int, packet_id: int | None = None) -> Answer:
-        """The next packet, which is CONNACK, DISCONNECT, or an acknowledgement of this PUBLISH."""
+        """Reads the next packet: CONNACK, DISCONNECT, or the acknowledgement of this packet id."""
         first, body = self.read()
         assert first >> 4 == kind, (first >> 4, body)
         assert first & 0xF == (2 if kind == PUBREL else 0)
@@ -267,7 +268,8 @@ class Client(wire.Raw):
         return Answer(body[0], properties, flags)
 
     def codes(self, kind: int, packet_id: int) -> list[int]:
-        """The next packet, SUBACK or UNSUBACK of this packet id: its reason codes."""
+        """Reads the next packet, which is SUBACK or UNSUBACK with this packet id. Returns its reason
+        codes."""
         first, body = self.read()
         assert (first, int.from_bytes(body[:2], "big")) == (kind << 4, packet_id), (first, body)
         return list(decode(body[2:])[1])
@@ -275,17 +277,17 @@ class Client(wire.Raw):
     def subscribe(
         self, *filters: str, options: int = 1, packet_id: int = 1, properties: Properties = ()
     ) -> list[int]:
-        """SUBSCRIBE, and the codes of SUBACK."""
+        """Sends SUBSCRIBE. Returns the reason codes of SUBACK."""
         self.send(subscribe(packet_id, *filters, options=options, properties=properties))
         return self.codes(SUBACK, packet_id)
 
     def unsubscribe(self, *filters: str, packet_id: int = 2) -> list[int]:
-        """UNSUBSCRIBE, and the codes of UNSUBACK."""
+        """Sends UNSUBSCRIBE. Returns the reason codes of UNSUBACK."""
         self.send(unsubscribe(packet_id, *filters))
         return self.codes(UNSUBACK, packet_id)
 
     def publish(self, topic: str, payload: bytes = b"", *, qos: int = 1, **options: Any) -> int:
-        """PUBLISH, and all of its acknowledgement; the reason code."""
+        """Sends PUBLISH and completes its acknowledgement. Returns the reason code."""
         packet_id = options.setdefault("packet_id", 1)
         self.send(publish(topic, payload, qos=qos, **options))
         if qos == 0:
@@ -297,7 +299,7 @@ class Client(wire.Raw):
         return code
 
     def next(self) -> Message:
-        """The next packet, which is PUBLISH. It is not acknowledged."""
+        """Reads the next packet, which is PUBLISH, and does not acknowledge it."""
         first, body = self._messages.popleft() if self._messages else self.read()
         assert first >> 4 == PUBLISH, (first >> 4, body)
         topic, body = _text(body)
@@ -308,7 +310,7 @@ class Client(wire.Raw):
         return Message(topic.decode(), payload, qos, packet_id, bool(first & 1), bool(first & 8), properties)
 
     def take(self) -> Message:
-        """The next packet, which is PUBLISH, acknowledged to the end."""
+        """Reads the next packet, which is PUBLISH, and completes its acknowledgement."""
         message = self.next()
         if message.qos == 1:
             self.send(ack(PUBACK, message.packet_id))
@@ -319,24 +321,24 @@ class Client(wire.Raw):
         return message
 
     def ping(self) -> None:
-        """All that was sent before has been read, and nothing comes before the answer."""
+        """Sends PINGREQ. PINGRESP is the next packet, so everything sent before has been read."""
         assert not self._messages
         self.send(PINGREQ)
         assert self.expect(PINGRESP) == b""
 
     def leave(self, code: int = 0, properties: Properties = ()) -> None:
-        """DISCONNECT, until the stream ends."""
+        """Sends DISCONNECT and waits for the end of the connection."""
         self.send(disconnect(code, properties))
         assert self.at_end()
 
-    def is_told(self, code: int) -> bool:
-        """Whether DISCONNECT with this code comes next, and then nothing."""
+    def is_disconnected(self, code: int) -> bool:
+        """Whether the server sends DISCONNECT with this code next, and then closes the connection."""
         told = self.answer(DISCONNECT)
         assert told.code == code, told
         return self.at_end()
 
     def _answer_past_messages(self, kind: int, packet_id: int) -> int:
-        """The reason code of this acknowledgement. Messages that come before it wait for `next`."""
+        """The reason code of this acknowledgement. Messages received before it wait for `next`."""
         while True:
             first, body = self.read()
             if first >> 4 == PUBLISH:

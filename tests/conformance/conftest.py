@@ -1,4 +1,4 @@
-"""One gateway in a network of one node, as processes, for all tests here."""
+"""One gateway in a network of one node, as processes, shared by all tests of this folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.product.node import node_up
 
 
 class Ports(NamedTuple):
-    """Where the gateway takes clients."""
+    """The ports of the gateway's listeners."""
 
     mqtt: int
     websocket: int
@@ -23,7 +23,7 @@ class Ports(NamedTuple):
 
 @pytest.fixture(scope="session")
 def ports() -> Iterator[Ports]:
-    """The gateway's, once it is ready."""
+    """The ports of the gateway, once it is ready."""
     flags = [
         "--listener",
         "127.0.0.1:0",
@@ -52,13 +52,13 @@ _NUMBERS = count(1)
 
 @pytest.fixture
 def name() -> str:
-    """For a client or a topic that no other test has."""
+    """A name for a client or a topic that no other test uses."""
     return f"n{next(_NUMBERS)}"
 
 
 @pytest.fixture
 def dial(ports: Ports) -> Iterator[Callable[[], Client]]:
-    """Makes connections on which nothing was said yet; closes them in the end."""
+    """Opens connections on which no packet was sent yet. Closes them after the test."""
     clients: list[Client] = []
 
     def made() -> Client:
@@ -72,11 +72,11 @@ def dial(ports: Ports) -> Iterator[Callable[[], Client]]:
 
 @pytest.fixture
 def client(dial: Callable[[], Client], name: str) -> Client:
-    """A client that is connected."""
+    """A connected client."""
     return dial().opened(f"{name}c")
 
 
 @pytest.fixture
 def other(dial: Callable[[], Client], name: str) -> Client:
-    """Another one."""
+    """A second connected client."""
     return dial().opened(f"{name}o")

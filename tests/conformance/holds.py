@@ -1,7 +1,7 @@
-"""How a test says which normative statements of MQTT 5 it holds: `@holds("MQTT-3.1.2-4")`.
+"""A test names the normative statements of MQTT 5 that it tests: `@holds("MQTT-3.1.2-4")`.
 
-`scripts.conformance` reads these marks without importing the tests, so they are written as literals. A Rust
-test says the same in its doc comment: `/// Holds MQTT-3.1.2-4.`
+`scripts.conformance` reads these marks without importing the tests, so the ids are literals. A Rust test
+names them in its doc comment: `/// Holds MQTT-3.1.2-4.`
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Test = TypeVar("Test", bound=Callable[..., object])
 
 
 def holds(*statements: str) -> Callable[[Test], Test]:
-    """The test fails where the gateway breaks one of these. Raises ValueError where there is no such
-    statement, or none is named."""
+    """Marks a test that fails where the gateway breaks one of these statements. Raises ValueError for an
+    unknown id, and for no id."""
     unknown = set(statements) - set(IDS)
     if unknown or not statements:
         raise ValueError(f"no statements of MQTT 5: {sorted(unknown)}")

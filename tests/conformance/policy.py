@@ -1,4 +1,5 @@
-"""The policy of the gateway under test: `mallory` may not come, `denied/#` is shut, and the method `echo`."""
+"""The policy of the gateway under test. It refuses the user `mallory` and the topics `denied/#`, and has
+the authentication method `echo`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ WHY: Final = "mallory is known here"
 
 
 class TestPolicy(FilePolicy):
-    """`echo`: the client sends back what it was challenged with, from right to left."""
+    """The method `echo`: the client sends the bytes of the challenge back in reverse order."""
 
     __test__ = False
 

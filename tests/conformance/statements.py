@@ -1,6 +1,7 @@
-"""Every normative statement of MQTT 5 by its id, and those that no test can hold, with why.
+"""Every normative statement of MQTT 5 by its id, and the statements that no test can cover, with the reason.
 
-The ids are those of the specification's appendix B: a section, and a number in it. Its sentences stay there.
+The ids are those of the specification's appendix B: a section and a number. The text of the statements is not
+repeated here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class Section(NamedTuple):
-    """A section of the specification: what it is about, and the numbers of its statements."""
+    """A section of the specification: its number, its title, and the numbers of its statements."""
 
     name: str
     title: str
@@ -18,7 +19,7 @@ class Section(NamedTuple):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of its statements, in order."""
+        """The ids of its statements, in order."""
         return tuple(f"MQTT-{self.name}-{number}" for number in range(self.first, self.last + 1))
 
 
@@ -87,7 +88,7 @@ EXCEPTIONS: Final = {
     "MQTT-4.8.2-5": "Not where the session ends while its client is away: what its owner has for it then "
     "goes to other members, also at QoS 2.",
 }
-"""Where a gateway does otherwise."""
+"""Statements that a gateway does not follow in full."""
 
 NOT_OURS: Final = {
     "MQTT-2.2.1-3": "client: it chooses its packet identifiers",

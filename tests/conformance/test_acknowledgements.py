@@ -1,4 +1,4 @@
-"""PUBACK, PUBREC, PUBREL, PUBCOMP and what quality of service is (MQTT 5 §3.4, MQTT 5 §4.3, MQTT 5 §4.6)."""
+"""PUBACK, PUBREC, PUBREL, PUBCOMP and the levels of QoS (MQTT 5 §3.4, MQTT 5 §4.3, MQTT 5 §4.6)."""
 
 from __future__ import annotations
 
@@ -38,33 +38,39 @@ Dial = Callable[[], Client]
         pytest.param(b"\xd0\0", 0x82, id="PINGRESP from a client"),
     ],
 )
-def test_flags_and_reasons_of_other_packets(client: Client, bytes: bytes, code: int) -> None:
+def test_an_invalid_acknowledgement_or_unexpected_packet_closes_the_connection(
+    client: Client, bytes: bytes, code: int
+) -> None:
     client.send(bytes)
-    assert client.is_told(code)
+    assert client.is_disconnected(code)
 
 
 @holds("MQTT-3.12.4-1")
-def test_a_ping_is_answered(client: Client) -> None:
+def test_pingreq_is_answered_with_pingresp(client: Client) -> None:
     for _ in range(3):
         client.ping()
 
 
 @holds("MQTT-3.4.2-1", "MQTT-3.5.2-1", "MQTT-4.3.3-9")
-def test_a_message_that_is_refused_is_told_so(client: Client, other: Client, name: str) -> None:
+def test_a_publish_without_permission_is_answered_not_authorized(
+    client: Client, other: Client, name: str
+) -> None:
     assert client.publish("denied/t", qos=1) == 0x87
     assert client.publish("denied/t", qos=2, packet_id=7) == 0x87
     client.send(publish("denied/t", qos=1, packet_id=8))
     assert client.answer(PUBACK, 8).get(P.REASON)
     other.subscribe(f"{name}/t", options=2)
-    # The packet id is free again, without PUBREL.
+    # # PUBREC with an error frees the packet id, without PUBREL.
     assert client.publish(f"{name}/t", b"new", qos=2, packet_id=7) == 0
     assert other.take().payload == b"new"
     assert client.publish(f"{name}/nobody", qos=1) == 0x10
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_message_that_nobody_wanted_is_told_so(client: Client, other: Client, name: str, qos: int) -> None:
-    """MQTT 5 §3.4.2.1, §3.5.2.1: an owner knows it at once."""
+def test_a_publish_without_a_subscription_is_answered_no_matching_subscribers(
+    client: Client, other: Client, name: str, qos: int
+) -> None:
+    """MQTT 5 §3.4.2.1, §3.5.2.1: the owner of the topic knows this at once."""
     topic = f"{name}/t"
     assert client.publish(topic, qos=qos) == 0x10
     assert client.publish(topic, b"kept", qos=qos, retain=True) == 0x10
@@ -79,13 +85,13 @@ def test_a_message_that_nobody_wanted_is_told_so(client: Client, other: Client, 
     assert other.take().payload == b"shared"
     other.leave()
     code = 0
-    while code == 0:  # Its owner hears of the end a moment later.
+    while code == 0:  # # The owner learns of the ended session a moment later.
         code = client.publish(topic, qos=qos)
     assert code == 0x10
 
 
 @holds("MQTT-3.7.2-1", "MQTT-4.3.3-11", "MQTT-3.6.2-1")
-def test_pubrel_and_pubrec_of_nothing_have_their_reason(client: Client) -> None:
+def test_pubrel_and_pubrec_with_an_unknown_packet_id_are_answered_not_found(client: Client) -> None:
     client.send(ack(PUBREL, 99))
     assert client.answer(PUBCOMP, 99).code == 0x92
     client.send(ack(PUBREC, 98))
@@ -95,12 +101,14 @@ def test_pubrel_and_pubrec_of_nothing_have_their_reason(client: Client) -> None:
 
 
 @holds("MQTT-4.3.2-5", "MQTT-4.3.3-12", "MQTT-4.3.3-10")
-def test_what_is_new_and_what_is_not(client: Client, other: Client, name: str) -> None:
+def test_a_repeated_qos_1_message_is_new_and_a_qos_2_message_is_new_after_pubrel(
+    client: Client, other: Client, name: str
+) -> None:
     other.subscribe(f"{name}/#", options=2)
-    # QoS 1: each is new once the one before was acknowledged, DUP or not.
+    # # QoS 1: a message is new once the one before was acknowledged, with or without DUP.
     for dup in (False, True):
         assert client.publish(f"{name}/1", b"", qos=1, packet_id=5, dup=dup) == 0
-    # QoS 2: until PUBREL it is the same.
+    # # QoS 2: it is the same message until PUBREL.
     for dup in (False, True, True):
         client.send(publish(f"{name}/2", b"", qos=2, packet_id=5, dup=dup))
         assert client.answer(PUBREC, 5).code == 0
@@ -119,7 +127,7 @@ def test_what_is_new_and_what_is_not(client: Client, other: Client, name: str) -
 
 
 @holds("MQTT-2.2.1-4", "MQTT-4.3.2-1", "MQTT-4.3.3-1", "MQTT-4.3.3-4")
-def test_packet_ids_in_use_are_not_used(client: Client, other: Client, name: str) -> None:
+def test_a_packet_id_in_use_is_not_used_for_another_message(client: Client, other: Client, name: str) -> None:
     other.subscribe(f"{name}/t", options=2)
     for number in range(40):
         client.publish(f"{name}/t", bytes([number]), qos=1 + number % 2, packet_id=number + 1)
@@ -139,11 +147,11 @@ def test_packet_ids_in_use_are_not_used(client: Client, other: Client, name: str
 
 
 @holds("MQTT-4.3.3-13")
-def test_a_message_that_dies_is_acknowledged_to_the_end(client: Client, name: str) -> None:
+def test_the_acknowledgement_of_an_expired_message_is_completed(client: Client, name: str) -> None:
     expiry = ((P.MESSAGE_EXPIRY, 1),)
     client.send(publish(f"{name}/t", qos=2, packet_id=3, properties=expiry))
     assert client.answer(PUBREC, 3).code in (0, 0x10)
-    time.sleep(1.05)  # what is tested is that time passes
+    time.sleep(1.05)  # # The message expires.
     client.send(publish(f"{name}/t", qos=2, packet_id=3, dup=True, properties=expiry), ack(PUBREL, 3))
     assert client.answer(PUBREC, 3).code in (0, 0x10)
     assert client.answer(PUBCOMP, 3).code == 0
@@ -152,7 +160,9 @@ def test_a_message_that_dies_is_acknowledged_to_the_end(client: Client, name: st
 
 @holds("MQTT-4.6.0-5", "MQTT-4.6.0-6")
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_messages_keep_their_order(client: Client, other: Client, name: str, qos: int) -> None:
+def test_messages_and_their_acknowledgements_stay_in_order(
+    client: Client, other: Client, name: str, qos: int
+) -> None:
     other.subscribe(f"{name}/#", options=qos)
     numbers = range(1, 201)
     client.send(
@@ -160,36 +170,38 @@ def test_messages_keep_their_order(client: Client, other: Client, name: str, qos
     )
     received = [int.from_bytes(other.take().payload, "big") for _ in numbers]
     assert received == [*numbers]
-    # So are the acknowledgements.
+    # # The acknowledgements are in order, too.
     if qos:
         kind = PUBACK if qos == 1 else PUBREC
         assert [client.answer(kind, number).code for number in numbers] == [0] * 200
 
 
 @holds("MQTT-4.7.3-3")
-def test_the_longest_topics_are_taken_or_refused_alone(client: Client, other: Client, name: str) -> None:
+def test_a_topic_of_the_greatest_length_is_refused_and_the_connection_stays_open(
+    client: Client, other: Client, name: str
+) -> None:
     for length, refusal in [(60_000, 0), (65_535, 0x97)]:
         topic = f"{name}/".ljust(length, "x")
         assert other.subscribe(topic) == [refusal or 1]
         assert client.publish(topic) == refusal
         assert refusal or other.take().topic == topic
     other.ping()
-    # A byte more cannot be written: its length is read as another one.
+    # # A topic with one byte more cannot be encoded: its length is read as a different one.
     client.send(packet(0x30, (65_535).to_bytes(2, "big") + b"x" * 65_534))
-    assert client.is_told(0x81)
+    assert client.is_disconnected(0x81)
 
 
 @holds("MQTT-3.14.1-1", "MQTT-3.14.4-1", "MQTT-3.14.4-2")
-def test_nothing_comes_behind_a_goodbye(client: Client, dial: Dial, name: str) -> None:
+def test_no_packet_follows_a_disconnect(client: Client, dial: Dial, name: str) -> None:
     client.send(disconnect(), b"\xc0\0")
     assert client.at_end()
     lasting = dial().opened(name)
     lasting.send(disconnect(0, ((P.SESSION_EXPIRY, 5),)))
-    assert lasting.is_told(0x82)
+    assert lasting.is_disconnected(0x82)
 
 
 @holds("MQTT-3.14.2-3")
-def test_disconnect_is_no_larger_than_the_client_takes(dial: Dial, name: str) -> None:
+def test_disconnect_respects_the_maximum_packet_size_of_the_client(dial: Dial, name: str) -> None:
     client = dial().opened(name, properties=((P.MAXIMUM_PACKET, 12),))
     dial().opened(name)
     assert client.answer(DISCONNECT).code == 0x8E

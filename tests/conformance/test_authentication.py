@@ -42,7 +42,7 @@ def test_a_client_is_challenged_and_admitted(dial: Dial, name: str) -> None:
 
 
 @holds("MQTT-4.12.0-4", "MQTT-4.13.2-1")
-def test_a_wrong_answer_ends_it(dial: Dial, name: str) -> None:
+def test_a_wrong_response_to_the_challenge_closes_the_connection(dial: Dial, name: str) -> None:
     client = dial()
     client.send(connect(name, properties=_with(b"right")))
     _challenged(client)
@@ -52,7 +52,7 @@ def test_a_wrong_answer_ends_it(dial: Dial, name: str) -> None:
 
 
 @holds("MQTT-4.12.0-1")
-def test_a_method_that_is_not_known_ends_it(dial: Dial, name: str) -> None:
+def test_an_unknown_authentication_method_closes_the_connection(dial: Dial, name: str) -> None:
     client = dial()
     client.send(connect(name, properties=_with(b"", "scent")))
     assert client.answer(CONNACK).code == 0x8C
@@ -60,14 +60,14 @@ def test_a_method_that_is_not_known_ends_it(dial: Dial, name: str) -> None:
 
 
 @holds("MQTT-4.12.0-6", "MQTT-4.12.0-5")
-def test_without_a_method_nothing_is_said_of_one(client: Client) -> None:
+def test_a_client_without_an_authentication_method_must_not_send_auth(client: Client) -> None:
     assert client.connack.get(P.METHOD) is None
     client.send(auth(AGAIN, _with(b"right")))
-    assert client.is_told(0x82)
+    assert client.is_disconnected(0x82)
 
 
 @holds("MQTT-4.12.0-5", "MQTT-4.12.1-2", "MQTT-3.15.2-1")
-def test_a_client_is_authenticated_anew(dial: Dial, name: str) -> None:
+def test_a_client_authenticates_again(dial: Dial, name: str) -> None:
     client = _admitted(dial(), name)
     client.send(auth(AGAIN, _with(b"right")))
     client.send(auth(CONTINUE, _with(_challenged(client)[::-1])))
@@ -90,7 +90,7 @@ def test_a_client_is_authenticated_anew(dial: Dial, name: str) -> None:
         pytest.param(auth(BEGIN, _with(b"")), 0x82, id="a reason of servers"),
     ],
 )
-def test_what_is_no_auth_ends_it(dial: Dial, name: str, bytes: bytes, code: int) -> None:
+def test_an_invalid_auth_closes_the_connection(dial: Dial, name: str, bytes: bytes, code: int) -> None:
     client = _admitted(dial(), name)
     client.send(bytes)
-    assert client.is_told(code)
+    assert client.is_disconnected(code)

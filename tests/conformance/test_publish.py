@@ -1,4 +1,4 @@
-"""PUBLISH, both ways (MQTT 5 §3.3)."""
+"""PUBLISH in both directions (MQTT 5 §3.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.gateway_native.wire import PUBACK, PUBCOMP, PUBREC, PUBREL, packet, t
 Dial = Callable[[], Client]
 RETAIN_AS_PUBLISHED = 0x08
 LATER, NEVER = 0x10, 0x20
-"""Retain handling: with a subscription that is new, and not at all."""
+"""Retain handling 1 (only with a new subscription) and 2 (never)."""
 
 
 @holds("MQTT-3.3.1-5", "MQTT-3.3.1-8", "MQTT-3.3.1-9")
@@ -30,7 +30,7 @@ def test_the_last_retained_message_is_kept(client: Client, other: Client, name: 
 
 
 @holds("MQTT-3.3.1-6", "MQTT-3.3.1-7")
-def test_an_empty_payload_removes_what_is_retained(client: Client, other: Client, name: str) -> None:
+def test_an_empty_payload_removes_the_retained_message(client: Client, other: Client, name: str) -> None:
     client.subscribe(f"{name}/#")
     client.publish(f"{name}/t", b"1", retain=True)
     client.publish(f"{name}/t", b"", retain=True)
@@ -41,7 +41,9 @@ def test_an_empty_payload_removes_what_is_retained(client: Client, other: Client
 
 
 @holds("MQTT-3.3.1-10", "MQTT-3.3.1-11", "MQTT-3.8.4-4")
-def test_retain_handling(client: Client, other: Client, name: str) -> None:
+def test_retain_handling_decides_when_the_retained_message_is_sent(
+    client: Client, other: Client, name: str
+) -> None:
     client.publish(f"{name}/t", b"kept", retain=True)
     other.subscribe(f"{name}/t", options=NEVER | 1)
     other.subscribe(f"{name}/t", options=LATER | 1)
@@ -55,7 +57,7 @@ def test_retain_handling(client: Client, other: Client, name: str) -> None:
 
 
 @holds("MQTT-3.3.1-12", "MQTT-3.3.1-13")
-def test_the_retain_flag_is_kept_where_that_is_wanted(client: Client, dial: Dial, name: str) -> None:
+def test_retain_as_published_keeps_the_retain_flag(client: Client, dial: Dial, name: str) -> None:
     plain, kept = dial().opened(f"{name}1"), dial().opened(f"{name}2")
     plain.subscribe(f"{name}/t", options=1)
     kept.subscribe(f"{name}/t", options=RETAIN_AS_PUBLISHED | 1)
@@ -66,7 +68,7 @@ def test_the_retain_flag_is_kept_where_that_is_wanted(client: Client, dial: Dial
 
 @holds("MQTT-3.3.1-2", "MQTT-3.3.1-3", "MQTT-4.3.1-1", "MQTT-2.2.1-2", "MQTT-4.3.2-2", "MQTT-4.3.3-2")
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_the_dup_flag_is_not_handed_on(client: Client, other: Client, name: str, qos: int) -> None:
+def test_the_dup_flag_is_not_forwarded(client: Client, other: Client, name: str, qos: int) -> None:
     other.subscribe(f"{name}/t", options=2)
     client.publish(f"{name}/t", b"x", qos=qos, dup=qos > 0)
     message = other.take()
@@ -99,15 +101,17 @@ def test_the_dup_flag_is_not_handed_on(client: Client, other: Client, name: str,
         pytest.param(0x30, text("t") + b"\7\x26\0\x01\xff\0\x01v", 0x81, id="user property not UTF-8"),
     ],
 )
-def test_what_is_no_message_ends_it(client: Client, first: int, body: bytes, code: int) -> None:
+def test_an_invalid_publish_closes_the_connection(client: Client, first: int, body: bytes, code: int) -> None:
     client.send(packet(first, body))
-    assert client.is_told(code)
+    assert client.is_disconnected(code)
 
 
 @holds("MQTT-3.3.2-4", "MQTT-3.3.2-15", "MQTT-3.3.2-16", "MQTT-3.3.2-17", "MQTT-3.3.2-18", "MQTT-3.3.2-20")
 @holds("MQTT-3.1.3-10", "MQTT-1.5.4-3")
 @pytest.mark.parametrize("retain", [False, True])
-def test_properties_come_as_they_were_sent(client: Client, dial: Dial, name: str, retain: bool) -> None:
+def test_properties_are_forwarded_unchanged_and_user_properties_in_order(
+    client: Client, dial: Dial, name: str, retain: bool
+) -> None:
     sent: Properties = (
         (P.PAYLOAD_FORMAT, 1),
         (P.CONTENT_TYPE, "text/\ufeffplain"),
@@ -129,10 +133,12 @@ def test_properties_come_as_they_were_sent(client: Client, dial: Dial, name: str
 
 
 @holds("MQTT-3.3.2-6", "MQTT-3.3.2-5")
-def test_the_expiry_counts_down_and_ends(client: Client, other: Client, name: str) -> None:
+def test_the_message_expiry_interval_counts_down_and_the_message_expires(
+    client: Client, other: Client, name: str
+) -> None:
     client.publish(f"{name}/long", b"l", retain=True, properties=((P.MESSAGE_EXPIRY, 100),))
     client.publish(f"{name}/short", b"s", retain=True, properties=((P.MESSAGE_EXPIRY, 1),))
-    time.sleep(1.1)  # what is tested is that time passes
+    time.sleep(1.1)  # # The message expires.
     other.subscribe(f"{name}/#")
     message = other.take()
     assert message.payload == b"l"
@@ -142,7 +148,7 @@ def test_the_expiry_counts_down_and_ends(client: Client, other: Client, name: st
 
 
 @holds("MQTT-3.3.2-5")
-def test_what_is_dead_already_is_not_delivered(client: Client, other: Client, name: str) -> None:
+def test_an_expired_message_is_not_delivered(client: Client, other: Client, name: str) -> None:
     other.subscribe(f"{name}/#")
     client.publish(f"{name}/dead", b"x", properties=((P.MESSAGE_EXPIRY, 0),))
     client.publish(f"{name}/alive", b"x")
@@ -150,7 +156,7 @@ def test_what_is_dead_already_is_not_delivered(client: Client, other: Client, na
 
 
 @holds("MQTT-3.3.2-12")
-def test_every_alias_up_to_the_maximum_is_taken(client: Client, other: Client, name: str) -> None:
+def test_every_topic_alias_up_to_the_maximum_is_accepted(client: Client, other: Client, name: str) -> None:
     most = client.connack.get(P.ALIAS_MAXIMUM)
     other.subscribe(f"{name}/#")
     for alias in (1, most):
@@ -166,7 +172,7 @@ def test_every_alias_up_to_the_maximum_is_taken(client: Client, other: Client, n
 
 @holds("MQTT-3.1.2-26", "MQTT-3.1.2-27", "MQTT-3.3.2-11", "MQTT-3.3.2-8")
 @pytest.mark.parametrize("most", [0, 1, 2])
-def test_aliases_to_the_client_stay_within_its_maximum(
+def test_topic_aliases_to_the_client_stay_within_its_maximum(
     client: Client, dial: Dial, name: str, most: int
 ) -> None:
     reader = dial().opened(f"{name}r", properties=((P.ALIAS_MAXIMUM, most),) if most else ())
@@ -185,7 +191,9 @@ def test_aliases_to_the_client_stay_within_its_maximum(
 
 
 @holds("MQTT-3.1.2-24", "MQTT-3.1.2-25")
-def test_what_is_too_large_for_the_client_is_left_out_alone(client: Client, dial: Dial, name: str) -> None:
+def test_only_messages_that_exceed_the_maximum_packet_size_are_left_out(
+    client: Client, dial: Dial, name: str
+) -> None:
     reader = dial().opened(f"{name}r", properties=((P.MAXIMUM_PACKET, 100), (P.RECEIVE_MAXIMUM, 1)))
     reader.subscribe(f"{name}/#")
     for size in (10, 500, 20, 90, 1):
@@ -195,7 +203,9 @@ def test_what_is_too_large_for_the_client_is_left_out_alone(client: Client, dial
 
 
 @holds("MQTT-3.3.2-3", "MQTT-4.7.3-4")
-def test_topics_match_their_filter_and_nothing_is_changed(client: Client, other: Client, name: str) -> None:
+def test_topics_are_matched_byte_by_byte_and_forwarded_unchanged(
+    client: Client, other: Client, name: str
+) -> None:
     odd = [f"{name}/a//b", f"{name}/A/b", f"{name}/a/b/", f"{name}/e\u0301", f"{name}/\u00e9", f"{name}/ a"]
     for number, topic in enumerate(odd):
         other.subscribe(topic, packet_id=number + 1)
@@ -206,7 +216,7 @@ def test_topics_match_their_filter_and_nothing_is_changed(client: Client, other:
 
 
 @holds("MQTT-3.3.4-1", "MQTT-2.2.1-5", "MQTT-4.3.2-4", "MQTT-4.3.3-8", "MQTT-4.3.3-11")
-def test_each_quality_has_its_answer(client: Client, name: str) -> None:
+def test_a_publish_of_each_qos_has_its_acknowledgement(client: Client, name: str) -> None:
     client.subscribe(f"{name}/#", options=0)
     client.send(publish(f"{name}/t", qos=0))
     assert client.take().qos == 0
@@ -217,7 +227,7 @@ def test_each_quality_has_its_answer(client: Client, name: str) -> None:
 
 
 @holds("MQTT-3.3.4-2", "MQTT-3.3.4-3", "MQTT-3.3.4-5")
-def test_overlapping_subscriptions(client: Client, other: Client, name: str) -> None:
+def test_overlapping_subscriptions_get_one_copy_each(client: Client, other: Client, name: str) -> None:
     for number, (filter, qos) in enumerate([("+/t", 0), ("a/#", 2), ("a/t", 1)], 1):
         identifier = () if number == 3 else ((P.IDENTIFIER, number * 100),)
         other.subscribe(f"{name}/{filter}", options=qos, packet_id=number, properties=identifier)
@@ -233,7 +243,7 @@ def test_overlapping_subscriptions(client: Client, other: Client, name: str) -> 
 
 
 @holds("MQTT-3.3.4-9", "MQTT-3.3.4-10", "MQTT-4.9.0-1", "MQTT-4.9.0-2", "MQTT-4.9.0-3")
-def test_the_clients_receive_maximum(client: Client, dial: Dial, name: str) -> None:
+def test_the_receive_maximum_of_the_client_is_respected(client: Client, dial: Dial, name: str) -> None:
     reader = dial().opened(f"{name}r", properties=((P.RECEIVE_MAXIMUM, 2),))
     reader.subscribe(f"{name}/#", options=2)
     for number in range(5):
@@ -244,7 +254,7 @@ def test_the_clients_receive_maximum(client: Client, dial: Dial, name: str) -> N
     reader.publish("elsewhere", b"", qos=2)
     client.publish(f"{name}/free", b"", qos=0)
     assert reader.next().topic == f"{name}/free"
-    # PUBREC does not give back what PUBCOMP does.
+    # # PUBREC does not free a slot of the receive maximum, PUBCOMP does.
     reader.send(ack(PUBREC, second.packet_id))
     assert reader.answer(PUBREL, second.packet_id).code == 0
     reader.ping()

@@ -14,7 +14,7 @@ KEPT = ((P.SESSION_EXPIRY, 600),)
 
 
 @holds("MQTT-3.1.2-4", "MQTT-3.1.4-4", "MQTT-3.2.2-2")
-def test_a_clean_start_finds_nothing(dial: Dial, other: Client, name: str) -> None:
+def test_a_clean_start_discards_the_session(dial: Dial, other: Client, name: str) -> None:
     first = dial().opened(name, properties=KEPT)
     first.subscribe(f"{name}/t")
     first.leave()
@@ -23,7 +23,7 @@ def test_a_clean_start_finds_nothing(dial: Dial, other: Client, name: str) -> No
     assert again.connack.flags == 0
     other.publish(f"{name}/t", b"after")
     again.ping()
-    # The new one is there for who comes next, and has nothing of the old one.
+    # # The new session can be resumed, and has no subscription of the former one.
     again.leave()
     last = dial().opened(name, clean=False)
     assert last.connack.flags == 1
@@ -32,7 +32,9 @@ def test_a_clean_start_finds_nothing(dial: Dial, other: Client, name: str) -> No
 
 
 @holds("MQTT-3.1.2-5", "MQTT-3.2.2-3", "MQTT-3.1.2-23", "MQTT-3.1.3-2", "MQTT-4.5.0-1")
-def test_a_session_goes_on(dial: Dial, other: Client, name: str) -> None:
+def test_a_session_is_resumed_with_its_subscriptions_and_messages(
+    dial: Dial, other: Client, name: str
+) -> None:
     first = dial().opened(name, properties=KEPT)
     first.subscribe(f"{name}/t")
     first.leave()
@@ -45,7 +47,7 @@ def test_a_session_goes_on(dial: Dial, other: Client, name: str) -> None:
 
 
 @holds("MQTT-3.1.2-23", "MQTT-4.5.0-1")
-def test_nothing_is_lost_while_a_session_leaves(dial: Dial, other: Client, name: str) -> None:
+def test_no_message_is_lost_while_a_session_disconnects(dial: Dial, other: Client, name: str) -> None:
     for number in range(20):
         first = dial().opened(f"{name}{number}", properties=KEPT)
         first.subscribe(f"{name}/{number}")
@@ -56,7 +58,7 @@ def test_nothing_is_lost_while_a_session_leaves(dial: Dial, other: Client, name:
 
 
 @holds("MQTT-3.1.2-6", "MQTT-3.2.2-3")
-def test_without_a_session_one_begins(dial: Dial, name: str) -> None:
+def test_a_session_begins_where_none_exists(dial: Dial, name: str) -> None:
     client = dial().opened(name, clean=False)
     assert client.connack.flags == 0
     assert client.subscribe(f"{name}/t") == [1]
@@ -65,7 +67,7 @@ def test_without_a_session_one_begins(dial: Dial, name: str) -> None:
 
 
 @holds("MQTT-4.1.0-2")
-def test_a_session_ends_when_its_time_is_over(dial: Dial, name: str) -> None:
+def test_a_session_ends_at_its_expiry(dial: Dial, name: str) -> None:
     first = dial().opened(name, properties=((P.SESSION_EXPIRY, 1),))
     first.subscribe(f"{name}/t")
     first.leave()
@@ -77,7 +79,7 @@ def test_a_session_ends_when_its_time_is_over(dial: Dial, name: str) -> None:
         return not present
 
     until(is_gone, "the session ends", 10, glance_s=1.2)
-    # Expiry 0, and none: with the connection.
+    # # With expiry 0, and without an expiry, the session ends with the connection.
     for properties in ((), ((P.SESSION_EXPIRY, 0),)):
         client = dial().opened(f"{name}x", properties=properties)
         client.subscribe(f"{name}/t")
@@ -86,7 +88,7 @@ def test_a_session_ends_when_its_time_is_over(dial: Dial, name: str) -> None:
 
 
 @holds("MQTT-4.1.0-1")
-def test_an_open_connection_keeps_its_session(dial: Dial, other: Client, name: str) -> None:
+def test_a_session_does_not_expire_while_its_connection_is_open(dial: Dial, other: Client, name: str) -> None:
     client = dial().opened(name, properties=((P.SESSION_EXPIRY, 1),))
     client.subscribe(f"{name}/t")
     short = dial().opened(f"{name}s", properties=((P.SESSION_EXPIRY, 1),))
@@ -100,7 +102,7 @@ def test_an_open_connection_keeps_its_session(dial: Dial, other: Client, name: s
 
 
 @holds("MQTT-3.1.2-23", "MQTT-3.2.2-3")
-def test_who_wishes_for_ever_is_told_how_long(dial: Dial, name: str) -> None:
+def test_an_unlimited_session_expiry_is_answered_with_the_limit(dial: Dial, name: str) -> None:
     client = dial().opened(name, properties=((P.SESSION_EXPIRY, FOR_EVER_S),))
     assert client.connack.get(P.SESSION_EXPIRY) == 604_800
     client.leave()
@@ -108,7 +110,9 @@ def test_who_wishes_for_ever_is_told_how_long(dial: Dial, name: str) -> None:
 
 
 @holds("MQTT-4.4.0-1", "MQTT-3.3.1-1", "MQTT-4.3.2-3", "MQTT-4.3.3-3", "MQTT-4.3.3-5", "MQTT-4.3.3-6")
-def test_what_is_not_acknowledged_comes_again(dial: Dial, other: Client, name: str) -> None:
+def test_unacknowledged_messages_are_sent_again_after_a_reconnect(
+    dial: Dial, other: Client, name: str
+) -> None:
     first = dial().opened(name, properties=KEPT)
     first.subscribe(f"{name}/t", options=2)
     for payload, qos in [(b"a", 1), (b"b", 2), (b"c", 2), (b"d", 1)]:
@@ -126,11 +130,11 @@ def test_what_is_not_acknowledged_comes_again(dial: Dial, other: Client, name: s
     assert [(m.payload, m.packet_id, m.dup) for m in repeated] == [
         (m.payload, m.packet_id, True) for m in (a, b, d)
     ]
-    again.ping()  # nothing is sent again while the connection holds
+    again.ping()  # # No message is sent again while the connection is open.
 
 
 @holds("MQTT-4.4.0-2")
-def test_what_the_client_refused_does_not_come_again(dial: Dial, other: Client, name: str) -> None:
+def test_a_message_that_the_client_refused_is_not_sent_again(dial: Dial, other: Client, name: str) -> None:
     first = dial().opened(name, properties=KEPT)
     first.subscribe(f"{name}/t", options=2)
     other.publish(f"{name}/t", b"a", qos=1)
@@ -146,7 +150,7 @@ def test_what_the_client_refused_does_not_come_again(dial: Dial, other: Client, 
 
 
 @holds("MQTT-4.3.3-10", "MQTT-4.3.3-12")
-def test_a_message_of_qos_2_is_delivered_once_over_connections(dial: Dial, other: Client, name: str) -> None:
+def test_a_qos_2_message_is_delivered_once_over_two_connections(dial: Dial, other: Client, name: str) -> None:
     other.subscribe(f"{name}/t", options=2)
     first = dial().opened(name, properties=KEPT)
     message = publish(f"{name}/t", b"once", qos=2, packet_id=9)
@@ -165,10 +169,10 @@ def test_a_message_of_qos_2_is_delivered_once_over_connections(dial: Dial, other
 
 
 @holds("MQTT-3.3.2-7")
-def test_aliases_end_with_the_connection(dial: Dial, name: str) -> None:
+def test_topic_aliases_end_with_the_connection(dial: Dial, name: str) -> None:
     first = dial().opened(name, properties=KEPT)
     first.publish(f"{name}/t", qos=1, properties=((P.ALIAS, 1),))
     first.leave()
     again = dial().opened(name, clean=False, properties=KEPT)
     again.send(publish("", qos=1, properties=((P.ALIAS, 1),)))
-    assert again.is_told(0x82)
+    assert again.is_disconnected(0x82)

@@ -38,13 +38,17 @@ NO_LOCAL = 0x04
         pytest.param(0x82, b"\0\1\0" + text("a/b+") + b"\0", 0x8F, id="+ in a level"),
     ],
 )
-def test_what_is_no_subscribe_ends_it(client: Client, first: int, body: bytes, code: int) -> None:
+def test_an_invalid_subscribe_closes_the_connection(
+    client: Client, first: int, body: bytes, code: int
+) -> None:
     client.send(packet(first, body))
-    assert client.is_told(code)
+    assert client.is_disconnected(code)
 
 
 @holds("MQTT-4.8.2-1", "MQTT-4.8.2-2")
-def test_what_is_no_group_is_refused_alone(client: Client, name: str) -> None:
+def test_an_invalid_shared_subscription_is_refused_and_the_connection_stays_open(
+    client: Client, name: str
+) -> None:
     wrong = ["$share/g", "$share//t", "$share/g+/t", "$share/g#/t", "$share/g/", "$share/g/a#"]
     assert client.subscribe(*wrong, f"$share/g/{name}") == [0x8F] * 6 + [1]
     assert client.unsubscribe(*wrong) == [0x8F] * 6
@@ -62,9 +66,11 @@ def test_what_is_no_group_is_refused_alone(client: Client, name: str) -> None:
         pytest.param(0xA2, b"\0\1\0\0\x05ab", 0x81, id="cut"),
     ],
 )
-def test_what_is_no_unsubscribe_ends_it(client: Client, first: int, body: bytes, code: int) -> None:
+def test_an_invalid_unsubscribe_closes_the_connection(
+    client: Client, first: int, body: bytes, code: int
+) -> None:
     client.send(packet(first, body))
-    assert client.is_told(code)
+    assert client.is_disconnected(code)
 
 
 @holds("MQTT-3.8.4-1", "MQTT-3.8.4-2", "MQTT-2.2.1-6", "MQTT-3.8.4-5", "MQTT-3.8.4-6", "MQTT-3.8.4-7")
@@ -79,7 +85,9 @@ def test_suback_answers_each_filter_in_order(client: Client, name: str) -> None:
 
 
 @holds("MQTT-3.8.3-3")
-def test_no_local(client: Client, dial: Dial, name: str) -> None:
+def test_a_no_local_subscription_does_not_get_the_client_s_own_messages(
+    client: Client, dial: Dial, name: str
+) -> None:
     client.subscribe(f"{name}/#", options=NO_LOCAL | 1)
     other = dial().opened(f"{name}x")
     client.publish(f"{name}/mine", b"")
@@ -88,14 +96,16 @@ def test_no_local(client: Client, dial: Dial, name: str) -> None:
 
 
 @holds("MQTT-3.8.4-3", "MQTT-3.8.4-4")
-def test_a_subscription_replaces_its_former_self(client: Client, other: Client, name: str) -> None:
+def test_a_subscription_replaces_an_earlier_one_with_the_same_filter(
+    client: Client, other: Client, name: str
+) -> None:
     client.subscribe(f"{name}/t", options=2, properties=((P.IDENTIFIER, 1),))
     client.subscribe(f"{name}/t", options=1, properties=((P.IDENTIFIER, 2),))
     other.publish(f"{name}/t", b"x", qos=2)
     message = client.take()
     assert (message.qos, message.all(P.IDENTIFIER)) == (1, [2])
     client.ping()
-    # None is lost in between.
+    # # No message is lost while a subscription is replaced.
     client.send(*(subscribe(number + 10, f"{name}/t") for number in range(20)))
     other.send(*(publish(f"{name}/t", bytes([number]), qos=1, packet_id=number + 1) for number in range(50)))
     payloads: list[int] = []
@@ -109,7 +119,9 @@ def test_a_subscription_replaces_its_former_self(client: Client, other: Client, 
 
 @holds("MQTT-3.8.4-8", "MQTT-4.8.2-3")
 @pytest.mark.parametrize("filter", ["{}/t", "$share/g/{}/t"])
-def test_the_quality_is_the_lesser_of_both(client: Client, other: Client, name: str, filter: str) -> None:
+def test_the_delivered_qos_is_the_lower_of_published_and_granted_qos(
+    client: Client, other: Client, name: str, filter: str
+) -> None:
     for granted in range(3):
         client.subscribe(filter.format(name), options=granted)
         for sent in range(3):
@@ -130,7 +142,9 @@ def test_unsuback_answers_each_filter_in_order(client: Client, other: Client, na
 
 
 @holds("MQTT-3.10.4-3")
-def test_what_was_begun_is_completed_after_unsubscribe(client: Client, other: Client, name: str) -> None:
+def test_an_unfinished_delivery_is_completed_after_unsubscribe(
+    client: Client, other: Client, name: str
+) -> None:
     client.subscribe(f"{name}/t", options=2)
     other.publish(f"{name}/t", b"x", qos=2)
     message = client.next()
@@ -143,10 +157,12 @@ def test_what_was_begun_is_completed_after_unsubscribe(client: Client, other: Cl
 
 
 @holds("MQTT-4.7.2-1")
-def test_wildcards_in_front_do_not_match_dollar_topics(client: Client, other: Client, name: str) -> None:
+def test_a_leading_wildcard_does_not_match_topics_that_begin_with_dollar(
+    client: Client, other: Client, name: str
+) -> None:
     client.subscribe("#", "+/broker/uptime", "+/broker/#")
     other.publish(f"{name}/t", b"")
-    # What other tests left retained may come; nothing that begins with $ does.
+    # # Retained messages of other tests may be received, but no topic that begins with $.
     topics = []
     while f"{name}/t" not in topics:
         topics.append(client.take().topic)
@@ -159,7 +175,9 @@ def test_wildcards_in_front_do_not_match_dollar_topics(client: Client, other: Cl
 
 
 @holds("MQTT-4.8.2-4", "MQTT-4.8.2-6")
-def test_a_message_of_a_group_stays_with_its_member(dial: Dial, other: Client, name: str) -> None:
+def test_an_unacknowledged_message_of_a_shared_subscription_stays_with_its_member(
+    dial: Dial, other: Client, name: str
+) -> None:
     kept = ((P.SESSION_EXPIRY, 600),)
     filter = f"$share/g/{name}/t"
     one, two = (dial().opened(f"{name}{number}", properties=kept) for number in (1, 2))
@@ -169,12 +187,12 @@ def test_a_message_of_a_group_stays_with_its_member(dial: Dial, other: Client, n
     assert first.payload == b"first"
     two.subscribe(filter, options=2)
     two.ping()
-    # One leaves with a message that it has not acknowledged, and finds it again.
+    # # The member disconnects with an unacknowledged message, and gets it again.
     one.socket.close()
     one = dial().opened(f"{name}1", clean=False, properties=kept)
     again = one.next()
     assert (again.payload, again.packet_id) == (b"first", first.packet_id)
-    # What a member refuses nobody gets; so with its session.
+    # # No other member gets a message that a member has refused, also after its session has ended.
     one.send(ack(PUBREC, again.packet_id, 0x80))
     one.ping()
     one.leave(0, ((P.SESSION_EXPIRY, 0),))
@@ -185,10 +203,10 @@ def test_a_message_of_a_group_stays_with_its_member(dial: Dial, other: Client, n
 @holds("MQTT-4.8.2-5")
 @pytest.mark.parametrize(("qos", "expected"), [(1, [b"first", b"second"]), (2, [b"second"])])
 @pytest.mark.parametrize("pubrec", [False, True])
-def test_what_a_member_began_to_get_at_qos_2_goes_to_nobody_else(
+def test_a_qos_1_message_in_flight_goes_to_another_member_and_a_qos_2_message_does_not(
     dial: Dial, other: Client, name: str, qos: int, expected: list[bytes], pubrec: bool
 ) -> None:
-    """At QoS 1 it should go to another."""
+    """The session of the first member ends with a message in flight."""
     kept = ((P.SESSION_EXPIRY, 600),)
     filter = f"$share/g/{name}/t"
     one, two = (dial().opened(f"{name}{number}", properties=kept) for number in (1, 2))
@@ -201,6 +219,6 @@ def test_what_a_member_began_to_get_at_qos_2_goes_to_nobody_else(
         one.send(ack(PUBREC, first.packet_id))
         one.expect(PUBREL)
     one.leave(0, ((P.SESSION_EXPIRY, 0),))
-    dial().opened(f"{name}1", clean=True)  # so the former session has ended at all owners
+    dial().opened(f"{name}1", clean=True)  # # The former session has ended at all owners after this.
     other.publish(f"{name}/t", b"second", qos=qos)
     assert [two.take().payload for _ in expected] == expected

@@ -1,4 +1,5 @@
-"""docs/mqtt-conformance.md says the truth: every statement once, tests that exist, and no hole that grows."""
+"""docs/mqtt-conformance.md agrees with the tests: every statement occurs once, every named test exists,
+and the number of untested statements does not grow."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from tests.conformance.statements import IDS, NOT_OURS
 
 STATEMENTS: Final = 251
 UNTESTED: Final = 0
-"""How many statements no test holds yet. It only ever becomes smaller."""
+"""The greatest number of statements without a test. It must only be lowered."""
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[tuple[str, str]]:
-    """Of the committed page: the id, and what is said of it."""
+    """The rows of the committed page: the id of the statement, and the text about it."""
     page = conformance.PAGE.read_text(encoding="utf-8")
     return re.findall(r"^\| (MQTT-\S+) \| (.+) \|$", page, re.MULTILINE)
 
@@ -30,7 +31,7 @@ def test_every_statement_is_listed_once(rows: list[tuple[str, str]]) -> None:
     assert Counter(id for id, _ in rows) == Counter(IDS)
 
 
-def test_every_test_that_is_named_exists_and_names_the_statement(rows: list[tuple[str, str]]) -> None:
+def test_every_named_test_exists_and_names_the_statement(rows: list[tuple[str, str]]) -> None:
     named = [(id, *pair) for id, text in rows for pair in re.findall(r"`(\S+\.(?:py|rs))` (\w+)", text)]
     assert named
     for id, file, test in named:
@@ -40,15 +41,15 @@ def test_every_test_that_is_named_exists_and_names_the_statement(rows: list[tupl
         assert re.search(rf"{re.escape(id)}\b", marks), (id, file, test)
 
 
-def test_the_page_is_what_the_tests_say() -> None:
+def test_the_page_agrees_with_the_tests() -> None:
     assert conformance.PAGE.read_text(encoding="utf-8") == conformance.page(conformance.holders())
 
 
-def test_what_is_not_tested_does_not_grow() -> None:
+def test_the_number_of_untested_statements_does_not_grow() -> None:
     assert len(conformance.untested(conformance.holders())) <= UNTESTED
 
 
-def test_what_has_a_test_needs_no_excuse() -> None:
+def test_a_statement_with_a_test_has_no_reason_for_being_untested() -> None:
     found = conformance.holders()
     assert not [id for id in NOT_OURS if found[id]]
     assert set(NOT_OURS) <= set(IDS)

@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 
 
 class WebSocket:
-    """As little of RFC 6455 as these tests need: no fragments, no extensions."""
+    """A small part of RFC 6455, without fragments and extensions."""
 
     def __init__(self, port: int, subprotocols: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -34,20 +34,20 @@ class WebSocket:
         self.headers = {field.lower(): value for field, _, value in fields}
 
     def send(self, opcode: int, payload: bytes) -> None:
-        """One frame, masked as a client's are."""
+        """Sends one frame, masked as a client's frames are."""
         mask = os.urandom(4)
         masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
         self._socket.sendall(bytes([0x80 | opcode, 0x80 | len(payload)]) + mask + masked)
 
     def frame(self) -> tuple[int, bytes]:
-        """The next one that comes: its opcode and payload."""
+        """Reads the next frame: its opcode and payload."""
         first, length = self._file.read(2)
         if length == 126:
             (length,) = struct.unpack(">H", self._file.read(2))
         return first & 0xF, self._file.read(length)
 
     def binary(self, count: int) -> bytes:
-        """So many bytes, of binary frames alone."""
+        """Reads this many bytes, all from binary frames."""
         data = b""
         while len(data) < count:
             opcode, payload = self.frame()
@@ -76,7 +76,7 @@ def test_the_subprotocol_is_mqtt(websocket: WebSocket) -> None:
 
 
 @holds("MQTT-6.0.0-1")
-def test_a_text_frame_ends_it(websocket: WebSocket, name: str) -> None:
+def test_a_text_frame_closes_the_connection(websocket: WebSocket, name: str) -> None:
     websocket.send(BINARY, connect(name))
     assert websocket.frame()[1][0] == 0x20
     websocket.send(TEXT, b"hello")
@@ -86,7 +86,9 @@ def test_a_text_frame_ends_it(websocket: WebSocket, name: str) -> None:
 
 
 @holds("MQTT-6.0.0-2", "MQTT-6.0.0-1", "MQTT-4.2-1")
-def test_where_frames_end_means_nothing(websocket: WebSocket, client: Client, name: str) -> None:
+def test_mqtt_packets_need_not_end_with_websocket_frames(
+    websocket: WebSocket, client: Client, name: str
+) -> None:
     hello = connect(name)
     for byte in hello:
         websocket.send(BINARY, bytes([byte]))

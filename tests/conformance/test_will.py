@@ -15,7 +15,7 @@ RETAIN_AS_PUBLISHED = 0x08
 
 
 @holds("MQTT-3.1.2-7", "MQTT-3.1.2-8", "MQTT-3.1.2-10", "MQTT-3.1.2-14")
-def test_a_will_comes_once_when_the_connection_breaks(dial: Dial, other: Client, name: str) -> None:
+def test_a_will_is_published_once_when_the_connection_is_lost(dial: Dial, other: Client, name: str) -> None:
     other.subscribe(f"{name}/#", options=2 | RETAIN_AS_PUBLISHED)
     properties: Properties = ((P.CONTENT_TYPE, "w"), (P.USER, ("b", "1")), (P.USER, ("a", "2")))
     device = dial().opened(f"{name}d", will=Will(f"{name}/will", b"gone", 2, False, properties))
@@ -29,7 +29,7 @@ def test_a_will_comes_once_when_the_connection_breaks(dial: Dial, other: Client,
 
 
 @holds("MQTT-3.1.2-15")
-def test_a_will_may_be_retained(dial: Dial, other: Client, name: str) -> None:
+def test_a_will_can_be_retained(dial: Dial, other: Client, name: str) -> None:
     other.subscribe(f"{name}/#", options=1 | RETAIN_AS_PUBLISHED)
     dial().opened(f"{name}d", will=Will(f"{name}/will", retain=True)).socket.close()
     assert other.take().retain
@@ -43,7 +43,7 @@ def test_a_will_may_be_retained(dial: Dial, other: Client, name: str) -> None:
 
 
 @holds("MQTT-3.14.4-3", "MQTT-3.1.2-10", "MQTT-3.1.2-8")
-def test_a_will_goes_with_a_goodbye(dial: Dial, other: Client, name: str) -> None:
+def test_disconnect_deletes_the_will_except_with_reason_code_4(dial: Dial, other: Client, name: str) -> None:
     other.subscribe(f"{name}/#")
     dial().opened(f"{name}d", will=Will(f"{name}/will")).leave()
     other.send(publish(f"{name}/after"))
@@ -53,12 +53,14 @@ def test_a_will_goes_with_a_goodbye(dial: Dial, other: Client, name: str) -> Non
 
 
 @holds("MQTT-3.1.3-9", "MQTT-3.1.2-8")
-def test_who_comes_back_in_time_has_no_will_published(dial: Dial, other: Client, name: str) -> None:
+def test_the_will_of_a_client_that_reconnects_within_the_delay_is_not_published(
+    dial: Dial, other: Client, name: str
+) -> None:
     other.subscribe(f"{name}/#")
     delayed = Will(f"{name}/will", properties=((P.WILL_DELAY, 1),))
     dial().opened(name, properties=(KEPT,), will=delayed).socket.close()
     back = dial().opened(name, clean=False, properties=(KEPT,))
-    # Another's will, of a delay that ends later, comes alone.
+    # # The will of another client, with the same delay, is published. It is the only one.
     dial().opened(
         f"{name}e", properties=(KEPT,), will=Will(f"{name}/other", properties=delayed.properties)
     ).socket.close()
@@ -69,7 +71,9 @@ def test_who_comes_back_in_time_has_no_will_published(dial: Dial, other: Client,
 
 
 @holds("MQTT-3.1.2-8")
-def test_a_will_waits_no_longer_than_its_session(dial: Dial, other: Client, name: str) -> None:
+def test_a_will_is_published_at_the_end_of_the_session_before_its_delay(
+    dial: Dial, other: Client, name: str
+) -> None:
     other.subscribe(f"{name}/#")
     delayed = Will(f"{name}/will", properties=((P.WILL_DELAY, 600),))
     dial().opened(name, will=delayed).socket.close()
@@ -77,7 +81,9 @@ def test_a_will_waits_no_longer_than_its_session(dial: Dial, other: Client, name
 
 
 @holds("MQTT-3.1.2-8")
-def test_a_will_of_a_connection_that_is_taken_over(dial: Dial, other: Client, name: str) -> None:
+def test_the_will_of_a_connection_that_is_taken_over_is_published(
+    dial: Dial, other: Client, name: str
+) -> None:
     other.subscribe(f"{name}/#")
     first = dial().opened(name, properties=(KEPT,), will=Will(f"{name}/will"))
     dial().opened(name, clean=False, properties=(KEPT,))
