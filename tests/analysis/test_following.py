@@ -32,7 +32,7 @@ from tests.analysis.files import Row
 from tests.analysis.test_follow import BEGIN, check_tables
 from tests.analysis.test_tables import by, close, node_row, table
 from tests.frame.checkout import ROOT
-from tests.interop.house import house_up
+from tests.interop.home import home_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,11 +155,11 @@ def test_following_after_sigkill_makes_the_tables_of_the_batch(
 
 
 def test_mqtt_clients_and_native_clients_receive_alerts(tmp_path: Path) -> None:
-    with house_up(tmp_path) as house:
-        place = house.place("one", "listener")
+    with home_up(tmp_path) as home:
+        place = home.place("one", "listener")
         (tmp_path / "in").mkdir()
         with (
-            following(tmp_path, "--root", house.root) as run,
+            following(tmp_path, "--root", home.root) as run,
             _mosquitto_sub(place.host, place.port) as subscriber,
         ):
             written = 0
@@ -171,7 +171,7 @@ def test_mqtt_clients_and_native_clients_receive_alerts(tmp_path: Path) -> None:
             assert topic == raised["topic"] == "$SYS/analysis/alerts/imbalance/node"
             assert payload == {name: raised[name] for name in raised.keys() - {"event", "topic"}}
             assert (payload["state"], payload["severity"], payload["node"]) == ("raised", "warning", "a")
-            with sync.connect(house.root) as client, client.subscribe("$SYS/analysis/#", qos=1) as messages:
+            with sync.connect(home.root) as client, client.subscribe("$SYS/analysis/#", qos=1) as messages:
                 message = messages.next(timeout=PATIENCE_S)
                 assert message is not None
                 assert (message.topic, json.loads(message.payload), message.retained) == (

@@ -48,7 +48,7 @@ def test_counts_agree_with_a_plain_count() -> None:
 
 
 @pytest.fixture
-def house(tmp_path_factory: pytest.TempPathFactory) -> str:
+def capture_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A pcap file with one PUBLISH between brokers among others."""
     path = str(tmp_path_factory.mktemp("capture") / "house.pcap")
     file = PcapFile(path)
@@ -62,8 +62,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def test_counts_from_a_file(house: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert capture_main(["-r", house, "--count", "--json"]) == 0
+def test_counts_from_a_file(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capture_main(["-r", capture_file, "--count", "--json"]) == 0
     packet_counts = PacketCounts.from_json(json.loads(capsys.readouterr().out))
     assert (
         packet_counts.datagrams,
@@ -72,24 +72,24 @@ def test_counts_from_a_file(house: str, capsys: pytest.CaptureFixture[str]) -> N
     ) == (4, 4, 1)
 
 
-def test_prints_a_line_for_each_datagram(house: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert capture_main(["-r", house, "--port", "7701"]) == 0
+def test_prints_a_line_for_each_datagram(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capture_main(["-r", capture_file, "--port", "7701"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert "127.0.0.1:7700 > 127.0.0.1:7701 HBroker #7 PUBLISH" in line
 
 
-def test_prints_json(house: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert capture_main(["-r", house, "--json", "--limit", "2"]) == 0
+def test_prints_json(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capture_main(["-r", capture_file, "--json", "--limit", "2"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["time"], second["time"]) == (1_000.0, 1_000.25)
     assert second["packets"][0]["body"]["topic"] == "home/kitchen/lamp"
 
 
 def test_a_written_file_reads_the_same(
-    house: str, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+    capture_file: str, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     copy = str(tmp_path_factory.mktemp("copy") / "copy.pcap")
-    assert capture_main(["-r", house, "-w", copy]) == 0
+    assert capture_main(["-r", capture_file, "-w", copy]) == 0
     lines = capsys.readouterr().out
     assert capture_main(["-r", copy]) == 0
     assert capsys.readouterr().out == lines

@@ -85,8 +85,8 @@ SECTIONS: Final = (
 IDS: Final = tuple(id for section in SECTIONS for id in section.ids)
 
 EXCEPTIONS: Final = {
-    "MQTT-4.8.2-5": "Not where the session ends while its client is away: what its owner has for it then "
-    "goes to other members, also at QoS 2.",
+    "MQTT-4.8.2-5": "Not where the session ends while its client is offline: its queued messages then "
+    "go to other members, also at QoS 2.",
 }
 """Statements that a gateway does not follow in full."""
 
@@ -97,8 +97,8 @@ NOT_OURS: Final = {
     "MQTT-3.1.2-30": "client: it has to wait for CONNACK",
     "MQTT-3.2.2-4": "client: what it does about a session that it does not know",
     "MQTT-3.2.2-5": "client: what it does about a session that the server does not know",
-    "MQTT-3.2.2-9": "does not apply: a gateway supports all three qualities of service",
-    "MQTT-3.2.2-10": "does not apply: a gateway supports all three qualities of service",
+    "MQTT-3.2.2-9": "does not apply: a gateway supports all three levels of QoS",
+    "MQTT-3.2.2-10": "does not apply: a gateway supports all three levels of QoS",
     "MQTT-3.2.2-11": "client: it has to respect Maximum QoS",
     "MQTT-3.2.2-14": "client: it has to respect Retain Available",
     "MQTT-3.2.2-15": "client: it has to respect the Maximum Packet Size of CONNACK",

@@ -60,7 +60,7 @@ def test_a_publish_without_permission_is_answered_not_authorized(
     client.send(publish("denied/t", qos=1, packet_id=8))
     assert client.answer(PUBACK, 8).get(P.REASON)
     other.subscribe(f"{name}/t", options=2)
-    # # PUBREC with an error frees the packet id, without PUBREL.
+    # PUBREC with an error frees the packet id, without PUBREL.
     assert client.publish(f"{name}/t", b"new", qos=2, packet_id=7) == 0
     assert other.take().payload == b"new"
     assert client.publish(f"{name}/nobody", qos=1) == 0x10
@@ -85,7 +85,7 @@ def test_a_publish_without_a_subscription_is_answered_no_matching_subscribers(
     assert other.take().payload == b"shared"
     other.leave()
     code = 0
-    while code == 0:  # # The owner learns of the ended session a moment later.
+    while code == 0:  # The owner learns of the ended session a moment later.
         code = client.publish(topic, qos=qos)
     assert code == 0x10
 
@@ -105,10 +105,10 @@ def test_a_repeated_qos_1_message_is_new_and_a_qos_2_message_is_new_after_pubrel
     client: Client, other: Client, name: str
 ) -> None:
     other.subscribe(f"{name}/#", options=2)
-    # # QoS 1: a message is new once the one before was acknowledged, with or without DUP.
+    # QoS 1: a message is new once the one before was acknowledged, with or without DUP.
     for dup in (False, True):
         assert client.publish(f"{name}/1", b"", qos=1, packet_id=5, dup=dup) == 0
-    # # QoS 2: it is the same message until PUBREL.
+    # QoS 2: it is the same message until PUBREL.
     for dup in (False, True, True):
         client.send(publish(f"{name}/2", b"", qos=2, packet_id=5, dup=dup))
         assert client.answer(PUBREC, 5).code == 0
@@ -151,7 +151,7 @@ def test_the_acknowledgement_of_an_expired_message_is_completed(client: Client, 
     expiry = ((P.MESSAGE_EXPIRY, 1),)
     client.send(publish(f"{name}/t", qos=2, packet_id=3, properties=expiry))
     assert client.answer(PUBREC, 3).code in (0, 0x10)
-    time.sleep(1.05)  # # The message expires.
+    time.sleep(1.05)  # The message expires.
     client.send(publish(f"{name}/t", qos=2, packet_id=3, dup=True, properties=expiry), ack(PUBREL, 3))
     assert client.answer(PUBREC, 3).code in (0, 0x10)
     assert client.answer(PUBCOMP, 3).code == 0
@@ -170,7 +170,7 @@ def test_messages_and_their_acknowledgements_stay_in_order(
     )
     received = [int.from_bytes(other.take().payload, "big") for _ in numbers]
     assert received == [*numbers]
-    # # The acknowledgements are in order, too.
+    # The acknowledgements are in order, too.
     if qos:
         kind = PUBACK if qos == 1 else PUBREC
         assert [client.answer(kind, number).code for number in numbers] == [0] * 200
@@ -186,7 +186,7 @@ def test_a_topic_of_the_greatest_length_is_refused_and_the_connection_stays_open
         assert client.publish(topic) == refusal
         assert refusal or other.take().topic == topic
     other.ping()
-    # # A topic with one byte more cannot be encoded: its length is read as a different one.
+    # A topic with one byte more cannot be encoded: its length is read as a different one.
     client.send(packet(0x30, (65_535).to_bytes(2, "big") + b"x" * 65_534))
     assert client.is_disconnected(0x81)
 

@@ -136,7 +136,7 @@ def test_an_empty_client_id_is_replaced_by_an_assigned_one(dial: Dial, name: str
     ids = [client.connack.get(P.ASSIGNED_CLIENT_ID) for client in (first, second)]
     assert all(ids)
     assert ids[0] != ids[1]
-    # # The assigned id is the session's: a client that connects with it resumes the session.
+    # The assigned id is the session's: a client that connects with it resumes the session.
     second.subscribe(f"{name}/t")
     second.leave()
     again = dial().opened(ids[1], clean=False)

@@ -138,7 +138,7 @@ def test_the_message_expiry_interval_counts_down_and_the_message_expires(
 ) -> None:
     client.publish(f"{name}/long", b"l", retain=True, properties=((P.MESSAGE_EXPIRY, 100),))
     client.publish(f"{name}/short", b"s", retain=True, properties=((P.MESSAGE_EXPIRY, 1),))
-    time.sleep(1.1)  # # The message expires.
+    time.sleep(1.1)  # The message expires.
     other.subscribe(f"{name}/#")
     message = other.take()
     assert message.payload == b"l"
@@ -254,7 +254,7 @@ def test_the_receive_maximum_of_the_client_is_respected(client: Client, dial: Di
     reader.publish("elsewhere", b"", qos=2)
     client.publish(f"{name}/free", b"", qos=0)
     assert reader.next().topic == f"{name}/free"
-    # # PUBREC does not free a slot of the receive maximum, PUBCOMP does.
+    # PUBREC does not free a slot of the receive maximum, PUBCOMP does.
     reader.send(ack(PUBREC, second.packet_id))
     assert reader.answer(PUBREL, second.packet_id).code == 0
     reader.ping()

@@ -23,7 +23,7 @@ def test_a_clean_start_discards_the_session(dial: Dial, other: Client, name: str
     assert again.connack.flags == 0
     other.publish(f"{name}/t", b"after")
     again.ping()
-    # # The new session can be resumed, and has no subscription of the former one.
+    # The new session can be resumed, and has no subscription of the former one.
     again.leave()
     last = dial().opened(name, clean=False)
     assert last.connack.flags == 1
@@ -79,7 +79,7 @@ def test_a_session_ends_at_its_expiry(dial: Dial, name: str) -> None:
         return not present
 
     until(is_gone, "the session ends", 10, glance_s=1.2)
-    # # With expiry 0, and without an expiry, the session ends with the connection.
+    # With expiry 0, and without an expiry, the session ends with the connection.
     for properties in ((), ((P.SESSION_EXPIRY, 0),)):
         client = dial().opened(f"{name}x", properties=properties)
         client.subscribe(f"{name}/t")
@@ -130,7 +130,7 @@ def test_unacknowledged_messages_are_sent_again_after_a_reconnect(
     assert [(m.payload, m.packet_id, m.dup) for m in repeated] == [
         (m.payload, m.packet_id, True) for m in (a, b, d)
     ]
-    again.ping()  # # No message is sent again while the connection is open.
+    again.ping()  # No message is sent again while the connection is open.
 
 
 @holds("MQTT-4.4.0-2")

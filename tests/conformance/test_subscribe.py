@@ -105,7 +105,7 @@ def test_a_subscription_replaces_an_earlier_one_with_the_same_filter(
     message = client.take()
     assert (message.qos, message.all(P.IDENTIFIER)) == (1, [2])
     client.ping()
-    # # No message is lost while a subscription is replaced.
+    # No message is lost while a subscription is replaced.
     client.send(*(subscribe(number + 10, f"{name}/t") for number in range(20)))
     other.send(*(publish(f"{name}/t", bytes([number]), qos=1, packet_id=number + 1) for number in range(50)))
     payloads: list[int] = []
@@ -162,7 +162,7 @@ def test_a_leading_wildcard_does_not_match_topics_that_begin_with_dollar(
 ) -> None:
     client.subscribe("#", "+/broker/uptime", "+/broker/#")
     other.publish(f"{name}/t", b"")
-    # # Retained messages of other tests may be received, but no topic that begins with $.
+    # Retained messages of other tests may be received, but no topic that begins with $.
     topics = []
     while f"{name}/t" not in topics:
         topics.append(client.take().topic)
@@ -187,12 +187,12 @@ def test_an_unacknowledged_message_of_a_shared_subscription_stays_with_its_membe
     assert first.payload == b"first"
     two.subscribe(filter, options=2)
     two.ping()
-    # # The member disconnects with an unacknowledged message, and gets it again.
+    # The member disconnects with an unacknowledged message, and gets it again.
     one.socket.close()
     one = dial().opened(f"{name}1", clean=False, properties=kept)
     again = one.next()
     assert (again.payload, again.packet_id) == (b"first", first.packet_id)
-    # # No other member gets a message that a member has refused, also after its session has ended.
+    # No other member gets a message that a member has refused, also after its session has ended.
     one.send(ack(PUBREC, again.packet_id, 0x80))
     one.ping()
     one.leave(0, ((P.SESSION_EXPIRY, 0),))
@@ -219,6 +219,6 @@ def test_a_qos_1_message_in_flight_goes_to_another_member_and_a_qos_2_message_do
         one.send(ack(PUBREC, first.packet_id))
         one.expect(PUBREL)
     one.leave(0, ((P.SESSION_EXPIRY, 0),))
-    dial().opened(f"{name}1", clean=True)  # # The former session has ended at all owners after this.
+    dial().opened(f"{name}1", clean=True)  # The former session has ended at all owners after this.
     other.publish(f"{name}/t", b"second", qos=qos)
     assert [two.take().payload for _ in expected] == expected

@@ -60,7 +60,7 @@ def test_the_will_of_a_client_that_reconnects_within_the_delay_is_not_published(
     delayed = Will(f"{name}/will", properties=((P.WILL_DELAY, 1),))
     dial().opened(name, properties=(KEPT,), will=delayed).socket.close()
     back = dial().opened(name, clean=False, properties=(KEPT,))
-    # # The will of another client, with the same delay, is published. It is the only one.
+    # The will of another client, with the same delay, is published. It is the only one.
     dial().opened(
         f"{name}e", properties=(KEPT,), will=Will(f"{name}/other", properties=delayed.properties)
     ).socket.close()

@@ -1,1 +1,1 @@
-"""Strangers at a gateway's door: what real clients sent, broken in every way, and bytes of no sense."""
+"""Malformed packets at a gateway: mutated packets of real clients, and random bytes."""

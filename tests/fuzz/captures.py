@@ -1,4 +1,5 @@
-"""What real clients say, taken from the wire: all versions, all QoS, every property that they know."""
+"""The packets of real clients, recorded on the wire: all versions, all QoS levels, and every property that
+the clients support."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.fuzz.packets import split
 from tests.fuzz.tap import Tap
 from tests.interop import clients
 from tests.interop.clients import HAS_MQTTJS, Client
-from tests.interop.house import House
+from tests.interop.home import HomeNetwork
 from tests.interop.lines import Place
 from tests.interop.peer import connected, properties_of
 
@@ -32,9 +33,9 @@ _KINDS: Final[dict[str, Callable[[Place], Client]]] = {
 }
 
 
-def captured(house: House, gateway: str) -> list[list[bytes]]:
-    """The packets of each connection, of every kind of client, at a gateway. MQTT over TCP."""
-    place = house.place(gateway, "")
+def captured(home: HomeNetwork, gateway: str) -> list[list[bytes]]:
+    """The packets of each connection of every kind of client at a gateway, over TCP."""
+    place = home.place(gateway, "")
     with Tap(place.host, place.port) as tap:
         here = replace(place, host="127.0.0.1", port=tap.port)
         for name, kind in _KINDS.items():
@@ -55,7 +56,8 @@ def _use(client: Client) -> None:
 
 
 def _use_all(place: Place) -> None:
-    """A client with a will, a user name and a password, and, in MQTT 5, every property that one may send."""
+    """A client with a will, a user name and a password, and in MQTT 5 with every property that a client
+    may send."""
     is_5 = place.version == 5
 
     def prepare(client: Paho) -> None:

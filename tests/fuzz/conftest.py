@@ -1,4 +1,4 @@
-"""What the fuzzer needs of the machine."""
+"""Fixtures for the programs that these tests need."""
 
 from tests.interop.conftest import with_mosquitto
 

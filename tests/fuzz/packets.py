@@ -1,4 +1,4 @@
-"""Control packets as bytes: where one ends (MQTT 5 §2.1), and what is made of one that was sound."""
+"""Control packets as bytes: splitting a stream (MQTT 5 §2.1), and mutating valid packets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DISCONNECT: Final = 14
 
 
 def split(stream: bytes) -> list[bytes]:
-    """The packets of a stream; what is left over at its end is no packet."""
+    """The packets of a stream. An incomplete packet at its end is left out."""
     packets = []
     at = 0
     while at < len(stream):
@@ -32,7 +32,7 @@ def split(stream: bytes) -> list[bytes]:
 
 
 def framed(first: int, body: bytes) -> bytes:
-    """A packet with its length."""
+    """A packet with its fixed header."""
     length, head = len(body), bytearray([first])
     while True:
         length, low = divmod(length, 0x80)
@@ -42,42 +42,43 @@ def framed(first: int, body: bytes) -> bytes:
 
 
 def renamed(connect: bytes, client_id: bytes) -> bytes:
-    """A CONNECT of another client id (MQTT 5 §3.1)."""
+    """A CONNECT with another client id (MQTT 5 §3.1)."""
     body = connect[1 + _length_size(connect) :]
     at = 2 + int.from_bytes(body[:2], "big")
     is_5 = body[at] == 5
-    at += 4  # version, flags, keep-alive
-    if is_5:  # properties: fewer than 128 bytes
+    at += 4  # Version, flags and keep-alive.
+    if is_5:  # Properties of fewer than 128 bytes.
         at += 1 + body[at]
     rest = body[at + 2 + int.from_bytes(body[at : at + 2], "big") :]
     return framed(connect[0], body[:at] + len(client_id).to_bytes(2, "big") + client_id + rest)
 
 
 def script(random: Random, captures: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """What one connection sends: the packets of a client, of which some are broken.
+    """The packets that one connection sends: those of a recorded client, some of them mutated.
 
-    Most have a client id of their own, or each would end the one before. Some go on after their DISCONNECT.
+    Most scripts have their own client id; otherwise each would take over the session of the one before. Some
+    continue after their DISCONNECT.
     """
     packets = list(random.choice(captures))
     if random.random() < 0.9:
         packets[0] = renamed(packets[0], b"fuzz-%d" % random.getrandbits(32))
     if random.random() < 0.9:
         packets = [packet for packet in packets if packet[0] >> 4 != _DISCONNECT]
-    if random.random() < 0.3:  # with another's between them, in another order
+    if random.random() < 0.3:  # Mixed with the packets of another client, in another order.
         mixed = [*packets[1:], *random.choice(captures)[1:]]
         packets[1:] = random.sample(mixed, len(mixed))
     broken = random.choice((0.02, 0.1, 0.3))
-    connect, *others = packets  # a broken CONNECT ends it all
+    connect, *others = packets  # A broken CONNECT ends the connection at once.
     return [_perhaps(random, connect, broken / 4), *(_perhaps(random, packet, broken) for packet in others)]
 
 
 def mutated(random: Random, packet: bytes) -> bytes:
-    """A packet that was sound, with one to three faults."""
+    """A valid packet with one to three mutations."""
     broken = bytearray(packet)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         if broken:
             random.choice(_FAULTS)(random, broken)
-    if random.random() < 0.7 and broken:  # or else its length does not fit, and all that follows is shifted
+    if random.random() < 0.7 and broken:  # Otherwise the length is wrong, and all that follows is shifted.
         (body,) = (bytes(broken[1 + _length_size(broken) :]),)
         return framed(broken[0], body)
     return bytes(broken)
@@ -101,7 +102,7 @@ def _set(random: Random, packet: bytearray) -> None:
 
 
 def _set_length(random: Random, packet: bytearray) -> None:
-    """Somewhere, most likely not where a length is; sometimes where one is."""
+    """Sets a length somewhere: usually at a random position, sometimes at a real length field."""
     at = random.randrange(len(packet))
     packet[at : at + 2] = random.choice(_LENGTHS).to_bytes(2, "big")
 
@@ -125,7 +126,7 @@ def _insert(random: Random, packet: bytearray) -> None:
 
 
 def _repeat(random: Random, packet: bytearray) -> None:
-    """A property twice, a filter twice, or neither."""
+    """Repeats a part of the packet, for example a property or a filter."""
     at = random.randrange(len(packet))
     packet[at:at] = packet[at : at + random.randint(1, 16)]
 

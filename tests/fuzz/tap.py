@@ -1,4 +1,4 @@
-"""A relay between clients and a gateway that keeps what the clients say."""
+"""A relay between clients and a gateway that records the bytes of the clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _READ: Final = 65_536
 
 
 class Tap:
-    """Listens at `port` on loopback. `streams`: what came from each client, one for each connection."""
+    """Listens on `port` on loopback. `streams`: the bytes of each client connection."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -25,7 +25,7 @@ class Tap:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Returns when all its clients are gone."""
+        """Returns when all clients have disconnected."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
@@ -37,7 +37,7 @@ class Tap:
         thread.start()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # closed
+        with suppress(OSError):  # The socket was closed.
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(self._target)
@@ -48,7 +48,7 @@ class Tap:
 
     @staticmethod
     def _pass(source: socket.socket, sink: socket.socket, stream: bytearray) -> None:
-        """Closes what it reads from; the other direction does the same with the other."""
+        """Closes the socket that it reads from. The other direction does the same with the other socket."""
         with source, suppress(OSError):
             while data := source.recv(_READ):
                 stream += data

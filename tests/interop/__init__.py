@@ -1,1 +1,1 @@
-"""MQTT clients that others have written, against each other and against our own, over two gateways."""
+"""Third-party MQTT clients with each other and with hpub and hsub, over two gateways."""

@@ -1,7 +1,7 @@
-"""One interface to every client: a program of `programs`, or a pair of commands.
+"""One interface to every client: either a program of `programs`, or a pair of commands.
 
-A client has subscribed, or published, when the call returns: the broker has answered. What it receives is
-read by a thread of its own, so that a slow test does not hold a fast client up.
+`subscribe` and `publish` return when the broker has acknowledged. A thread of the client reads its messages,
+so that a slow test does not slow down a fast client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.product.network import PROJECT, environment
 from tests.waiting import until
 
 PATIENCE_S = 60.0
-"""Far more than a client takes to do what it is told, on a busy machine."""
+"""Much more than a client needs for one order, on a busy machine."""
 
 HERE = Path(__file__).parent
 WITHOUT_NODE = (
@@ -37,7 +37,7 @@ HAS_MQTTJS = shutil.which("node") is not None and (HERE / "node_modules" / "mqtt
 
 
 class Client(ABC):
-    """A client in processes of its own. Ends with `close`."""
+    """A client in its own processes. `close` ends them."""
 
     def __init__(self) -> None:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -46,14 +46,14 @@ class Client(ABC):
 
     @abstractmethod
     def publish(self, topic: str, payload: bytes, qos: int, *, retained: bool = False) -> None:
-        """Returns once the broker has acknowledged it; with QoS 0, once it is sent."""
+        """Returns when the broker has acknowledged the message; at QoS 0, when it is sent."""
 
     @abstractmethod
     def subscribe(self, filters: Sequence[str], qos: int) -> None:
-        """Returns once the broker has said that the subscriptions are there."""
+        """Returns when the broker has acknowledged the subscriptions."""
 
     def receive(self, count: int) -> list[Message]:
-        """The next so many messages."""
+        """The next `count` messages."""
         messages: list[Message] = []
         with suppress(queue.Empty):
             while len(messages) < count:
@@ -62,7 +62,7 @@ class Client(ABC):
         return messages
 
     def rest(self) -> list[Message]:
-        """What came besides; all of it, once the client is closed."""
+        """The remaining messages; all of them once the client is closed."""
         messages: list[Message] = []
         with suppress(queue.Empty):
             while True:
@@ -76,13 +76,13 @@ class Client(ABC):
         self.close()
 
     def close(self) -> None:
-        """Leaves nothing behind."""
+        """Ends its processes and threads."""
         for process in self._processes:
             if process.stdin is not None:
                 with suppress(BrokenPipeError):
                     process.stdin.close()
             elif process.poll() is None:
-                _await_leisure(process)
+                _await_idle(process)
                 process.terminate()
             try:
                 process.wait(PATIENCE_S)
@@ -111,17 +111,17 @@ class Client(ABC):
         return process
 
     @abstractmethod
-    def _hear(self, line: str) -> None:
-        """A process has said a line."""
+    def _handle_line(self, line: str) -> None:
+        """Handles a line of a process's output."""
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self._hear(line)
+            self._handle_line(line)
 
 
 class Program(Client):
-    """A client library, in one of `programs`."""
+    """A client library, run by one of `programs`."""
 
     def __init__(self, name: str, place: Place) -> None:
         super().__init__()
@@ -150,18 +150,18 @@ class Program(Client):
     def _await_done(self, what: str) -> None:
         assert self._done.acquire(timeout=PATIENCE_S), f"not: {self._process.args!r} {what}"
 
-    def _hear(self, line: str) -> None:
-        said = json.loads(line)
-        if said["event"] == "done":
+    def _handle_line(self, line: str) -> None:
+        event = json.loads(line)
+        if event["event"] == "done":
             self._done.release()
         else:
-            self._messages.put(message_of(said))
+            self._messages.put(message_of(event))
 
 
 class Commands(Client):
-    """A pair of commands with mosquitto's flags: each message, and each subscription, is a process.
+    """A pair of commands with mosquitto's flags. Each message and each subscription is a process.
 
-    `subscribed`: what a debug line of the subscriber holds when its subscription is there.
+    `subscribed`: a part of the subscriber's debug line that reports its subscription.
     """
 
     FORMAT = "message %q %r %x %t"
@@ -188,7 +188,7 @@ class Commands(Client):
         self._start(["stdbuf", "-oL", *self._subscribe, *topics, *flags])
         assert self._is_subscribed.acquire(timeout=PATIENCE_S), f"not subscribed: {filters}"
 
-    def _hear(self, line: str) -> None:
+    def _handle_line(self, line: str) -> None:
         if line.startswith("message "):
             _, qos, retained, payload, topic = line.rstrip("\n").split(" ", 4)
             self._messages.put(Message(topic, bytes.fromhex(payload), int(qos), retained == "1"))
@@ -196,12 +196,12 @@ class Commands(Client):
             self._is_subscribed.release()
 
 
-def _await_leisure(process: subprocess.Popen[str]) -> None:
-    """Until it may be told to end. mosquitto_sub prints as it handles the signal: where that finds it
-    printing, the line before comes twice."""
+def _await_idle(process: subprocess.Popen[str]) -> None:
+    """Waits until the process can be terminated. A mosquitto_sub that is printing when the signal arrives
+    prints the last line twice."""
     with suppress(psutil.NoSuchProcess):
         status = psutil.Process(process.pid).status
-        until(lambda: status() != psutil.STATUS_RUNNING, f"at rest: {process.args!r}", PATIENCE_S)
+        until(lambda: status() != psutil.STATUS_RUNNING, f"idle: {process.args!r}", PATIENCE_S)
 
 
 def mosquitto(place: Place, *flags: str) -> Commands:
@@ -214,8 +214,8 @@ def mosquitto(place: Place, *flags: str) -> Commands:
     return Commands(["mosquitto_pub", *common], ["mosquitto_sub", *common], "Subscribed (", place.client_id)
 
 
-def ours(root: str, client_id: str) -> Commands:
-    """hpub and hsub, which need no gateway."""
+def hpub_hsub(root: str, client_id: str) -> Commands:
+    """hpub and hsub, which connect without a gateway."""
     host, _, port = root.rpartition(":")
     hpub, hsub = (
         [sys.executable, "-m", f"hbroker.clients.{name}", "-h", host, "-p", port] for name in ("hpub", "hsub")
@@ -244,5 +244,5 @@ def mqttjs(place: Place) -> Program:
 
 
 def version_3(place: Place) -> Place:
-    """The same place, for a client of MQTT 3.1.1."""
+    """The same place for a client of MQTT 3.1.1."""
     return replace(place, version=4)

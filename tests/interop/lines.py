@@ -1,9 +1,9 @@
-"""What a test and a client's program say to one another: a JSON object a line.
+"""The protocol between a test and a client's program: one JSON object per line.
 
 To the program: `{"verb": "subscribe", "filter", "qos"}`, and `{"verb": "publish", "topic", "payload", "qos",
-"retained"}`; it answers `{"event": "done"}` to each, once the broker has. It says this too when it is
-connected, before anything else. `{"event": "message", "topic", "payload", "qos", "retained"}` comes
-whenever a message does. Payloads are in base64. The end of its input ends the program.
+"retained"}`. The program answers `{"event": "done"}` to each, once the broker has acknowledged. It sends the
+same event first, when it is connected. `{"event": "message", "topic", "payload", "qos", "retained"}` reports
+a received message. Payloads are in base64. The program ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Message:
-    """What a client received."""
+    """A message that a client received."""
 
     topic: str
     payload: bytes
@@ -27,9 +27,9 @@ class Message:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a client connects, and as whom. `version`: 4 is MQTT 3.1.1. `kept`: the session outlives the
-    connection (`Peer` knows how to). `authority`: over TLS, trusting who is in this file; `certificate` and
-    `key` are its own, if it has some."""
+    """Where a client connects, and with which client id and credentials. `version`: 4 is MQTT 3.1.1.
+    `kept`: the session outlives the connection (only `Peer` implements it). `authority`: use TLS, and
+    trust the CA in this file. `certificate` and `key`: the client's own files, if it has some."""
 
     host: str
     port: int
@@ -43,35 +43,35 @@ class Place:
 
     @classmethod
     def read(cls) -> Self:
-        """That of a program's command line."""
+        """The place of a program's command line."""
         return cls(**json.loads(sys.argv[1]))
 
 
 def encode(payload: bytes) -> str:
-    """A payload as text."""
+    """Encodes a payload as text."""
     return base64.b64encode(payload).decode()
 
 
 def decode(text: str) -> bytes:
-    """A payload from its text."""
+    """Decodes a payload from text."""
     return base64.b64decode(text)
 
 
-def say_done() -> None:
-    """A program is connected, or has done what it was told."""
-    _say({"event": "done"})
+def report_done() -> None:
+    """Reports that the program is connected, or has carried out an order."""
+    _write({"event": "done"})
 
 
-def say_message(message: Message) -> None:
-    """A program has received a message."""
-    _say({"event": "message", **vars(message), "payload": encode(message.payload)})
+def report_message(message: Message) -> None:
+    """Reports that the program has received a message."""
+    _write({"event": "message", **vars(message), "payload": encode(message.payload)})
 
 
-def message_of(said: dict[str, Any]) -> Message:
-    """What a program said it received."""
-    return Message(said["topic"], decode(said["payload"]), said["qos"], said["retained"])
+def message_of(event: dict[str, Any]) -> Message:
+    """The message that a program reported."""
+    return Message(event["topic"], decode(event["payload"]), event["qos"], event["retained"])
 
 
-def _say(event: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")  # one write: of threads, each writes whole lines
+def _write(event: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")  # One write for each line: threads write whole lines.
     sys.stdout.flush()

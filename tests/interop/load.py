@@ -10,17 +10,18 @@ from tests.interop.clients import PATIENCE_S
 from tests.interop.peer import Peer
 
 PAUSE_S = 0.002
-"""Between two messages."""
+"""The pause between two messages."""
 
 
 class Load(Background):
-    """A publisher that goes on, without waiting for acknowledgements, until it is stopped. On one topic of
-    each place, in turns; payloads are the name and a number."""
+    """A publisher that does not wait for acknowledgements and publishes until it is stopped. It publishes
+    on one topic of each place in turn. Payloads are its name and a number."""
 
     def __init__(self, peer: Peer, name: str, qos: int, places: Sequence[str]) -> None:
         super().__init__()
         self.sent: list[tuple[int, bytes]] = []
-        """Packet id and payload. It only grows, so that others may read while the publisher goes on."""
+        """Packet id and payload. The list only grows, so other threads may read it while the publisher
+        runs."""
         self._answered: set[int] = set()
         peer.client.on_publish = lambda _client, _userdata, mid, *_: self._answered.add(mid)
         self._peer = peer
@@ -29,11 +30,11 @@ class Load(Background):
         self._places = places
 
     def acknowledged(self) -> set[bytes]:
-        """The messages that the broker has answered for."""
+        """The messages that the broker has acknowledged."""
         return {payload for mid, payload in tuple(self.sent) if mid in self._answered}
 
     def await_acknowledged(self, count: int) -> None:
-        """Returns once it is so many."""
+        """Returns when `count` messages are acknowledged."""
         waiting.until(
             lambda: len(self._answered) >= count,
             f"{count} acknowledgements",

@@ -1,4 +1,5 @@
-"""A paho client in the test's own process, for what needs more of a client than the one interface has."""
+"""A paho client in the process of the test, for tests that need more than the common interface of
+`clients`."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from tests.interop.lines import Place
 
 
 class Peer:
-    """A client that connects again by itself.
+    """A client that reconnects by itself.
 
-    `received`: messages as paho has them, in their order. `subacks_before`: how many SUBACKs had come by each
-    of them. `is_session_present`: what each CONNACK said.
+    `received`: messages as paho represents them, in order. `subacks_before`: for each message, the number of
+    SUBACKs received before it. `is_session_present`: the Session Present flag of each CONNACK.
     """
 
     def __init__(self, place: Place) -> None:
@@ -36,22 +37,22 @@ class Peer:
         self.client.on_subscribe = self._count
         self.client.on_message = self._receive
         self.client.max_inflight_messages_set(1_000)
-        self.turn_to(place)
+        self.reconnect_to(place)
 
     def connect(self) -> None:
-        """Returns with the CONNACK."""
+        """Connects. Returns at the CONNACK."""
         self.client.loop_start()
         self.await_connections(1)
 
-    def turn_to(self, place: Place) -> None:
-        """Connects there from the next time on."""
+    def reconnect_to(self, place: Place) -> None:
+        """Connects to this place from the next time on."""
         more: dict[str, Any] = {}
         if place.kept:
             more = {"clean_start": False, "properties": properties_of("CONNECT", SessionExpiryInterval=3_600)}
         self.client.connect_async(place.host, place.port, **more)
 
     def subscribe(self, *filters: tuple[str, int], identifier: int = 0) -> None:
-        """Returns with the SUBACK."""
+        """Subscribes. Returns at the SUBACK."""
         properties = None
         if identifier:
             properties = properties_of("SUBSCRIBE", SubscriptionIdentifier=identifier)
@@ -60,15 +61,15 @@ class Peer:
         waiting.until(lambda: self.subacks > before, "a SUBACK", PATIENCE_S)
 
     def payloads(self) -> set[bytes]:
-        """Those of the messages that have come."""
+        """The payloads of the received messages."""
         return {bytes(message.payload) for message in list(self.received)}
 
     def await_connections(self, count: int) -> None:
-        """Returns once it has been accepted so many times."""
+        """Returns when `count` connections have been accepted."""
         waiting.until(lambda: len(self.is_session_present) >= count, "a CONNACK", PATIENCE_S)
 
     def await_received(self, count: int) -> None:
-        """Returns once it has received so many messages."""
+        """Returns when `count` messages have been received."""
         waiting.until(
             lambda: len(self.received) >= count,
             f"{count} messages",
@@ -77,7 +78,7 @@ class Peer:
         )
 
     def close(self) -> None:
-        """Says goodbye."""
+        """Sends DISCONNECT and closes the connection."""
         self.client.disconnect()
         self.client.loop_stop()
 
@@ -99,7 +100,7 @@ class Peer:
 def connected(
     place: Place, prepare: Callable[[mqtt.Client], object] = lambda _client: None
 ) -> Iterator[Peer]:
-    """A client that is connected. `prepare`: what to do with it before."""
+    """A connected client. `prepare` is called before it connects."""
     peer = Peer(place)
     prepare(peer.client)
     peer.connect()
@@ -110,7 +111,7 @@ def connected(
 
 
 def properties_of(packet: str, **values: Any) -> Properties:
-    """Properties of a packet of MQTT 5, by their names in paho."""
+    """Properties of an MQTT 5 packet, by their names in paho."""
     properties = Properties(getattr(PacketTypes, packet))  # type: ignore[no-untyped-call]
     for name, value in values.items():
         setattr(properties, name, value)
@@ -118,5 +119,5 @@ def properties_of(packet: str, **values: Any) -> Properties:
 
 
 def fields_of(message: mqtt.MQTTMessage) -> dict[str, Any]:
-    """The properties that came with a message, by their names in paho."""
+    """The properties of a message, by their names in paho."""
     return vars(message.properties)

@@ -1,4 +1,5 @@
-"""`kill -9` of a gateway under load: its clients resume their sessions at the other, and nothing is lost."""
+"""`kill -9` of a gateway under load: its clients resume their sessions at the other gateway, and no
+message is lost."""
 
 from __future__ import annotations
 
@@ -9,20 +10,20 @@ import pytest
 
 from tests import waiting
 from tests.interop.clients import PATIENCE_S
-from tests.interop.house import PLACES, House
+from tests.interop.home import PLACES, HomeNetwork
 from tests.interop.load import Load
 from tests.interop.peer import connected
 
 BEFORE = 300
-"""Messages that are acknowledged before the gateway is killed, at least; and as many again after that."""
+"""The number of messages acknowledged before the gateway is killed, and again after that, at least."""
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_session_resumes_at_the_other_gateway_and_nothing_is_lost(house: House, qos: int) -> None:
+def test_a_session_resumes_at_the_other_gateway_without_loss_of_messages(home: HomeNetwork, qos: int) -> None:
     with (
-        connected(house.place("one", f"kept-{qos}", kept=True)) as kept,
-        connected(house.place("one", f"here-{qos}")) as here,
-        connected(house.place("two", f"there-{qos}")) as there,
+        connected(home.place("one", f"kept-{qos}", kept=True)) as kept,
+        connected(home.place("one", f"here-{qos}")) as here,
+        connected(home.place("two", f"there-{qos}")) as there,
         ExitStack() as running,
     ):
         kept.subscribe(*((f"{place}/load/+", qos) for place in PLACES))
@@ -33,8 +34,8 @@ def test_a_session_resumes_at_the_other_gateway_and_nothing_is_lost(house: House
         for load in loads:
             load.await_acknowledged(BEFORE)
         answered = loads[0].acknowledged()
-        kept.turn_to(house.place("two", f"kept-{qos}", kept=True))
-        house.kill("one")
+        kept.reconnect_to(home.place("two", f"kept-{qos}", kept=True))
+        home.kill("one")
         loads[1].await_acknowledged(len(loads[1].acknowledged()) + BEFORE)
         kept.await_connections(2)
         loads[1].await_acknowledged(len(loads[1].acknowledged()) + BEFORE)
@@ -50,8 +51,9 @@ def test_a_session_resumes_at_the_other_gateway_and_nothing_is_lost(house: House
         )
     assert kept.is_session_present == [False, True]
     if qos == 2:
-        # What was in flight when the gateway died comes again: nobody knows any more that the client had it.
-        # What its publisher had no answer for, that publishes again each time it connects.
+        # A message in flight at the time of the kill is sent again: nobody knows that the client has
+        # received it.
+        # The publisher sends its unacknowledged messages again each time it connects.
         counts = Counter(bytes(message.payload) for message in kept.received)
         published_once = answered | {payload for _, payload in loads[1].sent}
         assert max(counts[payload] for payload in published_once) <= 2

@@ -1,8 +1,8 @@
-"""Every client as publisher against every client as subscriber: all pairs of QoS, over all owners.
+"""Every client as publisher with every client as subscriber, with all pairs of QoS, over all owners.
 
-All subscribers stand while a publisher publishes, once: to each owner, with each QoS, on a topic that the
-subscribers have subscribed to with one. Which one goes round, so that every pair of QoS occurs at two owners.
-Publishers are at one gateway and subscribers at the other.
+All subscribers have subscribed when a publisher publishes. It publishes once to each owner at each QoS, on a
+topic to which the subscribers have subscribed with one QoS. That QoS alternates, so that every pair of QoS
+occurs at two owners. Publishers are connected to one gateway and subscribers to the other.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import pytest
 
 from tests.interop import clients
 from tests.interop.clients import HAS_MQTTJS, Client, version_3
-from tests.interop.house import PLACES, House
+from tests.interop.home import PLACES, HomeNetwork
 from tests.interop.lines import Message
 
-KINDS: dict[str, Callable[[House, str, str], Client]] = {
-    "mosquitto": lambda house, gateway, name: clients.mosquitto(house.place(gateway, name)),
-    "mosquitto-3": lambda house, gateway, name: clients.mosquitto(version_3(house.place(gateway, name))),
-    "paho": lambda house, gateway, name: clients.paho(house.place(gateway, name)),
-    "paho-3": lambda house, gateway, name: clients.paho(version_3(house.place(gateway, name))),
-    "paho-ws": lambda house, gateway, name: clients.paho(house.place(gateway, name, websocket=True)),
-    "aiomqtt": lambda house, gateway, name: clients.aiomqtt(house.place(gateway, name)),
-    "gmqtt": lambda house, gateway, name: clients.gmqtt(house.place(gateway, name)),
-    "mqttjs": lambda house, gateway, name: clients.mqttjs(house.place(gateway, name)),
-    "mqttjs-ws": lambda house, gateway, name: clients.mqttjs(
-        version_3(house.place(gateway, name, websocket=True))
+KINDS: dict[str, Callable[[HomeNetwork, str, str], Client]] = {
+    "mosquitto": lambda home, gateway, name: clients.mosquitto(home.place(gateway, name)),
+    "mosquitto-3": lambda home, gateway, name: clients.mosquitto(version_3(home.place(gateway, name))),
+    "paho": lambda home, gateway, name: clients.paho(home.place(gateway, name)),
+    "paho-3": lambda home, gateway, name: clients.paho(version_3(home.place(gateway, name))),
+    "paho-ws": lambda home, gateway, name: clients.paho(home.place(gateway, name, websocket=True)),
+    "aiomqtt": lambda home, gateway, name: clients.aiomqtt(home.place(gateway, name)),
+    "gmqtt": lambda home, gateway, name: clients.gmqtt(home.place(gateway, name)),
+    "mqttjs": lambda home, gateway, name: clients.mqttjs(home.place(gateway, name)),
+    "mqttjs-ws": lambda home, gateway, name: clients.mqttjs(
+        version_3(home.place(gateway, name, websocket=True))
     ),
-    "ours": lambda house, gateway, name: clients.ours(house.root, name),
+    "hbroker": lambda home, gateway, name: clients.hpub_hsub(home.root, name),
 }
 QOS = (0, 1, 2)
 
 
-class Stand:
-    """One client of each kind that has subscribed, and one of each that publishes."""
+class AllClients:
+    """One subscriber of each kind, and one publisher of each kind."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, home: HomeNetwork) -> None:
+        self._house = home
         with ThreadPoolExecutor() as pool:
             subscribers = pool.map(self._subscriber, kinds())
         self.subscribers = dict(zip(kinds(), subscribers, strict=True))
@@ -48,13 +48,14 @@ class Stand:
         self._received: dict[str, list[Message]] = {kind: [] for kind in kinds()}
 
     def publisher(self, kind: str) -> Client:
-        """The one of that kind."""
+        """The publisher of this kind."""
         if kind not in self._publishers:
             self._publishers[kind] = KINDS[kind](self._house, "one", f"publisher-{kind}")
         return self._publishers[kind]
 
     def publish(self, kind: str) -> list[Message]:
-        """Has it publish its part of the table. What a subscriber must receive of it."""
+        """Lets a publisher publish its part of the matrix. Returns the messages that each subscriber must
+        receive."""
         publisher = self.publisher(kind)
         expected = []
         for (number, place), qos in product(enumerate(PLACES), QOS):
@@ -67,7 +68,7 @@ class Stand:
         return expected
 
     def receive(self, subscriber: str, publisher: str, count: int) -> list[Message]:
-        """All that a subscriber has received from a publisher, once it is at least so much."""
+        """All messages of a publisher that a subscriber has received, once there are at least `count`."""
         received = self._received[subscriber]
         while True:
             of_it = [message for message in received if message.topic.split("/")[-2] == publisher]
@@ -76,7 +77,7 @@ class Stand:
             received += self.subscribers[subscriber].receive(1)
 
     def close(self) -> None:
-        """Ends all clients. Nothing may have come that nobody expected."""
+        """Ends all clients. No client may have received an unexpected message."""
         for client in (*self.subscribers.values(), *self._publishers.values()):
             client.close()
         assert {kind: client.rest() for kind, client in self.subscribers.items() if client.rest()} == {}
@@ -89,25 +90,25 @@ class Stand:
 
 
 def kinds() -> list[str]:
-    """Those whose libraries are here."""
+    """The kinds of clients whose libraries are installed."""
     return [kind for kind in KINDS if HAS_MQTTJS or not kind.startswith("mqttjs")]
 
 
 @pytest.fixture(scope="module")
-def stand(house: House, with_mosquitto: None) -> Iterator[Stand]:
-    """All clients, before anything is published."""
-    stand = Stand(house)
-    yield stand
-    stand.close()
+def all_clients(home: HomeNetwork, with_mosquitto: None) -> Iterator[AllClients]:
+    """All clients, before any of them has published."""
+    all_clients = AllClients(home)
+    yield all_clients
+    all_clients.close()
 
 
 @pytest.fixture(scope="module")
-def retained(stand: Stand) -> list[Message]:
-    """A message of each kind of publisher, each at an owner, for those who subscribe from now on."""
+def retained(all_clients: AllClients) -> list[Message]:
+    """One retained message of each kind of publisher, each at another owner, for later subscribers."""
     messages = []
     for number, (kind, place) in enumerate(zip(kinds(), cycle(PLACES), strict=False)):
         message = Message(f"{place}/kept/{kind}", b"kept", number % len(QOS), retained=True)
-        stand.publisher(kind).publish(message.topic, message.payload, message.qos, retained=True)
+        all_clients.publisher(kind).publish(message.topic, message.payload, message.qos, retained=True)
         messages.append(message)
     return messages
 
@@ -121,15 +122,19 @@ def with_libraries(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize("subscriber", KINDS)
 @pytest.mark.parametrize("publisher", KINDS)
-def test_each_hears_each(stand: Stand, publisher: str, subscriber: str) -> None:
-    expected = stand.publish(publisher)
-    received = stand.receive(subscriber, publisher, len(expected))
+def test_each_subscriber_receives_the_messages_of_each_publisher(
+    all_clients: AllClients, publisher: str, subscriber: str
+) -> None:
+    expected = all_clients.publish(publisher)
+    received = all_clients.receive(subscriber, publisher, len(expected))
     assert sorted(received, key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.parametrize("subscriber", KINDS)
-def test_each_is_told_what_is_retained(house: House, retained: list[Message], subscriber: str) -> None:
-    client = KINDS[subscriber](house, "two", f"told-{subscriber}")
+def test_each_subscriber_receives_the_retained_messages(
+    home: HomeNetwork, retained: list[Message], subscriber: str
+) -> None:
+    client = KINDS[subscriber](home, "two", f"told-{subscriber}")
     client.subscribe([f"{place}/kept/+" for place in PLACES], 2)
     received = client.receive(len(retained))
     client.close()

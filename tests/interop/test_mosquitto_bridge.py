@@ -1,4 +1,4 @@
-"""mosquitto in front of a house, with its bridge as it is by default, but for what it is to carry."""
+"""mosquitto as a bridge to a gateway, with the default settings of a bridge and some topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.clients import PATIENCE_S
-from tests.interop.house import House
+from tests.interop.home import HomeNetwork
 from tests.interop.lines import Place
 from tests.interop.peer import Peer, connected
 from tests.needs import need_mosquitto
@@ -33,11 +33,11 @@ topic up/# out 0 {name}/ weather/{name}/
 
 
 @contextmanager
-def bridged(house: House, directory: Path, name: str, more: str) -> Iterator[Place]:
-    """mosquitto, and where it takes clients. Its bridge is killed in the end."""
+def bridged(home: HomeNetwork, directory: Path, name: str, more: str) -> Iterator[Place]:
+    """Starts mosquitto, and yields the address for clients. Its process is killed at the end."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    gateway = house.place("one", name).port
+    gateway = home.place("one", name).port
     file = directory / "mosquitto.conf"
     file.write_text(FILE.format(port=port, gateway=gateway, name=name, more=more))
     process = subprocess.Popen([need_mosquitto(), "-c", file], stderr=subprocess.DEVNULL)
@@ -59,11 +59,16 @@ def publish(peer: Peer, topic: str, text: bytes, *, retained: bool = False) -> N
     peer.client.publish(topic, text, 1, retain=retained).wait_for_publish(PATIENCE_S)
 
 
-def awaits(peer: Peer, messages: dict[tuple[str, bytes], int]) -> None:
-    until(lambda: seen(peer) >= Counter(messages), str(messages), PATIENCE_S, found=lambda: seen(peer))
+def await_messages(peer: Peer, messages: dict[tuple[str, bytes], int]) -> None:
+    until(
+        lambda: received_messages(peer) >= Counter(messages),
+        str(messages),
+        PATIENCE_S,
+        found=lambda: received_messages(peer),
+    )
 
 
-def seen(peer: Peer) -> Counter[tuple[str, bytes]]:
+def received_messages(peer: Peer) -> Counter[tuple[str, bytes]]:
     return Counter((message.topic, bytes(message.payload)) for message in list(peer.received))
 
 
@@ -73,19 +78,19 @@ def seen(peer: Peer) -> Counter[tuple[str, bytes]]:
         ("plain", "", 1),
         ("oldest", "bridge_protocol_version mqttv31", 1),
         ("newest", "bridge_protocol_version mqttv50", 1),
-        # To the gateway a client like any other: it gets its own messages back, and passes them on below.
+        # The gateway treats it as any other client. It gets its own messages back, and forwards them.
         ("unmarked", "try_private false", 2),
     ],
 )
-def test_a_bridge_carries_topics_both_ways_and_nothing_goes_round(
-    house: House, tmp_path: Path, name: str, more: str, copies: int
+def test_a_bridge_carries_topics_in_both_directions_without_a_loop(
+    home: HomeNetwork, tmp_path: Path, name: str, more: str, copies: int
 ) -> None:
     state = f"$SYS/broker/connection/{name}/state"
     above, below = f"home/kitchen/{name}", name
-    with connected(house.place("two", f"{name}-watcher")) as watcher:
+    with connected(home.place("two", f"{name}-watcher")) as watcher:
         watcher.subscribe((f"{above}/#", 1), (f"weather/{name}/#", 1), (state, 1))
-        with bridged(house, tmp_path, name, more) as place:
-            awaits(watcher, {(state, b"1"): 1})
+        with bridged(home, tmp_path, name, more) as place:
+            await_messages(watcher, {(state, b"1"): 1})
             with connected(place) as local:
                 local.subscribe((f"{below}/#", 1))
                 publish(local, f"{below}/both/a", b"from below", retained=True)
@@ -93,14 +98,20 @@ def test_a_bridge_carries_topics_both_ways_and_nothing_goes_round(
                 publish(watcher, f"weather/{name}/down/c", b"down")
                 publish(local, f"{below}/up/d", b"up")
                 at_both_ends = {("both/a", b"from below"): 1, ("both/b", b"from above"): 1}
-                awaits(local, {(f"{below}/{topic}", text): n for (topic, text), n in at_both_ends.items()})
-                awaits(local, {(f"{below}/down/c", b"down"): 1, (f"{below}/both/a", b"from below"): copies})
-                awaits(watcher, {(f"{above}/{topic}", text): n for (topic, text), n in at_both_ends.items()})
-                awaits(watcher, {(f"weather/{name}/up/d", b"up"): 1})
-                assert seen(local).total() == 3 + copies
-            assert seen(watcher).total() == 5 + seen(watcher)[state, b"0"]
+                await_messages(
+                    local, {(f"{below}/{topic}", text): n for (topic, text), n in at_both_ends.items()}
+                )
+                await_messages(
+                    local, {(f"{below}/down/c", b"down"): 1, (f"{below}/both/a", b"from below"): copies}
+                )
+                await_messages(
+                    watcher, {(f"{above}/{topic}", text): n for (topic, text), n in at_both_ends.items()}
+                )
+                await_messages(watcher, {(f"weather/{name}/up/d", b"up"): 1})
+                assert received_messages(local).total() == 3 + copies
+            assert received_messages(watcher).total() == 5 + received_messages(watcher)[state, b"0"]
         until(lambda: watcher.received[-1].payload == b"0", "the will", PATIENCE_S)
-    with connected(house.place("one", f"{name}-late")) as late:
+    with connected(home.place("one", f"{name}-late")) as late:
         late.subscribe((state, 1))
-        awaits(late, {(state, b"0"): 1})
+        await_messages(late, {(state, b"0"): 1})
     assert late.received[0].retain

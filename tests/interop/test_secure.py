@@ -1,4 +1,4 @@
-"""Stock clients over TLS and secure WebSocket, as their users have them, at one gateway."""
+"""Common clients over TLS and secure WebSocket, as users configure them, at one gateway."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def front(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Ite
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest) -> str:
-    """The name of a client that is installed."""
+    """The name of an installed client."""
     name = str(request.param)
     if name in ("mosquitto", "mqttjs"):
         request.getfixturevalue(f"with_{name}")
@@ -57,10 +57,10 @@ def client(request: pytest.FixtureRequest) -> str:
     [*((name, "mqtts", 5) for name in OVER_TLS), *((name, "wss", 4) for name in OVER_WEBSOCKET)],
     indirect=["client"],
 )
-def test_a_client_publishes_and_hears_itself(
+def test_a_client_with_a_certificate_publishes_and_receives_its_own_messages(
     front: Front, authority: Authority, client: str, listener: str, version: int
 ) -> None:
-    """Small and large, at every QoS, under the name that its certificate proves."""
+    """Small and large payloads at every QoS, with the user name of the client's certificate."""
     own = authority.client(client)
     place = Place(
         "localhost",
@@ -87,7 +87,7 @@ def test_a_client_publishes_and_hears_itself(
 
 
 @pytest.mark.parametrize("own", ["none", "of another authority"])
-def test_mosquitto_is_refused_without_a_certificate(
+def test_mosquitto_without_a_trusted_certificate_is_refused(
     front: Front, authority: Authority, with_mosquitto: None, tmp_path: Path, own: str
 ) -> None:
     pair = Authority(tmp_path, "others").client("paho")

@@ -1,4 +1,5 @@
-"""A model of MQTT 5 §4.8.2: a plain subscription that matches gets one copy, a group's one in all."""
+"""A model of MQTT 5 §4.8.2: each matching subscription gets one copy, and each shared subscription gets
+one copy in total."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 from hbroker import sync
 from hbroker._native import topic_matches
 from tests.interop.clients import PATIENCE_S
-from tests.interop.house import House
+from tests.interop.home import HomeNetwork
 from tests.interop.peer import Peer, connected, fields_of
 from tests.waiting import until
 
@@ -21,7 +22,7 @@ MESSAGES = 12
 
 
 def random_filters(random: Random, stem: str) -> list[tuple[str, str]]:
-    """(group, filter) pairs of one client, each once."""
+    """The (group, filter) pairs of one client, each once."""
     filters = [f"home/kitchen/{stem}/a", f"home/kitchen/{stem}/+", f"weather/{stem}/#", f"+/+/{stem}/a"]
     pairs = [(group, filter) for group in sorted(set(GROUPS)) for filter in filters]
     return random.sample(pairs, random.randint(1, 6))
@@ -31,8 +32,8 @@ def joined(group: str, filter: str) -> str:
     return f"$share/{group}/{filter}" if group else filter
 
 
-def taken(peer: Peer) -> Counter[tuple[int, bytes]]:
-    """By subscription identifier and payload."""
+def copies_of(peer: Peer) -> Counter[tuple[int, bytes]]:
+    """The number of received messages by subscription identifier and payload."""
     copies: Counter[tuple[int, bytes]] = Counter()
     for message in list(peer.received):
         copies.update((id, bytes(message.payload)) for id in fields_of(message)["SubscriptionIdentifier"])
@@ -40,26 +41,27 @@ def taken(peer: Peer) -> Counter[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_copy_is_counted(house: House, seed: int) -> None:
+def test_each_subscription_and_each_shared_subscription_get_one_copy(home: HomeNetwork, seed: int) -> None:
     random, stem = Random(seed), f"model{seed}"
     owned: dict[tuple[str, int], tuple[str, str]] = {}
     with ExitStack() as stack:
         peers: dict[str, Peer] = {}
         for n in range(4):
-            place = house.place(random.choice(("one", "two")), f"{stem}-{n}", kept=n % 2 == 1)
+            place = home.place(random.choice(("one", "two")), f"{stem}-{n}", kept=n % 2 == 1)
             peer = peers[place.client_id] = stack.enter_context(connected(place))
             for id, (group, filter) in enumerate(random_filters(random, stem), 1):
                 owned[place.client_id, id] = group, filter
                 peer.subscribe((joined(group, filter), random.randint(0, 2)), identifier=id)
-            # What of a kept session moves to its own member has moved when a later one is there.
+            # When a later subscription is complete, the messages of a kept session have moved to the
+            # session's own member.
             peer.subscribe((f"$share/{place.client_id}/#", 1), identifier=1_000)
             peer.client.unsubscribe(f"$share/{place.client_id}/#")
-        native = stack.enter_context(sync.connect(house.root, client_id=f"{stem}-native"))
+        native = stack.enter_context(sync.connect(home.root, client_id=f"{stem}-native"))
         own = {}
         for id, (group, filter) in enumerate(random_filters(random, stem), 1):
             owned["native", id] = group, filter
             own[id] = stack.enter_context(native.subscribe(joined(group, filter), qos=2))
-        publisher = stack.enter_context(connected(house.place("one", f"{stem}-publisher")))
+        publisher = stack.enter_context(connected(home.place("one", f"{stem}-publisher")))
         copies: Counter[tuple[str, int, bytes]] = Counter()
         plain: Counter[tuple[str, int, bytes]] = Counter()
         shared: Counter[tuple[str, str, bytes]] = Counter()
@@ -82,7 +84,7 @@ def test_every_copy_is_counted(house: House, seed: int) -> None:
             for name, peer in peers.items():
                 for key in [key for key in copies if key[0] == name]:
                     del copies[key]
-                for (id, payload), many in taken(peer).items():
+                for (id, payload), many in copies_of(peer).items():
                     if id < 1_000:
                         copies[name, id, payload] = many
             return copies.total()
@@ -100,8 +102,8 @@ def test_every_copy_is_counted(house: House, seed: int) -> None:
 
 
 class Member(ABC):
-    """A client whose session is kept, and what has come to it: by subscription and payload. `subscriptions`:
-    group, filter and QoS, by number."""
+    """A client with a kept session, and its received messages by subscription and payload.
+    `subscriptions`: group, filter and QoS, by number."""
 
     def __init__(self, name: str, random: Random, stem: str) -> None:
         self.name = name
@@ -111,39 +113,39 @@ class Member(ABC):
         }
 
     @abstractmethod
-    def come(self) -> None:
-        """Connects, and resumes its session."""
+    def connect(self) -> None:
+        """Connects and resumes the session."""
 
     @abstractmethod
-    def go(self) -> None:
-        """Disconnects. Its session is kept."""
+    def disconnect(self) -> None:
+        """Disconnects. The session is kept."""
 
     @abstractmethod
     def copies(self) -> Counter[tuple[int, bytes]]:
-        """How often each payload has come, by number of the subscription."""
+        """The number of received copies of each payload, by number of the subscription."""
 
 
 class MqttMember(Member):
-    """Over MQTT, at one gateway or the other each time."""
+    """A member over MQTT. It connects to either gateway each time."""
 
-    def __init__(self, house: House, name: str, random: Random, stem: str) -> None:
+    def __init__(self, home: HomeNetwork, name: str, random: Random, stem: str) -> None:
         super().__init__(name, random, stem)
-        self._house, self._random = house, random
+        self._house, self._random = home, random
         self._before: Counter[tuple[int, bytes]] = Counter()
         self._peer = self._connect()
         for id, (group, filter, qos) in self.subscriptions.items():
             self._peer.subscribe((joined(group, filter), qos), identifier=id)
 
-    def come(self) -> None:
+    def connect(self) -> None:
         self._peer = self._connect()
         assert self._peer.is_session_present == [True]
 
-    def go(self) -> None:
+    def disconnect(self) -> None:
         self._peer.close()
-        self._before += taken(self._peer)
+        self._before += copies_of(self._peer)
 
     def copies(self) -> Counter[tuple[int, bytes]]:
-        return self._before + taken(self._peer)
+        return self._before + copies_of(self._peer)
 
     def _connect(self) -> Peer:
         gateway = self._random.choice(("one", "two"))
@@ -153,26 +155,26 @@ class MqttMember(Member):
 
 
 class NativeMember(Member):
-    """Over the network's own protocol, in a run of its own each time. It has one subscription that is not
-    shared: of those that overlap, the ones that a run makes later do not get what waited."""
+    """A member with the native protocol. Each connection is a new run. It has at most one subscription
+    that is not shared: of overlapping subscriptions, only the first one of a run gets the queued messages."""
 
-    def __init__(self, house: House, name: str, random: Random, stem: str) -> None:
+    def __init__(self, home: HomeNetwork, name: str, random: Random, stem: str) -> None:
         super().__init__(name, random, stem)
         plain = [id for id, (group, _, _) in self.subscriptions.items() if not group]
         for id in plain[1:]:
             del self.subscriptions[id]
-        self._root = house.root
+        self._root = home.root
         self._copies: Counter[tuple[int, bytes]] = Counter()
-        self.come()
+        self.connect()
 
-    def come(self) -> None:
+    def connect(self) -> None:
         self._client = sync.connect(self._root, client_id=self.name, session_expiry=3_600, session_key="kept")
         self._own = {
             id: self._client.subscribe(joined(group, filter), qos=qos)
             for id, (group, filter, qos) in self.subscriptions.items()
         }
 
-    def go(self) -> None:
+    def disconnect(self) -> None:
         self.copies()
         self._client.close()
 
@@ -184,11 +186,13 @@ class NativeMember(Member):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_copy_is_counted_while_kept_sessions_go_and_come(house: House, seed: int) -> None:
+def test_each_subscription_gets_one_copy_while_clients_disconnect_and_resume(
+    home: HomeNetwork, seed: int
+) -> None:
     random, stem = Random(seed), f"kept{seed}"
     members: list[Member] = [
-        *(MqttMember(house, f"{stem}-{n}", random, stem) for n in range(3)),
-        NativeMember(house, f"{stem}-native", random, stem),
+        *(MqttMember(home, f"{stem}-{n}", random, stem) for n in range(3)),
+        NativeMember(home, f"{stem}-native", random, stem),
     ]
     topics = [f"home/kitchen/{stem}/a", f"home/kitchen/{stem}/b", f"weather/{stem}/a"]
     plain: Counter[tuple[str, int, bytes]] = Counter()
@@ -206,11 +210,11 @@ def test_every_copy_is_counted_while_kept_sessions_go_and_come(house: House, see
                     own[member.name, id, payload] += many
         return own, groups
 
-    with connected(house.place("one", f"{stem}-publisher")) as publisher:
+    with connected(home.place("one", f"{stem}-publisher")) as publisher:
         for phase in range(4):
-            away = random.sample(members, random.randint(1, len(members))) if phase % 2 else []
-            for member in away:
-                member.go()
+            offline = random.sample(members, random.randint(1, len(members))) if phase % 2 else []
+            for member in offline:
+                member.disconnect()
             for n in range(MESSAGES // 2):
                 topic, payload = random.choice(topics), b"%d-%d" % (phase, n)
                 publisher.client.publish(topic, payload, random.choice((1, 2))).wait_for_publish(PATIENCE_S)
@@ -220,8 +224,8 @@ def test_every_copy_is_counted_while_kept_sessions_go_and_come(house: House, see
                             shared[group, filter, payload] = 1
                         elif topic_matches(filter, topic):
                             plain[member.name, id, payload] = 1
-            for member in away:
-                member.come()
+            for member in offline:
+                member.connect()
             until(
                 lambda: not (plain - found()[0]) and not (shared - found()[1]),
                 f"the copies of phase {phase}",
@@ -230,6 +234,6 @@ def test_every_copy_is_counted_while_kept_sessions_go_and_come(house: House, see
             )
     own, groups = found()
     for member in members:
-        member.go()
+        member.disconnect()
     assert own == plain
     assert groups == shared

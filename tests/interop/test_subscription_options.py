@@ -1,4 +1,5 @@
-"""Every option of a subscription (MQTT 5 §3.8.3.1), and every way in which a session is resumed, by count."""
+"""Every combination of subscription options (MQTT 5 §3.8.3.1), with every way to resume a session: the
+number of copies is exact."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from paho.mqtt.client import MQTTMessage
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from tests.interop.clients import PATIENCE_S
-from tests.interop.house import PLACES, House
+from tests.interop.home import PLACES, HomeNetwork
 from tests.interop.peer import Peer, connected, fields_of, properties_of
 from tests.product.network import tree
 from tests.waiting import until
@@ -22,11 +23,11 @@ SEND, SEND_IF_NEW, DO_NOT_SEND = range(3)
 WAYS = ("drop", "disconnect", "takeover", "other gateway", "killed gateway")
 
 Copy: TypeAlias = tuple[str, bytes, int, bool, tuple[int, ...]]
-"""Topic, payload, QoS, the retained flag, and subscription identifiers."""
+"""Topic, payload, QoS, retain flag, and subscription identifiers."""
 
 
 class Row(NamedTuple):
-    """One subscription. `identifier`: 0 where it has none."""
+    """One subscription. `identifier`: 0 means none."""
 
     topic: str
     qos: int
@@ -36,7 +37,7 @@ class Row(NamedTuple):
     identifier: int
 
     def copy(self, text: bytes, *, retained: bool) -> Copy:
-        """What comes of a message at QoS 2."""
+        """The copy that the subscriber gets of a message with QoS 2."""
         return self.topic, text, self.qos, retained, (self.identifier,) if self.identifier else ()
 
 
@@ -66,72 +67,73 @@ def publish(peer: Peer, table: list[Row], text: bytes, *, retained: bool = True)
         message.wait_for_publish(PATIENCE_S)
 
 
-def took(message: MQTTMessage) -> Copy:
+def copy_of(message: MQTTMessage) -> Copy:
     identifiers = tuple(fields_of(message).get("SubscriptionIdentifier", ()))
     return message.topic, bytes(message.payload), message.qos, message.retain, identifiers
 
 
-def holds_exactly(peer: Peer, expected: list[Copy]) -> None:
-    """All that was expected has come, once, and nothing else: what comes by error does so with the rest."""
+def assert_received(peer: Peer, expected: list[Copy]) -> None:
+    """The peer has received the expected copies once, and no others. An unexpected copy would come with
+    the rest."""
     until(
-        lambda: not Counter(expected) - Counter(map(took, list(peer.received))),
+        lambda: not Counter(expected) - Counter(map(copy_of, list(peer.received))),
         "every copy",
         PATIENCE_S,
-        found=lambda: sorted((Counter(expected) - Counter(map(took, list(peer.received)))).items())[:8],
+        found=lambda: sorted((Counter(expected) - Counter(map(copy_of, list(peer.received)))).items())[:8],
     )
-    assert Counter(map(took, peer.received)) == Counter(expected)
+    assert Counter(map(copy_of, peer.received)) == Counter(expected)
     peer.received.clear()
 
 
-def queued(house: House, name: str) -> list[int]:
-    """What is queued for a client, or in flight to it, at each owner that has a session of it."""
-    nodes = tree(house.root).values()
+def queued(home: HomeNetwork, name: str) -> list[int]:
+    """The number of messages queued for a client, or in flight to it, at each owner that has its session."""
+    nodes = tree(home.root).values()
     return [client["queued"] for node in nodes for client in node["clients"] if client["client"] == name]
 
 
 @contextmanager
-def resumed(house: House, former: Peer, name: str, way: str) -> Iterator[Peer]:
-    """The session of `former`, over another connection."""
+def resumed(home: HomeNetwork, former: Peer, name: str, way: str) -> Iterator[Peer]:
+    """The session of `former`, on another connection."""
     if way == "disconnect":
         former.close()
     else:
-        former.client.loop_stop()  # It would come back by itself.
+        former.client.loop_stop()  # The client would reconnect by itself.
         socket = former.client.socket()
         assert socket is not None
         if way == "drop":
             socket.close()
     if way == "killed gateway":
-        # What the owners do not know that it has comes again, also at QoS 2 (docs/gateway.md).
+        # Unacknowledged messages are sent again, also at QoS 2 (docs/gateway.md).
         until(
-            lambda: queued(house, name) == [0] * len(PLACES), "every acknowledgement at its owner", PATIENCE_S
+            lambda: queued(home, name) == [0] * len(PLACES), "every acknowledgement at its owner", PATIENCE_S
         )
-        house.kill("one")
+        home.kill("one")
     gateway = "two" if way in ("other gateway", "killed gateway") else "one"
-    with connected(house.place(gateway, name, kept=True)) as peer:
+    with connected(home.place(gateway, name, kept=True)) as peer:
         assert peer.is_session_present == [True]
         yield peer
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_options_survive(house: House, way: str) -> None:
+def test_subscription_options_survive_the_resumption_of_a_session(home: HomeNetwork, way: str) -> None:
     name = way.replace(" ", "-")
     table = rows(name)
-    with connected(house.place("two", f"{name}-other")) as other:
+    with connected(home.place("two", f"{name}-other")) as other:
         publish(other, table, b"before")
-        former = Peer(house.place("one", name, kept=True))
+        former = Peer(home.place("one", name, kept=True))
         former.connect()
         subscribe(former, table)
-        holds_exactly(
+        assert_received(
             former, [row.copy(b"before", retained=True) for row in table if row.handling != DO_NOT_SEND]
         )
-        with resumed(house, former, name, way) as peer:
+        with resumed(home, former, name, way) as peer:
             publish(peer, table, b"own")
             publish(other, table, b"others'")
             publish(other, table, b"passing", retained=False)
             local = [row.copy(b"own", retained=row.as_published) for row in table if not row.no_local]
             others = [row.copy(b"others'", retained=row.as_published) for row in table]
-            holds_exactly(peer, local + others + [row.copy(b"passing", retained=False) for row in table])
+            assert_received(peer, local + others + [row.copy(b"passing", retained=False) for row in table])
             subscribe(peer, table)
-            holds_exactly(
+            assert_received(
                 peer, [row.copy(b"others'", retained=True) for row in table if row.handling == SEND]
             )

@@ -1,4 +1,5 @@
-"""Owners hand over under the load of MQTT clients at both gateways: they notice nothing."""
+"""Owners hand over a subtree under the load of MQTT clients at both gateways, without an effect on the
+clients."""
 
 from __future__ import annotations
 
@@ -8,27 +9,27 @@ from itertools import groupby
 
 from tests import waiting
 from tests.interop.clients import PATIENCE_S
-from tests.interop.house import GATEWAYS, House
+from tests.interop.home import GATEWAYS, HomeNetwork
 from tests.interop.load import Load
 from tests.interop.peer import Peer, connected
 from tests.product.network import PROJECT, environment, hbroker
 
 SUBTREE, HOME, ELSEWHERE = "home/kitchen", "kitchen", "livingroom"
 BETWEEN = 100
-"""Messages of each publisher that are acknowledged between two moves, at least."""
+"""The number of acknowledged messages of each publisher between two moves, at least."""
 
 
-def move(house: House, node: str) -> None:
-    command = [*hbroker("move"), SUBTREE, node, "--root", house.root, *house.state]
+def move(home: HomeNetwork, node: str) -> None:
+    command = [*hbroker("move"), SUBTREE, node, "--root", home.root, *home.state]
     subprocess.run(command, check=True, timeout=PATIENCE_S, cwd=PROJECT, env=environment())
 
 
-def test_no_connection_and_no_message_is_lost_while_a_subtree_moves(house: House) -> None:
-    """A subscriber at each gateway, one of them with a session that is kept, and a publisher at each."""
+def test_no_connection_and_no_message_is_lost_while_a_subtree_moves(home: HomeNetwork) -> None:
+    """Each gateway has a subscriber and a publisher; one subscriber has a kept session."""
     with ExitStack() as around:
 
         def peer(gateway: str, name: str, **fields: bool) -> Peer:
-            return around.enter_context(connected(house.place(gateway, f"{name}-{gateway}", **fields)))
+            return around.enter_context(connected(home.place(gateway, f"{name}-{gateway}", **fields)))
 
         subscribers = [peer(gateway, "hears", kept=gateway == "two") for gateway in GATEWAYS]
         publishers = [peer(gateway, "says") for gateway in GATEWAYS]
@@ -41,7 +42,7 @@ def test_no_connection_and_no_message_is_lost_while_a_subtree_moves(house: House
         for node in (ELSEWHERE, HOME, ELSEWHERE, HOME):
             for load in loads:
                 load.await_acknowledged(len(load.acknowledged()) + BETWEEN)
-            move(house, node)
+            move(home, node)
         for load in loads:
             load.await_acknowledged(len(load.acknowledged()) + BETWEEN)
             load.stop()
@@ -64,7 +65,7 @@ def await_all(subscriber: Peer, sent: set[bytes]) -> None:
 
 
 def is_in_order(subscriber: Peer) -> bool:
-    """Whether each publisher's messages came in their order, but for those that came again (QoS 1)."""
+    """Whether the messages of each publisher were received in order, apart from repeated ones (QoS 1)."""
     words = sorted((bytes(message.payload).split() for message in subscriber.received), key=lambda w: w[0])
     for _, of_one in groupby(words, key=lambda word: word[0]):
         numbers = [int(number) for _, number in of_one]

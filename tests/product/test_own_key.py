@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.product.house import FILE, House
+from tests.product.home import FILE, HomeNetwork
 from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
 from tests.waiting import until
 
@@ -71,9 +71,9 @@ def test_orders_use_the_key_on_this_host(network: tuple[Network, str], tmp_path:
     )
     assert without.returncode == 1
     assert "give --join-key-file" in without.stderr
-    house = House(running, root)
-    assert house.done("move", "home/kitchen", "bedroom").startswith("home/kitchen went from kitchen")
-    house.done("move", "home/kitchen", "kitchen")
+    home = HomeNetwork(running, root)
+    assert home.done("move", "home/kitchen", "bedroom").startswith("home/kitchen went from kitchen")
+    home.done("move", "home/kitchen", "kitchen")
 
 
 def test_the_key_is_in_no_log_and_on_no_command_line(network: tuple[Network, str]) -> None:

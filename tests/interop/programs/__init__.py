@@ -1,4 +1,4 @@
-"""One small program for each client library; all speak the lines of `tests.interop.lines`.
+"""One small program for each client library, all with the protocol of `tests.interop.lines`.
 
-In processes of their own: the libraries differ in loops and threads, and some are noisy.
+They run as processes because the libraries use loops and threads in different ways, and some print a lot.
 """

@@ -1,4 +1,4 @@
-"""Standard input for programs with an asyncio loop."""
+"""Reads standard input in programs with an asyncio loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_LINE = 1 << 26
 
 
 async def orders() -> AsyncIterator[dict[str, Any]]:
-    """The lines of standard input."""
+    """The orders on standard input."""
     reader = asyncio.StreamReader(limit=_LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

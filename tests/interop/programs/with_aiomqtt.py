@@ -1,4 +1,4 @@
-"""aiomqtt."""
+"""A client with aiomqtt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 
 from aiomqtt import Client, ProtocolVersion, TLSParameters
 
-from tests.interop.lines import Message, Place, decode, say_done, say_message
+from tests.interop.lines import Message, Place, decode, report_done, report_message
 from tests.interop.programs.orders import orders
 
 
 async def main() -> None:
-    """Does what standard input says."""
+    """Carries out the orders on standard input."""
     place = Place.read()
     async with Client(
         place.host,
@@ -22,8 +22,8 @@ async def main() -> None:
         websocket_path="/mqtt" if place.websocket else None,
         tls_params=_tls(place) if place.authority else None,
     ) as client:
-        telling = asyncio.create_task(_tell(client))
-        say_done()
+        reporting = asyncio.create_task(_report(client))
+        report_done()
         async for order in orders():
             if order["verb"] == "subscribe":
                 await client.subscribe(order["filter"], order["qos"])
@@ -31,8 +31,8 @@ async def main() -> None:
                 await client.publish(
                     order["topic"], decode(order["payload"]), order["qos"], order["retained"]
                 )
-            say_done()
-        telling.cancel()
+            report_done()
+        reporting.cancel()
 
 
 def _tls(place: Place) -> TLSParameters:
@@ -41,10 +41,10 @@ def _tls(place: Place) -> TLSParameters:
     )
 
 
-async def _tell(client: Client) -> None:
+async def _report(client: Client) -> None:
     async for message in client.messages:
         assert isinstance(message.payload, bytes)
-        say_message(Message(message.topic.value, message.payload, message.qos, message.retain))
+        report_message(Message(message.topic.value, message.payload, message.qos, message.retain))
 
 
 asyncio.run(main())

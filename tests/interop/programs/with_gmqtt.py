@@ -1,4 +1,4 @@
-"""gmqtt."""
+"""A client with gmqtt."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 import gmqtt
 from gmqtt.storage import PersistentStorage
 
-from tests.interop.lines import Message, Place, decode, say_done, say_message
+from tests.interop.lines import Message, Place, decode, report_done, report_message
 from tests.interop.programs.orders import orders
 
 
 async def main() -> None:
-    """Does what standard input says."""
+    """Carries out the orders on standard input."""
     place = Place.read()
     logging.disable(logging.WARNING)
     unanswered = PersistentStorage()
     client = gmqtt.Client(place.client_id, persistent_storage=unanswered)
     subscribed: asyncio.Queue[None] = asyncio.Queue()
-    client.on_message = _tell
+    client.on_message = _report
     client.on_subscribe = lambda *_: subscribed.put_nowait(None)
     await client.connect(place.host, place.port, ssl=_tls(place), version=place.version)
-    say_done()
+    report_done()
     async for order in orders():
         if order["verb"] == "subscribe":
             client.subscribe(order["filter"], order["qos"])
@@ -34,7 +34,7 @@ async def main() -> None:
                 order["topic"], decode(order["payload"]), qos=order["qos"], retain=order["retained"]
             )
             await unanswered.wait_empty()
-        say_done()
+        report_done()
     await client.disconnect()
 
 
@@ -47,8 +47,8 @@ def _tls(place: Place) -> ssl.SSLContext | bool:
     return context
 
 
-def _tell(_client: gmqtt.Client, topic: str, payload: bytes, qos: int, properties: dict[str, Any]) -> int:
-    say_message(Message(topic, payload, qos, bool(properties["retain"])))
+def _report(_client: gmqtt.Client, topic: str, payload: bytes, qos: int, properties: dict[str, Any]) -> int:
+    report_message(Message(topic, payload, qos, bool(properties["retain"])))
     return 0
 
 

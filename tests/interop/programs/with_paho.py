@@ -1,4 +1,4 @@
-"""paho-mqtt, its network loop in a thread of its own."""
+"""A client with paho-mqtt, whose network loop runs in a thread."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import threading
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from tests.interop.lines import Message, Place, decode, say_done, say_message
+from tests.interop.lines import Message, Place, decode, report_done, report_message
 
 PATIENCE_S = 60.0
 
 
 def main() -> None:
-    """Does what standard input says."""
+    """Carries out the orders on standard input."""
     place = Place.read()
     client = mqtt.Client(
         CallbackAPIVersion.VERSION2,
@@ -25,7 +25,7 @@ def main() -> None:
     )
     answered = threading.Semaphore(0)
     client.on_connect = client.on_subscribe = lambda *_: answered.release()
-    client.on_message = _tell
+    client.on_message = _report
     if place.websocket:
         client.ws_set_options("/mqtt")
     if place.authority:
@@ -33,7 +33,7 @@ def main() -> None:
     client.connect(place.host, place.port)
     client.loop_start()
     assert answered.acquire(timeout=PATIENCE_S)
-    say_done()
+    report_done()
     for order in map(json.loads, sys.stdin):
         if order["verb"] == "subscribe":
             client.subscribe(order["filter"], order["qos"])
@@ -41,12 +41,12 @@ def main() -> None:
         else:
             sent = client.publish(order["topic"], decode(order["payload"]), order["qos"], order["retained"])
             sent.wait_for_publish(PATIENCE_S)
-        say_done()
+        report_done()
     client.disconnect()
 
 
-def _tell(_client: mqtt.Client, _userdata: object, message: mqtt.MQTTMessage) -> None:
-    say_message(Message(message.topic, bytes(message.payload), message.qos, message.retain))
+def _report(_client: mqtt.Client, _userdata: object, message: mqtt.MQTTMessage) -> None:
+    report_message(Message(message.topic, bytes(message.payload), message.qos, message.retain))
 
 
 main()

@@ -12,7 +12,7 @@ import pytest
 
 from hbroker import sync
 from hbroker.runtime.client.identity import Profile
-from tests.product.house import TOPIC, House, next_payload
+from tests.product.home import TOPIC, HomeNetwork, next_payload
 from tests.product.network import PATIENCE
 
 MANY = 1_000
@@ -21,12 +21,12 @@ AWAY: Profile = {"client_id": "lamp", "session_expiry": 600, "session_key": "sec
 
 @pytest.mark.usefixtures("in_long_form")
 @pytest.mark.parametrize("qos", [1, 2])
-def test_queued_messages_survive_the_end_of_their_owners_lease(house: House, qos: int) -> None:
-    with sync.connect(house.root, **AWAY) as lamp:
+def test_queued_messages_survive_the_end_of_their_owners_lease(home: HomeNetwork, qos: int) -> None:
+    with sync.connect(home.root, **AWAY) as lamp:
         lamp.subscribe("home/#", qos=qos)
     waiting = [b"%d" % number for number in range(MANY)]
-    kitchen = house.network.processes()["kitchen"]
-    with sync.connect(house.root, timeout=PATIENCE) as publisher:
+    kitchen = home.network.processes()["kitchen"]
+    with sync.connect(home.root, timeout=PATIENCE) as publisher:
         publisher.publish_many([(TOPIC, payload) for payload in waiting], qos=qos)
         kitchen.send_signal(signal.SIGSTOP)
         try:
@@ -36,9 +36,9 @@ def test_queued_messages_survive_the_end_of_their_owners_lease(house: House, qos
             assert publisher.resolve(TOPIC).owner == "home"
         finally:
             kitchen.send_signal(signal.SIGCONT)
-        house.await_owner(TOPIC, "kitchen")
+        home.await_owner(TOPIC, "kitchen")
         publisher.publish(TOPIC, b"last", qos=qos)
-    with sync.connect(house.root, **AWAY) as lamp, lamp.subscribe("home/#", qos=qos) as messages:
+    with sync.connect(home.root, **AWAY) as lamp, lamp.subscribe("home/#", qos=qos) as messages:
         came = list(iter(lambda: next_payload(messages), b"last"))
         assert not messages.resumed, "the parent had not known of it"
     assert [payload for payload in came if payload != b"meanwhile"] == waiting

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from hbroker import errors, sync
-from tests.product.house import next_payload
+from tests.product.home import next_payload
 from tests.product.network import PATIENCE, PROJECT, Network, network_up, tree
 from tests.product.starvation import waited_s
 

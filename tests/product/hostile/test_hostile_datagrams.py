@@ -18,8 +18,8 @@ from google.protobuf.message import DecodeError
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
 from tests.native import datagrams
+from tests.product.loss_check import LossCheck
 from tests.product.node import MIB, Node, Stranger, node_up
-from tests.product.witness import Witness
 
 DATAGRAMS = int(os.environ.get("HBROKER_HOSTILE_DATAGRAMS", "1000000"))
 CORPUS = 20_000
@@ -36,11 +36,11 @@ def test_a_million_hostile_datagrams_change_nothing() -> None:
     with node_up() as node:
         flood(node, random, packets, 10 * BATCH)
         before, memory = counts(node), node.own_bytes()
-        with Witness(node.root) as witness:
+        with LossCheck(node.root) as loss_check:
             malformed = flood(node, random, packets, DATAGRAMS)
-            witness.await_published(10)
+            loss_check.await_published(10)
         after, grown = counts(node), node.own_bytes() - memory
-        witness.verify()
+        loss_check.verify()
         assert grown < TOLERANCE
         assert after["drops"]["malformed"] - before["drops"].get("malformed", 0) == malformed
         assert after["datagrams_in"] - before["datagrams_in"] >= DATAGRAMS

@@ -16,9 +16,9 @@ import pytest
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import address_of
 from tests.product.hostile.test_hostile_datagrams import serves_newcomers
+from tests.product.loss_check import LossCheck
 from tests.product.node import MIB, Node, Stranger, node_up
 from tests.product.peer import Peer
-from tests.product.witness import Witness
 
 ROUNDS = 150
 PEERS = 8
@@ -142,15 +142,15 @@ def test_a_hostile_session_affects_nobody_else(attack: Callable[[Peer], None]) -
     with node_up() as node:
         serves_newcomers(node)
         memory = node.own_bytes()
-        with Witness(node.root) as witness, closing(Stranger(node)) as asking:
+        with LossCheck(node.root) as loss_check, closing(Stranger(node)) as asking:
             for peer in peers(node, random):
                 for _ in range(ROUNDS // PEERS):
                     attack(peer)
                     asking.ask()
                 peer.leave()
                 peer.close()
-            witness.await_published(10)
-        witness.verify()
+            loss_check.await_published(10)
+        loss_check.verify()
         serves_newcomers(node)
         assert node.own_bytes() - memory < TOLERANCE
         assert all(count > 0 for count in node.drops().values())

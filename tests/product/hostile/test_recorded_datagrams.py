@@ -10,11 +10,11 @@ import pytest
 
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
+from tests.product.loss_check import LossCheck
 from tests.product.network import PATIENCE, tree
 from tests.product.node import Stranger, started
 from tests.product.peer import Intruder, Listener
 from tests.product.sniffed import SniffedRoot, sniffed_root
-from tests.product.witness import Witness
 from tests.waiting import until
 
 SUBTREE = "home/kitchen"
@@ -197,12 +197,12 @@ def test_a_replay_of_a_childs_packets_by_another_host_moves_nothing(
     kitchen: Kitchen, attack: Callable[[Kitchen], None], reasons: set[str]
 ) -> None:
     before, dropped = kitchen.state_of_subtree(), kitchen.root.drops()
-    with Witness(kitchen.root.root, f"{SUBTREE}/count") as witness:
-        witness.await_published(10)
+    with LossCheck(kitchen.root.root, f"{SUBTREE}/count") as loss_check:
+        loss_check.await_published(10)
         attack(kitchen)
         assert kitchen.state_of_subtree() == before
-        witness.await_published(witness.published + 10)
-    witness.verify()
+        loss_check.await_published(loss_check.published + 10)
+    loss_check.verify()
     grown = {reason for reason, count in kitchen.root.drops().items() if count > dropped.get(reason, 0)}
     assert reasons <= grown, grown
     assert kitchen.owner(f"{SUBTREE}/oven") == "kitchen"
@@ -220,12 +220,12 @@ def test_a_packet_that_is_replayed_on_the_childs_own_link_counts_once(kitchen: K
         return any(renewals_in(without_proofs(packets)) for packets in later)
 
     with (
-        Witness(kitchen.root.root, f"{SUBTREE}/count") as witness,
+        LossCheck(kitchen.root.root, f"{SUBTREE}/count") as loss_check,
         closing(Listener(kitchen.target, ELSEWHERE)) as attacker,
     ):
         attacker.send(kitchen.next_datagram().SerializeToString())
         until(renews_elsewhere, "the child renews its lease over another link", PATIENCE)
         assert kitchen.state_of_subtree() == before
-    witness.verify()
+    loss_check.verify()
     assert kitchen.root.drops()["replayed"] > dropped.get("replayed", 0)
     assert kitchen.owner(f"{SUBTREE}/oven") == "kitchen"

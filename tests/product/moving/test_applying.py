@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.product.house import FILE, TOPIC, House, Traffic
+from tests.product.home import FILE, TOPIC, HomeNetwork, Traffic
 from tests.product.network import network_up, tree
 
 PLAN = {
@@ -31,76 +31,76 @@ def planned(path: Path, also: dict[str, list[str]], **sections: object) -> str:
     return str(path)
 
 
-def claims(house: House) -> dict[str, list[str]]:
-    return {name: sorted(status["subtrees"]) for name, status in tree(house.root).items()}
+def claims(home: HomeNetwork) -> dict[str, list[str]]:
+    return {name: sorted(status["subtrees"]) for name, status in tree(home.root).items()}
 
 
-def test_a_plan_is_carried_out_under_traffic_and_undone(house: House, tmp_path: Path) -> None:
+def test_a_plan_is_carried_out_under_traffic_and_undone(home: HomeNetwork, tmp_path: Path) -> None:
     file = planned(tmp_path / "plan.yaml", ALSO, plan=PLAN)
     back = planned(tmp_path / "back.yaml", {})
-    traffic = Traffic(house.root)
+    traffic = Traffic(home.root)
     try:
-        told = json.loads(house.done("apply", file, "--dry-run", "--json"))
+        told = json.loads(home.done("apply", file, "--dry-run", "--json"))
         assert [move["subtree"] for move in told["moves"]] == ["home/kitchen/oven", "home/cellar"]
-        assert house.owner(TOPIC) == "kitchen", "nothing has moved"
+        assert home.owner(TOPIC) == "kitchen", "nothing has moved"
 
-        told = json.loads(house.done("apply", file, "--measure", "1", "--json"))
+        told = json.loads(home.done("apply", file, "--measure", "1", "--json"))
         assert all(move["done"] for move in told["moves"])
-        assert claims(house)["bedroom"] == ["home/bedroom", "home/cellar", "home/kitchen/oven"]
+        assert claims(home)["bedroom"] == ["home/bedroom", "home/cellar", "home/kitchen/oven"]
         measured = {node["name"]: node for node in told["measured"]["nodes"]}
         assert measured["bedroom"]["messages_in"] > 50
         assert told["measured"]["max_mean"] == pytest.approx(4, abs=0.5), "one of four carries all"
-        assert house.done("apply", file, "--measure", "0").startswith("nothing to move")
+        assert home.done("apply", file, "--measure", "0").startswith("nothing to move")
 
-        house.done("apply", back)
-        assert claims(house)["bedroom"] == ["home/bedroom"]
-        assert house.owner(TOPIC) == "kitchen"
+        home.done("apply", back)
+        assert claims(home)["bedroom"] == ["home/bedroom"]
+        assert home.owner(TOPIC) == "kitchen"
         traffic.stop()
     finally:
         traffic.kill()
     assert traffic.sent > 100
-    assert "is not that which was analysed" in house.done("apply", file, "--measure", "0.1"), (
+    assert "is not that which was analysed" in home.done("apply", file, "--measure", "0.1"), (
         "there is none any more"
     )
 
 
-def test_a_node_that_gives_up_its_subtree_keeps_parts_of_it(house: House, tmp_path: Path) -> None:
+def test_a_node_that_gives_up_its_subtree_keeps_parts_of_it(home: HomeNetwork, tmp_path: Path) -> None:
     """So the root's part grows, although the root cannot claim anything."""
     document = yaml.safe_load(FILE)
     (kitchen,) = (node for node in document["nodes"] if node["name"] == "kitchen")
     kitchen["subtree"], kitchen["also"] = "home/kitchen/oven", ["home/kitchen/tap"]
     file = tmp_path / "opened.yaml"
     file.write_text(yaml.safe_dump(document))
-    traffic = Traffic(house.root)
+    traffic = Traffic(home.root)
     try:
-        house.done("apply", str(file))
-        assert claims(house)["kitchen"] == ["home/kitchen/oven", "home/kitchen/tap"]
-        owners = [house.owner(f"home/kitchen/{part}") for part in ("oven", "tap/x", "kettle")]
+        home.done("apply", str(file))
+        assert claims(home)["kitchen"] == ["home/kitchen/oven", "home/kitchen/tap"]
+        owners = [home.owner(f"home/kitchen/{part}") for part in ("oven", "tap/x", "kettle")]
         assert owners == ["kitchen", "kitchen", "home"]
         traffic.stop()
     finally:
         traffic.kill()
 
 
-def test_two_nodes_exchange_their_subtrees(house: House, tmp_path: Path) -> None:
+def test_two_nodes_exchange_their_subtrees(home: HomeNetwork, tmp_path: Path) -> None:
     document = yaml.safe_load(FILE)
     nodes = {node["name"]: node for node in document["nodes"]}
     nodes["kitchen"]["subtree"], nodes["bedroom"]["subtree"] = "home/bedroom", "home/kitchen"
     file = tmp_path / "changed.yaml"
     file.write_text(yaml.safe_dump(document))
-    house.done("apply", str(file))
-    assert (house.owner(TOPIC), house.owner("home/bedroom/x")) == ("bedroom", "kitchen")
+    home.done("apply", str(file))
+    assert (home.owner(TOPIC), home.owner("home/bedroom/x")) == ("bedroom", "kitchen")
 
 
-def test_a_node_that_is_down_is_reported_before_anything_moves(house: House, tmp_path: Path) -> None:
+def test_a_node_that_is_down_is_reported_before_anything_moves(home: HomeNetwork, tmp_path: Path) -> None:
     document = yaml.safe_load(planned_text(tmp_path))
     document["nodes"].append({"name": "cellar", "subtree": "home/cellar", "listen": "127.0.0.1:7704"})
     file = tmp_path / "more.yaml"
     file.write_text(yaml.safe_dump(document))
-    ended = house.run("apply", str(file))
+    ended = home.run("apply", str(file))
     assert ended.returncode == 1
     assert "node 'cellar' does not run" in ended.stderr
-    assert house.owner(TOPIC) == "kitchen"
+    assert home.owner(TOPIC) == "kitchen"
 
 
 def planned_text(tmp_path: Path) -> str:
@@ -112,9 +112,9 @@ def test_further_subtrees_are_claimed_from_the_start(tmp_path: Path) -> None:
         planned(tmp_path / "house.yaml", {"bedroom": ["home/kitchen/oven"], "kitchen": ["home/bedroom/bed"]})
     )
     with network_up(file, tmp_path / "state") as (network, root):
-        house = House(network, root)
-        assert (house.owner(TOPIC), house.owner("home/bedroom/bed/x")) == ("bedroom", "kitchen")
-        assert (house.owner("home/kitchen/x"), house.owner("home/bedroom/x")) == ("kitchen", "bedroom")
+        home = HomeNetwork(network, root)
+        assert (home.owner(TOPIC), home.owner("home/bedroom/bed/x")) == ("bedroom", "kitchen")
+        assert (home.owner("home/kitchen/x"), home.owner("home/bedroom/x")) == ("kitchen", "bedroom")
         network.processes()["bedroom"].kill()
         network.event("back")
-        house.await_owner(TOPIC, "bedroom")
+        home.await_owner(TOPIC, "bedroom")

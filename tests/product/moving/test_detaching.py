@@ -20,7 +20,7 @@ nodes:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Path]:
+def topology_file(tmp_path: Path) -> Iterator[Path]:
     """A topology file, whose network is stopped at the end."""
     file = tmp_path / "house.yaml"
     file.write_text(FILE)
@@ -37,28 +37,30 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def up(house: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return run("up", "--detach", "--any-port", "--state-dir", house.parent / "state", *flags, house)
+def up(topology_file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return run(
+        "up", "--detach", "--any-port", "--state-dir", topology_file.parent / "state", *flags, topology_file
+    )
 
 
-def test_up_detach_returns_when_the_network_is_ready_and_the_network_goes_on(house: Path) -> None:
-    launched = up(house, "--json")
+def test_up_detach_returns_when_the_network_is_ready_and_the_network_goes_on(topology_file: Path) -> None:
+    launched = up(topology_file, "--json")
     assert launched.returncode == 0, launched.stderr
     ready = json.loads(launched.stdout.splitlines()[-1])
     assert ready["event"] == "ready"
     published = run("resolve", "--root", ready["root"], "home/kitchen/oven", "--json")
     assert json.loads(published.stdout)["owner"] == "kitchen"
-    status = run("status", "--state-dir", house.parent / "state", "--json")
+    status = run("status", "--state-dir", topology_file.parent / "state", "--json")
     assert (status.returncode, json.loads(status.stdout)["up"]) == (0, True)
-    down = run("down", "--state-dir", house.parent / "state")
+    down = run("down", "--state-dir", topology_file.parent / "state")
     assert (down.returncode, down.stdout) == (0, "stopped house\n")
-    assert "stopped" in (house.parent / "state" / "house" / "launcher.log").read_text()
+    assert "stopped" in (topology_file.parent / "state" / "house" / "launcher.log").read_text()
 
 
-def test_up_detach_reports_why_the_launcher_has_ended(house: Path) -> None:
-    assert up(house).returncode == 0
-    again = up(house)
+def test_up_detach_reports_why_the_launcher_has_ended(topology_file: Path) -> None:
+    assert up(topology_file).returncode == 0
+    again = up(topology_file)
     assert again.returncode == 1
     assert "runs already" in again.stdout
-    house.write_text(FILE.replace("subtree", "subtre"))
-    assert up(house).returncode == 2
+    topology_file.write_text(FILE.replace("subtree", "subtre"))
+    assert up(topology_file).returncode == 2

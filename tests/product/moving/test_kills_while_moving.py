@@ -15,7 +15,7 @@ from random import Random
 
 from hbroker import sync
 from hbroker.runtime.launcher.supervisor import RAN_WELL
-from tests.product.house import TOPIC, House, Traffic
+from tests.product.home import TOPIC, HomeNetwork, Traffic
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker
 from tests.product.starvation import waited_s
 from tests.waiting import until
@@ -29,20 +29,20 @@ LONGEST_GAP = 5.0
 ROUNDS, MANY_ROUNDS = 3, 100
 
 
-def test_killing_a_node_during_a_handover_costs_seconds_and_no_message(house: House, is_long: bool) -> None:
+def test_killing_a_node_during_a_handover_costs_seconds_and_no_message(
+    home: HomeNetwork, is_long: bool
+) -> None:
     random, owner = Random(18), "kitchen"
-    with sync.connect(house.root) as client:
+    with sync.connect(home.root) as client:
         client.publish_many([(f"{SUBTREE}/kept/{n}", b"x" * 60) for n in range(RETAINED)], qos=1, retain=True)
-    traffic, kills = Traffic(house.root, TOPIC), list[Kill]()
+    traffic, kills = Traffic(home.root, TOPIC), list[Kill]()
     try:
         for number in range(MANY_ROUNDS if is_long else ROUNDS):
             target = {"kitchen": "bedroom", "bedroom": "kitchen"}[owner]
             victim = (owner, target, "home")[number % 3]
             if is_long:
-                await_good_run(house, victim)
-            kills.append(
-                killed_while_moving(house, traffic, target, victim, random.uniform(0.3, LATEST_KILL))
-            )
+                await_good_run(home, victim)
+            kills.append(killed_while_moving(home, traffic, target, victim, random.uniform(0.3, LATEST_KILL)))
             owner = target
         traffic.stop()
     finally:
@@ -63,29 +63,31 @@ class Kill:
     starved_s: float
 
 
-def killed_while_moving(house: House, traffic: Traffic, target: str, victim: str, after_s: float) -> Kill:
+def killed_while_moving(
+    home: HomeNetwork, traffic: Traffic, target: str, victim: str, after_s: float
+) -> Kill:
     """Moves the subtree and kills the victim meanwhile. Returns once the target has the subtree, and
     messages arrive."""
-    process = house.network.processes()[victim]
-    command = [*hbroker("move"), SUBTREE, target, "--root", house.root]
+    process = home.network.processes()[victim]
+    command = [*hbroker("move"), SUBTREE, target, "--root", home.root]
     move = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=PROJECT, env=environment()
     )
     threading.Event().wait(after_s)
     process.kill()
     at = time.time()
-    assert house.network.event("back")["node"] == victim
+    assert home.network.event("back")["node"] == victim
     said, _ = move.communicate(timeout=PATIENCE)
     came = len(traffic.lines)
     until(lambda: len(traffic.lines) > came, "messages come", PATIENCE, found=lambda: said)
-    if house.owner(TOPIC) != target:  # the command may have found no node for its order
-        house.done("move", SUBTREE, target)
-    return Kill(victim, after_s, at, waited_s(house.network.processes()[victim].pid))
+    if home.owner(TOPIC) != target:  # the command may have found no node for its order
+        home.done("move", SUBTREE, target)
+    return Kill(victim, after_s, at, waited_s(home.network.processes()[victim].pid))
 
 
-def await_good_run(house: House, node: str) -> None:
+def await_good_run(home: HomeNetwork, node: str) -> None:
     """Waits until the launcher would start the node again after the shortest pause."""
-    served = house.network.processes()[node].create_time() + RAN_WELL + 3
+    served = home.network.processes()[node].create_time() + RAN_WELL + 3
     until(lambda: time.time() > served, f"{node} has run well", PATIENCE)
 
 

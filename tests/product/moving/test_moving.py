@@ -6,50 +6,50 @@ import json
 
 import psutil
 
-from tests.product.house import TOPIC, House, Traffic
+from tests.product.home import TOPIC, HomeNetwork, Traffic
 
 LONGEST_GAP = 1.0
 """Seconds, on a busy machine. On a quiet one it is about 20 ms. In the simulated network, which is never
 busy, the bound is a quarter second (tests/network/moving/test_moving.py)."""
 
 
-def test_moves_and_leaves_lose_no_message_and_cause_no_long_gap(house: House) -> None:
-    traffic = Traffic(house.root)
+def test_moves_and_leaves_lose_no_message_and_cause_no_long_gap(home: HomeNetwork) -> None:
+    traffic = Traffic(home.root)
     try:
-        assert house.done("move", "home/kitchen", "bedroom").startswith("home/kitchen went from kitchen")
-        assert house.owner(TOPIC) == "bedroom"
-        assert json.loads(house.done("leave", "home", "--json"))["left"]
-        assert house.owner(TOPIC) == "bedroom"
-        assert house.owner("home/x") == "root"
-        answer = json.loads(house.done("move", "home/kitchen", "kitchen", "--json"))
+        assert home.done("move", "home/kitchen", "bedroom").startswith("home/kitchen went from kitchen")
+        assert home.owner(TOPIC) == "bedroom"
+        assert json.loads(home.done("leave", "home", "--json"))["left"]
+        assert home.owner(TOPIC) == "bedroom"
+        assert home.owner("home/x") == "root"
+        answer = json.loads(home.done("move", "home/kitchen", "kitchen", "--json"))
         assert (answer["moved"], answer["from"], answer["owner"]) == (True, "bedroom", "kitchen")
         traffic.stop()
     finally:
         traffic.kill()
     assert traffic.sent > 100
     assert traffic.longest_gap < LONGEST_GAP
-    house.await_state("home", "left")
+    home.await_state("home", "left")
 
 
-def test_a_moved_subtree_stays_with_its_owner_after_a_restart(house: House) -> None:
-    house.done("move", "home/kitchen", "bedroom")
+def test_a_moved_subtree_stays_with_its_owner_after_a_restart(home: HomeNetwork) -> None:
+    home.done("move", "home/kitchen", "bedroom")
     for name in ("kitchen", "bedroom"):
-        process: psutil.Process = house.network.processes()[name]
+        process: psutil.Process = home.network.processes()[name]
         process.kill()
-        house.network.event("back")
-    house.await_owner(TOPIC, "bedroom")
-    assert house.owner("home/bedroom/x") == "bedroom"
+        home.network.event("back")
+    home.await_owner(TOPIC, "bedroom")
+    assert home.owner("home/bedroom/x") == "bedroom"
 
 
-def test_a_node_that_left_by_order_is_not_started_again(house: House) -> None:
-    house.done("leave", "kitchen")
-    assert house.network.event("left")["node"] == "kitchen"
-    house.await_state("kitchen", "left")
-    assert house.owner(TOPIC) == "home"
-    assert house.states()["bedroom"] == "up"
+def test_a_node_that_left_by_order_is_not_started_again(home: HomeNetwork) -> None:
+    home.done("leave", "kitchen")
+    assert home.network.event("left")["node"] == "kitchen"
+    home.await_state("kitchen", "left")
+    assert home.owner(TOPIC) == "home"
+    assert home.states()["bedroom"] == "up"
 
 
-def test_invalid_orders_are_refused_with_a_remedy(house: House) -> None:
+def test_invalid_orders_are_refused_with_a_remedy(home: HomeNetwork) -> None:
     for arguments, text in (
         (("leave", "root"), "the root owns what nobody else holds"),
         (("leave", "cellar"), "no node is called 'cellar' now: `hbroker tree` lists"),
@@ -58,7 +58,7 @@ def test_invalid_orders_are_refused_with_a_remedy(house: House) -> None:
         (("move", "home/kitchen", "cellar"), "no node is called 'cellar'"),
         (("move", "$SYS/nodes/kitchen", "bedroom"), "every node owns its own part of $SYS"),
     ):
-        ended = house.run(*arguments)
+        ended = home.run(*arguments)
         assert ended.returncode == 1, arguments
         assert text in ended.stderr, ended.stderr
-    assert house.owner(TOPIC) == "kitchen"
+    assert home.owner(TOPIC) == "kitchen"

@@ -18,7 +18,7 @@ from threading import Event, Thread
 
 from hbroker import sync
 from tests.product.client import PolledClient
-from tests.product.house import TWO_ROOMS, House
+from tests.product.home import TWO_ROOMS, HomeNetwork
 from tests.product.network import PATIENCE, PROJECT, environment, hbroker, network_up
 from tests.product.starvation import Starvation
 from tests.waiting import until
@@ -123,7 +123,7 @@ def test_only_messages_that_arrived_since_the_copying_move_after_the_stop(
     file = tmp_path / "house.yaml"
     file.write_text(TWO_ROOMS)
     with network_up(file, tmp_path / "state") as (network, root), sync.connect(root) as client:
-        house = House(network, root)
+        home = HomeNetwork(network, root)
         sessions, messages = MANY if is_long else FEW
         offline_sessions = [OfflineSession(root, number) for number in range(sessions)]
         for offline_session in offline_sessions:
@@ -131,9 +131,9 @@ def test_only_messages_that_arrived_since_the_copying_move_after_the_stop(
         waiting = counters(client, "kitchen")["queued_messages"]
         assert waiting >= sessions * messages
         if is_long:
-            move_under_load(house, offline_sessions, messages, client)
+            move_under_load(home, offline_sessions, messages, client)
             return
-        move(house, "bedroom")
+        move(home, "bedroom")
         moved = counters(client, "kitchen")
         assert moved["handover_copied"] == waiting, "all was copied while it was served"
         assert "handover_rest" not in moved
@@ -142,14 +142,14 @@ def test_only_messages_that_arrived_since_the_copying_move_after_the_stop(
 
 
 def move_under_load(
-    house: House, offline_sessions: list[OfflineSession], messages: int, client: sync.Client
+    home: HomeNetwork, offline_sessions: list[OfflineSession], messages: int, client: sync.Client
 ) -> None:
     """Moves the subtree there and back."""
-    pids = [os.getpid(), *(process.pid for process in house.network.processes().values())]
-    with Starvation(pids) as starvation, Publisher(house.root, offline_sessions) as publisher:
+    pids = [os.getpid(), *(process.pid for process in home.network.processes().values())]
+    with Starvation(pids) as starvation, Publisher(home.root, offline_sessions) as publisher:
         for owner, before in (("bedroom", "kitchen"), ("kitchen", "bedroom")):
             began = time.monotonic()
-            move(house, owner)
+            move(home, owner)
             moved = counters(client, before)
             print(
                 f"{moved['handover_copied']} copied, {moved.get('handover_rest', 0)} after the stop,"
@@ -164,9 +164,9 @@ def move_under_load(
     assert own < LONGEST_GAP_S
 
 
-def move(house: House, owner: str) -> None:
+def move(home: HomeNetwork, owner: str) -> None:
     """Runs `hbroker move home/kitchen` to its end."""
-    flags = ["--root", house.root, "--state-dir", str(house.network.directory)]
+    flags = ["--root", home.root, "--state-dir", str(home.network.directory)]
     subprocess.run(
         [*hbroker("move"), "home/kitchen", owner, *flags, "--timeout", str(LONG_PATIENCE_S)],
         stdout=subprocess.DEVNULL,

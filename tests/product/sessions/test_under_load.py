@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.product.house import TWO_ROOMS
+from tests.product.home import TWO_ROOMS
 from tests.product.load import Load, pacer, readers
 from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
 from tests.product.node import Node, node_up

@@ -1,8 +1,8 @@
-"""Many connections at once, each of which sends what it was given and hangs up.
+"""Many concurrent connections, each of which sends a script of packets and shuts down.
 
-The last packet is a PINGREQ: with its answer everything was read. Where a fault makes the gateway wait for
-more bytes none comes, and the connection hangs up after a silence. Then, whatever came before, the gateway
-must close it too: how long that takes is what tells of a hang.
+The last packet is a PINGREQ: its answer shows that the gateway has read everything. Where a fault makes the
+gateway wait for more bytes, the connection shuts down after a time of silence. In every case the gateway must
+then close the connection. A long time until that close reveals a hang.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ _PINGREQ, _PINGRESP = b"\xc0\x00", b"\xd0\x00"
 _SILENCE_S: Final = 2.0
 _AT_ONCE: Final = 256
 _SOURCES: Final = [f"127.0.0.{host}" for host in range(2, 250)]
-"""One address has not ports enough for those that the kernel keeps after their end."""
+"""One address does not have enough ports, because the kernel keeps a closed connection's port for some
+time."""
 
 
 @dataclass
 class Attack:
-    """What came of it. `packets`: what was sent. `answered`: connections whose last packet was. `closed`:
-    those that the gateway closed by itself. `slowest_s`: from hanging up to the gateway's close, at most."""
+    """The result. `packets`: the number of sent packets. `answered`: connections whose PINGREQ was
+    answered. `closed`: connections that the gateway closed by itself. `slowest_s`: the longest time from
+    the shutdown to the gateway's close."""
 
     connections: int = 0
     packets: int = 0
@@ -40,37 +42,37 @@ class Attack:
 class _Connection:
     socket: socket.socket
     unsent: bytes
-    heard: bytes = b""
-    heard_at: float = field(default_factory=time.monotonic)
-    hung_up_at: float | None = None
+    received: bytes = b""
+    active_at: float = field(default_factory=time.monotonic)
+    shut_down_at: float | None = None
 
     def serve(self) -> bool:
-        """Sends and reads what it can. Whether it is still open."""
+        """Sends and reads what is possible. Returns whether the connection is still open."""
         try:
             if self.unsent:
                 self.unsent = self.unsent[self.socket.send(self.unsent) :]
-                self.heard_at = time.monotonic()
+                self.active_at = time.monotonic()
             while data := self.socket.recv(_READ):
-                self.heard = (self.heard + data)[-len(_PINGRESP) :]
-                self.heard_at = time.monotonic()
+                self.received = (self.received + data)[-len(_PINGRESP) :]
+                self.active_at = time.monotonic()
         except BlockingIOError:
             return True
-        except OSError:  # reset: it did not read what came after a fault
+        except OSError:  # A reset: the gateway did not read the bytes after a fault.
             pass
         return False
 
-    def hang_up(self) -> None:
-        self.hung_up_at = time.monotonic()
+    def shut_down(self) -> None:
+        self.shut_down_at = time.monotonic()
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
     @property
     def is_answered(self) -> bool:
-        return not self.unsent and self.heard == _PINGRESP
+        return not self.unsent and self.received == _PINGRESP
 
 
-def assail(address: tuple[str, int], scripts: Iterable[list[bytes]], patience_s: float) -> Attack:
-    """Sends all of them. Fails if a connection is still there `patience_s` after it hung up."""
+def run_attack(address: tuple[str, int], scripts: Iterable[list[bytes]], patience_s: float) -> Attack:
+    """Sends all scripts. Fails if a connection is still open `patience_s` after its shutdown."""
     attack = Attack()
     waiting = iter(scripts)
     sources = cycle(_SOURCES)
@@ -89,7 +91,7 @@ def assail(address: tuple[str, int], scripts: Iterable[list[bytes]], patience_s:
                 elif not key.data.unsent:
                     selector.modify(key.fd, selectors.EVENT_READ, key.data)
             for connection in connections:
-                _tend(connection, attack, patience_s)
+                _check(connection, attack, patience_s)
 
 
 def _open(selector: selectors.BaseSelector, address: tuple[str, int], source: str, data: bytes) -> None:
@@ -106,20 +108,20 @@ def _open(selector: selectors.BaseSelector, address: tuple[str, int], source: st
 def _close(selector: selectors.BaseSelector, connection: _Connection, attack: Attack) -> None:
     selector.unregister(connection.socket)
     connection.socket.close()
-    if connection.hung_up_at is None:
+    if connection.shut_down_at is None:
         attack.closed += 1
     else:
-        attack.slowest_s = max(attack.slowest_s, time.monotonic() - connection.hung_up_at)
+        attack.slowest_s = max(attack.slowest_s, time.monotonic() - connection.shut_down_at)
 
 
-def _tend(connection: _Connection, attack: Attack, patience_s: float) -> None:
-    """Hangs up when it is time, and is patient with the gateway after that."""
+def _check(connection: _Connection, attack: Attack, patience_s: float) -> None:
+    """Shuts the connection down when it is done, and then checks how long the gateway takes to close it."""
     now = time.monotonic()
-    if connection.hung_up_at is not None:
-        waited = now - connection.hung_up_at
+    if connection.shut_down_at is not None:
+        waited = now - connection.shut_down_at
         assert waited < patience_s or connection.socket.fileno() < 0, f"not closed after {waited:.0f} s"
     elif connection.is_answered:
         attack.answered += 1
-        connection.hang_up()
-    elif now - connection.heard_at > _SILENCE_S:
-        connection.hang_up()
+        connection.shut_down()
+    elif now - connection.active_at > _SILENCE_S:
+        connection.shut_down()

@@ -1,4 +1,4 @@
-"""A network of four nodes, commands to it, and traffic of hpub and hsub through it."""
+"""A network of four nodes, commands for it, and traffic of hpub and hsub."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVERY = 0.002
 """Seconds between two messages."""
 
 
-class House:
+class HomeNetwork:
     """A running network, and commands to it."""
 
     def __init__(self, network: Network, root: str) -> None:

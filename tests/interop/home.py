@@ -25,17 +25,17 @@ PLACES = (
     "home/outside/securitycams",
     "weather",
 )
-"""A place of each owner; the last is the root's."""
+"""One place of each owner; the last one is the root's."""
 
 
-class House:
-    """The network, and what is done to it. Made by `house_up`."""
+class HomeNetwork:
+    """The running network, and operations on it. Made by `home_up`."""
 
     def __init__(self, network: Network, root: str) -> None:
         self._network, self.root = network, root
 
     def place(self, gateway: str, client_id: str, *, websocket: bool = False, **fields: Any) -> Place:
-        """Where a client connects to a gateway."""
+        """The address of a gateway, for a client with this id."""
         scheme = "ws://" if websocket else "mqtt://"
         (url,) = (url for url in self._run(gateway)["listeners"] if url.startswith(scheme))
         host, _, port = url.removeprefix(scheme).partition("/")[0].rpartition(":")
@@ -43,20 +43,20 @@ class House:
 
     @property
     def state(self) -> tuple[str, str]:
-        """The flags of commands that must find the network's join key."""
+        """The flag that tells commands where to find the network's join key."""
         return "--state-dir", str(self._network.directory)
 
     def kill(self, gateway: str) -> None:
-        """`kill -9`. The launcher will start it again."""
+        """`kill -9`. The launcher starts the gateway again."""
         os.kill(self._run(gateway)["pid"], signal.SIGKILL)
 
     def processes(self) -> dict[str, psutil.Process]:
-        """Nodes and gateways, by name."""
+        """The processes of nodes and gateways, by name."""
         state = self._network.state()
         return processes_of([*state["nodes"], *state["gateways"]])
 
     def log(self, name: str) -> str:
-        """What a node or a gateway has logged."""
+        """The log of a node or a gateway."""
         return (self._network.directory / "home" / f"{name}.log").read_text()
 
     def _run(self, gateway: str) -> dict[str, Any]:
@@ -64,12 +64,13 @@ class House:
 
 
 @contextmanager
-def house_up(directory: Path, limits: dict[str, int] | None = None) -> Iterator[House]:
-    """The house, once it is ready; in the end it ends in order. `limits`: of the gateways."""
+def home_up(directory: Path, limits: dict[str, int] | None = None) -> Iterator[HomeNetwork]:
+    """Starts the network and waits until it is ready. Stops it in order at the end. `limits`: of the
+    gateways."""
     file = directory / "home.yaml"
     file.write_text(yaml.safe_dump(_topology(limits or {})))
     with network_up(file, directory / "state") as (network, root):
-        yield House(network, root)
+        yield HomeNetwork(network, root)
     assert network.process.returncode == 0
 
 

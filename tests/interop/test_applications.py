@@ -1,4 +1,4 @@
-"""What well-known programs do with a broker, and what they rely on without saying so."""
+"""What well-known applications do with a broker, and the behaviour that they depend on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paho.mqtt.client import MQTTMessage
 from tests import waiting
 from tests.interop import clients
 from tests.interop.clients import PATIENCE_S, Client, version_3
-from tests.interop.house import GATEWAYS, PLACES, House
+from tests.interop.home import GATEWAYS, PLACES, HomeNetwork
 from tests.interop.lines import Message
 from tests.interop.peer import connected, fields_of, properties_of
 
@@ -23,11 +23,11 @@ CAMERA_BYTES = 3_000_000
 
 
 @pytest.fixture(scope="module")
-def flooded(house: House) -> Iterator[set[str]]:
-    """Topics with a retained message each, as many as a large Home Assistant finds; over all owners."""
+def flooded(home: HomeNetwork) -> Iterator[set[str]]:
+    """Topics over all owners with a retained message each, as many as a large Home Assistant has."""
     places = cycle(PLACES)
     topics = {f"{next(places)}/discovery/sensor{number}/config" for number in range(FLOOD)}
-    with connected(house.place("one", "discovery")) as devices:
+    with connected(home.place("one", "discovery")) as devices:
         for payload in (b'{"name": "sensor"}', b""):
             sent = [devices.client.publish(topic, payload, 1, retain=True) for topic in sorted(topics)]
             for message in sent:
@@ -38,11 +38,11 @@ def flooded(house: House) -> Iterator[set[str]]:
 
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("qos", [0, 1])
-def test_home_assistant_is_flooded_with_what_is_retained(
-    house: House, flooded: set[str], version: int, qos: int
+def test_home_assistant_gets_every_retained_message_once(
+    home: HomeNetwork, flooded: set[str], version: int, qos: int
 ) -> None:
     filters = [(f"{place}/discovery/#", qos) for place in PLACES]
-    with connected(house.place("two", f"assistant-{version}-{qos}", version=version)) as assistant:
+    with connected(home.place("two", f"assistant-{version}-{qos}", version=version)) as assistant:
         assistant.subscribe(*filters)
         assistant.await_received(FLOOD)
     assert Counter(message.topic for message in assistant.received) == dict.fromkeys(flooded, 1)
@@ -51,20 +51,22 @@ def test_home_assistant_is_flooded_with_what_is_retained(
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_a_device_s_will_is_its_availability(house: House, with_mosquitto: None, version: int) -> None:
+def test_a_retained_will_shows_the_availability_of_a_device(
+    home: HomeNetwork, with_mosquitto: None, version: int
+) -> None:
     topic = f"home/outside/gate{version}/LWT"
-    with connected(house.place("two", f"bridge-{version}", version=version)) as watcher:
+    with connected(home.place("two", f"bridge-{version}", version=version)) as watcher:
         watcher.subscribe((topic, 1))
         will = ["--will-topic", topic, "--will-payload", "Offline", "--will-retain", "--will-qos", "1"]
-        device = clients.mosquitto(house.place("one", f"gate-{version}", version=version), *will)
+        device = clients.mosquitto(home.place("one", f"gate-{version}", version=version), *will)
         device.subscribe([f"home/outside/gate{version}/cmnd/+"], 1)
         device.publish(topic, b"Online", 1, retained=True)
         watcher.await_received(1)
         device.kill()
         watcher.await_received(2)
-        device = clients.mosquitto(house.place("two", f"gate-{version}", version=version), *will)
+        device = clients.mosquitto(home.place("two", f"gate-{version}", version=version), *will)
         device.subscribe([f"home/outside/gate{version}/cmnd/+"], 1)
-        with connected(house.place("one", f"late-{version}", version=version)) as late:
+        with connected(home.place("one", f"late-{version}", version=version)) as late:
             late.subscribe((topic, 1))
             late.await_received(1)
         device.publish(topic, b"Online", 1, retained=True)
@@ -75,20 +77,22 @@ def test_a_device_s_will_is_its_availability(house: House, with_mosquitto: None,
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_mosquitto_rr_has_its_answer(house: House, with_mosquitto: None, qos: int) -> None:
+def test_mosquitto_rr_gets_its_response(home: HomeNetwork, with_mosquitto: None, qos: int) -> None:
     question, answer = f"home/kitchen/ask{qos}", f"weather/answer{qos}"
-    with connected(house.place("two", f"answers-{qos}")) as responder:
+    with connected(home.place("two", f"answers-{qos}")) as responder:
 
         def respond(_client: object, _userdata: object, message: MQTTMessage) -> None:
             asked = fields_of(message)
-            told = properties_of("PUBLISH", CorrelationData=asked["CorrelationData"])
+            properties = properties_of("PUBLISH", CorrelationData=asked["CorrelationData"])
             text = b"to " + asked["CorrelationData"] + b": " + bytes(message.payload)
             for part in range(3):
-                responder.client.publish(asked["ResponseTopic"], text + b" %d" % part, qos, properties=told)
+                responder.client.publish(
+                    asked["ResponseTopic"], text + b" %d" % part, qos, properties=properties
+                )
 
         responder.client.on_message = respond
         responder.subscribe((question, qos))
-        place = house.place("one", "")
+        place = home.place("one", "")
         command = ["mosquitto_rr", "-h", place.host, "-p", str(place.port), "-V", "5", "-q", str(qos)]
         command += ["-D", "connect", "receive-maximum", "1", "-D", "publish", "correlation-data", "7"]
         command += ["-t", question, "-e", answer, "-m", "how late", "-i", f"asks-{qos}"]
@@ -96,15 +100,17 @@ def test_mosquitto_rr_has_its_answer(house: House, with_mosquitto: None, qos: in
     assert done.stdout == b"to 7: how late 0\n"
 
 
-def test_a_picture_is_retained(house: House, with_mosquitto: None) -> None:
+def test_a_large_retained_picture_reaches_clients_of_every_kind(
+    home: HomeNetwork, with_mosquitto: None
+) -> None:
     topic = "home/outside/securitycams/front/picture"
     picture = bytes(range(256)) * (CAMERA_BYTES // 256)
-    publisher = clients.mosquitto(house.place("one", "camera"))
+    publisher = clients.mosquitto(home.place("one", "camera"))
     publisher.publish(topic, picture, 1, retained=True)
     viewers: list[Client] = [
-        clients.paho(house.place("two", "viewer-5")),
-        clients.paho(version_3(house.place("one", "viewer-3"))),
-        clients.paho(house.place("two", "viewer-ws", websocket=True)),
+        clients.paho(home.place("two", "viewer-5")),
+        clients.paho(version_3(home.place("one", "viewer-3"))),
+        clients.paho(home.place("two", "viewer-ws", websocket=True)),
     ]
     for viewer in viewers:
         viewer.subscribe([topic], 1)
@@ -114,10 +120,12 @@ def test_a_picture_is_retained(house: House, with_mosquitto: None) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_subscriptions_that_overlap_bring_one_copy_or_one_for_each(house: House, version: int) -> None:
+def test_overlapping_subscriptions_give_one_copy_in_mqtt_3_and_one_for_each_in_mqtt_5(
+    home: HomeNetwork, version: int
+) -> None:
     with (
-        connected(house.place("one", f"overlaps-{version}", version=version)) as subscriber,
-        connected(house.place("two", f"overlapped-{version}", version=version)) as publisher,
+        connected(home.place("one", f"overlaps-{version}", version=version)) as subscriber,
+        connected(home.place("two", f"overlapped-{version}", version=version)) as publisher,
     ):
         wanted = [("home/kitchen/door/#", 0), ("home/+/door/bell", 2), ("+/kitchen/door/+", 1)]
         for number, (filter, qos) in enumerate(wanted, 1):
@@ -134,17 +142,17 @@ def test_subscriptions_that_overlap_bring_one_copy_or_one_for_each(house: House,
     assert sorted(identifiers) == sorted([(0, [1]), (2, [2]), (1, [3])] * 2)
 
 
-def test_a_group_shares_over_two_gateways(house: House) -> None:
+def test_a_shared_subscription_spans_two_gateways(home: HomeNetwork) -> None:
     filters = ["$share/ovens/home/kitchen/jobs/+"]
     names = [f"{gateway}-{number}" for gateway in GATEWAYS for number in range(2)]
     jobs = [f"job {number}".encode() for number in range(40)]
     with ExitStack() as stack:
         members = []
         for name in names:
-            place = house.place(name.partition("-")[0], f"member-{name}")
+            place = home.place(name.partition("-")[0], f"member-{name}")
             members.append(stack.enter_context(connected(place)))
             members[-1].subscribe((filters[0], 1))
-        publisher = stack.enter_context(connected(house.place("one", "boss")))
+        publisher = stack.enter_context(connected(home.place("one", "boss")))
         for number, job in enumerate(jobs):
             publisher.client.publish(f"home/kitchen/jobs/{number}", job, 1).wait_for_publish(PATIENCE_S)
         waiting.until(

@@ -1,4 +1,4 @@
-"""A well-behaved publisher and subscriber. Every message arrives in order, whatever happens around them."""
+"""A publisher and a subscriber. Every message must arrive in order, whatever else happens in the network."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hbroker import sync
 from tests.product.network import PATIENCE
 from tests.waiting import until
 
-TOPIC = "witness/count"
+TOPIC = "loss-check/count"
 PAUSE_S = 0.005
-"""The pause between two messages. The witness shares its process, and one lock in it, with the attacker."""
+"""The pause between two messages. The check shares a process, and the interpreter lock, with the attacker."""
 
 
-class Witness:
+class LossCheck:
     """Publishes numbers at QoS 1 from one client to another while the block runs. Call `verify` after the
     block."""
 
@@ -30,7 +30,7 @@ class Witness:
         self._publishing = threading.Thread(target=self._guard, args=(self._publish,))
         self._reading = threading.Thread(target=self._guard, args=(self._read,))
 
-    def __enter__(self) -> Witness:
+    def __enter__(self) -> LossCheck:
         self._publishing.start()
         self._reading.start()
         return self
