@@ -1,4 +1,4 @@
-"""A broker of NATS's protocol that does what a test wants with messages."""
+"""A broker with the protocol of NATS whose treatment of each message is chosen by the test."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from io import BufferedIOBase
 from typing import TypeAlias
 
-Fate: TypeAlias = Callable[[int, bytes], list[bytes]]
-"""What goes out for the message of this number."""
+Behaviour: TypeAlias = Callable[[int, bytes], list[bytes]]
+"""The payloads that the broker sends for the message with this number."""
 
 
 class _Connection(socketserver.StreamRequestHandler):
@@ -32,16 +32,16 @@ class _Connection(socketserver.StreamRequestHandler):
 class _Broker(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
-    def __init__(self, fate: Fate) -> None:
+    def __init__(self, behaviour: Behaviour) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.subscribers: list[tuple[bytes, BufferedIOBase]] = []
-        self._fate = fate
+        self._behaviour = behaviour
         self._count = 0
         self._lock = threading.Lock()
 
     def publish(self, subject: bytes, payload: bytes) -> None:
         with self._lock:
-            for one in self._fate(self._count, payload):
+            for one in self._behaviour(self._count, payload):
                 for wanted, to in self.subscribers:
                     if wanted == subject or (wanted.endswith(b".>") and subject.startswith(wanted[:-1])):
                         to.write(b"MSG %b 1 %d\r\n%b\r\n" % (subject, len(one), one))
@@ -49,9 +49,9 @@ class _Broker(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def broker_that(fate: Fate) -> Iterator[str]:
-    """Runs one; its address."""
-    with _Broker(fate) as broker:
+def broker_with(behaviour: Behaviour) -> Iterator[str]:
+    """Runs a broker, and yields its address."""
+    with _Broker(behaviour) as broker:
         thread = threading.Thread(target=broker.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""Short runs of a measurement, as processes, and what they leave behind."""
+"""Short runs of measurements, as processes, and checks of their results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _MARK = "HBROKER_BENCH_TEST"
 _SHORT = ["--rounds", "1", "--duration", "0.3", "--warm-up", "0.2", "--others", "9", "--patience", "0"]
 
 BUSY = 0.5
-"""CPUs that others have. From then on a silence of 250 ms, which counts as a stall, may be the machine's."""
+"""CPUs used by other processes. At this load, a silence of 250 ms, which counts as a stall, may be caused
+by the machine."""
 
 has_two_cpus = len(os.sched_getaffinity(0)) >= 2
-"""The measurement wants a CPU for the broker and one for the load."""
+"""The measurement needs one CPU for the broker and one for the load."""
 
 
 def start(module: str, *flags: str) -> subprocess.Popen[str]:
-    """Starts a short run; what flags say again counts."""
+    """Starts a short run. Later flags override earlier ones."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *_SHORT, *flags],
         cwd=ROOT,
@@ -39,15 +40,15 @@ def start(module: str, *flags: str) -> subprocess.Popen[str]:
 
 
 def measured(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a run with `--json` found. Fails where it fails."""
-    told, progress = process.communicate(timeout=90)
+    """The result of a run with `--json`, which must succeed."""
+    output, progress = process.communicate(timeout=90)
     assert process.returncode == 0, progress
-    found: dict[str, Any] = json.loads(told)
+    found: dict[str, Any] = json.loads(output)
     return found
 
 
-def assert_whole(series: dict[str, Any]) -> None:
-    """Its one round delivered every copy once, in order and undamaged."""
+def assert_complete(series: dict[str, Any]) -> None:
+    """The single round delivered every copy once, in order and undamaged."""
     (round,) = series["quiet_rounds"]
     assert round["sent"] * round["subscribers"] == round["delivered"] > 0, series
     faults = ("lost", "duplicated", "disordered", "corrupted", "stalls")
@@ -57,8 +58,7 @@ def assert_whole(series: dict[str, Any]) -> None:
 
 
 def bench(*flags: str, seconds: float | None = 0.4) -> tuple[int, dict[str, Any]]:
-    """Runs `hbroker bench` for a moment, or (None) for as long as it takes; its exit code, and what it
-    found."""
+    """Runs `hbroker bench` for a moment, or to its end (None). Returns its exit code and its result."""
     short = [] if seconds is None else ["--duration", str(seconds), "--warm-up", "0.1"]
     done = subprocess.run(
         [sys.executable, "-m", "hbroker", "bench", *flags, *short, "--json"],
@@ -73,12 +73,12 @@ def bench(*flags: str, seconds: float | None = 0.4) -> tuple[int, dict[str, Any]
     return done.returncode, found
 
 
-def assert_all_came(code: int, found: dict[str, Any]) -> None:
-    """Of a load of `bench`: every copy came once and in order, and was answered for where that was asked
-    for."""
+def assert_all_received(code: int, found: dict[str, Any]) -> None:
+    """In a load of `bench`, every copy was received once and in order, and acknowledged if its QoS asks
+    for that."""
     faults = {name: found[name] for name in _FAULTS if found[name]}
     assert code == (FAILED if faults else DONE)
-    if found["others_cpu"] is None or found["others_cpu"] > BUSY:  # None: of no broker that is known
+    if found["others_cpu"] is None or found["others_cpu"] > BUSY:  # None: the broker's processes are unknown.
         faults.pop("stalls", None)
     assert faults == {}, found
     shape = LAYOUTS[found["layout"]].of(found["clients"], found["depth"])
@@ -89,8 +89,8 @@ def assert_all_came(code: int, found: dict[str, Any]) -> None:
     assert set(found["latency_us"]) == PERCENTILES
 
 
-def left_behind() -> set[int]:
-    """Every process that a run started, in whatever session."""
+def remaining_processes() -> set[int]:
+    """Every process that a run has started, in any session."""
     return {
         int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_marked(entry)
     }
@@ -99,5 +99,5 @@ def left_behind() -> set[int]:
 def _is_marked(process: Path) -> bool:
     try:
         return f"{_MARK}={os.getpid()}".encode() in (process / "environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended
+    except OSError:  # The process has ended.
         return False

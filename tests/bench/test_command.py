@@ -1,4 +1,4 @@
-"""`hbroker bench`: what it measures of real brokers is whole, and what a bad one does is seen."""
+"""`hbroker bench`: loads on real brokers are complete, and faults of a bad broker are reported."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hbroker.bench.process import cpu_seconds, descendants
 from hbroker.cli import main
 from hbroker.cli.exits import DONE, FAILED, USAGE
 from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun
-from tests.bench.brokers import broker_that
-from tests.bench.runs import PERCENTILES, assert_all_came, bench
+from tests.bench.brokers import broker_with
+from tests.bench.runs import PERCENTILES, assert_all_received, bench
 from tests.frame.checkout import ROOT
 from tests.needs import need_mosquitto, need_nats
 from tests.waiting import until
@@ -26,8 +26,8 @@ from tests.waiting import until
 _CPUS = frozenset(sorted(os.sched_getaffinity(0))[:1])
 
 
-def assert_accounted(found: dict[str, Any]) -> None:
-    """The broker's processes were found, and what they cost."""
+def assert_has_broker_costs(found: dict[str, Any]) -> None:
+    """The result contains the CPU time and the memory of the broker's processes."""
     assert found["broker_cpu_s"] > 0
     assert found["broker_rss_bytes"] > 1 << 20
     assert found["delivered_per_cpu_s"] > 0
@@ -44,58 +44,58 @@ def assert_accounted(found: dict[str, Any]) -> None:
         ["pairs", "-n", "2", "-q", "1", "--transport", "mqtt5"],
     ],
 )
-def test_a_broker_of_its_own(flags: list[str]) -> None:
+def test_a_load_on_its_own_broker_is_complete(flags: list[str]) -> None:
     code, found = bench(*flags)
-    assert_all_came(code, found)
-    assert_accounted(found)
+    assert_all_received(code, found)
+    assert_has_broker_costs(found)
     assert found["lateness_us"] is None
 
 
-def test_a_paced_load_is_as_fast_as_it_should_be_and_late_by_what_it_says() -> None:
+def test_a_paced_load_keeps_its_rate_and_reports_its_lateness() -> None:
     code, found = bench("-n", "2", "--rate", "1000")
-    assert_all_came(code, found)
+    assert_all_received(code, found)
     assert found["rate"] == 1_000
-    # Half a second of it, and no more than what was due.
+    # Half a second of the rate, and no more than is due.
     assert 400 <= found["sent"] <= 1_000 * (0.1 + found["seconds"] + 0.5)
     assert set(found["lateness_us"]) == PERCENTILES
     assert found["lateness_us"]["p50"] <= found["latency_us"]["p50"]
 
 
-def test_a_load_that_polls_takes_its_cpu() -> None:
+def test_a_polling_load_uses_more_cpu() -> None:
     (sleeping, found), (polling, found_polling) = (
         bench("-n", "1", "--rate", "100", *flags) for flags in ([], ["--poll"])
     )
-    assert_all_came(sleeping, found)
-    assert_all_came(polling, found_polling)
+    assert_all_received(sleeping, found)
+    assert_all_received(polling, found_polling)
     assert found_polling["generator_cpu"] > 2 * found["generator_cpu"]
 
 
 @pytest.mark.parametrize(("transport", "qos"), [("mqtt", "1"), ("mqtt5", "2")])
-def test_mosquitto(transport: str, qos: str, tmp_path: Path) -> None:
+def test_a_load_on_mosquitto_is_complete(transport: str, qos: str, tmp_path: Path) -> None:
     need_mosquitto()
     with running(Mosquitto().start, tmp_path, _CPUS) as broker:
         to = f"{broker.address[0]}:{broker.address[1]}"
         flags = ["-n", "3", "-q", qos, "--transport", transport, "--to", to]
         code, found = bench(*flags, "--broker-pid", str(broker.pids[0]))
-    assert_all_came(code, found)
-    assert_accounted(found)
+    assert_all_received(code, found)
+    assert_has_broker_costs(found)
 
 
 @pytest.mark.parametrize("layout", ["pairs", "fanin"])
-def test_nats(layout: str, tmp_path: Path) -> None:
+def test_a_load_on_nats_is_complete(layout: str, tmp_path: Path) -> None:
     need_nats()
     with running(Nats().start, tmp_path, _CPUS):
         address = f"127.0.0.1:{json.loads((tmp_path / 'broker.conf').read_text())['port']}"
         code, found = bench(layout, "-n", "3", "--transport", "nats", "--to", address)
-    assert_all_came(code, found)
+    assert_all_received(code, found)
     assert found["broker_cpu_s"] is None, "nobody said which processes it has"
     assert found["delivered_per_cpu_s"] is None
 
 
-def test_what_a_broker_loses_doubles_or_damages_is_told() -> None:
+def test_lost_duplicated_disordered_and_damaged_messages_are_counted() -> None:
     kept: list[bytes] = []
 
-    def fate(number: int, payload: bytes) -> list[bytes]:
+    def behaviour(number: int, payload: bytes) -> list[bytes]:
         match number % 10:
             case 1:
                 return []
@@ -111,13 +111,13 @@ def test_what_a_broker_loses_doubles_or_damages_is_told() -> None:
             case _:
                 return [payload]
 
-    with broker_that(fate) as address:
+    with broker_with(behaviour) as address:
         code, found = bench("-n", "1", "--transport", "nats", "--rate", "1000", "--to", address)
     sent = found["sent"]
     of_each = [len(range(residue, sent, 10)) for residue in range(10)]
     assert code == FAILED
     assert sent > 100
-    # One that is kept when the last was sent stays away.
+    # A payload that is held back when the last message is sent is lost.
     assert found["lost"] == of_each[1] + of_each[5] + len(kept)
     assert found["duplicated"] == of_each[2]
     assert found["disordered"] == of_each[4]
@@ -125,8 +125,8 @@ def test_what_a_broker_loses_doubles_or_damages_is_told() -> None:
     assert found["delivered"] == sent - found["lost"]
 
 
-def test_a_broker_that_swallows_all_stalls_the_window_and_does_not_end_the_load() -> None:
-    with broker_that(lambda *_: []) as address:
+def test_a_broker_that_delivers_nothing_stalls_the_window_and_the_load_ends() -> None:
+    with broker_with(lambda *_: []) as address:
         code, found = bench("-n", "1", "--transport", "nats", "--window", "8", "--to", address)
     assert code == FAILED
     assert found["stalls"] > 0
@@ -134,14 +134,14 @@ def test_a_broker_that_swallows_all_stalls_the_window_and_does_not_end_the_load(
     assert found["latency_us"] is None
 
 
-def test_idle_sessions_are_there_in_the_end_and_have_their_size() -> None:
+def test_idle_sessions_stay_open_and_their_memory_is_measured() -> None:
     code, found = bench("sessions", "-n", "300", "--duration", "0.4", seconds=None)
     assert (code, found["alive"]) == (DONE, 300), found
     assert 500 < found["bytes_each"] < 20_000
     assert found["connected_per_s"] > 0
 
 
-def test_idle_connections_are_counted_too(tmp_path: Path) -> None:
+def test_idle_mqtt_connections_stay_open_and_their_memory_is_measured(tmp_path: Path) -> None:
     need_mosquitto()
     with running(Mosquitto().start, tmp_path, _CPUS) as broker:
         to = f"{broker.address[0]}:{broker.address[1]}"
@@ -152,34 +152,34 @@ def test_idle_connections_are_counted_too(tmp_path: Path) -> None:
     assert found["bytes_each"] > 0
 
 
-def test_a_cold_look_up_costs_one_question_and_one_answer_at_any_depth() -> None:
+def test_a_resolution_without_a_cache_costs_one_query_and_one_response_at_any_depth() -> None:
     code, found = bench("resolve", "--depth", "2", "-n", "20", seconds=None)
     assert code == DONE
     assert [row["owner"] for row in found["depths"]] == ["node-0", "node-1", "node-2"]
     for row in found["depths"]:
-        # A question that was late may be asked again.
+        # A late query may be sent again.
         assert 1 <= row["packets_out"] < 2
         assert 1 <= row["packets_in"] < 2
         assert row["cached_ns"] < row["cold_us"]["p50"] * 1_000
 
 
-def test_who_is_not_there_or_goes_away_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with broker_that(lambda *_: []) as address:
+def test_an_unreachable_broker_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with broker_with(lambda *_: []) as address:
         pass
     assert main(["bench", "--transport", "mqtt", "--to", address]) == FAILED
     assert "refused" in capsys.readouterr().err
 
 
-def test_a_broker_that_goes_away_ends_the_load_with_a_word(tmp_path: Path) -> None:
+def test_a_broker_that_ends_during_the_load_is_reported(tmp_path: Path) -> None:
     need_mosquitto()
     with running(Mosquitto().start, tmp_path, _CPUS) as broker:
         to = f"{broker.address[0]}:{broker.address[1]}"
         command = [sys.executable, "-m", "hbroker", "bench", "--transport", "mqtt", "--to", to]
         process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
         until(lambda: cpu_seconds(broker.pids) > 0.1, "the load runs", 20)
-    _, told = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=20)
     assert process.returncode == FAILED
-    assert "a connection of the load ended" in told
+    assert "a connection of the load ended" in errors
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_broker_that_goes_away_ends_the_load_with_a_word(tmp_path: Path) -> No
         ["join", "-n", "1001"],
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_runs(flags: list[str]) -> None:
+def test_invalid_flags_are_refused_before_the_load_starts(flags: list[str]) -> None:
     try:
         code = main(["bench", *flags])
     except SystemExit as end:
@@ -228,7 +228,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(flags: list[str]) -> Non
         ("pairs", ["--depth=8"]),
     ],
 )
-def test_a_flag_that_a_layout_has_no_use_for_is_refused_by_its_name(
+def test_a_flag_without_effect_in_a_layout_is_refused_by_name(
     layout: str, flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for flag in flags:

@@ -1,4 +1,4 @@
-"""The contest: what it makes of rounds, and a short one with brokers that are installed."""
+"""The contest: how it evaluates rounds, and a short contest of the installed brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bench.rounds import Round, Timing
 from bench.series import Contestant, Policy, Series, Spread, run_all
 from hbroker.bench.launching import NoAnswer
 from hbroker.bench.layouts import LAYOUTS
-from tests.bench.runs import assert_whole, has_two_cpus, left_behind, measured, start
+from tests.bench.runs import assert_complete, has_two_cpus, measured, remaining_processes, start
 from tests.waiting import until
 
 _CPUS = frozenset({1})
@@ -47,12 +47,12 @@ UDPLAT = (
 
 
 def a_round(**figures: object) -> Round:
-    """Of the kernel's limit, but for these."""
+    """A round of the kernel's limit, with these fields changed."""
     return dataclasses.replace(parse_udplimit(UDPLIMIT, 2, _PAIRS), others_cpu=0.0, **figures)  # type: ignore[arg-type]
 
 
 def series_of(name: str, plan: Plan, *rounds: Round) -> Series:
-    """As if it had been measured."""
+    """A series, as if it had been measured."""
 
     def never(*_: object) -> Round:
         raise AssertionError("it was measured already")
@@ -60,7 +60,7 @@ def series_of(name: str, plan: Plan, *rounds: Round) -> Series:
     return Series(Contestant(name, lambda: "1", never), plan, quiet=list(rounds))
 
 
-def test_udplimit_is_understood() -> None:
+def test_the_output_of_udplimit_is_parsed() -> None:
     found = parse_udplimit(UDPLIMIT, 2, _PAIRS)
     assert found.delivered_per_s == 3_425_708
     assert found.delivered_per_cpu_s == 12_865_203
@@ -68,7 +68,7 @@ def test_udplimit_is_understood() -> None:
     assert (found.generator_cpu, found.others_cpu) == pytest.approx((0.60, 1.14))
 
 
-def test_udplat_is_understood() -> None:
+def test_the_output_of_udplat_is_parsed() -> None:
     found = parse_udplat(UDPLAT, 2, _PACED)
     assert found.latency_us == {"p50": 36.6, "p90": 52.8, "p99": 64.1, "p999": 1_257.1}
     assert (found.sent, found.delivered) == (4_000, 3_999)
@@ -76,7 +76,7 @@ def test_udplat_is_understood() -> None:
 
 
 @pytest.mark.parametrize("line", ["", "relay cpu 27% sender", UDPLIMIT.replace("msg/cpu-s", "messages")])
-def test_what_is_no_such_line_is_refused(line: str) -> None:
+def test_an_invalid_line_is_refused(line: str) -> None:
     with pytest.raises(NoAnswer):
         parse_udplimit(line, 2, _PAIRS)
 
@@ -100,18 +100,18 @@ def test_a_goal_is_held_from_its_factor_on() -> None:
 
 
 @pytest.mark.parametrize("peer", [Mosquitto(), Nats()])
-def test_a_peer_that_is_not_there_has_no_version(peer: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_not_installed_has_no_version(peer: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     assert peer.version() is None
 
 
-def test_every_goal_is_of_a_load_that_is_measured() -> None:
+def test_the_goals_are_about_the_measured_loads() -> None:
     loads = {load_of(plan(_CPUS)) for plan in LOADS.values()}
     assert {goal.load for goal in GOALS} == loads
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_every_load_is_one_that_the_generator_knows(name: str) -> None:
+def test_every_load_has_a_layout_of_the_generator(name: str) -> None:
     plan = LOADS[name](_CPUS)
     layout, clients = plan.layout
     shape = LAYOUTS[layout].of(clients, 0)
@@ -119,7 +119,7 @@ def test_every_load_is_one_that_the_generator_knows(name: str) -> None:
     assert len(shape.subscribers) == plan.pairs * plan.subscribers
 
 
-def test_the_goals_are_ratios_of_medians() -> None:
+def test_goals_are_ratios_of_medians() -> None:
     ours = series_of("hbroker", _PAIRS, *(a_round(delivered_per_cpu_s=rate) for rate in (4e6, 6e6, 5e6)))
     theirs = series_of("mosquitto", _PAIRS, *(a_round(delivered_per_cpu_s=rate) for rate in (8e4, 9e4, 1e5)))
     standings = Standings([ours, theirs], ["zenoh TCP is not installed: not measured"], "bench")
@@ -134,7 +134,7 @@ def test_the_goals_are_ratios_of_medians() -> None:
     assert [goal["held"] for goal in told["goals"]].count(True) == 1
 
 
-def test_faults_of_any_round_are_in_the_table() -> None:
+def test_faults_of_every_round_are_in_the_table() -> None:
     one = series_of("hbroker", _PAIRS, a_round(lost=3), a_round(duplicated=1))
     one.disturbed.append(a_round(disordered=2))
     text = Standings([one], [], "bench").as_text()
@@ -142,7 +142,7 @@ def test_faults_of_any_round_are_in_the_table() -> None:
     assert "3 lost, 1 duplicated, 2 disordered" in text
 
 
-def test_charts_are_xml_and_show_all() -> None:
+def test_charts_are_valid_xml_and_show_every_value() -> None:
     paced = dataclasses.replace(parse_udplat(UDPLAT, 2, _PACED), others_cpu=0.0)
     standings = Standings(
         [series_of("hbroker <1>", _PAIRS, a_round()), series_of("kernel", _PACED, paced)], [], "bench"
@@ -158,7 +158,7 @@ def test_charts_are_xml_and_show_all() -> None:
     assert ElementTree.fromstring(dots([Panel("one", "x", [Point("p", Spread(0, 0, 0))])])) is not None
 
 
-def test_a_section_is_replaced_and_nothing_else() -> None:
+def test_only_the_named_section_of_a_page_is_replaced() -> None:
     page = "before\n<!-- begin a -->\nold\n<!-- end a -->\nafter <!-- begin b --><!-- end b -->"
     once = with_section(page, "a", "new")
     assert once == "before\n<!-- begin a -->\n\nnew\n\n<!-- end a -->\nafter <!-- begin b --><!-- end b -->"
@@ -168,12 +168,12 @@ def test_a_section_is_replaced_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", ["peers", "growth", "pythons"])
-def test_the_page_has_a_place_for_each_section(name: str) -> None:
+def test_the_page_has_every_section(name: str) -> None:
     page = PAGE.read_text("utf-8")
     assert "new text" in with_section(page, name, "new text")
 
 
-def test_a_broker_that_fails_is_given_up_and_the_others_go_on() -> None:
+def test_a_failing_broker_is_given_up_and_the_others_are_measured() -> None:
     def fails(*_: object) -> Round:
         raise NoAnswer("it is gone")
 
@@ -188,7 +188,7 @@ def test_a_broker_that_fails_is_given_up_and_the_others_go_on() -> None:
     assert list(run_all(late, dataclasses.replace(policy, most_s=-1))) == []
 
 
-def test_rounds_on_cpus_that_were_further_apart_than_in_others_do_not_count() -> None:
+def test_rounds_on_more_distant_cpus_do_not_count() -> None:
     distances = iter([320.0, 330.0, 60.0, 310.0, 55.0, 58.0, 70.0, 52.0, 54.0, 61.0])
     one = Series(Contestant("good", lambda: "1", lambda *_: a_round()), _PAIRS)
     policy = Policy(3, Timing(0, 0), _CPUS, most_others=9, patience_s=0, most_s=60)
@@ -196,7 +196,7 @@ def test_rounds_on_cpus_that_were_further_apart_than_in_others_do_not_count() ->
     for _, round in run_all([one], dataclasses.replace(policy, apart=lambda: next(distances))):
         assert round is not None
         seen.append(round in one.quiet)
-    # The first two counted until there was one on CPUs that were nearer.
+    # The first two rounds counted until a round ran on nearer CPUs.
     assert seen == [True, True, True, True, True]
     assert [round.apart_ns for round in one.quiet] == [58.0, 70.0, 61.0]
     assert [round.apart_ns for round in one.disturbed] == [330.0, 310.0]
@@ -208,7 +208,7 @@ def test_rounds_on_cpus_that_were_further_apart_than_in_others_do_not_count() ->
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.skipif(not has_two_cpus, reason="it wants two CPUs")
-def test_the_ruler_measures_and_survives_what_it_cannot_measure(tmp_path: Path) -> None:
+def test_the_ruler_measures_two_cpus_and_returns_none_otherwise(tmp_path: Path) -> None:
     one, other = sorted(os.sched_getaffinity(0))[:2]
     ruler = Ruler.build(tmp_path, (one, other))
     assert ruler is not None
@@ -220,7 +220,7 @@ def test_the_ruler_measures_and_survives_what_it_cannot_measure(tmp_path: Path) 
 
 
 @pytest.mark.skipif(obstacle() is not None, reason="a network namespace needs root")
-def test_a_narrow_path_is_seen_by_one_thread_alone() -> None:
+def test_a_smaller_mtu_applies_to_one_thread_only() -> None:
     def mtu() -> int:
         return int(Path("/sys/class/net/lo/mtu").read_text())
 
@@ -236,7 +236,7 @@ def test_a_narrow_path_is_seen_by_one_thread_alone() -> None:
 
 
 @pytest.mark.skipif(not has_two_cpus, reason="a CPU for the broker and one for the load")
-def test_what_it_measures_is_whole() -> None:
+def test_a_short_contest_delivers_every_message() -> None:
     flags = ["--only", "hbroker", "--loads", "pairs-1,fanin", "--json", "--apart", "inf"]
     found = measured(start("bench.contest", *flags))
     assert found["left_out"] == []
@@ -245,18 +245,23 @@ def test_what_it_measures_is_whole() -> None:
         ("hbroker", "8 to 1, QoS 0"),
     }
     for one in found["series"]:
-        assert_whole(one)
+        assert_complete(one)
 
 
 @pytest.mark.skipif(not has_two_cpus, reason="a CPU for the broker and one for the load")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_all(sent: signal.Signals) -> None:
+def test_a_signal_ends_the_contest_and_its_processes(sent: signal.Signals) -> None:
     process = start("bench.contest", "--rounds", "9", "--duration", "2", "--only", "hbroker")
     assert process.stderr is not None
     assert process.stderr.readline().startswith("round 1:")
-    until(lambda: len(left_behind()) >= 3, "itself, a broker and its load run", 20, found=left_behind)
+    until(
+        lambda: len(remaining_processes()) >= 3,
+        "itself, a broker and its load run",
+        20,
+        found=remaining_processes,
+    )
     process.send_signal(sent)
     told, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "messages in all rounds" in told
-    assert not left_behind()
+    assert not remaining_processes()

@@ -1,4 +1,4 @@
-"""What things cost as they grow: a row and a plot of each."""
+"""How costs grow with size: a table row and a plot for each quantity."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_quantity_has_a_plot_with_all_its_sizes(name: str) -> None:
         assert any(str(text).startswith(str(_FIELDS[quantity.by])) for text in texts)
 
 
-def test_filters_are_counted_and_found() -> None:
+def test_the_time_and_memory_of_filters_are_measured() -> None:
     few, many = measure_filters("wildcard", 100), measure_filters("wildcard", 10_000)
     assert (few.filters, many.filters) == (100, 10_000)
     assert few.bytes_each is None
@@ -56,26 +56,26 @@ def test_filters_are_counted_and_found() -> None:
     assert many.spread_ns < 100_000
 
 
-def test_the_goal_of_look_ups_is_about_a_working_set_and_the_other_stands_beside_it() -> None:
+def test_the_goal_of_look_ups_is_about_a_working_set_and_the_spread_is_reported_too() -> None:
     small = {"kind": "plain", "filters": 1_000, "look_up_ns": 30.0, "spread_ns": 30.0}
     large = {"kind": "plain", "filters": 1_000_000, "look_up_ns": 75.0, "spread_ns": 600.0}
-    (told,) = QUANTITIES["filters"].goal_results([small, large])
-    assert told.endswith("2.50: not held; spread over the table: 20.00")
-    (told,) = QUANTITIES["filters"].goal_results([small, {**large, "look_up_ns": 50.0}])
-    assert "1.67: held" in told
+    (line,) = QUANTITIES["filters"].goal_results([small, large])
+    assert line.endswith("2.50: not held; spread over the table: 20.00")
+    (line,) = QUANTITIES["filters"].goal_results([small, {**large, "look_up_ns": 50.0}])
+    assert "1.67: held" in line
     assert QUANTITIES["filters"].goal_results([small]) == []
 
 
-def test_what_a_second_worker_gains_is_told_with_the_load_and_without() -> None:
+def test_the_gain_of_a_second_worker_is_reported_with_and_without_the_load() -> None:
     one = {"load": "256 under way", "workers": 1, "delivered_per_s": 1e6, "delivered_per_cpu_s": 4e6}
     two = {**one, "workers": 2, "delivered_per_s": 1.3e6, "delivered_per_cpu_s": 3e6}
     other = {**one, "load": "4,096 under way"}
-    (told,) = QUANTITIES["workers"].goal_results([one, two, other])
-    assert told.startswith("- 256 under way: ")
-    assert told.endswith("1.30 times as many: held; without the load's share of the CPUs: 1.50")
+    (line,) = QUANTITIES["workers"].goal_results([one, two, other])
+    assert line.startswith("- 256 under way: ")
+    assert line.endswith("1.30 times as many: held; without the load's share of the CPUs: 1.50")
 
 
-def test_a_width_follows_from_its_seed_and_costs_each_child_the_same() -> None:
+def test_a_width_is_reproducible_from_its_seed_and_the_cost_per_child_is_constant() -> None:
     few, again, many = measure_width(5, seed=3), measure_width(5, seed=3), measure_width(60, seed=3)
     cpu = {"join_cpu_s": 0.0, "subscribe_cpu_s": 0.0}
     assert {**asdict(few), **cpu} == {**asdict(again), **cpu}
@@ -88,6 +88,6 @@ def test_a_width_follows_from_its_seed_and_costs_each_child_the_same() -> None:
     assert many.join_ms <= 2 * few.join_ms
 
 
-def test_what_is_no_quantity_is_refused() -> None:
+def test_an_unknown_quantity_is_refused() -> None:
     with pytest.raises(SystemExit):
         main(["pears"])

@@ -1,4 +1,4 @@
-"""What was spent between two marks, and by whom."""
+"""CPU time between two marks, by process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hbroker.bench.marks import Mark, Spent
 from tests.waiting import until
 
 
-def test_what_neither_the_broker_nor_the_load_took_others_took() -> None:
+def test_the_remaining_cpu_time_is_that_of_other_processes() -> None:
     before = Mark(at=10.0, broker=1.0, ours=2.0, machine=5.0, resident=1_000)
     after = Mark(at=14.0, broker=3.0, ours=5.0, machine=11.0, resident=1_500)
     spent = before.until(after)
@@ -16,18 +16,18 @@ def test_what_neither_the_broker_nor_the_load_took_others_took() -> None:
     assert (spent.broker_cpu, spent.ours_cpu, spent.others_cpu) == (0.5, 0.75, 0.25)
 
 
-def test_clocks_that_disagree_take_nothing_from_others() -> None:
-    """The machine's time is told in ticks, and may lag behind that of its processes."""
+def test_clocks_that_disagree_give_no_negative_cpu_time() -> None:
+    """The machine's time is counted in ticks, and may lag behind that of its processes."""
     mark = Mark(at=0.0, broker=0.0, ours=0.0, machine=0.0, resident=0)
     assert mark.until(Mark(at=1.0, broker=0.5, ours=0.5, machine=0.9, resident=0)).others_cpu_s == 0.0
 
 
-def test_a_mark_counts_the_processes_that_it_is_told() -> None:
+def test_a_mark_counts_only_the_given_processes() -> None:
     before = Mark.now([os.getpid()])
 
     def has_worked() -> bool:
         sum(range(100_000))
-        return Mark.now([]).ours - before.ours >= 0.1  # The other clock tells ticks of 0.01 s.
+        return Mark.now([]).ours - before.ours >= 0.1  # The other clock counts in ticks of 0.01 s.
 
     until(has_worked, "0.1 s of CPU time", 30)
     after = Mark.now([os.getpid()])

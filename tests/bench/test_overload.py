@@ -1,4 +1,4 @@
-"""What an owner does with more than it can take: measured, and told."""
+"""The behaviour of an overloaded owner: how it is measured and reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbroker.bench.measurement import Percentiles
 
 
 def test_goodput_is_a_share_of_the_capacity() -> None:
-    told = Overload(
+    overload = Overload(
         capacity=1e6,
         offered=2e6,
         delivered=9e5,
@@ -24,8 +24,8 @@ def test_goodput_is_a_share_of_the_capacity() -> None:
         limit="broker",
         others_cpu=0.05,
     )
-    assert told.goodput == 0.9
-    assert told.cells()[3:10] == ("90%", "1.00%", "1.0", "3.0", "5.0", "1", "2")
+    assert overload.goodput == 0.9
+    assert overload.cells()[3:10] == ("90%", "1.00%", "1.0", "3.0", "5.0", "1", "2")
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a CPU for the owner, and one for the load")
@@ -40,7 +40,7 @@ def test_a_short_round_is_measured() -> None:
     assert os.sched_getaffinity(0) == cpus
 
 
-def test_it_takes_no_flag_that_it_would_not_heed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_without_effect_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for flag in (["--json"], ["--most", "5"], ["--others", "1"]):
         with pytest.raises(SystemExit, match="2"):
             main(flag)

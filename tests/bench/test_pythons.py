@@ -1,4 +1,4 @@
-"""What a message costs in Python: how it counts and paces, its table, and a short run with hbroker alone."""
+"""The cost of a message in Python: counting, pacing, the table, and a short run with hbroker alone."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _CPUS = frozenset({1})
 
 
 def _payloads(count: int) -> list[bytes]:
-    """The first messages of a publisher, whole bursts."""
+    """The first messages of a publisher, in complete bursts."""
     bursts = Pace(new_board(), count).bursts()
     return [payload for _ in range(count // BURST) for payload in next(bursts)]
 
 
 def _counted(payloads: list[bytes], published: int) -> Board:
-    """What a subscriber tells that took these of so many."""
+    """The board of a subscriber that received these payloads of `published` messages."""
     board = new_board()
     checker = ReceiveChecker(board)
     for payload in payloads:
@@ -50,7 +50,7 @@ def _faults(board: Board) -> list[int]:
     return [board[field] for field in (Field.LOST, Field.DUPLICATED, Field.DISORDERED, Field.DAMAGED)]
 
 
-def test_the_window_is_kept() -> None:
+def test_a_publisher_keeps_to_its_window() -> None:
     board = new_board()
     bursts: Iterator[list[bytes]] = Pace(board, 2 * BURST).bursts()
     first, second = next(bursts), next(bursts)
@@ -63,7 +63,7 @@ def test_the_window_is_kept() -> None:
     assert board[Field.PUBLISHED] == 3 * BURST
 
 
-def test_what_arrives_once_and_in_order_is_whole() -> None:
+def test_messages_received_once_and_in_order_have_no_faults() -> None:
     assert _faults(_counted(_payloads(BURST), BURST)) == [0, 0, 0, 0]
 
 
@@ -75,23 +75,23 @@ def test_what_arrives_once_and_in_order_is_whole() -> None:
         ([0, 2, 1, 1, 3], [0, 1, 1, 0]),
     ],
 )
-def test_what_is_late_or_doubled_is_counted(order: list[int], faults: list[int]) -> None:
+def test_disordered_and_duplicated_messages_are_counted(order: list[int], faults: list[int]) -> None:
     payloads = _payloads(BURST)
     assert _faults(_counted([payloads[number] for number in order], 4)) == faults
 
 
-def test_what_is_lost_is_counted_once_it_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_messages_are_counted_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.pythons.board._LAST_S", 0.0)
     payloads = _payloads(BURST)
     assert _faults(_counted([payloads[0], payloads[3]], 6)) == [4, 0, 0, 0]
 
 
-def test_what_is_damaged_is_counted() -> None:
+def test_damaged_messages_are_counted() -> None:
     first, *_ = _payloads(BURST)
     assert _faults(_counted([first[:-1] + b"?"], 1)) == [0, 0, 0, 1]
 
 
-def test_its_own_cost_is_small() -> None:
+def test_the_cost_of_the_measurement_is_small() -> None:
     assert all(0 < cost < 50 for cost in own_cost_us())
 
 
@@ -132,7 +132,7 @@ def test_the_table_has_medians_and_extremes() -> None:
         assert words in text
 
 
-def test_who_means_nothing_at_a_qos_is_not_in_it() -> None:
+def test_libraries_without_support_for_a_qos_are_left_out() -> None:
     series, left_out = series_of(LIBRARIES, [1], 4_096, _CPUS)
     names = {one.contestant.name for one in series}
     assert {"hbroker, try_publish", "hbroker, publish_many", "hbroker.sync, try_publish"} <= names
@@ -140,14 +140,14 @@ def test_who_means_nothing_at_a_qos_is_not_in_it() -> None:
     assert all(said.endswith("not measured") for said in left_out)
 
 
-def test_it_tells_how_it_is_used() -> None:
+def test_the_command_prints_its_usage() -> None:
     asked = [sys.executable, "-m", "bench.pythons", "--help"]
-    told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert all(flag in told for flag in ("--rounds", "--duration", "--window", "--only", "--write"))
+    output = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert all(flag in output for flag in ("--rounds", "--duration", "--window", "--only", "--write"))
 
 
 @pytest.mark.parametrize("flags", [["--window", "255"], ["--only", "paho"], ["--qos", "2"]])
-def test_what_cannot_be_measured_is_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_flags_are_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(flags)
     assert flags[0] in capsys.readouterr().err

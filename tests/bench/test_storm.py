@@ -1,4 +1,4 @@
-"""The storm of the measurement counts what a server answered, and nothing else."""
+"""The reconnect storm of the measurement counts the answers of the server."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ACCEPTED, _RESUMED, _REFUSED = b"\x20\x03\x00\x00\x00", b"\x20\x03\x01\x00\x00"
 
 
 @contextmanager
-def _server(answers: list[bytes], heard: list[bytes]) -> Iterator[Address]:
-    """Gives each client the next answer, in the order in which they come; an empty one: it hangs up."""
+def _server(answers: list[bytes], received: list[bytes]) -> Iterator[Address]:
+    """A server that gives each connection the next answer. An empty answer closes the connection."""
 
     def serve() -> None:
         with server:
@@ -25,7 +25,7 @@ def _server(answers: list[bytes], heard: list[bytes]) -> Iterator[Address]:
             for answer in answers:
                 connection, _ = server.accept()
                 kept.append(connection)
-                heard.append(connection.recv(256))
+                received.append(connection.recv(256))
                 connection.sendall(answer)
                 if not answer:
                     connection.close()
@@ -43,40 +43,40 @@ def _server(answers: list[bytes], heard: list[bytes]) -> Iterator[Address]:
     assert not thread.is_alive()
 
 
-def test_what_each_client_was_told_is_counted() -> None:
-    heard: list[bytes] = []
+def test_the_connack_of_each_client_is_counted() -> None:
+    received: list[bytes] = []
     answers = [_ACCEPTED, _REFUSED, _RESUMED, b"", _ACCEPTED]
-    with _server(answers, heard) as address, Storm(address, Plan(5, window=2)) as storm:
-        told = storm.run()
-    assert (told.accepted, told.present, told.refused) == (3, 1, 2)
-    assert sorted(heard) == [connect_packet(f"device-{n:06}") for n in range(5)]
+    with _server(answers, received) as address, Storm(address, Plan(5, window=2)) as storm:
+        result = storm.run()
+    assert (result.accepted, result.present, result.refused) == (3, 1, 2)
+    assert sorted(received) == [connect_packet(f"device-{n:06}") for n in range(5)]
 
 
-def test_who_subscribes_is_accepted_with_its_suback() -> None:
-    heard: list[bytes] = []
+def test_a_subscribing_client_is_accepted_with_its_suback() -> None:
+    received: list[bytes] = []
     granted, refused = b"\x90\x04\x00\x01\x00\x01", b"\x90\x04\x00\x01\x00\x80"
     answers = [_ACCEPTED + granted, _ACCEPTED + refused, _RESUMED + granted, _REFUSED]
     plan = Plan(4, window=1, expiry_s=7, has_subscriptions=True, has_wills=True)
-    with _server(answers, heard) as address, Storm(address, plan) as storm:
-        told = storm.run()
-    assert (told.accepted, told.present, told.refused) == (2, 1, 2)
+    with _server(answers, received) as address, Storm(address, plan) as storm:
+        result = storm.run()
+    assert (result.accepted, result.present, result.refused) == (2, 1, 2)
     names = [f"device-{n:06}" for n in range(4)]
-    assert heard == [
+    assert received == [
         connect_packet(name, 7, has_will=True) + subscribe_packet(f"own/{name}") for name in names
     ]
 
 
-def test_subscribe_and_the_will_are_as_the_specification_has_them() -> None:
+def test_subscribe_and_connect_with_a_will_are_encoded_as_specified() -> None:
     assert subscribe_packet("a/b") == b"\x82\x09\x00\x01\x00\x00\x03a/b\x01"
     will = b"\x00\x00\x07state/a\x00\x04gone"
     assert connect_packet("a", has_will=True) == b"\x10\x1e\x00\x04MQTT\x05\x0e\x00\x00\x00\x00\x01a" + will
 
 
-def test_clients_come_at_their_times() -> None:
+def test_clients_connect_at_the_given_rate() -> None:
     with _server([_ACCEPTED] * 11, []) as address, Storm(address, Plan(11, rate=50.0)) as storm:
-        told = storm.run()
-    assert told.accepted == 11
-    assert told.seconds >= 0.2
+        result = storm.run()
+    assert result.accepted == 11
+    assert result.seconds >= 0.2
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,5 @@ def test_clients_come_at_their_times() -> None:
         (7, b"\x10\x13\x00\x04MQTT\x05\x00\x00\x00\x05\x11\x00\x00\x00\x07\x00\x01a"),
     ],
 )
-def test_connect_is_as_the_specification_has_it(expiry_s: int, packet: bytes) -> None:
+def test_connect_is_encoded_as_specified(expiry_s: int, packet: bytes) -> None:
     assert connect_packet("a", expiry_s) == packet

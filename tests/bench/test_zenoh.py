@@ -1,4 +1,4 @@
-"""Zenoh's program shares its load with `hbroker bench`: by source file, which must be where it looks."""
+"""The program for Zenoh uses source files of `hbroker bench`, which must be at the expected paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.frame.checkout import ROOT, RUST
 _SOURCES = ROOT / "bench" / "zenoh" / "src"
 
 
-def test_the_shared_sources_are_there() -> None:
+def test_the_shared_source_files_exist() -> None:
     shared = re.findall(r'#\[path = "(.+)"\]', (_SOURCES / "bench.rs").read_text("utf-8"))
     assert len(shared) >= 3
     for path in shared:
@@ -18,7 +18,7 @@ def test_the_shared_sources_are_there() -> None:
         assert (_SOURCES / path).exists(), path
 
 
-def test_the_lock_file_has_the_version_that_is_asked_for() -> None:
+def test_the_lock_file_has_the_version_of_the_manifest() -> None:
     manifest = (_SOURCES.parent / "Cargo.toml").read_text("utf-8")
     locked = (_SOURCES.parent / "Cargo.lock").read_text("utf-8")
     wanted = re.search(r'^zenoh = \{ version = "=(.+?)"', manifest, re.MULTILINE)
@@ -26,5 +26,5 @@ def test_the_lock_file_has_the_version_that_is_asked_for() -> None:
     assert f'name = "zenoh"\nversion = "{wanted[1]}"' in locked
 
 
-def test_each_transport_is_a_contestant_of_its_own() -> None:
+def test_each_transport_is_a_separate_contestant() -> None:
     assert [Zenoh("tcp").name, Zenoh("udp").name] == ["zenoh TCP", "zenoh UDP"]

@@ -1,4 +1,4 @@
-"""Datagrams for the capture's tests, made by protobuf alone, and the IP packets around them."""
+"""Datagrams for the tests of the capture, built with protobuf alone, in IP packets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def publish(topic: str = TOPIC, payload: bytes = b"on", delivery: int = 3) -> pb
 
 
 def sent(source: Address, destination: Address, payload: bytes) -> Packet:
-    """The IP packet that carries it, as bytes that scapy has dissected again."""
+    """The IP packet that carries the payload, built and dissected by scapy."""
     layer = IPv6 if ":" in source[0] else IP
     built = layer(src=source[0], dst=destination[0]) / UDP(sport=source[1], dport=destination[1]) / payload
     return layer(bytes(built))

@@ -1,4 +1,4 @@
-"""The scapy layer sees what protobuf put in, and nothing that is not ours."""
+"""The scapy layer shows the content of datagrams, and ignores foreign datagrams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _bound() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("source", "destination"), [(CLIENT, BROKER), (("::1", 40_001), ("2001:db8::7", 7700))]
 )
-def test_shows_a_publish(source: tuple[str, int], destination: tuple[str, int]) -> None:
+def test_a_publish_is_dissected(source: tuple[str, int], destination: tuple[str, int]) -> None:
     packet = sent(source, destination, datagram(publish(), ack=12, padding=5))
     layer = packet[HBroker]
     assert (layer.session, layer.number, layer.ack, layer.padding) == (0xABC, 7, 12, 5)
@@ -40,21 +40,21 @@ def test_shows_a_publish(source: tuple[str, int], destination: tuple[str, int]) 
     assert one.body_as_dict()["topic"] == TOPIC
 
 
-def test_summary_is_one_line_that_tells() -> None:
+def test_the_summary_is_one_line_with_all_packets() -> None:
     packet = sent(CLIENT, BROKER, datagram(publish(), pb.Packet(ping=pb.Ping())))
     assert packet.summary().endswith(
         "HBroker #7 PUBLISH 'home/kitchen/lamp' AT_LEAST_ONCE 2 bytes (delivery 3) | PING"
     )
 
 
-def test_summary_of_many_packets_stays_short() -> None:
+def test_the_summary_of_many_packets_is_short() -> None:
     packet = sent(CLIENT, BROKER, datagram(*[publish()] * 50))
     assert len(packet[HBroker].packets) == 50
     assert packet[HBroker].mysummary().endswith("and 46 more")
     assert "\n" not in packet.summary()
 
 
-def test_a_bare_acknowledgement_says_so() -> None:
+def test_the_summary_names_a_bare_acknowledgement() -> None:
     assert sent(CLIENT, BROKER, datagram(ack=4))[HBroker].mysummary() == "HBroker #7 acknowledges #4"
 
 
@@ -65,7 +65,7 @@ def test_show_prints_the_packets(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0x0000000000000abc" in shown
 
 
-def test_builds_the_bytes_that_it_dissected() -> None:
+def test_the_dissected_bytes_are_built_again() -> None:
     data = datagram(publish(), padding=9)
     packet = sent(CLIENT, BROKER, data)
     assert bytes(packet[HBroker]) == data
@@ -73,7 +73,7 @@ def test_builds_the_bytes_that_it_dissected() -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_names_every_packet(name: str) -> None:
+def test_every_packet_has_a_name(name: str) -> None:
     packet = pb.Packet()
     if name == "again":
         packet.again = b"on"
@@ -84,7 +84,7 @@ def test_names_every_packet(name: str) -> None:
     assert sent(CLIENT, BROKER, datagram(packet))[HBroker].packets[0].kind == name.upper()
 
 
-def test_a_message_like_the_one_before_is_a_publish_of_its_own() -> None:
+def test_an_again_packet_after_a_publish_is_dissected_as_a_publish() -> None:
     model = publish(delivery=0)
     model.publish.ClearField("qos")
     again = pb.Packet(again=b"off")
@@ -103,24 +103,24 @@ def test_a_message_like_the_one_before_is_a_publish_of_its_own() -> None:
     assert packets[4].mysummary() == "AGAIN 3 bytes, like no message"
 
 
-def test_what_is_proved_is_shown_as_what_it_proves() -> None:
+def test_the_packet_inside_an_authenticated_packet_is_shown() -> None:
     join = pb.Packet(join=pb.Join(node="n", subtree="a")).SerializeToString()
-    proved = pb.Packet(delivery=3, authenticated=pb.Authenticated(sequence=1, packet=join))
+    authenticated = pb.Packet(delivery=3, authenticated=pb.Authenticated(sequence=1, packet=join))
     begun = pb.Packet(authenticated=pb.Authenticated(nonce=1))
     odd = pb.Packet(authenticated=pb.Authenticated(packet=b"\xff"))
-    found = read(datagram(proved, begun, odd))
+    found = read(datagram(authenticated, begun, odd))
     assert found is not None
     assert [kind(packet) for packet in found.packets] == ["JOIN", "AUTHENTICATED", "AUTHENTICATED"]
     assert (found.packets[0].delivery, found.packets[0].join.subtree) == (3, "a")
 
 
-def test_an_enum_value_of_a_later_version_is_a_number() -> None:
+def test_an_unknown_enum_value_is_shown_as_a_number() -> None:
     packet = pb.Packet.FromString(b"\x4a\x02\x10\x63")  # field 9, puback: {reason: 99}
     assert (kind(packet), detail(packet)) == ("PUBACK", "99")
 
 
 @given(st.binary(max_size=300))
-def test_foreign_bytes_stay_raw(data: bytes) -> None:
+def test_only_valid_datagrams_are_dissected(data: bytes) -> None:
     packet = sent(CLIENT, BROKER, data)
     assert (HBroker in packet) == (read(data) is not None)
     if data and HBroker not in packet:
@@ -133,15 +133,15 @@ def test_foreign_bytes_stay_raw(data: bytes) -> None:
         b"GET / HTTP/1.1\r\n\r\n",
         bytes.fromhex("0a4f0100000100000000000007686272 6f6b657203636f6d0000010001".replace(" ", "")),  # DNS
         pb.Datagram(header=pb.Header(session=1)).SerializeToString(),  # without an incarnation
-        datagram() + b"\x7a\x00",  # with a field that the protocol does not have
+        datagram() + b"\x7a\x00",  # With a field that the protocol does not have.
         datagram(publish())[:-1],
     ],
 )
-def test_knows_what_is_not_ours(data: bytes) -> None:
+def test_foreign_datagrams_are_not_dissected(data: bytes) -> None:
     assert HBroker not in sent(CLIENT, BROKER, data)
 
 
-def test_binds_to_given_ports_alone() -> None:
+def test_bind_applies_to_the_given_ports_only() -> None:
     UDP.payload_guess[:] = []
     bind(7700)
     assert HBroker in sent(CLIENT, BROKER, datagram(publish()))

@@ -1,4 +1,4 @@
-"""A live capture of the loopback interface, where this user may."""
+"""A live capture of the loopback interface, if this user has the permission."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def capture(port: int) -> Interface:
 
 
 def seen(interface: Interface) -> list[Packet]:
-    """All that came, and nothing more for a while."""
+    """All captured packets, until none arrives for a while."""
     return list(iter(lambda: interface.read(0.3), None))
 
 
-def test_sees_each_datagram_once(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_each_datagram_is_captured_once(pair: tuple[socket.socket, socket.socket]) -> None:
     one, other = pair
     with capture(one.getsockname()[1]) as interface:
         began = time.time()
@@ -52,14 +52,16 @@ def test_sees_each_datagram_once(pair: tuple[socket.socket, socket.socket]) -> N
         assert interface.missed == 0
 
 
-def test_sees_no_other_port(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_datagrams_of_other_ports_are_not_captured(pair: tuple[socket.socket, socket.socket]) -> None:
     one, other = pair
     with capture(1) as interface:
         one.sendto(b"x", other.getsockname())
         assert seen(interface) == []
 
 
-def test_says_why_it_may_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_permission_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refuse(*_: object) -> socket.socket:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -68,6 +70,6 @@ def test_says_why_it_may_not(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "this user may not capture" in capsys.readouterr().err
 
 
-def test_says_that_there_is_no_such_interface(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_interface_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert capture_main(["-i", "nowhere0"]) == 1
     assert "hbroker: " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The count that proves the promise, and that it can be other than zero."""
+"""Counting packets between brokers: a PUBLISH between two brokers is noticed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT, KITCHEN, CLIENT = ("127.0.0.1", 7700), ("127.0.0.1", 7701), ("127.0.0.1", 
 BROKERS = {ROOT, KITCHEN}
 
 
-def test_sees_a_publish_between_brokers() -> None:
+def test_a_publish_between_brokers_is_counted() -> None:
     packet_counts = PacketCounts()
     packet_counts.add(CLIENT, ROOT, ["PUBLISH", "PUBLISH"])
     packet_counts.add(ROOT, CLIENT, ["PUBLISH"])
@@ -28,7 +28,7 @@ def test_sees_a_publish_between_brokers() -> None:
     assert (packet_counts.seen("PUBLISH"), packet_counts.datagrams) == (4, 4)
 
 
-def test_a_port_alone_does_not_make_a_broker() -> None:
+def test_a_broker_is_recognised_by_address_and_port() -> None:
     packet_counts = PacketCounts()
     packet_counts.add(("127.0.0.2", 7700), ROOT, ["PUBLISH"])
     assert packet_counts.between("PUBLISH", BROKERS) == 0
@@ -49,7 +49,7 @@ def test_counts_agree_with_a_plain_count() -> None:
 
 @pytest.fixture
 def capture_file(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A pcap file with one PUBLISH between brokers among others."""
+    """A pcap file with one PUBLISH between brokers and other packets."""
     path = str(tmp_path_factory.mktemp("capture") / "house.pcap")
     file = PcapFile(path)
     for at, (source, destination) in enumerate([(CLIENT, ROOT), (ROOT, KITCHEN), (ROOT, CLIENT)]):
@@ -62,7 +62,7 @@ def capture_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def test_counts_from_a_file(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_packets_in_a_file_are_counted(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capture_main(["-r", capture_file, "--count", "--json"]) == 0
     packet_counts = PacketCounts.from_json(json.loads(capsys.readouterr().out))
     assert (
@@ -72,20 +72,20 @@ def test_counts_from_a_file(capture_file: str, capsys: pytest.CaptureFixture[str
     ) == (4, 4, 1)
 
 
-def test_prints_a_line_for_each_datagram(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_is_printed_for_each_datagram(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capture_main(["-r", capture_file, "--port", "7701"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert "127.0.0.1:7700 > 127.0.0.1:7701 HBroker #7 PUBLISH" in line
 
 
-def test_prints_json(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_datagrams_are_printed_as_json(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capture_main(["-r", capture_file, "--json", "--limit", "2"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["time"], second["time"]) == (1_000.0, 1_000.25)
     assert second["packets"][0]["body"]["topic"] == "home/kitchen/lamp"
 
 
-def test_a_written_file_reads_the_same(
+def test_a_written_file_prints_the_same_lines(
     capture_file: str, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     copy = str(tmp_path_factory.mktemp("copy") / "copy.pcap")
@@ -96,7 +96,7 @@ def test_a_written_file_reads_the_same(
 
 
 @pytest.mark.parametrize("content", [b"", b"no pcap file at all, whatever its name"])
-def test_refuses_what_is_no_capture(
+def test_a_file_that_is_not_a_capture_is_refused(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], content: bytes
 ) -> None:
     path = tmp_path_factory.mktemp("broken") / "broken.pcap"
@@ -106,7 +106,7 @@ def test_refuses_what_is_no_capture(
 
 
 @pytest.mark.parametrize("microsecond", range(0, 1_000_000, 7_919))
-def test_no_time_loses_a_microsecond(microsecond: int) -> None:
+def test_a_timestamp_keeps_its_microseconds(microsecond: int) -> None:
     packet = sent(CLIENT, ROOT, b"")
     packet.time = 1_700_000_000 + microsecond / 1_000_000
     assert seen_at(packet) == (1_700_000_000, microsecond)

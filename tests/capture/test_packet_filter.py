@@ -1,4 +1,4 @@
-"""The kernel's own verdict on packets: the filter on a pair of sockets, which takes no right at all."""
+"""The packet filter in the kernel, attached to a pair of sockets, which needs no permission."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def passes(packet: Packet | bytes, ports: Collection[int]) -> bool:
     ],
     ids=["from", "to", "from, IPv6", "to, IPv6", "with IP options"],
 )
-def test_passes_the_ports(packet: Packet, ports: Collection[int]) -> None:
+def test_packets_of_the_given_ports_pass(packet: Packet, ports: Collection[int]) -> None:
     assert passes(packet, ports)
 
 
 @pytest.mark.parametrize(
     "packet", [sent(HERE, THERE, b"x"), sent(HERE6, THERE6, b"x"), OPTIONS], ids=["IPv4", "IPv6", "options"]
 )
-def test_refuses_other_ports(packet: Packet) -> None:
+def test_packets_of_other_ports_are_dropped(packet: Packet) -> None:
     assert not passes(packet, [7701, 40_000])
 
 
@@ -70,11 +70,11 @@ def test_refuses_other_ports(packet: Packet) -> None:
     ],
     ids=["TCP", "ICMP", "TCP, IPv6", "neither", "empty", "cut off"],
 )
-def test_refuses_what_is_not_udp(packet: Packet | bytes, ports: Collection[int]) -> None:
+def test_packets_other_than_udp_are_dropped(packet: Packet | bytes, ports: Collection[int]) -> None:
     assert not passes(packet, ports)
 
 
-def test_refuses_a_later_fragment() -> None:
+def test_a_later_fragment_is_dropped() -> None:
     assert not passes(IP(frag=100, proto=17) / b"\x1e\x14\x1e\x14", [7700])
 
 

@@ -1,5 +1,6 @@
-"""Safeguards taken out, one at a time, to prove that the simulated network's watchers miss them.
+"""The product with one safeguard removed at a time, to prove that the invariants of the simulated network
+detect it.
 
-`python -m tests.defects` runs each defective product over the soak's seeds until one of them breaks an
-invariant, which has to be the one that the safeguard is there for.
+`python -m tests.defects` runs each defective product over the seeds of the soak until an invariant is
+violated. It must be the invariant that the safeguard protects.
 """

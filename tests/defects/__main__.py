@@ -1,4 +1,4 @@
-"""Runs every defective product until the soak finds it: `python -m tests.defects [--core FILE]`.
+"""Runs every defective product until the soak finds its defect: `python -m tests.defects [--core FILE]`.
 
 Without a core that was built with the feature `broken`, only the defects of the control are tried.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.defects.variants import Variant
 
 MOST_SEEDS: Final = 500
-"""A defect is found within so many."""
+"""A defect must be found within this number of seeds."""
 FAILED: Final = 1
 
 
@@ -35,7 +35,7 @@ FAILED: Final = 1
 @click.option("--only", default="", metavar="TEXT", help="The defects with this in their names.")
 @click.option("--jobs", default=os.cpu_count() or 1, help="Processes.  [default: one for each core]")
 def main(core: Path | None, only: str, jobs: int) -> None:
-    """Runs every defective product until the soak finds it."""
+    """Runs every defective product until the soak finds its defect."""
     if core is not None:
         load(core)
     from tests.defects.variants import CONTROL, CORE
@@ -47,7 +47,7 @@ def main(core: Path | None, only: str, jobs: int) -> None:
 
 
 def load(core: Path) -> None:
-    """Has this file imported as the native core."""
+    """Imports this file as the native core."""
     loader = ExtensionFileLoader("hbroker._native", str(core))
     spec = importlib.util.spec_from_file_location("hbroker._native", core, loader=loader)
     assert spec is not None
@@ -56,7 +56,7 @@ def load(core: Path) -> None:
 
 
 def is_caught(variant: Variant, jobs: int) -> bool:
-    """Whether the first violation found is of the invariant that the safeguard is there for."""
+    """Whether the first violation is of the invariant that the safeguard protects."""
     if not variant.defect:
         variant.patch()  # An error here would start the pool's processes again without end.
     began = time.monotonic()
@@ -74,7 +74,8 @@ def is_caught(variant: Variant, jobs: int) -> bool:
 
 
 def verdicts(variant: Variant, jobs: int) -> Iterator[TrialResult]:
-    """The runs of a defective product, by seed. Each has processes of its own: they stay defective."""
+    """The results of a defective product, by seed. The processes are used for this variant only, because
+    they stay defective."""
     with multiprocessing.Pool(jobs, _begin, (variant.name,)) as pool:
         yield from pool.imap(partial(_run, variant.name), range(1, MOST_SEEDS + 1))
 

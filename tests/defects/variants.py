@@ -1,7 +1,7 @@
-"""The defects: what each takes out of the product, and which invariant then breaks.
+"""The defects: each removes a safeguard of the product, and names the invariant that must then break.
 
-One in the control takes the place of a method. One in the core is compiled into a test build alone
-(`hbroker/native/src/broken.rs`), and chosen by name.
+A defect of the control replaces a method. A defect of the core is compiled only into a test build
+(`hbroker/native/src/broken.rs`), and is selected by name.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from hbroker.sim.network.storage.files import NodeFiles
 from hbroker.storage import record_file, store
 from hbroker.storage.disk import File
 from hbroker.storage.record_format import Reading
-from tests.defects import tears
+from tests.defects import torn_writes
 
 __all__ = ["CONTROL", "COPYING", "CORE", "VARIANTS", "Variant"]
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A defective product: in the control `owner.method` is replaced by what `make` makes of it; in the core
-    it is `defect`. `plan`: what is tried with each seed."""
+    """A defective product. A defect of the control replaces `owner.method` by the result of `make`. A defect
+    of the core is named by `defect`. `plan`: the plan of each seed."""
 
     name: str
     breaks: Invariant
@@ -57,19 +57,19 @@ class Variant:
     plan: Callable[[int], Plan] = draw
 
     def patch(self) -> tuple[Any, str, Any]:
-        """What to set to what, for a defect of the control."""
+        """The owner, the name of the method, and its replacement, for a defect of the control."""
         assert self.make is not None
         return self.owner, self.method, self.make(getattr(self.owner, self.method))
 
     def apply(self) -> None:
-        """Makes this process's product defective, for good."""
+        """Makes the product of this process defective until the process ends."""
         if self.defect:
             os.environ["HBROKER_BROKEN"] = self.defect
         else:
             setattr(*self.patch())
 
 
-def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
+def _without_lease_end_in_core(hold: Callable[..., None]) -> Callable[..., None]:
     def broken(self: Jurisdiction, grant: Grant) -> None:
         hold(self, grant)
         self._core.grant(grant.subtree, grant.epoch, grant.serving, None)
@@ -77,19 +77,19 @@ def _end_unknown_to_core(hold: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _whatever_it_proves(_: Callable[..., bool]) -> Callable[..., bool]:
+def _without_proof(_: Callable[..., bool]) -> Callable[..., bool]:
     return lambda self, link, body: not isinstance(body, pb.Authenticated)
 
 
-def _always_one(_: Callable[..., int]) -> Callable[..., int]:
+def _constant_nonce(_: Callable[..., int]) -> Callable[..., int]:
     return lambda self, link: 1
 
 
-def _stands_still(clock: Callable[[Host], int]) -> Callable[[Host], int]:
+def _clock_without_suspension(clock: Callable[[Host], int]) -> Callable[[Host], int]:
     return lambda self: clock(self) - self.suspended_us
 
 
-def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
+def _reclaim_without_drift(schedule: Callable[..., None]) -> Callable[..., None]:
     def broken(self: delegations.Delegations, child: Child) -> None:
         schedule(self, child)
         delegation = child.delegation
@@ -99,15 +99,15 @@ def _at_once(schedule: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _as_soon_as_the_root_answered(_: object) -> property:
+def _complete_after_root(_: object) -> property:
     return property(lambda self: self.entry is not None and self.entry.has_answered)
 
 
-def _only_said(_: Callable[..., bool]) -> Callable[..., bool]:
+def _only_reported(_: Callable[..., bool]) -> Callable[..., bool]:
     return lambda self, session, filter: True
 
 
-def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
+def _subscribe_again(_: Callable[..., None]) -> Callable[..., None]:
     def broken(self: owners.SubscriptionOwners, now: int, owner: SubscriptionOwner) -> None:
         owner.machine.handle(Event.ACTIVATE)
         owner.failures = 0
@@ -116,7 +116,7 @@ def _asked_again(_: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _whatever_its_epoch(admit: Callable[..., None]) -> Callable[..., None]:
+def _ignore_epoch(admit: Callable[..., None]) -> Callable[..., None]:
     def broken(
         self: parent.ParentRole, now: int, link: int, join: pb.Join, applicant: Applicant, grant: Grant
     ) -> None:
@@ -138,7 +138,7 @@ def _without_retained(
     return broken
 
 
-def _without_gone(hold: Callable[..., None]) -> Callable[..., None]:
+def _without_removals(hold: Callable[..., None]) -> Callable[..., None]:
     def broken(self: handover.HandoverTarget, transfer: pb.Transfer) -> None:
         transfer.ClearField("gone")
         hold(self, transfer)
@@ -155,11 +155,11 @@ def _without_queued(difference: Callable[..., Iterable[pb.Transfer]]) -> Callabl
     return broken
 
 
-def _nothing(_: Callable[..., None]) -> Callable[..., None]:
+def _do_nothing(_: Callable[..., None]) -> Callable[..., None]:
     return lambda *arguments: None
 
 
-def _forgets_first(hand_back: Callable[..., None]) -> Callable[..., None]:
+def _forget_before_hand_back(hand_back: Callable[..., None]) -> Callable[..., None]:
     def broken(self: requested_subtrees.RequestedSubtrees, now: int, subtree: str) -> None:
         self._remember([claim for claim in self.subtrees if claim != subtree])
         hand_back(self, now, subtree)
@@ -167,11 +167,11 @@ def _forgets_first(hand_back: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _at_any_time(_: Callable[..., bool]) -> Callable[..., bool]:
+def _always_noted(_: Callable[..., bool]) -> Callable[..., bool]:
     return lambda self, child: True
 
 
-def _before_it_is_synced(_: Callable[..., bool]) -> Callable[..., bool]:
+def _act_before_sync(_: Callable[..., bool]) -> Callable[..., bool]:
     def broken(self: storage.AfterSync, waiting: object, act: Callable[[], object], link: int | None) -> bool:
         act()
         return True
@@ -179,7 +179,7 @@ def _before_it_is_synced(_: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
-def _whatever_the_disk_says(flush: Callable[..., bool]) -> Callable[..., bool]:
+def _ignore_disk_error(flush: Callable[..., bool]) -> Callable[..., bool]:
     def broken(self: store.Store) -> bool:
         flush(self)
         self.durable, self.fault = self.written, None
@@ -188,7 +188,7 @@ def _whatever_the_disk_says(flush: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
-def _up_to_the_first_tear(read: Callable[..., Reading]) -> Callable[..., Reading]:
+def _stop_at_first_torn_record(read: Callable[..., Reading]) -> Callable[..., Reading]:
     def broken(data: bytes, file_id: int) -> Reading:
         found = read(data, file_id)
         if found.damage:
@@ -199,7 +199,7 @@ def _up_to_the_first_tear(read: Callable[..., Reading]) -> Callable[..., Reading
     return broken
 
 
-def _with_one_write(_: Callable[..., int]) -> Callable[..., int]:
+def _write_once(_: Callable[..., int]) -> Callable[..., int]:
     def broken(file: File, data: bytes) -> int:
         file.append(data)
         return len(data)
@@ -207,7 +207,7 @@ def _with_one_write(_: Callable[..., int]) -> Callable[..., int]:
     return broken
 
 
-def _while_the_disk_works(touch: Callable[..., None]) -> Callable[..., None]:
+def _touch_without_fault(touch: Callable[..., None]) -> Callable[..., None]:
     def broken(self: store.Store) -> None:
         if self.fault is None:
             touch(self)
@@ -215,7 +215,7 @@ def _while_the_disk_works(touch: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _by_the_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., NodeHost]:
+def _downtime_by_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., NodeHost]:
     def broken(self: NodeHost, *, clock_step_us: int = 0, **wanted: Any) -> NodeHost:
         files, ahead_us = self.files, self.unix_offset_us + clock_step_us
 
@@ -231,15 +231,15 @@ def _by_the_wall_clock(restart: Callable[..., NodeHost]) -> Callable[..., NodeHo
     return broken
 
 
-def _by_the_clock_alone(_: Callable[..., int]) -> Callable[..., int]:
+def _epoch_by_clock_alone(_: Callable[..., int]) -> Callable[..., int]:
     return lambda self, now, grant: self._epoch_at(now)
 
 
-def _zero(_: Callable[..., int]) -> Callable[..., int]:
+def _epoch_from_zero(_: Callable[..., int]) -> Callable[..., int]:
     return lambda self, now: 0
 
 
-def _never_kept(open: Callable[..., bool]) -> Callable[..., bool]:
+def _without_expiry(open: Callable[..., bool]) -> Callable[..., bool]:
     def broken(self: session_table.Sessions, session: session_table.Session) -> bool:
         expiry, session.expiry_s = session.expiry_s, 0
         is_open = open(self, session)
@@ -249,7 +249,7 @@ def _never_kept(open: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
-def _without_bounds(open: Callable[..., bool]) -> Callable[..., bool]:
+def _without_limits(open: Callable[..., bool]) -> Callable[..., bool]:
     def broken(self: session_table.Sessions, session: session_table.Session) -> bool:
         session.queue_messages = session.queue_bytes = 0
         return open(self, session)
@@ -257,15 +257,15 @@ def _without_bounds(open: Callable[..., bool]) -> Callable[..., bool]:
     return broken
 
 
-def _never(_: Callable[..., bool]) -> Callable[..., bool]:
+def _always_false(_: Callable[..., bool]) -> Callable[..., bool]:
     return lambda self, filter: False
 
 
-def _always(_: object) -> property:
+def _always_true(_: object) -> property:
     return property(lambda self: True)
 
 
-def _shared_by_nobody(add: Callable[..., None]) -> Callable[..., None]:
+def _without_group(add: Callable[..., None]) -> Callable[..., None]:
     def broken(self: subscriptions.OwnerSubscriptions, subscription: Subscription) -> None:
         add(self, subscription)
         session, filter = subscription.session, subscription.filter
@@ -276,233 +276,233 @@ def _shared_by_nobody(add: Callable[..., None]) -> Callable[..., None]:
     return broken
 
 
-def _due_at_once(break_off: Callable[..., None]) -> Callable[..., None]:
+def _without_delay(break_off: Callable[..., None]) -> Callable[..., None]:
     return lambda self, will, due: break_off(self, will, self._clock())
 
 
-KEPT: Final = (
+SESSIONS: Final = (
     Variant(
-        "an owner keeps nothing for a session that is away",
+        "an owner queues nothing for an offline session",
         Invariant.NOTHING_LOST,
         session_table.Sessions,
         "open",
-        _never_kept,
+        _without_expiry,
     ),
     Variant(
-        "a lease's end drops what waits for sessions that are away",
+        "the end of a lease drops the queues of offline sessions",
         Invariant.NOTHING_LOST,
         ended_leases.EndedLeases,
         "touch",
-        _never,
+        _always_false,
     ),
     Variant(
-        "a client takes every subscription for one that it had before",
+        "a client takes every subscription for a resumed one",
         Invariant.RESUMED,
         subscription.Subscription,
         "is_resumed",
-        _always,
+        _always_true,
     ),
     Variant(
-        "an owner keeps what waits without the bounds that were asked for",
+        "an owner ignores the limits of a session's queue",
         Invariant.QUEUES,
         session_table.Sessions,
         "open",
-        _without_bounds,
+        _without_limits,
     ),
     Variant(
-        "every member of a shared group gets each message",
+        "every member of a shared subscription gets each message",
         Invariant.SHARED,
         subscriptions.OwnerSubscriptions,
         "_add",
-        _shared_by_nobody,
+        _without_group,
     ),
     Variant(
         "a will is not published",
         Invariant.WILLS,
         session_wills.Wills,
         "handle_link_down",
-        _nothing,
+        _do_nothing,
     ),
     Variant(
-        "a will does not wait",
+        "a will is published without its delay",
         Invariant.WILLS,
         session_wills.Wills,
         "_break_off",
-        _due_at_once,
+        _without_delay,
     ),
 )
-"""Defects of the control, in what it does for sessions that are kept, shared groups and wills."""
+"""Defects of the control: kept sessions, shared subscriptions and wills."""
 
 COPYING: Final = (
     Variant(
-        "a new owner keeps copies of what was answered since",
+        "a new owner keeps copies of messages acknowledged during the handover",
         Invariant.NOTHING_DOUBLED,
         handover.HandoverTarget,
         "_hold",
-        _without_gone,
+        _without_removals,
     ),
     Variant(
-        "a handover leaves behind what came while it was copied",
+        "a handover leaves out the messages queued while it copies",
         Invariant.NOTHING_LOST,
         handover.HandoverSource,
         "_difference",
         _without_queued,
     ),
 )
-"""Defects of the control while it copies what waits."""
+"""Defects of the control while a handover copies queued messages."""
 
 CONTROL: Final = (
-    *KEPT,
+    *SESSIONS,
     *COPYING,
     Variant(
-        "the core is not told when a lease ends",
+        "the core does not know the end of a lease",
         Invariant.ONE_OWNER,
         Jurisdiction,
         "hold",
-        _end_unknown_to_core,
+        _without_lease_end_in_core,
     ),
     Variant(
         "a node's clock stands still while its machine is suspended",
         Invariant.ONE_OWNER,
         Host,
         "clock",
-        _stands_still,
+        _clock_without_suspension,
     ),
     Variant(
-        "what nodes say to each other is believed without a proof",
+        "a node accepts packets of another node without a proof",
         Invariant.ONE_OWNER,
         Channels,
         "admits",
-        _whatever_it_proves,
+        _without_proof,
     ),
     Variant(
-        "a parent proves every link with the same nonce",
+        "a parent uses the same nonce on every link",
         Invariant.PROVED,
         Channels,
         "_own_nonce",
-        _always_one,
+        _constant_nonce,
     ),
     Variant(
-        "a parent takes back without waiting for clocks that differ",
+        "a parent reclaims a subtree without allowing for clock drift",
         Invariant.ONE_OWNER,
         delegations.Delegations,
         "_schedule",
-        _at_once,
+        _reclaim_without_drift,
     ),
     Variant(
-        "a parent forgets what it delegated",
+        "a parent forgets its delegations",
         Invariant.ONE_OWNER,
         delegations.Delegations,
         "restore",
-        _nothing,
+        _do_nothing,
     ),
     Variant(
-        "a parent gives a subtree away before it is on the disk to whom",
+        "a parent delegates a subtree before the delegation is on disk",
         Invariant.ONE_OWNER,
         delegations.Delegations,
         "_is_noted",
-        _at_any_time,
+        _always_noted,
     ),
     Variant(
-        "a node says what rests on its files before they are synced",
+        "a node sends packets that depend on its files before they are synced",
         Invariant.NOTHING_LOST,
         storage.AfterSync,
         "_wait",
-        _before_it_is_synced,
-        plan=tears.by_a_lost_subscription,
+        _act_before_sync,
+        plan=torn_writes.with_lost_subscription,
     ),
     Variant(
-        "a node takes what it wrote for synced",
+        "a node takes written records for synced ones",
         Invariant.ONE_OWNER,
         record_file.RecordFile,
         "sync",
-        _nothing,
+        _do_nothing,
     ),
     Variant(
-        "a node takes what a full disk refused for written",
+        "a node takes records that a full disk refused for written ones",
         Invariant.ONE_OWNER,
         store.Store,
         "flush",
-        _whatever_the_disk_says,
+        _ignore_disk_error,
     ),
     Variant(
-        "a node takes a short write for a whole one",
+        "a node takes a short write for a complete one",
         Invariant.ONE_OWNER,
         record_file,
         "write_all",
-        _with_one_write,
-        plan=tears.by_a_full_disk,
+        _write_once,
+        plan=torn_writes.with_full_disk,
     ),
     Variant(
         "a node takes the first torn record of a file for its end, and leaves it there",
         Invariant.ONE_OWNER,
         record_file,
         "read_records",
-        _up_to_the_first_tear,
-        plan=tears.by_a_late_sync,
+        _stop_at_first_torn_record,
+        plan=torn_writes.with_late_sync,
     ),
     Variant(
-        "a node tells by the wall clock how long it was away",
+        "a node measures its downtime with the wall clock",
         Invariant.NOTHING_LOST,
         NodeHost,
         "restart",
-        _by_the_wall_clock,
+        _downtime_by_wall_clock,
     ),
     Variant(
-        "a parent grants under the epoch of its clock",
+        "a parent takes the epoch of a grant from its clock alone",
         Invariant.EPOCHS_RISE,
         parent.ParentRole,
         "_next_epoch",
-        _by_the_clock_alone,
+        _epoch_by_clock_alone,
     ),
     Variant(
-        "a node does not note that it lives while its disk fails",
+        "a node does not update its checkpoint while its disk fails",
         Invariant.NOTHING_LOST,
         store.Store,
         "touch",
-        _while_the_disk_works,
+        _touch_without_fault,
     ),
     Variant(
-        "who is waited for is forgotten when a subtree moves",
+        "a handover leaves out the clients that the owner waits for",
         Invariant.NOTHING_LOST,
         recovery.Recovery,
         "take_over",
-        _nothing,
+        _do_nothing,
     ),
     Variant(
-        "epochs begin anew with each run of a node",
+        "epochs start at zero in each run of a node",
         Invariant.EPOCHS_RISE,
         node.Node,
         "_epoch_at",
-        _zero,
+        _epoch_from_zero,
     ),
     Variant(
-        "a node forgets a claim before its parent has the subtree",
+        "a node forgets a requested subtree before its parent has it back",
         Invariant.CLAIMED,
         requested_subtrees.RequestedSubtrees,
         "hand_back",
-        _forgets_first,
+        _forget_before_hand_back,
     ),
     Variant(
-        "a parent takes a restarted child for the one that it was, whatever its epoch",
+        "a parent ignores the epoch of a child that has restarted",
         Invariant.RECOVERS,
         parent.ParentRole,
         "_admit",
-        _whatever_its_epoch,
+        _ignore_epoch,
     ),
     Variant(
         "a new owner inherits no subscriptions",
         Invariant.COMPLETE,
         subscriptions.OwnerSubscriptions,
         "_make",
-        _nothing,
+        _do_nothing,
     ),
     Variant(
-        "a handover leaves out the subscriptions made meanwhile",
+        "a handover leaves out the subscriptions made during it",
         Invariant.COMPLETE,
         handover.HandoverSource,
         "follow",
-        _nothing,
+        _do_nothing,
     ),
     Variant(
         "a handover leaves out the retained messages",
@@ -516,21 +516,21 @@ CONTROL: Final = (
         Invariant.COMPLETE,
         subscription.Subscription,
         "is_complete",
-        _as_soon_as_the_root_answered,
+        _complete_after_root,
     ),
     Variant(
         "an owner keeps subscriptions that have ended",
         Invariant.BOUNDED,
         subscriptions.OwnerSubscriptions,
         "_remove",
-        _only_said,
+        _only_reported,
     ),
     Variant(
-        "a client asks again for what it has",
+        "a client subscribes again at an owner that has its subscription",
         Invariant.QUIET,
         owners.SubscriptionOwners,
         "_activate",
-        _asked_again,
+        _subscribe_again,
     ),
 )
 """Defects of the control."""
@@ -540,35 +540,45 @@ CORE: Final = (
         "an owner acknowledges before it distributes", Invariant.NOTHING_LOST, defect="AcknowledgesEarly"
     ),
     Variant(
-        "nobody recognises a message that comes again",
+        "duplicates of a message are not recognised",
         Invariant.NOTHING_DOUBLED,
         defect="ForgetsMessageIds",
     ),
-    Variant("no delivery waits for the one before it", Invariant.ORDER, defect="KeepsNoOrder"),
-    Variant("what is lost is not sent again", Invariant.RECOVERS, defect="SendsOnce"),
+    Variant("a delivery does not wait for the one before it", Invariant.ORDER, defect="KeepsNoOrder"),
+    Variant("lost packets are not sent again", Invariant.RECOVERS, defect="SendsOnce"),
     Variant("a client learns nothing from a refusal", Invariant.RECOVERS, defect="LearnsNothing"),
     Variant(
-        "a link goes on with whatever incarnation its peer has",
+        "a link ignores a changed incarnation of its peer",
         Invariant.RECOVERS,
         defect="IgnoresIncarnation",
     ),
-    Variant("a message is whole when its last part has come", Invariant.INTACT, defect="EndsWithLastPart"),
     Variant(
-        "what a stalled subscriber answers is not counted", Invariant.ADDS_UP, defect="ForgetsLateAnswers"
+        "a message is complete when its last part has been received",
+        Invariant.INTACT,
+        defect="EndsWithLastPart",
     ),
-    Variant("what expired while it waited is sent", Invariant.EXPIRES, defect="SendsTheDead"),
     Variant(
-        "a queue that is full drops its oldest, and acknowledges the rest",
+        "late acknowledgements of a stalled subscriber are not counted",
+        Invariant.ADDS_UP,
+        defect="ForgetsLateAnswers",
+    ),
+    Variant("a message that expired in a queue is sent", Invariant.EXPIRES, defect="SendsTheDead"),
+    Variant(
+        "a full queue drops its oldest message and acknowledges the others",
         Invariant.KEEPS,
         defect="DropsWhatWaits",
     ),
-    Variant("a subscriber that answers anything is waited for", Invariant.PACED, defect="TakesAnyAnswer"),
     Variant(
-        "an owner takes messages under whatever publisher id they come",
+        "an owner waits for a subscriber that sends any acknowledgement",
+        Invariant.PACED,
+        defect="TakesAnyAnswer",
+    ),
+    Variant(
+        "an owner accepts messages with any publisher id",
         Invariant.GENUINE,
         defect="TakesAnyPublisher",
     ),
 )
-"""Defects of the core, which a test build of it can have."""
+"""Defects of the core, in a test build."""
 
 VARIANTS: Final = {variant.name: variant for variant in (*CONTROL, *CORE)}

@@ -1,4 +1,4 @@
-"""The demo itself, short: real nodes, real messages, and nothing left behind."""
+"""A short run of the demo, with real nodes and real messages. Nothing is left running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_plays_from_beginning_to_end() -> None:
+def test_the_demo_runs_from_start_to_end() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hbroker.demo", "--seconds", "2"],
         capture_output=True,

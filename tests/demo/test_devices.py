@@ -1,4 +1,4 @@
-"""The devices' readings: plausible, bounded, and on topics that some node of the house owns."""
+"""The readings of the devices: plausible, within bounds, and on topics that a node of the house owns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEVICES = (*rooms(Random(1)), *machine())
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.topic)
-def test_device_publishes_what_can_be_published(device: Device) -> None:
+def test_a_device_publishes_valid_messages(device: Device) -> None:
     assert hbroker.topic_is_valid(device.topic)
     assert device.topic.startswith("home/")
     assert device.period > 0
@@ -38,12 +38,12 @@ def test_topics_are_unique_and_in_every_room() -> None:
 
 
 @pytest.mark.parametrize("device", machine(), ids=lambda device: device.topic)
-def test_machine_tells_numbers(device: Device) -> None:
+def test_the_machine_reports_numbers(device: Device) -> None:
     assert float(device.read()) >= 0
 
 
 @pytest.mark.parametrize("filter", [filter for filter, _ in FILTERS])
-def test_every_watcher_has_something_to_watch(filter: str) -> None:
+def test_every_filter_matches_a_device(filter: str) -> None:
     assert any(hbroker.topic_matches(filter, device.topic) for device in DEVICES)
 
 
@@ -62,7 +62,7 @@ def test_a_walk_stays_near_its_usual_value() -> None:
     assert len(set(values)) > 5
 
 
-def test_rate_is_growth_over_time() -> None:
+def test_a_rate_is_growth_over_time() -> None:
     counts, times = iter([100, 350, 300, 300]), iter([10.0, 12.5, 13.0, 13.0])
     rate = _Rate(lambda: next(counts), lambda: next(times))
     assert rate() == 100.0

@@ -1,4 +1,4 @@
-"""What the demo says of what it found."""
+"""The texts in which the demo reports its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def some_progress(elapsed: float = 4.0) -> Progress:
     return progress
 
 
-def test_zero_stands_beside_the_number_of_all() -> None:
+def test_the_number_of_publish_packets_between_brokers_is_shown_with_the_total() -> None:
     packet_counts = PacketCounts()
     packet_counts.add(CLIENT, ROOT, ["PUBLISH"] * 3)
     packet_counts.add(KITCHEN, ROOT, ["JOIN"])
@@ -33,7 +33,7 @@ def test_zero_stands_beside_the_number_of_all() -> None:
     assert "control packets between broker addresses:  1" in text
 
 
-def test_a_breach_would_be_told() -> None:
+def test_a_publish_between_brokers_is_shown() -> None:
     packet_counts = PacketCounts()
     packet_counts.add(ROOT, KITCHEN, ["PUBLISH"])
     assert "PUBLISH packets between broker addresses:  1" in "\n".join(
@@ -41,23 +41,23 @@ def test_a_breach_would_be_told() -> None:
     )
 
 
-def test_what_the_capture_missed_is_told() -> None:
+def test_missed_datagrams_are_shown() -> None:
     assert "missed 4 datagrams" in "\n".join(report.on_capture(PacketCounts(missed=4), NODES, None))
 
 
-def test_says_that_it_could_not_capture() -> None:
+def test_a_capture_that_is_not_permitted_is_shown() -> None:
     text = "\n".join(report.on_capture(None, NODES, "this user may not capture"))
     assert "Not captured: this user may not capture" in text
     assert "counters" in text
 
 
-def test_life_in_numbers() -> None:
+def test_published_and_received_messages_are_shown() -> None:
     first, watch = report.on_life(some_progress())
     assert first == "published 7 messages (5 at QoS 0, 2 at QoS 1), 0 failed"
     assert watch.split() == ["home/#", "QoS", "0:", "7", "received", "from", "kitchen,", "root"]
 
 
-def test_without_a_terminal_there_are_plain_lines() -> None:
+def test_progress_without_a_terminal_is_plain_lines() -> None:
     written = io.StringIO()
     with progress_display(Console(file=written)) as show:
         for tenths in range(0, 101):
@@ -68,7 +68,7 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
     assert "\x1b" not in written.getvalue()
 
 
-def test_on_a_terminal_there_is_a_picture() -> None:
+def test_progress_on_a_terminal_shows_the_latest_topics() -> None:
     written = io.StringIO()
     with progress_display(Console(file=written, force_terminal=True, width=120, height=40)) as show:
         show(some_progress())

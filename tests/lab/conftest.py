@@ -1,4 +1,5 @@
-"""These tests make hosts. Where that cannot be done they are skipped, but not in CI: there they fail."""
+"""These tests create hosts as network namespaces. Where that is not possible they are skipped; in CI they
+fail."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from tests.needs import need
 
 DELEGATED = ("site/a", "site/b", "site/c", "site/d")
 OWNED = ("site/hall", *DELEGATED)
-"""A place of each of five owners. The root keeps what is in none of the others, such as the hall."""
+"""One topic prefix of each of five owners. The root owns everything outside the other subtrees, such as
+the hall."""
 
 SUBTREES = {"root": "", **{subtree[-1]: subtree for subtree in DELEGATED}}
 TOPICS = [f"{place}/lamp" for place in OWNED]
 FILTERS = [f"{place}/#" for place in OWNED]
-"""One for each owner, which no other knows of."""
+"""One filter for each owner. It matches no topics of another owner."""
 
 CLIENTS = ("one", "two", "three", "four")
 """Hosts for clients."""
@@ -33,26 +35,26 @@ BAD = Faults(
     duplication=0.05,
     corruption=0.02,
 )
-"""A path that loses a fifth, takes 50 ms ± 20 ms, and does the rest of what a path can do."""
+"""A path that loses 20 % of the packets, delays them by 50 ms ± 20 ms, and has every other kind of fault."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def hosts_can_be_made() -> None:
-    """Skips, or fails, where they cannot."""
+    """Skips, or fails, where hosts cannot be created."""
     reason = why_impossible()
     need(reason is None, str(reason))
 
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """Hosts for five owners and some clients, with clear paths."""
+    """Hosts for five owners and some clients, with paths without faults."""
     with Lab([*SUBTREES, *CLIENTS]) as lab:
         yield lab
 
 
 @pytest.fixture
 def network(lab: Lab, tmp_path: Path) -> Network:
-    """Five owners that have joined. The paths are clear."""
+    """Five owners that have joined, with paths without faults."""
     network = Network(lab, tmp_path, SUBTREES)
     network.start()
     return network

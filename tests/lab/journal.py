@@ -1,7 +1,8 @@
-"""What a client under test saw, written down before it goes on, so that `kill -9` takes none of it.
+"""The journal of a client under test. It is written before the client continues, so that `kill -9` loses no
+entry.
 
-A line is one write(2) to a file opened for appending: what was written is the kernel's, whatever becomes of
-the process. Times are microseconds of this machine's monotonic clock, so that all journals agree.
+A line is one write(2) to a file opened for appending: the kernel has it, whatever happens to the process.
+Times are microseconds of the machine's monotonic clock, so that all journals agree.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ __all__ = ["Acknowledged", "Begun", "Journal", "Reader", "Received", "now"]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A publisher is about to publish a message. `number` counts the messages of one publisher program,
-    over its restarts, from 0."""
+    """A publisher is about to publish a message. `number` counts the messages of one publisher program
+    from 0, over its restarts."""
 
     at: int
     topic: str
@@ -27,7 +28,8 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The PUBACK of a message has come; `sequence`: under which the client published it."""
+    """The PUBACK of a message was received. `sequence`: the sequence number that the client gave the
+    message."""
 
     at: int
     topic: str
@@ -37,8 +39,8 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A subscriber has read a message. `source`: the publisher program's name; `publisher` and `sequence`
-    are the message id; `begun_at`: when it was about to be published."""
+    """A subscriber has read a message. `source`: the name of the publisher program. `publisher` and
+    `sequence`: the message id. `begun_at`: the time before it was published."""
 
     at: int
     topic: str
@@ -54,28 +56,28 @@ _KINDS: dict[str, Callable[..., Entry]] = {kind.__name__: kind for kind in (Begu
 
 
 class Journal:
-    """A journal to write to; a program that starts again goes on with it."""
+    """A journal for writing. A program that restarts appends to it."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(self, entry: Entry) -> None:
-        """Adds a line. Once this returns it cannot be lost."""
+        """Adds a line. It cannot be lost after this call."""
         values = (str(getattr(entry, name)) for name in type(entry).__slots__)
         os.write(self._descriptor, f"{type(entry).__name__} {' '.join(values)}\n".encode())
 
 
 class Reader:
-    """Reads a journal while it is written: what was read once is not read again."""
+    """Reads a journal while it is being written. Each entry is returned once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
-    def news(self) -> Iterator[Entry]:
-        """What was added since, the oldest first. No topic or name has a space in it.
+    def new_entries(self) -> Iterator[Entry]:
+        """The new entries, oldest first. No topic or name contains a space.
 
-        A line that is still being written is left for the next time.
+        An incomplete line is left for the next call.
         """
         if not self._path.exists():
             return
@@ -89,7 +91,7 @@ class Reader:
 
 
 def now() -> int:
-    """The time of every journal."""
+    """The clock of every journal."""
     return time.monotonic_ns() // 1_000
 
 

@@ -1,4 +1,4 @@
-"""One large message, published or read by a program: it prints `ready`, and at the end the hash."""
+"""A program that publishes or reads one large message. It prints `ready`, and the hash at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and clients as processes, each on a host of its own, and what can be done to them."""
+"""Nodes and clients as processes, each on its own host, and operations on them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.lab.journal import Acknowledged, Begun, Reader, Received
 from tests.product.network import PROJECT, environment
 
 PATIENCE_S = 60.0
-"""Far more than a program takes to be ready on a busy machine, and through a bad network."""
+"""Much more than a program needs to be ready, on a busy machine and a bad network."""
 
 PORT = 7_700
 _GLANCE_S = 0.2
 
 
 class Program:
-    """A program on a host, which can be killed and started again."""
+    """A program on a host. It can be killed and started again."""
 
     def __init__(self, lab: Lab, host: str, command: Sequence[str], log: Path) -> None:
         self.host = host
@@ -33,7 +33,7 @@ class Program:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Starts it. Does not wait."""
+        """Starts the program without waiting."""
         with self._log.open("a") as log:
             self._process = self._lab.start(
                 self.host,
@@ -46,7 +46,7 @@ class Program:
             )
 
     def await_ready(self) -> None:
-        """Waits until it says that it is ready."""
+        """Waits until the program reports that it is ready."""
         output = self.process.stdout
         assert output is not None
         assert select.select([output], [], [], PATIENCE_S)[0], f"{self.host} is not ready\n{self.log()}"
@@ -58,26 +58,26 @@ class Program:
         self.process.wait(PATIENCE_S)
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends it a signal."""
+        """Sends a signal to the program."""
         self.process.send_signal(number)
 
     def end(self, patience_s: float = PATIENCE_S) -> None:
-        """Asks it to end, and waits until it has ended well."""
+        """Sends SIGTERM, and waits until the program has ended successfully."""
         self.signal(signal.SIGTERM)
         self.await_end(patience_s)
 
     def await_end(self, patience_s: float = PATIENCE_S) -> None:
-        """Waits until it has ended by itself, and well."""
+        """Waits until the program has ended by itself, successfully."""
         assert self.process.wait(patience_s) == 0, f"{self.host} failed\n{self.log()}"
 
     @property
     def process(self) -> subprocess.Popen[str]:
-        """The one that runs, or ran last."""
+        """The running process, or the last one."""
         assert self._process is not None
         return self._process
 
     def log(self) -> str:
-        """What it said."""
+        """The log of the program."""
         return self._log.read_text()
 
 
@@ -92,30 +92,30 @@ class Publisher(Program):
         self._acknowledged: dict[int, Acknowledged] = {}
 
     def begun(self) -> dict[int, Begun]:
-        """The messages that it began to publish, by number."""
+        """The messages that the publisher has begun to publish, by number."""
         self._read()
         return self._begun
 
     def acknowledged(self) -> dict[int, Acknowledged]:
-        """Those for which it had the PUBACK."""
+        """The messages whose PUBACK the publisher has received, by number."""
         self._read()
         return self._acknowledged
 
     def latest(self) -> int:
-        """When the latest of those messages was begun for which it had the PUBACK; 0: there are none."""
+        """The time at which the latest acknowledged message was begun; 0 if there is none."""
         acknowledged = self.acknowledged()
         return max((self._begun[number].at for number in acknowledged), default=0)
 
     def await_acknowledged(self, count: int) -> None:
-        """Waits until it has had the PUBACKs of so many messages."""
+        """Waits until `count` messages have been acknowledged."""
         until(lambda: len(self.acknowledged()) >= count, f"{count} messages of {self.host} are distributed")
 
     def await_flow(self, since: int) -> None:
-        """Waits until a message is acknowledged that it began after a time."""
+        """Waits until a message begun after `since` has been acknowledged."""
         until(lambda: self.latest() > since, f"what {self.host} publishes now is distributed")
 
     def _read(self) -> None:
-        for entry in self._reader.news():
+        for entry in self._reader.new_entries():
             match entry:
                 case Begun():
                     self._begun[entry.number] = entry
@@ -133,13 +133,14 @@ class Subscriber(Program):
         self._received: list[Received] = []
 
     def received(self) -> list[Received]:
-        """What it read, in that order."""
-        self._received += [entry for entry in self._reader.news() if isinstance(entry, Received)]
+        """The messages in the order in which they were read."""
+        self._received += [entry for entry in self._reader.new_entries() if isinstance(entry, Received)]
         return self._received
 
 
 class Network:
-    """Nodes by name, each on the host of that name. `serving`: those with the policy `serve` (§5.6)."""
+    """Nodes by name, each on the host with that name. `serving`: the nodes with the lease policy `serve`
+    (§5.6)."""
 
     def __init__(
         self, lab: Lab, directory: Path, subtrees: Mapping[str, str], serving: Container[str] = ()
@@ -153,25 +154,25 @@ class Network:
         self._directory = directory
 
     def start(self) -> None:
-        """Starts every node, and waits until each has joined."""
+        """Starts every node, and waits until all have joined."""
         for node in self.nodes.values():
             node.start()
         for node in self.nodes.values():
             node.await_ready()
 
     def restart(self, name: str) -> None:
-        """Starts a node that was killed, and waits until it has joined."""
+        """Starts a killed node again, and waits until it has joined."""
         self.nodes[name].start()
         self.nodes[name].await_ready()
 
     def publisher(self, host: str, topics: Sequence[str], qos: int, *flags: str) -> Publisher:
-        """A publisher on a host, not started yet."""
+        """A publisher on a host. It is not started."""
         topic_flags = itertools.chain.from_iterable(("--topic", topic) for topic in topics)
         common = ["--root", self.root, "--qos", str(qos), *topic_flags]
         return Publisher(self._lab, host, self._directory, [*common, *flags])
 
     def subscriber(self, host: str, filters: Sequence[str], qos: int) -> Subscriber:
-        """A subscriber on a host, started, with its subscription complete."""
+        """A subscriber on a host, started, with a complete subscription."""
         filter_flags = itertools.chain.from_iterable(("--filter", filter) for filter in filters)
         flags = ["--root", self.root, "--qos", str(qos), *filter_flags]
         subscriber = Subscriber(self._lab, host, self._directory, flags)
@@ -187,7 +188,7 @@ class Network:
 
 
 def until(condition: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
-    """Waits until something is so that takes whole files or programs to find out."""
+    """Waits for a condition that is slow to check, because it reads files or runs programs."""
     waiting.until(condition, what, within_s, glance_s=_GLANCE_S)
 
 

@@ -1,8 +1,8 @@
-"""A publisher as a program: numbered messages to some topics in turn, many under way, each step in a journal.
+"""A publisher as a program. It publishes numbered messages to some topics in turn, with many in flight, and
+writes each step to a journal.
 
-It prints `ready` once it is connected. It ends when all are acknowledged: as many as `--count` asks for, or
-as were begun when SIGTERM came. Started again with the same journal it goes on after the last that it had
-begun.
+It prints `ready` when it is connected. It ends when all messages are acknowledged: `--count` messages, or
+those begun before SIGTERM. With an existing journal it continues after the last message begun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import hbroker
 from tests.lab.journal import Acknowledged, Begun, Journal, Reader, now
 
 PATIENCE_S = 600.0
-"""It is for the test to say how long is too long."""
+"""Tests set their own limits of time."""
 
 
 @click.command
@@ -63,7 +63,7 @@ async def _publish(
 
 
 class _Publication:
-    """What all messages of one program share."""
+    """The state shared by all messages of one program."""
 
     def __init__(self, name: str, topics: Sequence[str], qos: int, window: int, journal: Journal) -> None:
         self.name = name
@@ -88,11 +88,11 @@ async def _until_due(stopping: asyncio.Event, rate: float | None, place: int, be
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), pause)
     else:
-        await asyncio.sleep(0)  # the client and the other messages have their turn
+        await asyncio.sleep(0)  # The client and the other messages run meanwhile.
 
 
 def _begun_before(journal: Path) -> int:
-    begun = (entry.number for entry in Reader(journal).news() if isinstance(entry, Begun))
+    begun = (entry.number for entry in Reader(journal).new_entries() if isinstance(entry, Begun))
     return max(begun, default=-1) + 1
 
 

@@ -1,4 +1,4 @@
-"""What must hold of the journals, whatever happened between the publishers and the subscribers."""
+"""Checks of the journals that must hold whatever happened between publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["longest_gap_s", "missing", "require_order", "require_single"]
 
 
 def missing(publisher: Publisher, received: Iterable[Received], until: int | None = None) -> list[int]:
-    """The numbers of messages that were acknowledged to the publisher (until a time) and did not arrive."""
+    """The numbers of messages that were acknowledged (before the time `until`) and not received."""
     arrived = {entry.number for entry in received if entry.source == publisher.host}
     acknowledged = publisher.acknowledged().values()
     return sorted(
@@ -24,8 +24,8 @@ def missing(publisher: Publisher, received: Iterable[Received], until: int | Non
 
 
 def require_order(received: Iterable[Received]) -> None:
-    """Of one publisher and topic, messages came in the order in which they were published; what came again
-    may have come later."""
+    """Checks that the messages of each publisher and topic were received in the order of publication.
+    Repeated messages may be later."""
     latest: dict[tuple[int, str], int] = defaultdict(lambda: -1)
     seen: set[tuple[int, int]] = set()
     for entry in received:
@@ -38,13 +38,13 @@ def require_order(received: Iterable[Received]) -> None:
 
 
 def require_single(received: Iterable[Received]) -> None:
-    """Nothing came twice."""
+    """Checks that no message was received twice."""
     times = Counter((entry.source, entry.number) for entry in received)
     doubled = {message: count for message, count in times.items() if count > 1}
     assert not doubled, f"{len(doubled)} came more than once, as {sorted(doubled)[:5]}"
 
 
 def longest_gap_s(received: Iterable[Received]) -> float:
-    """The longest time between two arrivals."""
+    """The longest time between two received messages."""
     times = sorted(entry.at for entry in received)
     return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0) / 1e6

@@ -1,6 +1,7 @@
-"""A subscriber as a program: each message that it reads is in its journal before it reads the next.
+"""A subscriber as a program. It writes each message to its journal before it reads the next one.
 
-It prints `ready` once its subscription is complete. At SIGTERM it reads what has come, and ends.
+It prints `ready` when its subscription is complete. At SIGTERM it reads the messages that have arrived, and
+ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Five owners, and paths that do to packets all that paths do: all arrives, in order, at QoS 2 once."""
+"""Five owners, and paths with every kind of fault: all messages arrive in order, and at QoS 2 once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 
 @pytest.mark.timeout(3_600)
-def test_all_arrives_in_order_and_at_qos_2_once(
+def test_all_messages_arrive_in_order_over_bad_paths_and_at_qos_2_once(
     lab: Lab, network: Network, tmp_path: Path, is_long: bool
 ) -> None:
     count = 100_000 if is_long else 2_000
@@ -39,12 +39,12 @@ def test_all_arrives_in_order_and_at_qos_2_once(
     seen = lab.counts()
     assert 0.15 < seen["lost"] / seen["in"] < 0.25
     assert seen["damaged"] > 0
-    assert refused_for_their_checksum(lab, "a") > 0
+    assert checksum_errors(lab, "a") > 0
 
 
 def await_all(subscriber: Subscriber, publishers: dict[int, Publisher]) -> None:
-    """One whose answers did not get through for two seconds holds no PUBACK back (§7.3): what waits for it at
-    the owner comes later."""
+    """An owner does not delay PUBACK for a subscriber that has not acknowledged for two seconds (§7.3).
+    The subscriber gets the queued messages later."""
 
     def lacking() -> list[int]:
         received = subscriber.received()
@@ -54,7 +54,7 @@ def await_all(subscriber: Subscriber, publishers: dict[int, Publisher]) -> None:
 
 
 def require_all(subscriber: Subscriber, publishers: dict[int, Publisher], count: int) -> None:
-    """Everything that was published has come, as its QoS asks."""
+    """Every published message has arrived, with the guarantee of its QoS."""
     received = subscriber.received()
     require_order(received)
     require_single(entry for entry in received if entry.source == publishers[2].host)
@@ -63,7 +63,7 @@ def require_all(subscriber: Subscriber, publishers: dict[int, Publisher], count:
         assert missing(publisher, received) == []
 
 
-def refused_for_their_checksum(lab: Lab, host: str) -> int:
-    """Datagrams that a host's kernel dropped because they were damaged (RFC 1213, udp)."""
+def checksum_errors(lab: Lab, host: str) -> int:
+    """The number of damaged datagrams that the kernel of a host has dropped (RFC 1213, udp)."""
     names, values = (line.split() for line in lab.read(host, "/proc/net/snmp") if line.startswith("Udp:"))
     return int(values[names.index("InCsumErrors")])

@@ -1,4 +1,4 @@
-"""A gateway on another host, started by one command that knows the root's address and nothing else."""
+"""A gateway on another host, started by one command with the root's address alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`kill -9` in mid-stream, over bad paths: of an owner, of the root, of a publisher, of a subscriber.
+"""`kill -9` of an owner, the root, a publisher and a subscriber under load, over bad paths.
 
-What was acknowledged had reached everyone connected, what was not comes again, and QoS 2 doubles nothing even
-so. The journals say it: each client writes down what it saw before it goes on.
+Acknowledged messages have reached every connected subscriber, other messages are sent again, and QoS 2 still
+delivers each message once. The journals show this: each client writes an entry before it continues.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ RATE = "150"
 
 
 @pytest.mark.timeout(600)
-def test_what_is_killed_takes_nothing_with_it(lab: Lab, network: Network, is_long: bool) -> None:
-    """A subscriber that died is waited for until its session ends: in the long form alone."""
+def test_killed_processes_lose_and_duplicate_no_messages(lab: Lab, network: Network, is_long: bool) -> None:
+    """Owners wait for a killed subscriber until its session ends. This is tested only in the long form."""
     subscribers = [network.subscriber(host, FILTERS, qos=2) for host in ("three", "four")]
     for subscriber in subscribers:
         subscriber.await_ready()
@@ -53,7 +53,7 @@ def test_what_is_killed_takes_nothing_with_it(lab: Lab, network: Network, is_lon
 
 
 def highest_numbers(subscriber: Subscriber) -> dict[str, int]:
-    """The highest number that came from each publisher."""
+    """The highest message number received from each publisher."""
     highest: dict[str, int] = {}
     for entry in subscriber.received():
         highest[entry.source] = max(entry.number, highest.get(entry.source, 0))

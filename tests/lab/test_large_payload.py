@@ -1,4 +1,5 @@
-"""A large payload through loss: whole at every subscriber, and never whole in a broker (§7.5)."""
+"""A large payload over lossy paths: it is complete at every subscriber, and a broker never holds it as a
+whole (§7.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LOSSY = Faults(loss=0.05)
 
 
 @pytest.mark.timeout(700)
-def test_a_large_payload_is_whole_and_costs_its_owner_little(
+def test_a_large_payload_arrives_complete_and_needs_little_memory_at_its_owner(
     lab: Lab, network: Network, tmp_path: Path, is_long: bool
 ) -> None:
     lab.set_faults(LOSSY)
@@ -39,9 +40,9 @@ def test_a_large_payload_is_whole_and_costs_its_owner_little(
 
 
 def growth_until_ended(owner: Program, publisher: Program) -> int:
-    """By how many bytes an owner's memory grew while a publisher ran."""
+    """The growth of an owner's memory in bytes while a publisher runs."""
     before = most = own_bytes(owner.process.pid)
     while publisher.process.poll() is None:
         most = max(most, own_bytes(owner.process.pid))
-        time.sleep(0.05)  # from one sample of its memory to the next
+        time.sleep(0.05)  # The interval between two samples of the memory.
     return most - before

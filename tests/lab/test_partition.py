@@ -1,7 +1,8 @@
-"""An owner that is cut off from everybody, and comes back: nothing is lost, nothing doubled, order kept.
+"""An owner that is cut off from all hosts and reconnected: no message is lost or duplicated, and the order is
+kept.
 
-By then its parent has taken its subtree back (§5.6), has waited for its subscribers (§5.8), and hands the
-subtree over to it again (§5.4). That takes as long as it takes: there is the long form alone.
+Meanwhile its parent has reclaimed its subtree (§5.6), has waited for its subscribers (§5.8), and hands the
+subtree over to it again (§5.4). This takes time, so it is tested only in the long form.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.lab.result import longest_gap_s, missing, require_order, require_sing
 
 @pytest.mark.usefixtures("in_long_form")
 @pytest.mark.timeout(300)
-def test_an_owner_that_was_cut_off_and_is_back(lab: Lab, network: Network) -> None:
+def test_no_message_is_lost_when_an_owner_is_cut_off_and_reconnected(lab: Lab, network: Network) -> None:
     subscribers = [network.subscriber(host, FILTERS, qos=2) for host in ("three", "four")]
     for subscriber in subscribers:
         subscriber.await_ready()
@@ -30,7 +31,7 @@ def test_an_owner_that_was_cut_off_and_is_back(lab: Lab, network: Network) -> No
         publisher.await_ready()
         publisher.await_acknowledged(100)
     lab.cut(["a"], [host for host in (*SUBTREES, *CLIENTS) if host != "a"])
-    time.sleep(30)  # how long it is cut off is what is tested
+    time.sleep(30)  # The time for which the owner is cut off.
     lab.heal()
     healed = now()
     for publisher in (cut_off, others):

@@ -1,4 +1,4 @@
-"""What hosts said, read from a recording of the relay by Python's protobuf."""
+"""The packets that hosts sent, read from a recording of the relay with Python's protobuf."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from hbroker._proto import packet_pb2 as pb
 from hbroker.sim.lab import recorded
 
-__all__ = ["said"]
+__all__ = ["packets_sent"]
 
 _UDP_HEADER = 8
 
 
-def said(recording: Path, host: str, since: int) -> Iterator[pb.Packet]:
-    """The packets that the host with this address sent since a time."""
+def packets_sent(recording: Path, host: str, since: int) -> Iterator[pb.Packet]:
+    """The packets that the host with this address has sent since a time."""
     source = socket.inet_aton(host)
     for at, packet in recorded(recording):
         if at >= since and packet[12:16] == source and packet[9] == socket.IPPROTO_UDP:

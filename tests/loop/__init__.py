@@ -1,1 +1,1 @@
-"""From what a network carries to what it is to carry, and back to the running network."""
+"""The loop of telemetry, analysis, plan and moves in a running network."""

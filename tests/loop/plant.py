@@ -1,4 +1,4 @@
-"""A plant of three nodes, in whose hall is most of what goes on, and the commands that a user has for it."""
+"""A plant of three nodes in which the hall has most of the traffic, and the commands of a user for it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ skew: {room: hall, share: 0.8}
 PATIENCE = 100.0
 SPARK_PATIENCE = 600.0
 
-Told = dict[str, Any]
-"""What a command prints with `--json`."""
+Result = dict[str, Any]
+"""The JSON that a command prints with `--json`."""
 
 
 class Plant:
-    """The network, once it is up, and commands to it. Files go to `place`."""
+    """A running network, and commands for it. Files are written to `place`."""
 
     def __init__(self, network: Network, root: str, place: Path) -> None:
         self._network, self._root, self._place = network, root, place
@@ -51,30 +51,30 @@ class Plant:
 
     @property
     def telemetry(self) -> Path:
-        """Where its processes write it."""
+        """The folder to which its processes write telemetry."""
         (network,) = (path for path in self._network.directory.iterdir() if path.is_dir())
         return network / "telemetry"
 
-    def simulate(self, seconds: float) -> Told:
-        """Has its devices play for so long."""
-        return _told(*self._sim(seconds), patience=seconds + PATIENCE)
+    def simulate(self, seconds: float) -> Result:
+        """Simulates its devices for this time."""
+        return _run_json(*self._sim(seconds), patience=seconds + PATIENCE)
 
-    def analyse(self, *flags: str) -> tuple[Told, Path]:
-        """What the analysis says, and the plan that it wrote."""
+    def analyse(self, *flags: str) -> tuple[Result, Path]:
+        """The result of the analysis, and the plan that it wrote."""
         out = self._place / "analysis"
         command = [*hbroker("analyze"), str(self.telemetry), "--out", str(out), *flags, "--json"]
-        return _told(*command, patience=SPARK_PATIENCE), out
+        return _run_json(*command, patience=SPARK_PATIENCE), out
 
-    def apply(self, plan: Path, measure: float) -> Told:
-        """Carries out a plan, and measures for so many seconds."""
+    def apply(self, plan: Path, measure: float) -> Result:
+        """Carries out a plan, and measures for this time."""
         command = [*hbroker("apply"), str(plan), "--measure", str(measure), "--root", self._root, "--json"]
         command += ["--state-dir", str(self._network.directory)]
-        return _told(*command, patience=measure + PATIENCE)
+        return _run_json(*command, patience=measure + PATIENCE)
 
     @contextmanager
-    def at_work(self) -> Iterator[Told]:
-        """Its devices play until the block ends; what came of it is there then."""
-        told: Told = {}
+    def simulating(self) -> Iterator[Result]:
+        """Simulates its devices until the block ends. The result is complete after the block."""
+        result: Result = {}
         progress = self._place / "progress"
         with (
             progress.open("w") as errors,
@@ -89,10 +89,10 @@ class Plant:
         ):
             try:
                 until(lambda: "playing" in progress.read_text(), "its devices play", PATIENCE)
-                yield told
+                yield result
                 assert process.poll() is None, "they played to the end"
                 process.send_signal(signal.SIGINT)
-                told |= json.loads(process.communicate(timeout=PATIENCE)[0])
+                result |= json.loads(process.communicate(timeout=PATIENCE)[0])
             finally:
                 process.kill()
 
@@ -101,10 +101,10 @@ class Plant:
         return [*hbroker("sim"), str(self._scenario), "--duration", str(seconds), *place, "--json"]
 
 
-def _told(*command: str, patience: float) -> Told:
+def _run_json(*command: str, patience: float) -> Result:
     ended = subprocess.run(
         command, capture_output=True, text=True, cwd=PROJECT, env=environment(), timeout=patience, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    told: Told = json.loads(ended.stdout)
-    return told
+    result: Result = json.loads(ended.stdout)
+    return result

@@ -1,4 +1,5 @@
-"""The loop on real processes: rooms, telemetry, Spark, a plan, and its moves while the rooms go on."""
+"""The loop with real processes: rooms, telemetry, Spark, a plan, and its moves while the rooms are
+simulated."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.loop.plant import PATIENCE, TOPOLOGY, Plant, Told
+from tests.loop.plant import PATIENCE, TOPOLOGY, Plant, Result
 from tests.needs import need
 from tests.product.network import network_up
 from tests.telemetry.reading import rows
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.usefixtures("in_long_form"), pytest.mark.timeout(900)]
 PLAYED_S = 30.0
 MEASURED_S = 10.0
 WITHIN = 0.15
-"""Of what is predicted."""
+"""The relative deviation from the prediction."""
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
         yield Plant(network, root, tmp_path)
 
 
-def test_a_skewed_network_is_evened_out_while_it_is_in_use(plant: Plant) -> None:
+def test_the_load_of_a_skewed_network_is_balanced_while_it_is_in_use(plant: Plant) -> None:
     played = plant.simulate(PLAYED_S)
     assert_nothing_is_lost(played)
     await_telemetry(plant, played)
@@ -45,7 +46,7 @@ def test_a_skewed_network_is_evened_out_while_it_is_in_use(plant: Plant) -> None
     assert found["lost"] == 0
     assert by_node(out / "topics.parquet") == by_device(played), "devices, nodes and analysis count alike"
 
-    with plant.at_work() as meanwhile:
+    with plant.simulating() as meanwhile:
         applied = plant.apply(out / "plan.yaml", MEASURED_S)
     assert_nothing_is_lost(meanwhile)
 
@@ -59,10 +60,10 @@ def test_a_skewed_network_is_evened_out_while_it_is_in_use(plant: Plant) -> None
         assert node["load"] == pytest.approx(node["predicted"], rel=WITHIN), node
 
 
-def assert_nothing_is_lost(told: Told) -> None:
-    """Every message that was due was said, acknowledged and had by everybody, once."""
-    assert told["is_clean"], told
-    total = told["total"]
+def assert_nothing_is_lost(result: Result) -> None:
+    """Every message that was due was published, acknowledged, and received once by every subscriber."""
+    assert result["is_clean"], result
+    total = result["total"]
     assert total["asked"] == total["published"] == total["acknowledged"] > 0
     assert total["expected"] == total["received"]
     assert {name: total[name] for name in ("lost", "duplicates", "broken")} == dict.fromkeys(
@@ -70,35 +71,37 @@ def assert_nothing_is_lost(told: Told) -> None:
     )
 
 
-def await_telemetry(plant: Plant, played: Told) -> None:
-    """Until the files have come in which the end of a run is."""
-    said = by_device(played)
+def await_telemetry(plant: Plant, played: Result) -> None:
+    """Waits until the telemetry files contain the end of a run."""
+    published = by_device(played)
 
     def written() -> Counter[str]:
         return Counter(
             {
-                node: sum(row["messages_in"] for row in rows(plant.telemetry, "topics", node) if is_said(row))
-                for node in said
+                node: sum(
+                    row["messages_in"] for row in rows(plant.telemetry, "topics", node) if is_of_devices(row)
+                )
+                for node in published
             }
         )
 
-    until(lambda: written() == said, "all that was said is in the telemetry", PATIENCE, found=written)
+    until(lambda: written() == published, "the telemetry contains every published message", PATIENCE, found=written)
 
 
-def by_device(played: Told) -> Counter[str]:
-    """Messages at each node, as its devices count them."""
+def by_device(played: Result) -> Counter[str]:
+    """The number of messages at each node, as its devices count them."""
     return Counter({node["node"]: node["published"] for node in played["nodes"]})
 
 
 def by_node(topics: Path) -> Counter[str]:
-    """The same, as the analysis does."""
+    """The number of messages at each node, as the analysis counts them."""
     counts: Counter[str] = Counter()
     for row in pq.read_table(topics).to_pylist():
-        if row["role"] == "node" and is_said(row):
+        if row["role"] == "node" and is_of_devices(row):
             counts[row["node"]] += row["messages_in"]
     return counts
 
 
-def is_said(row: Told) -> bool:
-    """Whether a row is about what devices say, and not nodes or gateways of themselves."""
+def is_of_devices(row: Result) -> bool:
+    """Whether a row is about a topic of devices, and not about topics of nodes or gateways."""
     return str(row["topic"]).startswith("plant/")

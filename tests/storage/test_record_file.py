@@ -1,4 +1,4 @@
-"""A record file is whole after whatever happened to it, or says what was lost."""
+"""A record file is complete after any fault, or reports the loss."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_last_value_of_each_key_counts(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_tail_that_is_cut_off_takes_nothing_else_along() -> None:
+def test_a_truncated_last_record_does_not_affect_the_others() -> None:
     disk = SimulatedDisk(Random(1))
     entries = three_records(disk)
     whole = disk.read(PATH)
@@ -63,8 +63,8 @@ def test_a_tail_that_is_cut_off_takes_nothing_else_along() -> None:
         assert a_file(disk).open().entries == {**entries, b"d": b"fourth"}
 
 
-def test_no_damage_goes_unnoticed() -> None:
-    """Any bit that is turned, and any cut into what was synced, is told, and the rest is read."""
+def test_every_damage_is_detected() -> None:
+    """Each flipped bit, and each truncation of synced bytes, is reported, and the other records are read."""
     disk = SimulatedDisk(Random(1))
     entries = three_records(disk)
     whole = disk.read(PATH)
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_kept_where_hard_links_are_not_possible(error: int) ->
         assert disk.read(damage.kept) == spoilt
 
 
-def test_what_was_lost_is_forgotten_once_it_matters_no_longer() -> None:
+def test_a_completed_file_reports_no_earlier_loss() -> None:
     disk = SimulatedDisk(Random(1))
     three_records(disk)
     disk.damage(PATH, b"\0" + disk.read(PATH)[1:])
@@ -119,8 +119,8 @@ def test_what_was_lost_is_forgotten_once_it_matters_no_longer() -> None:
     assert opened.entries == {b"a": b"again"}
 
 
-def test_records_of_another_file_are_none_of_this_one() -> None:
-    """A file system may show old blocks after a loss of power."""
+def test_records_of_another_file_are_not_read() -> None:
+    """A file system may show old blocks after a power loss."""
     disk = SimulatedDisk(Random(1))
     three_records(disk)
     foreign = disk.read(PATH)[HEADER_BYTES:]
@@ -134,7 +134,7 @@ def test_records_of_another_file_are_none_of_this_one() -> None:
 
 
 @pytest.mark.parametrize("room", range(0, 90, 7))
-def test_what_a_full_disk_took_is_cut_off_again(room: int) -> None:
+def test_a_record_that_does_not_fit_on_a_full_disk_is_removed(room: int) -> None:
     disk = SimulatedDisk(Random(1))
     entries = three_records(disk)
     file = a_file(disk)
@@ -147,8 +147,8 @@ def test_what_a_full_disk_took_is_cut_off_again(room: int) -> None:
     assert a_file(disk).open().entries == {**entries, b"f": b"later"}
 
 
-def test_after_a_sync_that_failed_everything_is_written_again() -> None:
-    """The kernel tells of a lost page once: another sync would succeed, and the page would be lost."""
+def test_all_records_are_written_again_after_a_failed_sync() -> None:
+    """The kernel reports a lost page once: another sync would succeed, and the page would be lost."""
     disk = SimulatedDisk(Random(1))
     entries = three_records(disk)
     file = a_file(disk)
@@ -165,7 +165,7 @@ def test_after_a_sync_that_failed_everything_is_written_again() -> None:
     assert a_file(disk).open().entries == {**entries, b"d": b"fourth"}
 
 
-def test_it_stays_in_proportion_to_what_counts(tmp_path: Path) -> None:
+def test_the_size_of_a_file_stays_proportional_to_its_entries(tmp_path: Path) -> None:
     path = tmp_path / "records"
     file = a_file(LocalDisk(), path, slack_bytes=1_000)
     file.open()
@@ -177,8 +177,8 @@ def test_it_stays_in_proportion_to_what_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_nothing_that_was_synced_is_lost_whatever_fails(seed: int) -> None:
-    """Appends, syncs and replacements by a random disk that fills up, fails and crashes."""
+def test_no_synced_record_is_lost_by_random_faults(seed: int) -> None:
+    """Random appends, syncs and replacements on a disk that fills up, fails and crashes."""
     random = Random(seed)
     disk = SimulatedDisk(random)
     file = a_file(disk, slack_bytes=200)

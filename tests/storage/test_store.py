@@ -1,4 +1,4 @@
-"""Notes are written together, and nothing that waits is lost while a disk fails."""
+"""Records are written in groups, and a failing disk loses no waiting record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_store(disk: SimulatedDisk, at: int = 0, boot: bytes = bytes(16)) -> Store:
     return Store(files, MARK, disk, lambda: Instant(boot, at))
 
 
-def test_a_storm_of_notes_takes_one_sync_for_each_file() -> None:
+def test_many_records_need_one_sync_for_each_file() -> None:
     disk = SimulatedDisk(Random(1))
     store = a_store(disk)
     store.open()
@@ -41,7 +41,7 @@ def test_a_storm_of_notes_takes_one_sync_for_each_file() -> None:
     assert len(opened[1].entries) == len(opened[2].entries) == 5_000
 
 
-def test_what_cannot_be_written_waits_and_later_values_count() -> None:
+def test_a_record_that_cannot_be_written_waits_and_the_latest_value_is_written() -> None:
     disk = SimulatedDisk(Random(1))
     store = a_store(disk)
     store.open()
@@ -62,7 +62,7 @@ def test_what_cannot_be_written_waits_and_later_values_count() -> None:
     assert (opened[1].entries, opened[2].entries) == ({b"a": b"4"}, {b"b": b"3"})
 
 
-def test_the_next_run_knows_how_long_nobody_was_alive() -> None:
+def test_the_next_run_knows_the_time_since_the_last_checkpoint() -> None:
     disk = SimulatedDisk(Random(1))
     store = a_store(disk, at=5_000_000)
     store.open()
@@ -75,7 +75,7 @@ def test_the_next_run_knows_how_long_nobody_was_alive() -> None:
         assert a_store(disk, at=7_000_000).open()[1] is None
 
 
-def test_one_that_cannot_be_written_is_not_left_to_tell_a_former_time() -> None:
+def test_an_outdated_checkpoint_is_removed_where_a_new_one_cannot_be_written() -> None:
     disk = SimulatedDisk(Random(1))
     store = a_store(disk)
     store.open()
@@ -86,8 +86,8 @@ def test_one_that_cannot_be_written_is_not_left_to_tell_a_former_time() -> None:
     assert store.hindrance is not None
 
 
-def test_a_file_that_ends_where_it_was_once_longer_is_damaged() -> None:
-    """At the border of two records nothing in the file itself says that there were more."""
+def test_a_file_shorter_than_its_checkpoint_is_damaged() -> None:
+    """If the file ends at the border of two records, nothing in it shows that there were more."""
     disk = SimulatedDisk(Random(1))
     store = a_store(disk)
     store.open()

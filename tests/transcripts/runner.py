@@ -1,8 +1,8 @@
-"""Runs a transcript: commands, `----`, and what they print (after the test data of etcd's raft).
+"""Runs a transcript: commands, `----`, and their output (after the test data of etcd's raft).
 
-A block is one or more command lines, a line `----`, and the expected output up to an empty line. The network
-lives as long as the file; its nodes are the real ones, over the native core. Rewrite what is expected with
-`HBROKER_REWRITE=1`, and read the diff.
+A block has one or more command lines, a line `----`, and the expected output up to an empty line. One network
+runs for the whole file; its nodes are real ones with the native core. Write the actual output to the file
+with `HBROKER_REWRITE=1`, and review the diff.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEPARATOR = "----"
 
 
 def replay(path: Path) -> tuple[str, str]:
-    """(what the file says, what it would say if all that it expects came true)."""
+    """The text of the file, and the text with the actual output."""
     text = path.read_text()
     script = _Script()
     blocks = []
@@ -40,7 +40,7 @@ def _blocks(text: str) -> Iterator[tuple[list[str], list[str]]]:
 
 
 class _Script:
-    """The commands, over one world."""
+    """The commands, on one simulated network."""
 
     def __init__(self) -> None:
         self._world = World(network=NativeNetwork)
@@ -87,7 +87,7 @@ class _Script:
     # Clients
 
     def _do_subscribe(self, client: str, filter: str) -> list[str]:
-        """Discovery, then the subscription at every responsible node."""
+        """Discovers the responsible nodes, and subscribes at each of them."""
         acks = sorted(self._world.subscribe(client, filter), key=lambda ack: (ack.hops, ack.node))
         return [*map(_discovery_line, acks), f"stored by {self._world.storing(filter)}"]
 
@@ -116,16 +116,16 @@ class _Script:
         return list(map(_line, self._world.ask(client, pb.PubConnect(topic=topic, mode=_mode(mode)), to)))
 
     def _do_join(self, client: str, node: str, subtree: str) -> list[str]:
-        """A JOIN outside of a session, from a host that is no node."""
+        """Sends a JOIN outside of a session, from a host that is not a node."""
         address = address_of(self._world.client(client, is_node=True).core.address)
         return list(map(_line, self._world.ask(client, pb.Join(node=node, subtree=subtree, address=address))))
 
     def _do_heard(self, client: str) -> list[str]:
-        """What a client was told without asking (request 0)."""
+        """The unsolicited packets that a client has received (request 0)."""
         heard = self._world.client(client).heard
-        unasked = [(self._world.name_at(source), body) for source, _, body in heard if _unasked(body)]
+        unsolicited = [(self._world.name_at(source), body) for source, _, body in heard if _is_unsolicited(body)]
         heard.clear()
-        return sorted(f"{name}: {_line(body)}" for name, body in unasked)
+        return sorted(f"{name}: {_line(body)}" for name, body in unsolicited)
 
     # The state of the network
 
@@ -146,7 +146,7 @@ class _Script:
         return sorted(t for t in self._world.nodes[node].core.messages if not t.startswith("$"))
 
     def _do_drops(self, node: str) -> list[str]:
-        """What the control dropped, not the core."""
+        """The drops counted by the control, not by the core."""
         running = self._world.nodes[node]
         drops = running.node.status(self._world.network.now)["drops"]
         assert isinstance(drops, dict)
@@ -168,7 +168,7 @@ def _mode(mode: str) -> pb.Mode:
     return pb.MODE_REFERRAL if mode == "referral" else pb.MODE_RECURSIVE
 
 
-def _unasked(body: Body) -> bool:
+def _is_unsolicited(body: Body) -> bool:
     return isinstance(body, pb.SubAck) and body.request == 0
 
 

@@ -1,4 +1,4 @@
-"""Every scenario in this folder still reads as it is written."""
+"""Every transcript of this folder agrees with the nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.txt")))
-def test_the_transcript_still_holds(name: str) -> None:
+def test_a_transcript_agrees_with_the_nodes(name: str) -> None:
     path = FOLDER / name
     expected, actual = replay(path)
     if os.environ.get("HBROKER_REWRITE"):

@@ -1,5 +1,5 @@
-"""Plans in which a node's machine loses power with a part of what it noted on its disk (docs/protocol.md
-§5.10): for defects in what writes and reads files, which plans of the soak seldom meet."""
+"""Plans in which a node's machine loses power with a part of its records on disk (docs/protocol.md §5.10).
+They are for defects in reading and writing files, which the plans of the soak seldom trigger."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from hbroker.sim.network.drawing import draw
 from hbroker.sim.network.paths import CLEAR
 from hbroker.sim.network.plan import ROOT, SECOND, NodePlan, Plan
 
-__all__ = ["by_a_full_disk", "by_a_late_sync", "by_a_lost_subscription"]
+__all__ = ["with_full_disk", "with_late_sync", "with_lost_subscription"]
 
 CHILD: Final = "n"
 BYTES: Final = 16
-"""By how much more room there is on the disk with each seed."""
+"""The room on the disk grows by this number of bytes with each seed."""
 TOPIC: Final = "home/lamp"
 FIRST: Final = Subscribe(0, "s0", TOPIC, 1)
 LATER: Final = SECOND // 100
-"""By how much later the power is lost with each seed."""
+"""The power loss is later by this time with each seed."""
 
 
-def by_a_full_disk(seed: int) -> Plan:
-    """The disk takes only the first bytes of what the parent notes as it delegates."""
+def with_full_disk(seed: int) -> Plan:
+    """The disk accepts only the first bytes of the parent's records of a delegation."""
     return _plan(
         seed,
         500,
@@ -47,9 +47,9 @@ def by_a_full_disk(seed: int) -> Plan:
     )
 
 
-def by_a_late_sync(seed: int) -> Plan:
-    """The power is lost before what the parent notes is synced, and its process dies once more when it has
-    noted the same again."""
+def with_late_sync(seed: int) -> Plan:
+    """The power is lost before the parent's records are synced. Its process crashes once more when it has
+    written the same records again."""
     return _plan(
         seed,
         300_000,
@@ -62,8 +62,9 @@ def by_a_late_sync(seed: int) -> Plan:
     )
 
 
-def by_a_lost_subscription(seed: int) -> Plan:
-    """The power is lost before a subscription is synced, and messages come as soon as the node is back."""
+def with_lost_subscription(seed: int) -> Plan:
+    """The power is lost before a subscription is synced, and messages are published as soon as the node is
+    back."""
     lost = 2 * SECOND + LATER * seed
     messages = (Publish(lost + tenth * SECOND // 10, "p0", TOPIC, 1, 20) for tenth in range(1, 30))
     return _plan(
