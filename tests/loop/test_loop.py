@@ -85,7 +85,7 @@ def await_telemetry(plant: Plant, played: Result) -> None:
             }
         )
 
-    until(lambda: written() == published, "the telemetry contains every published message", PATIENCE, found=written)
+    until(lambda: written() == published, "the telemetry has every message", PATIENCE, found=written)
 
 
 def by_device(played: Result) -> Counter[str]:

@@ -123,9 +123,9 @@ class _Script:
     def _do_heard(self, client: str) -> list[str]:
         """The unsolicited packets that a client has received (request 0)."""
         heard = self._world.client(client).heard
-        unsolicited = [(self._world.name_at(source), body) for source, _, body in heard if _is_unsolicited(body)]
+        packets = [(self._world.name_at(source), body) for source, _, body in heard if _is_unsolicited(body)]
         heard.clear()
-        return sorted(f"{name}: {_line(body)}" for name, body in unsolicited)
+        return sorted(f"{name}: {_line(body)}" for name, body in packets)
 
     # The state of the network
 
