@@ -47,7 +47,7 @@ class Family(Protocol):
         """Waits until the broker has the client's subscription, which matches the topic."""
 
     def await_acknowledgements(self, client_ids: Collection[str], count: int) -> None:
-        """Waits until these clients together have acknowledged so many messages of a publisher at QoS 1."""
+        """Waits until these clients together have acknowledged `count` messages of a publisher at QoS 1."""
 
 
 class Mosquitto:
@@ -89,7 +89,7 @@ class HBrokerPrograms:
         """Does nothing: the publisher has waited for the acknowledgements (§7.3)."""
 
     def await_subscribers(self, count: int, topic: str) -> None:
-        """Waits until so many subscriptions match the topic."""
+        """Waits until `count` subscriptions match the topic."""
         until(
             lambda: self._client.resolve(topic, trace=True).subscriptions >= count,
             f"{count} subscribed to {topic}",

@@ -59,7 +59,7 @@ def test_persistent_sessions_behave_like_mosquittos(families: tuple[Family, Fami
 
 
 def _shared(family: Family) -> list[bytes]:
-    """What two members of a group, and one other subscriber, received of twenty messages."""
+    """The messages received by two members of a group and by one other subscriber, of twenty messages."""
     count = 20
     with (
         running(family.command("sub", "-i", "alone", "-t", "jobs", "-q", "1", "-C", str(count))) as alone,

@@ -149,8 +149,8 @@ class FakeNativeApi:
         self.assigned: dict[int, int] = {}
         self.log: list[tuple[str, object]] = []
         self.meanwhile: Callable[[MemberHost], None] = lambda host: None
-        """What the core of a pool client does by itself between two verbs of the gateway, because it has a
-        thread of its own."""
+        """The work of a pool client's core between two calls of the gateway, because the core has its own
+        thread."""
         self._numbers = 0
         self._sessions = 0
         MemberHost(self, 0, world.random.getrandbits(63) + 1, False)

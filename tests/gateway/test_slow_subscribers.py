@@ -30,8 +30,8 @@ STARVED_S = 1.0
 """A subscriber that reads nothing for this long, for lack of CPU time, may count as stalled."""
 OTHERS = 2_000
 MEANWHILE = 1_000
-"""How many messages the slow subscriber may read until the other client's messages are acknowledged. If
-they waited behind the flood, it would have read twice as many by then."""
+"""The greatest number of messages that the slow subscriber reads until the other client's messages are
+acknowledged. If they waited behind the flood, it would have read twice as many."""
 PATIENCE_S = 120.0
 FILE = """
 nodes:

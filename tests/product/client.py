@@ -25,7 +25,7 @@ __all__ = ["PolledClient"]
 
 _PATIENCE_US: Final = 10_000_000
 _TURN_US: Final = 20_000
-"""How often the control has its turn under load."""
+"""The interval at which the control runs under load."""
 _BATCH: Final = 1_024
 _DISTRIBUTED: Final = (pb.REASON_SUCCESS, pb.REASON_NO_MATCHING_SUBSCRIBERS)
 

@@ -20,7 +20,7 @@ Address = tuple[str, int]
 
 _LARGEST: Final = 65_536
 _AWAKE_S: Final = 0.1
-"""How soon it notices that it has to end."""
+"""The longest time until the thread notices that it has to end."""
 
 
 class RecordedDatagram(NamedTuple):

@@ -24,7 +24,7 @@ AT_ONCE = 8
 ONE_DATAGRAM = 60
 """The largest size of the datagram, in bytes."""
 MOST_TIMES = 3
-"""How many times the bytes that arrived for an address may be sent to it before it is proved (RFC 9000
+"""The greatest ratio of bytes sent to an address to bytes received from it before it is validated (RFC 9000
 §8.1)."""
 
 

@@ -1,4 +1,4 @@
-"""What a node believes, discards and answers."""
+"""Which packets a node accepts, drops and answers."""
 
 from __future__ import annotations
 

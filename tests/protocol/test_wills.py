@@ -168,7 +168,7 @@ def test_a_will_for_a_topic_that_the_node_does_not_own_is_refused() -> None:
 
 
 def received_wills(*wills: pb.WillRecord) -> ReceivedState:
-    """What a handover from another node brings."""
+    """The state received in a handover from another node, with these wills."""
     received = ReceivedState()
     received.take(pb.Transfer(wills=wills))
     return received

@@ -38,14 +38,14 @@ people: {count: 2, stay: 5}
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, str]]:
     """A running network of topologies/home.yaml."""
     with network_up(PROJECT / "topologies" / "home.yaml", tmp_path_factory.mktemp("up")) as running:
         yield running
 
 
-def _command(house: tuple[Network, str], *arguments: str) -> list[str]:
-    network, root = house
+def _command(home: tuple[Network, str], *arguments: str) -> list[str]:
+    network, root = home
     return [*hbroker("sim"), *arguments, "--root", root, "--state-dir", str(network.directory)]
 
 
@@ -57,8 +57,8 @@ def _run(command: list[str], patience: float = PATIENCE) -> tuple[int, str, str]
     return done.returncode, done.stdout, done.stderr
 
 
-def _run_json(house: tuple[Network, str], *arguments: str, patience: float = PATIENCE) -> dict[str, Any]:
-    code, out, err = _run(_command(house, *arguments, "--json"), patience)
+def _run_json(home: tuple[Network, str], *arguments: str, patience: float = PATIENCE) -> dict[str, Any]:
+    code, out, err = _run(_command(home, *arguments, "--json"), patience)
     assert code == 0, err
     result: dict[str, Any] = json.loads(out)
     return result
@@ -78,8 +78,8 @@ def _check_complete(result: dict[str, Any]) -> None:
             assert sum(row[name] for row in result[part]) == total[name], (part, name)
 
 
-def test_devices_and_nodes_of_a_home_count_the_same_messages(house: tuple[Network, str]) -> None:
-    result = _run_json(house, "home", "--duration", "8", "--speed", "3")
+def test_devices_and_nodes_of_a_home_count_the_same_messages(home: tuple[Network, str]) -> None:
+    result = _run_json(home, "home", "--duration", "8", "--speed", "3")
     _check_complete(result)
     assert result["native"] < result["clients"], "some come over the gateway"
     assert set(result["lateness"]) == {"count", "p50_ms", "p90_ms", "p99_ms", "max_ms"}
@@ -99,10 +99,10 @@ def test_devices_and_nodes_of_a_home_count_the_same_messages(house: tuple[Networ
     )
 
 
-def test_a_scenario_file_of_a_user_runs_and_prints_tables(house: tuple[Network, str], tmp_path: Path) -> None:
+def test_a_scenario_file_of_a_user_runs_and_prints_tables(home: tuple[Network, str], tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(HOUSE)
-    code, out, err = _run(_command(house, str(file), "--duration", "3"))
+    code, out, err = _run(_command(home, str(file), "--duration", "3"))
     assert code == 0, err
     assert "12 of 12 devices connected" in out
     assert "all that is promised was kept" in out
@@ -113,19 +113,19 @@ def test_a_scenario_file_of_a_user_runs_and_prints_tables(house: tuple[Network, 
     assert "said/s" in err, "and how far it was, meanwhile"
 
 
-def test_a_skewed_scenario_runs(house: tuple[Network, str], tmp_path: Path) -> None:
+def test_a_skewed_scenario_runs(home: tuple[Network, str], tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(HOUSE)
     arguments = (str(file), "--duration", "6", "--mqtt", "0", "--speed", "20", "--skew", "bedroom=0.9")
-    result = _run_json(house, *arguments)
+    result = _run_json(home, *arguments)
     _check_complete(result)
     shares = {row["room"]: row["published"] / result["total"]["published"] for row in result["rooms"]}
     assert 0.75 < shares["bedroom"] < 0.95
 
 
-def test_ctrl_c_ends_a_run_early_and_prints_its_result(house: tuple[Network, str], tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_run_early_and_prints_its_result(home: tuple[Network, str], tmp_path: Path) -> None:
     stderr_file = tmp_path / "stderr"
-    command = _command(house, "home", "--duration", "300", "--mqtt", "0", "--json")
+    command = _command(home, "home", "--duration", "300", "--mqtt", "0", "--json")
     with (
         stderr_file.open("w") as err,
         subprocess.Popen(
@@ -144,9 +144,9 @@ def test_ctrl_c_ends_a_run_early_and_prints_its_result(house: tuple[Network, str
     assert result["total"]["expected"] == result["total"]["received"]
 
 
-def test_invalid_arguments_are_reported_before_the_run(house: tuple[Network, str], tmp_path: Path) -> None:
+def test_invalid_arguments_are_reported_before_the_run(home: tuple[Network, str], tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(HOUSE + "colour: red\n")
-    _, root = house
+    _, root = home
     for arguments, code, text in [
         (["nowhere"], 2, "nowhere"),
         ([str(tmp_path / "bad.yaml")], 2, "unknown key 'colour'"),
@@ -162,14 +162,14 @@ def test_invalid_arguments_are_reported_before_the_run(house: tuple[Network, str
         assert text in err, arguments
 
 
-def test_a_gateway_that_does_not_answer_is_reported(house: tuple[Network, str]) -> None:
-    code, _, err = _run(_command(house, "home", "--devices", "4", "--mqtt", "1", "--gateway", "127.0.0.1:9"))
+def test_a_gateway_that_does_not_answer_is_reported(home: tuple[Network, str]) -> None:
+    code, _, err = _run(_command(home, "home", "--devices", "4", "--mqtt", "1", "--gateway", "127.0.0.1:9"))
     assert code == 1
     assert "could not connect" in err
 
 
-def test_a_dry_run_prints_the_plan(house: tuple[Network, str]) -> None:
-    result = _run_json(house, "city", "--devices", "500", "--dry-run")
+def test_a_dry_run_prints_the_plan(home: tuple[Network, str]) -> None:
+    result = _run_json(home, "city", "--devices", "500", "--dry-run")
     planned = plan(scaled(load("city"), 500))
     assert (result["devices"], result["clients"]) == (500, len(planned.clients))
     assert result["streams"] == len(planned.streams)

@@ -36,7 +36,7 @@ telemetry: {file: 1}
 NATIVE, OVER_MQTT, BYTES = 120, 80, 50
 
 
-class House(Network):
+class HomeNetwork(Network):
     """A root, a kitchen and a gateway."""
 
     def __init__(self, directory: Path, *flags: str, topology: str = TOPOLOGY) -> None:
@@ -72,8 +72,8 @@ class House(Network):
 
 
 @contextmanager
-def house(directory: Path, *flags: str, topology: str = TOPOLOGY) -> Iterator[House]:
-    network = House(directory, *flags, topology=topology)
+def home_network(directory: Path, *flags: str, topology: str = TOPOLOGY) -> Iterator[HomeNetwork]:
+    network = HomeNetwork(directory, *flags, topology=topology)
     try:
         yield network
     finally:
@@ -87,7 +87,7 @@ def topic(number: int) -> str:
 def test_the_files_contain_what_the_devices_sent(tmp_path: Path) -> None:
     everything = NATIVE + OVER_MQTT
     with (
-        house(tmp_path) as network,
+        home_network(tmp_path) as network,
         hbroker.sync.connect(network.root) as device,
         hbroker.sync.connect(network.root) as reader,
         reader.subscribe("home/kitchen/#", qos=1) as messages,
@@ -154,7 +154,7 @@ def check_agreement(directory: Path) -> None:
 
 
 def test_kill_leaves_complete_files_and_the_next_run_adds_its_own(tmp_path: Path) -> None:
-    with house(tmp_path) as network, hbroker.sync.connect(network.root, timeout=1.0) as device:
+    with home_network(tmp_path) as network, hbroker.sync.connect(network.root, timeout=1.0) as device:
         for _ in range(2):
             known = len(files(network.telemetry, "nodes", "kitchen"))
             ends = time.monotonic() + 1.2
@@ -179,7 +179,7 @@ def test_kill_leaves_complete_files_and_the_next_run_adds_its_own(tmp_path: Path
 
 
 def test_no_telemetry_is_written_with_no_telemetry(tmp_path: Path) -> None:
-    with house(tmp_path, "--no-telemetry") as network:
+    with home_network(tmp_path, "--no-telemetry") as network:
         assert network.ready["telemetry"] is None
         assert status(network)["telemetry"] is None
         with hbroker.sync.connect(network.root) as device:
@@ -189,13 +189,13 @@ def test_no_telemetry_is_written_with_no_telemetry(tmp_path: Path) -> None:
 
 def test_status_and_the_ready_event_name_the_telemetry_directory(tmp_path: Path) -> None:
     elsewhere = TOPOLOGY.replace("file: 1", "file: 1, directory: load")
-    with house(tmp_path, topology=elsewhere) as network:
+    with home_network(tmp_path, topology=elsewhere) as network:
         assert network.telemetry == tmp_path / "load"
         assert status(network)["telemetry"] == str(tmp_path / "load")
         until(lambda: bool(files(network.telemetry, "nodes", "gateway")), "a first file", PATIENCE)
 
 
-def status(network: House) -> dict[str, Any]:
+def status(network: HomeNetwork) -> dict[str, Any]:
     asked = [*command("status"), "--json", "--state-dir", str(network.directory)]
     told = subprocess.run(asked, capture_output=True, text=True, check=True, env=environment(), cwd=PROJECT)
     answer: dict[str, Any] = json.loads(told.stdout)

@@ -28,7 +28,7 @@ class OneRecord:
         self.records.gateway_changed(at_s * SECOND, "two")
 
     def ends(self, at_s: Iterable[int]) -> list[int]:
-        """Those of these seconds at which the session has ended."""
+        """The seconds of `at_s` at which the session has expired."""
         return [at for at in at_s if list(self.records.due(at * SECOND))]
 
 

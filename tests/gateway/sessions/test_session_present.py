@@ -121,7 +121,7 @@ CASES: Final[list[tuple[Callable[[TwoGateways], None], bool, tuple[str, ...]]]] 
     (owner_and_gateway_killed, False, TOPICS[1:]),
     (session_expired, False, ()),
 ]
-"""What happens, Session Present of CONNACK, and the topics whose owners still hold the acknowledged
+"""The event, the Session Present flag of CONNACK, and the topics whose owners still hold the acknowledged
 messages."""
 NAMES: Final = [case[0].__name__ for case in CASES]
 

@@ -90,7 +90,7 @@ def log_in(front: Front, name: str, source: str) -> int:
         return client.expect(CONNACK)[1]
 
 
-def log_in_at_last(front: Front, name: str, source: str) -> None:
+def log_in_eventually(front: Front, name: str, source: str) -> None:
     """Tries until the login succeeds."""
     codes: list[int] = []
 
@@ -109,7 +109,7 @@ def test_users_log_in_while_passwords_are_guessed(front: Front, kind: str, sourc
         assert log_in(front, "known", WORK) == 0
         assert front.reload().split()[-1] == "reloaded"
         assert log_in(front, "known", GUESSER) == 0
-        log_in_at_last(front, "stranger0", source)
+        log_in_eventually(front, "stranger0", source)
         assert log_in(front, "stranger0", WORK) == 0
         guesser.await_more()
         codes = guesser.told["codes"]
@@ -137,18 +137,18 @@ def test_every_refused_guess_is_counted_and_logged(front: Front) -> None:
     assert codes == [0x86] * PAIR.burst + [0x9F] * 30
     await_failed(front, pair=b"30", password=b"%d" % PAIR.burst)
 
-    def are_told() -> bool:
+    def are_logged() -> bool:
         lines = [line for line in front.log().splitlines() if "client_refused" in line]
         if len(lines) + sum(int(more) for more in re.findall(r" more=(\d+)", "\n".join(lines))) == len(codes):
             return True
         codes.append(log_in(front, f"other{len(codes)}", WORK))  # the next line counts the refusals before it
         return False
 
-    until(are_told, "all refusals in the log", PATIENCE, found=front.log, glance_s=PAUSE_S)
+    until(are_logged, "all refusals in the log", PATIENCE, found=front.log, glance_s=PAUSE_S)
 
 
 @contextmanager
-def at_home(front: Front) -> Iterator[Raw]:
+def local_client(front: Front) -> Iterator[Raw]:
     """A known client that is connected and receives its own messages."""
     with Client(front.connect("proxied")) as client:
         client.send(connect_as(HOME, "at home", "known", "known"))
@@ -193,7 +193,7 @@ class FloodMeasurements:
             self.messages.append(round_trip(client, len(self.messages)))
             if len(self.strangers) < STRANGERS:
                 asked = time.monotonic()
-                log_in_at_last(front, f"stranger{len(self.strangers)}", source)
+                log_in_eventually(front, f"stranger{len(self.strangers)}", source)
                 self.strangers.append(time.monotonic() - asked)
             self.most = max(self.most, front.own_bytes())
 
@@ -206,7 +206,7 @@ def test_users_log_in_during_ten_thousand_guesses_a_second(
     """No user waits for long, and the gateway needs at most 32 MiB more."""
     assert log_in(front, "known", HOME) == 0
     before, measurements = front.own_bytes(), FloodMeasurements()
-    with at_home(front) as client, guessing(front, kind, int(RATE * 1.1)) as guesser:
+    with local_client(front) as client, guessing(front, kind, int(RATE * 1.1)) as guesser:
         guesser.await_more()
         first, began = guesser.told["guesses"], time.monotonic()
         measurements.run(front, client, source)

@@ -165,7 +165,7 @@ def test_queued_messages_survive_a_target_that_dies_before_it_serves(comes_back:
 def at_each_step(
     victim: str, *, every: int, comes_back: bool = True, kind: type[Killed] = Killed
 ) -> Iterator[Killed]:
-    """A handover for each step, or for every so many, until one is over before its victim dies."""
+    """One handover for every `every`-th step, until a handover ends before its victim dies."""
     for step in range(1, MOST_STEPS, every):
         killed = kind(step, victim, step, comes_back=comes_back)
         yield killed

@@ -65,7 +65,7 @@ def test_a_plan_is_carried_out_under_traffic_and_undone(home: HomeNetwork, tmp_p
 
 
 def test_a_node_that_gives_up_its_subtree_keeps_parts_of_it(home: HomeNetwork, tmp_path: Path) -> None:
-    """So the root's part grows, although the root cannot claim anything."""
+    """The remaining part goes to the root, although the root cannot claim a subtree."""
     document = yaml.safe_load(FILE)
     (kitchen,) = (node for node in document["nodes"] if node["name"] == "kitchen")
     kitchen["subtree"], kitchen["also"] = "home/kitchen/oven", ["home/kitchen/tap"]

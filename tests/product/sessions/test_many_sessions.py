@@ -51,7 +51,7 @@ def test_the_sessions_of_an_address_are_bounded_and_other_addresses_have_their_o
 
 
 def fill(node: Node, opened: ExitStack) -> list[Peer]:
-    """As many sessions of one address as it may have."""
+    """Opens the greatest allowed number of sessions of one address."""
     random = Random(4)
     peers = [opened.enter_context(closing(Peer(node, random, HOST))) for _ in range(MOST)]
     for peer in peers:

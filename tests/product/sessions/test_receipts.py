@@ -1,4 +1,4 @@
-"""What a publisher is told of a message without a subscriber, or on a topic that it may not publish to
+"""The receipt of a message without a subscriber, and of a message on a topic without permission
 (§7.2, §7.3)."""
 
 from __future__ import annotations

@@ -364,7 +364,7 @@ def test_a_join_outside_of_a_session_counts_only_for_its_sender_and_for_a_limite
 
 
 def test_a_proof_does_not_count_for_a_parent_at_another_address() -> None:
-    """So nobody who relays the packets of both ends can pass for one of them."""
+    """A relay between both ends cannot pass for one of them."""
     diagnostics = Diagnostics()
     core: Any = _Core()
     child = Channels(core, KEY, STRANGER, Random(1), Nonces(b"1" * 16), diagnostics)

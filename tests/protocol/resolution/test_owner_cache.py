@@ -1,4 +1,4 @@
-"""What clients behind one address know together about the nodes (docs/protocol.md §6.1,
+"""The knowledge about nodes that clients behind one address share (docs/protocol.md §6.1,
 `hbroker.protocol.resolution.knowledge`). It saves requests. However wrong it is, a subscription is
 complete only when every owner has it."""
 

@@ -319,7 +319,7 @@ def test_a_node_publishes_the_message_counters_of_each_session_under_the_clients
 def received_state(
     *sessions: pb.SessionRecord, subscriptions: tuple[Subscription, ...] = ()
 ) -> ReceivedState:
-    """What a handover from another node brings."""
+    """The state received in a handover from another node, with these sessions and subscriptions."""
     received = ReceivedState()
     received.take(pb.Transfer(sessions=sessions, subscriptions=map(record_of, subscriptions)))
     return received
