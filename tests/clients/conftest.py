@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from hbroker import sync
-from tests.clients.programs import Family, Ours, mosquitto, root_node
+from tests.clients.programs import Family, HBrokerPrograms, mosquitto, root_node
 
 
 @pytest.fixture(scope="module")
@@ -18,4 +18,4 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Family,
         root_node() as (host, port),
         sync.connect((host, port)) as client,
     ):
-        yield theirs, Ours(port, client)
+        yield theirs, HBrokerPrograms(port, client)

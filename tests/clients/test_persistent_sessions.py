@@ -72,7 +72,7 @@ def _shared(family: Family) -> list[bytes]:
             family.await_subscribers(3, "jobs")
         text = "".join(f"{number}\n" for number in range(count)).encode()
         assert run(family.command("pub", "-t", "jobs", "-q", "1", "-l"), text).code == 0
-        family.await_answers(("m1", "m2"), count)
+        family.await_acknowledgements(("m1", "m2"), count)
         parts = one.stop().output.split() + other.stop().output.split()
         return [alone().output, *sorted(parts, key=int)]
 
