@@ -1,4 +1,8 @@
-"""Runs a program: what it prints, and how it ends.
+"""Runs a program: how it reads its command line, what it prints, and how it ends.
+
+The command line is read as mosquitto's programs read theirs. Arguments are read one after the other. A flag
+is an argument with exactly its spelling. It takes the arguments that follow it, whatever they look like
+(`-m -x` sends "-x"). The first error ends the reading.
 
 Messages go to standard output as their bytes, each flushed at once. Errors go to standard error, in
 mosquitto's words where it has some. Exit codes are mosquitto's: 0 done, 1 failed or used wrongly, 27 the time
@@ -7,19 +11,20 @@ of `-W` is over; and as in the shell 130 for Ctrl-C and 143 for SIGTERM.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
+import click
+
+import hbroker
 from hbroker.errors import HBrokerError
 
-from .flags import Flag, UsageError, Values, describe, parse
-from .formatting import encode_text
+from .flags import Flag, Values, encode_text
 from .options import DEBUG, HELP, QUIET, UNSUPPORTED, VERSION
 
-__all__ = ["DONE", "FAILED", "TIMED_OUT", "Console", "new_console", "run"]
+__all__ = ["DONE", "FAILED", "TIMED_OUT", "Console", "Program"]
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -27,14 +32,17 @@ TIMED_OUT: Final = 27
 _INTERRUPTED: Final = 130
 _TERMINATED: Final = 143
 
+_HELP_WIDTH: Final = 100
+_FLAG_WIDTH: Final = 29
+
 
 class Console:
     """The output of one run of a program. `name`: its client id."""
 
-    def __init__(self, name: str, *, debug: bool, quiet: bool) -> None:
+    def __init__(self, values: Values, name: str) -> None:
         self._name = name
-        self._debug = debug
-        self._quiet = quiet
+        self._debug = values[DEBUG]
+        self._quiet = values[QUIET]
 
     def write(self, data: bytes) -> None:
         """Prints bytes, and flushes."""
@@ -52,49 +60,77 @@ class Console:
             print(text, file=sys.stderr, flush=True)
 
 
-def run(
-    program: str,
-    synopsis: str,
-    flags: Iterable[Flag[Any]],
-    arguments: Sequence[str] | None,
-    body: Callable[[Values], int],
-) -> int:
-    """Parses a command line and runs `body` with it. Returns the exit code; errors are printed."""
-    signal.signal(signal.SIGTERM, _terminate)
-    is_quiet = False
-    try:
-        values = parse(flags, UNSUPPORTED, sys.argv[1:] if arguments is None else arguments)
-        is_quiet = QUIET in values
-        if HELP in values:
-            print(f"{synopsis}\n\n{describe(flags)}")
-            return DONE
-        if VERSION in values:
-            print(f"{program} {_version()}")
-            return DONE
-        return body(values)
-    except UsageError as error:
-        print(f"Error: {error}\n\nUse '{program} --help' to see usage.", file=sys.stderr)
-        return FAILED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to write has no reader
-        return FAILED
-    except (HBrokerError, OSError) as error:
-        if not is_quiet:
-            print(f"Error: {error}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+class Program(click.Command):
+    """A command of click that is read in mosquitto's way. `body`: what it does; returns the exit code."""
 
+    context_class = Values
 
-def new_console(values: Values, name: str) -> Console:
-    """The console for these flags."""
-    return Console(name, debug=DEBUG in values, quiet=QUIET in values)
+    def __init__(
+        self, name: str, synopsis: str, flags: Sequence[Flag[Any]], body: Callable[[Values], int]
+    ) -> None:
+        super().__init__(name, {"terminal_width": _HELP_WIDTH}, params=[*flags], help=synopsis)
+        self._by_name = {name: flag for flag in flags for name in flag.opts}
+        self._body = body
 
+    def run(self, arguments: Sequence[str] | None) -> int:
+        """Runs the program with a command line, or else with the process's. Returns the exit code."""
+        signal.signal(signal.SIGTERM, _terminate)
+        try:
+            code: int = self.main(arguments, self.name, standalone_mode=False)
+        except click.UsageError as error:
+            print(f"Error: {error}\n\nUse '{self.name} --help' to see usage.", file=sys.stderr)
+            return FAILED
+        except click.Abort:  # Ctrl-C while the command line was read
+            return _INTERRUPTED
+        return code
 
-def _version() -> str:
-    import hbroker
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the arguments one after the other. Raises UsageError."""
+        if ctx.resilient_parsing:  # a shell asks how the line could go on
+            return super().parse_args(ctx, args)
+        assert isinstance(ctx, Values)
+        ctx.params = {flag.name: flag.get_default(ctx) for flag in self.params}
+        remaining = iter(args)
+        for name in remaining:
+            flag = self._by_name.get(name)
+            if flag is None:
+                reason = UNSUPPORTED.get(name)
+                raise click.UsageError(
+                    f"Option '{name}' is not supported: {reason}." if reason else f"Unknown option '{name}'."
+                )
+            value = flag.read(remaining)
+            ctx.params[flag.name] = (*ctx.params[flag.name], value) if flag.multiple else value
+            ctx.given += (flag,)
+        return []
 
-    return hbroker.__version__
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the help. A spelling that is too long has a line of its own."""
+        formatter.write(f"{self.help}\n\n")
+        formatter.current_indent = 1
+        formatter.write_dl(
+            [(f"{', '.join(flag.opts)} {flag.metavar}".rstrip(), flag.help or "") for flag in self.params],
+            _FLAG_WIDTH,
+        )
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Does what the values say. Returns the exit code; errors of the network are printed."""
+        assert isinstance(ctx, Values)
+        try:
+            if ctx[HELP]:
+                print(ctx.get_help())
+                return DONE
+            if ctx[VERSION]:
+                print(f"{self.name} {hbroker.__version__}")
+                return DONE
+            return self._body(ctx)
+        except BrokenPipeError:
+            raise  # click ends the program without a word
+        except (HBrokerError, OSError) as error:
+            if not ctx[QUIET]:
+                print(f"Error: {error}", file=sys.stderr)
+            return FAILED
+        except KeyboardInterrupt:
+            return _INTERRUPTED
 
 
 def _terminate(*_: object) -> NoReturn:

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from .flags import UsageError
+import click
+
+from .flags import encode_text
 from .received import Received
 
 if TYPE_CHECKING:
     from hbroker import Message
 
-__all__ = ["Format", "compile_format", "encode_text", "payload_only", "topic_and_payload"]
+__all__ = ["Format", "compile_format", "payload_only", "topic_and_payload"]
 
 
 Format: TypeAlias = Callable[[Received], bytes]
@@ -108,11 +110,6 @@ def compile_format(text: str, *, pretty: bool = False) -> Format:
     return render
 
 
-def encode_text(text: str) -> bytes:
-    """The bytes of a text, also of an argument that was not UTF-8."""
-    return text.encode("utf-8", "surrogateescape")
-
-
 def _parts(text: str, pretty: bool) -> Iterator[bytes | Format]:
     position = 0
     for start in re.finditer(r"[%@\\]", text):
@@ -139,7 +136,7 @@ def _percent(text: str, position: int, pretty: bool) -> tuple[Format, int]:
     if letter in "jJ":
         return (lambda received: _json(received, letter == "J", pretty)), end
     if letter not in _FIELDS:
-        raise UsageError(f"Invalid format specifier '{letter}'.")
+        raise click.UsageError(f"Invalid format specifier '{letter}'.")
     left, zeros, width, precision = flags.groups()
     field = _Field(
         is_left=bool(left),
@@ -161,13 +158,13 @@ def _at(letter: str) -> Format:
 
 def _escape(letter: str) -> bytes:
     if letter not in _ESCAPES:
-        raise UsageError(f"Invalid escape specifier '{letter}'.")
+        raise click.UsageError(f"Invalid escape specifier '{letter}'.")
     return _ESCAPES[letter]
 
 
 def _letter(text: str, position: int, kind: str = "format") -> str:
     if position >= len(text):
-        raise UsageError(f"Incomplete {kind} specifier.")
+        raise click.UsageError(f"Incomplete {kind} specifier.")
     return text[position]
 
 

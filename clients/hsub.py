@@ -13,12 +13,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .console import DONE, TIMED_OUT, Console, new_console, run
-from .flags import Flag, UsageError, Values, option, switch, whole_number
+import click
+
+from .console import DONE, TIMED_OUT, Console, Program
+from .flags import Flag, Values, whole
 from .formatting import Format, compile_format, payload_only, topic_and_payload
-from .options import BIND, SHARED, URL, parse_qos, target
+from .options import SHARED, URL, qos_flag
 from .received import Received
-from .sessions import SESSION, session_of
+from .sessions import SESSION, connection_of
 
 if TYPE_CHECKING:
     from hbroker import Message
@@ -41,39 +43,36 @@ exit codes: 0 done, 1 failed or used wrongly, 27 the time of -W is over, 130 int
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs hsub with the arguments of the command line (without its name). Returns the exit code."""
-    return run("hsub", _SYNOPSIS, FLAGS, arguments, _subscribe)
+    return Program("hsub", _SYNOPSIS, FLAGS, _subscribe).run(arguments)
 
 
 def _subscribe(values: Values) -> int:
     filters = _filters(values)
-    if RETAINED_ONLY in values and NO_RETAINED in values:
-        raise UsageError("Combining '-R' and '--retained-only' makes no sense.")
-    place, kept = target(values), session_of(values, clean=True)
+    if values[RETAINED_ONLY] and values[NO_RETAINED]:
+        raise click.UsageError("Combining '-R' and '--retained-only' makes no sense.")
+    connection = connection_of(values, clean=True)
 
     from hbroker import sync  # after the command line was checked: its errors come at once
 
-    bind = values.last(BIND, "")
-    with sync.connect(place, listen=(bind, 0) if bind else None, **kept) as client:
-        console = new_console(values, client.client_id)
-        seconds = values.last(TIMEOUT, 0)
-        deadline = time.monotonic() + seconds if seconds else None
-        qos = values.last(QOS, 0)
-        as_published = AS_PUBLISHED in values
+    with sync.connect(**connection) as client:
+        console = Console(values, client.client_id)
+        seconds, qos = values[TIMEOUT], values[QOS]
+        deadline = None if seconds is None else time.monotonic() + seconds
         for filter in filters:
             console.debug(f"sending SUBSCRIBE (Topic: {filter}, QoS: {qos})")
         # Not closed separately: at its end the client leaves its owners, once for all filters.
-        messages = client.subscribe(*filters, qos=qos, retain_as_published=as_published)
+        messages = client.subscribe(*filters, qos=qos, retain_as_published=values[AS_PUBLISHED])
         console.debug(f"received SUBACK (owners: {', '.join(messages.owners)})")
-        if EXIT_SUBSCRIBED in values:
+        if values[EXIT_SUBSCRIBED]:
             return DONE
         return _Reader(values, client, console).read(messages, deadline)
 
 
 def _filters(values: Values) -> tuple[str, ...]:
-    url_topic = values.last(URL, ("", None, ""))[2]
-    filters = values.all(TOPIC) + ((_filter(url_topic, "subscription"),) if url_topic else ())
+    topic = values[URL].topic
+    filters = (*values[TOPIC], TOPIC.check(topic)) if topic else values[TOPIC]
     if not filters:
-        raise UsageError("You must specify a topic to subscribe to.")
+        raise click.UsageError("You must specify a topic to subscribe to.")
     return filters
 
 
@@ -81,18 +80,13 @@ class _Reader:
     """Reads messages, filters them, and prints them."""
 
     def __init__(self, values: Values, client: Client, console: Console) -> None:
+        self._values = values
         self._client = client
         self._console = console
         self._format = _format(values)
-        self._end_of_line = b"" if NO_NEWLINE in values else b"\n"
+        self._end_of_line = b"" if values[NO_NEWLINE] else b"\n"
         # As in mosquitto_sub: an empty payload is shown in a format, and with -v if lines have an end.
-        self._shows_empty = FORMAT in values or (VERBOSE in values and NO_NEWLINE not in values)
-        self._hidden = values.all(FILTER_OUT)
-        self._limit = values.last(COUNT, 0)
-        self._chance = values.last(RANDOM_FILTER, 100.0)
-        self._retained_only = RETAINED_ONLY in values
-        self._no_retained = NO_RETAINED in values
-        self._removes = REMOVE_RETAINED in values
+        self._shows_empty = values[FORMAT] is not None or (values[VERBOSE] and not values[NO_NEWLINE])
         self._received = 0
         self._taken = 0
 
@@ -104,12 +98,12 @@ class _Reader:
                 self._console.error("Timed out")
                 return TIMED_OUT
             received = self._note(message)
-            if self._retained_only and not received.is_retained:
+            if self._values[RETAINED_ONLY] and not received.is_retained:
                 return DONE
             if self._wants(received):
                 self._print(received)
                 self._taken += 1
-                if self._taken == self._limit:
+                if self._taken == self._values[COUNT]:
                     return DONE
 
     def _note(self, message: Message) -> Received:
@@ -127,16 +121,16 @@ class _Reader:
         from hbroker import topic_matches
 
         topic = received.message.topic
-        if any(topic_matches(hidden, topic) for hidden in self._hidden):
+        if any(topic_matches(hidden, topic) for hidden in self._values[FILTER_OUT]):
             return False
-        if self._removes and received.is_retained:
+        if self._values[REMOVE_RETAINED] and received.is_retained:
             self._client.publish(topic, b"", qos=1, retain=True)
-        return not (received.is_retained and self._no_retained)
+        return not (received.is_retained and self._values[NO_RETAINED])
 
     def _print(self, received: Received) -> None:
         if not received.message.payload and not self._shows_empty:
             return
-        if self._chance < 100.0 and random.random() * 100.0 >= self._chance:
+        if random.random() * 100.0 >= self._values[RANDOM_FILTER]:
             return
         try:
             text = self._format(received)
@@ -147,40 +141,24 @@ class _Reader:
 
 
 def _format(values: Values) -> Format:
-    if FORMAT in values:
-        return compile_format(values.last(FORMAT, ""), pretty=PRETTY in values)
-    return topic_and_payload if VERBOSE in values else payload_only
+    form = values[FORMAT]
+    if form is not None:
+        return compile_format(form, pretty=values[PRETTY])
+    return topic_and_payload if values[VERBOSE] else payload_only
 
 
-def _filter(text: str, kind: str) -> str:
+def _filter(text: str) -> str:
     from hbroker import filter_is_valid
 
     if not filter_is_valid(text):
-        raise UsageError(f"Invalid {kind} topic '{text}', are all '+' and '#' wildcards correct?")
+        raise ValueError(text)
     return text
 
 
-def _count(text: str) -> int:
-    count = whole_number(text)
-    if count is None or count < 1:
-        raise UsageError(f'Invalid message count "{text}".')
-    return count
-
-
-def _seconds(text: str) -> int:
-    seconds = whole_number(text)
-    if seconds is None or not 0 < seconds < 1_000_000_000:
-        raise UsageError(f'Invalid timeout "{text}".')
-    return seconds
-
-
 def _chance(text: str) -> float:
-    try:
-        chance = float(text)
-    except ValueError:
-        chance = 0.0
+    chance = float(text)
     if not 0.1 <= chance <= 100.0:
-        raise UsageError("--random-filter chance must be between 0.1-100.0")
+        raise ValueError(text)
     return chance
 
 
@@ -189,45 +167,64 @@ def _checked_format(text: str) -> str:
     return text
 
 
-TOPIC: Final = option(
+TOPIC: Final = Flag[tuple[str, ...]](
     "-t",
     "--topic",
     argument="topic",
-    shown="FILTER",
-    parse=lambda text: _filter(text, "subscription"),
+    metavar="FILTER",
+    type=_filter,
+    multiple=True,
+    default=(),
+    refusal="Invalid subscription topic '{}', are all '+' and '#' wildcards correct?",
     help="a filter to subscribe to; may be given several times",
 )
-QOS: Final = option(
-    "-q", "--qos", argument="QoS", parse=parse_qos, help="the highest to receive at: 0 (default), 1 or 2"
+QOS: Final = qos_flag("-q", "--qos", help="the highest to receive at: 0 (default), 1 or 2")
+COUNT: Final = Flag[int | None](
+    "-C",
+    argument="count",
+    type=whole(1),
+    refusal='Invalid message count "{}".',
+    help="end after so many messages",
 )
-COUNT: Final = option("-C", argument="count", parse=_count, help="end after so many messages")
-TIMEOUT: Final = option(
-    "-W", argument="timeout", shown="SECONDS", parse=_seconds, help="end after so many seconds, with code 27"
+TIMEOUT: Final = Flag[int | None](
+    "-W",
+    argument="timeout",
+    metavar="SECONDS",
+    type=whole(1, 999_999_999),
+    refusal='Invalid timeout "{}".',
+    help="end after so many seconds, with code 27",
 )
-EXIT_SUBSCRIBED: Final = switch("-E", help="end once every owner has the subscription")
-VERBOSE: Final = switch("-v", "--verbose", help="print the topic before the payload")
-FORMAT: Final = option(
-    "-F", argument="format", parse=_checked_format, help="print in this format: docs/hpub-hsub.md"
+EXIT_SUBSCRIBED: Final = Flag[bool]("-E", help="end once every owner has the subscription")
+VERBOSE: Final = Flag[bool]("-v", "--verbose", help="print the topic before the payload")
+FORMAT: Final = Flag[str | None](
+    "-F", argument="format", type=_checked_format, help="print in this format: docs/hpub-hsub.md"
 )
-PRETTY: Final = switch("--pretty", help="with %j and %J of -F: over several lines")
-NO_NEWLINE: Final = switch("-N", help="print no end of line after a message")
-NO_RETAINED: Final = switch("-R", help="do not print retained messages")
-RETAINED_ONLY: Final = switch("--retained-only", help="end at the first message that is not a retained one")
-REMOVE_RETAINED: Final = switch("--remove-retained", help="clear the retained messages that come")
-AS_PUBLISHED: Final = switch("--retain-as-published", help="take the retain flag from the publisher")
-FILTER_OUT: Final = option(
+PRETTY: Final = Flag[bool]("--pretty", help="with %j and %J of -F: over several lines")
+NO_NEWLINE: Final = Flag[bool]("-N", help="print no end of line after a message")
+NO_RETAINED: Final = Flag[bool]("-R", help="do not print retained messages")
+RETAINED_ONLY: Final = Flag[bool](
+    "--retained-only", help="end at the first message that is not a retained one"
+)
+REMOVE_RETAINED: Final = Flag[bool]("--remove-retained", help="clear the retained messages that come")
+AS_PUBLISHED: Final = Flag[bool]("--retain-as-published", help="take the retain flag from the publisher")
+FILTER_OUT: Final = Flag[tuple[str, ...]](
     "-T",
     "--filter-out",
     argument="topic filter",
-    shown="FILTER",
-    parse=lambda text: _filter(text, "filter"),
+    metavar="FILTER",
+    type=_filter,
+    multiple=True,
+    default=(),
+    refusal="Invalid filter topic '{}', are all '+' and '#' wildcards correct?",
     help="do not print topics that match; may be given several times",
 )
-RANDOM_FILTER: Final = option(
+RANDOM_FILTER: Final = Flag[float](
     "--random-filter",
     argument="chance",
-    shown="PERCENT",
-    parse=_chance,
+    metavar="PERCENT",
+    type=_chance,
+    default=100.0,
+    refusal="--random-filter chance must be between 0.1-100.0",
     help="print this percentage of messages, at random",
 )
 

@@ -8,136 +8,143 @@ that scripts work unchanged. Flags that a script relies on, and that have no mea
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from hbroker.runtime.address import parse_place
+import click
 
-from .flags import Flag, UsageError, Values, option, switch, whole_number
+from .flags import Flag, Values, whole
 
-__all__ = ["SHARED", "UNSUPPORTED", "Target", "client_id", "parse_qos", "target"]
-
-Target = tuple[str, int]
+__all__ = ["SHARED", "UNSUPPORTED", "Url", "client_id", "qos_flag", "target"]
 
 
-def parse_qos(text: str) -> int:
-    """0, 1 or 2. Raises UsageError."""
-    if text not in ("0", "1", "2"):
-        raise UsageError(f"Invalid QoS given: {text}")
-    return int(text)
+class Url(NamedTuple):
+    """The argument of `-L`. Without `-L` the host and the topic are empty."""
+
+    host: str
+    port: int | None
+    topic: str
 
 
-def target(values: Values) -> Target:
+def qos_flag(
+    *names: str, argument: str = "QoS", refusal: str = "Invalid QoS given: {}", help: str
+) -> Flag[int]:
+    """A flag with a QoS, by default 0."""
+    levels = click.Choice((0, 1, 2))
+    return Flag(*names, argument=argument, metavar="QOS", type=levels, default=0, refusal=refusal, help=help)
+
+
+def target(values: Values) -> tuple[str, int]:
     """The address of the network's root: of the flags, or else of the environment. Raises UsageError."""
+    from hbroker.runtime.address import parse_place  # after the flags were checked: it takes time
+
+    host, port, topic = values[URL]
     try:
-        if URL in values:
-            host, port, _ = values.last(URL, ("", None, ""))
-            host, default_port = parse_place(host)
-        else:
-            port = None
-            host, default_port = parse_place(values.last(HOST, "") or None)
+        host, default_port = parse_place(host if topic else values[HOST])
     except ValueError as error:
-        raise UsageError(str(error)) from None
-    return host, values.last(PORT, port or default_port)
+        raise click.UsageError(str(error)) from None
+    return host, values[PORT] or port or default_port
 
 
 def client_id(values: Values) -> str | None:
     """The client id; None: the library chooses one. Raises UsageError."""
-    if ID in values and ID_PREFIX in values:
-        raise UsageError("-i and -I argument cannot be used together.")
-    if ID_PREFIX in values:
-        return f"{values.last(ID_PREFIX, '')}{os.getpid()}"
-    return values.last(ID, "") or None
+    if values[ID] and values[ID_PREFIX]:
+        raise click.UsageError("-i and -I argument cannot be used together.")
+    if values[ID_PREFIX]:
+        return f"{values[ID_PREFIX]}{os.getpid()}"
+    return values[ID]
 
 
-def _port(text: str) -> int:
-    port = whole_number(text)
-    if port is None or not 0 < port < 65_536:
-        raise UsageError(f"Invalid port given: {text}")
-    return port
-
-
-def _host(text: str) -> str:
+def _not_empty(text: str) -> str:
     if not text:
-        raise UsageError("-h argument given but no host specified.")
+        raise ValueError(text)
     return text
 
 
-def _id(text: str) -> str:
-    if not text:
-        raise UsageError("Invalid id.")
-    return text
-
-
-def _keep_alive(text: str) -> int:
-    seconds = whole_number(text)
-    if seconds is None or not 5 <= seconds <= 65_535:
-        raise UsageError("Invalid keepalive given, it must be between 5 and 65535 inclusive.")
-    return seconds
-
-
-def _version(text: str) -> str:
-    if text not in ("5", "311", "31", "mqttv5", "mqttv311", "mqttv31"):
-        raise UsageError("Invalid protocol version argument given.")
-    return text
-
-
-def _url(text: str) -> tuple[str, int | None, str]:
-    """Host, port and topic of a URL. Raises UsageError."""
+def _url(text: str) -> Url:
     scheme, _, rest = text.partition("://")
     if scheme not in ("hbroker", "mqtt") or not rest:
-        raise UsageError("unsupported URL scheme.")
+        raise click.UsageError("unsupported URL scheme.")
     place, _, topic = rest.partition("/")
     if "@" in place:
-        raise UsageError("a user name in the URL is not supported: the network does not ask for one.")
+        raise click.UsageError("a user name in the URL is not supported: the network does not ask for one.")
     if not topic:
-        raise UsageError("Invalid URL for -L argument specified - topic missing.")
+        raise click.UsageError("Invalid URL for -L argument specified - topic missing.")
     host, _, port = place.rpartition(":") if place.count(":") == 1 else (place, "", "")
-    return host or place, _port(port) if port else None, topic
+    return Url(host or place, PORT.check(port) if port else None, topic)
 
 
-HOST: Final = option(
+HOST: Final = Flag[str | None](
     "-h",
     "--host",
     argument="host",
-    parse=_host,
+    type=_not_empty,
+    refusal="-h argument given but no host specified.",
     help="the network's root (default: HBROKER_ROOT, or 127.0.0.1)",
 )
-PORT: Final = option("-p", "--port", argument="port", parse=_port, help="its UDP port (default: 7700)")
-URL: Final = option(
+PORT: Final = Flag[int | None](
+    "-p",
+    "--port",
+    argument="port",
+    type=whole(1, 65_535),
+    refusal="Invalid port given: {}",
+    help="its UDP port (default: 7700)",
+)
+URL: Final = Flag[Url](
     "-L",
     "--url",
     argument="URL",
-    parse=_url,
+    type=_url,
+    default=Url("", None, ""),
     help="root and topic at once: hbroker://HOST[:PORT]/TOPIC, or mqtt://",
 )
-BIND: Final = option(
-    "-A", argument="bind address", shown="ADDRESS", parse=_host, help="send from this address of this machine"
+BIND: Final = Flag[str | None](
+    "-A",
+    argument="bind address",
+    metavar="ADDRESS",
+    type=_not_empty,
+    refusal="-h argument given but no host specified.",
+    help="send from this address of this machine",
 )
-ID: Final = option("-i", "--id", argument="id", parse=_id, help="the name to go by (default: a random one)")
-ID_PREFIX: Final = option(
+ID: Final = Flag[str | None](
+    "-i",
+    "--id",
+    argument="id",
+    type=_not_empty,
+    refusal="Invalid id.",
+    help="the name to go by (default: a random one)",
+)
+ID_PREFIX: Final = Flag[str | None](
     "-I",
     "--id-prefix",
     argument="id prefix",
-    shown="PREFIX",
-    parse=_id,
+    metavar="PREFIX",
+    type=_not_empty,
+    refusal="Invalid id.",
     help="the name to go by, followed by the process id",
 )
-DEBUG: Final = switch("-d", "--debug", help="print each packet that is sent or received")
-QUIET: Final = switch("--quiet", help="print no errors but those of the command line")
-HELP: Final = switch("--help", help="print this, and exit")
-VERSION: Final = switch("--version", help="print the version, and exit")
-KEEP_ALIVE: Final = option(
-    "-k", "--keepalive", argument="keepalive", shown="SECONDS", parse=_keep_alive, help="checked and ignored"
+DEBUG: Final = Flag[bool]("-d", "--debug", help="print each packet that is sent or received")
+QUIET: Final = Flag[bool]("--quiet", help="print no errors but those of the command line")
+HELP: Final = Flag[bool]("--help", help="print this, and exit")
+VERSION: Final = Flag[bool]("--version", help="print the version, and exit")
+KEEP_ALIVE: Final = Flag[int | None](
+    "-k",
+    "--keepalive",
+    argument="keepalive",
+    metavar="SECONDS",
+    type=whole(5, 65_535),
+    refusal="Invalid keepalive given, it must be between 5 and 65535 inclusive.",
+    help="checked and ignored",
 )
-PROTOCOL: Final = option(
+PROTOCOL: Final = Flag[str | None](
     "-V",
     "--protocol-version",
     argument="version",
-    parse=_version,
+    type=click.Choice(("5", "311", "31", "mqttv5", "mqttv311", "mqttv31")),
+    refusal="Invalid protocol version argument given.",
     named="--protocol-version",
     help="checked and ignored",
 )
-NO_DELAY: Final = switch("--nodelay", help="ignored")
+NO_DELAY: Final = Flag[bool]("--nodelay", help="ignored")
 
 SHARED: Final[tuple[Flag[Any], ...]] = (
     HOST,

@@ -8,53 +8,51 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
-from .flags import Flag, UsageError, Values, option, switch
-from .formatting import encode_text
+import click
 
-__all__ = ["SOURCES", "InputError", "open_payloads"]
+from .flags import Flag, Values, encode_text
 
-
-class InputError(OSError):
-    """A file or standard input cannot be sent. The text is the reason."""
+__all__ = ["SOURCES", "open_payloads"]
 
 
 def open_payloads(values: Values) -> tuple[Iterable[bytes], bool]:
     """The payloads to send, and whether there is just one, so that it may be repeated.
 
-    Raises UsageError and InputError.
+    Raises UsageError and OSError.
     """
-    chosen = [flag for flag in SOURCES for _ in range(len(values.all(flag)))]
+    chosen = [flag for flag in values.given if flag in SOURCES]
     if len(chosen) > 1:
-        raise UsageError("Only one type of message can be sent at once.")
+        raise click.UsageError("Only one type of message can be sent at once.")
     if not chosen:
-        raise UsageError("Both topic and message must be supplied.")
-    if LINES in values:
+        raise click.UsageError("Both topic and message must be supplied.")
+    if values[LINES]:
         return _lines(), False
     return (_single(values),), True
 
 
 def _single(values: Values) -> bytes:
-    if FILE in values:
-        return _file(values.last(FILE, ""))
-    if STDIN in values:
+    file = values[FILE]
+    if file is not None:
+        return _file(file)
+    if values[STDIN]:
         return _standard_input()
-    return encode_text(values.last(MESSAGE, ""))
+    return encode_text(values[MESSAGE])
 
 
 def _file(name: str) -> bytes:
     try:
-        return Path(name).read_bytes()
+        with open(name, "rb") as file:
+            return file.read()
     except OSError as error:
-        raise InputError(f'Unable to open file "{name}": {error.strerror}.') from None
+        raise OSError(f'Unable to open file "{name}": {error.strerror}.') from None
 
 
 def _standard_input() -> bytes:
     payload = sys.stdin.buffer.read()
     if not payload:
-        raise InputError("Zero length input.")
+        raise OSError("Zero length input.")
     return payload
 
 
@@ -63,10 +61,14 @@ def _lines() -> Iterator[bytes]:
         yield line.removesuffix(b"\n")
 
 
-MESSAGE: Final = option("-m", "--message", argument="message", parse=str, help="send this text")
-FILE: Final = option("-f", "--file", argument="file", parse=str, help="send what is in a file")
-STDIN: Final = switch("-s", "--stdin-file", help="send all of standard input as one message")
-LINES: Final = switch("-l", "--stdin-line", help="send each line of standard input as a message")
-NULL: Final = switch("-n", "--null-message", help="send an empty message; with -r it clears the retained one")
+MESSAGE: Final = Flag[str]("-m", "--message", argument="message", type=str, default="", help="send this text")
+FILE: Final = Flag[str | None](
+    "-f", "--file", argument="file", type=click.Path(readable=False), help="send what is in a file"
+)
+STDIN: Final = Flag[bool]("-s", "--stdin-file", help="send all of standard input as one message")
+LINES: Final = Flag[bool]("-l", "--stdin-line", help="send each line of standard input as a message")
+NULL: Final = Flag[bool](
+    "-n", "--null-message", help="send an empty message; with -r it clears the retained one"
+)
 
 SOURCES: Final[tuple[Flag[Any], ...]] = (MESSAGE, FILE, STDIN, LINES, NULL)

@@ -6,23 +6,24 @@ are refused by name, so that no property is ignored without notice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
-from .flags import Flag, UsageError, whole_number
+import click
+
+from .flags import Flag, encode_text, whole
 
 __all__ = ["PROPERTY", "Property", "publish_properties"]
 
 _COMMANDS: Final = ("connect", "publish", "pubrel", "subscribe", "unsubscribe", "disconnect", "auth", "will")
-_OF_PUBLISH: Final = (
-    "content-type",
-    "correlation-data",
-    "message-expiry-interval",
-    "payload-format-indicator",
-    "response-topic",
-    "user-property",
-)
+_USER_PROPERTY: Final = "user-property"
+_OF_PUBLISH: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "content-type": ("content_type", str),
+    "correlation-data": ("correlation_data", encode_text),
+    "message-expiry-interval": ("expiry_s", whole(0, 0xFFFF_FFFF)),
+    "payload-format-indicator": ("payload_format", whole(0, 1)),
+    "response-topic": ("response_topic", str),
+}
 _OF_MQTT: Final = (
     "authentication-data",
     "authentication-method",
@@ -36,11 +37,9 @@ _OF_MQTT: Final = (
     "topic-alias-maximum",
     "will-delay-interval",
 )
-_MOST_EXPIRY: Final = 0xFFFF_FFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     """One property of PUBLISH. `value`: a pair for a user property; otherwise the text of the command
     line."""
 
@@ -52,62 +51,54 @@ def publish_properties(properties: Iterable[Property]) -> dict[str, Any]:
     """The arguments of `Client.publish` for these properties. Raises UsageError."""
     arguments: dict[str, Any] = {}
     pairs: list[tuple[str, str]] = []
-    for property in properties:
-        if isinstance(property.value, tuple):
-            pairs.append(property.value)
+    for identifier, value in properties:
+        if isinstance(value, tuple):
+            pairs.append(value)
             continue
-        name, value = _argument(property.identifier, property.value)
+        name, convert = _OF_PUBLISH[identifier]
+        try:
+            converted = convert(value)
+        except ValueError as error:
+            raise click.UsageError(f"Property value {error} for property {identifier}.") from None
         if name in arguments:
-            raise UsageError(f"{property.identifier} property given twice in --property argument.")
-        arguments[name] = value
+            raise click.UsageError(f"{identifier} property given twice in --property argument.")
+        arguments[name] = converted
     if pairs:
         arguments["user_properties"] = tuple(pairs)
     return arguments
 
 
-def _argument(identifier: str, text: str) -> tuple[str, Any]:
-    match identifier:
-        case "content-type":
-            return "content_type", text
-        case "correlation-data":
-            return "correlation_data", text.encode("utf-8", "surrogateescape")
-        case "message-expiry-interval":
-            return "expiry_s", _number(identifier, text, _MOST_EXPIRY)
-        case "payload-format-indicator":
-            return "payload_format", _number(identifier, text, 1)
-    return "response_topic", text
+class _PropertyFlag(Flag[tuple[Property, ...]]):
+    """Takes three arguments, or four for a user property."""
 
-
-def _number(identifier: str, text: str, most: int) -> int:
-    number = whole_number(text)
-    if number is None or not 0 <= number <= most:
-        raise UsageError(f"Property value {text} is not a number from 0 to {most} for property {identifier}.")
-    return number
-
-
-def _read(arguments: Iterator[str]) -> Property:
-    command = _next(arguments).lower()
-    if command not in _COMMANDS:
-        raise UsageError("Invalid command given in --property argument.")
-    identifier = _next(arguments).lower()
-    if identifier not in _OF_PUBLISH and identifier not in _OF_MQTT:
-        raise UsageError("Invalid property name given in --property argument.")
-    if command != "publish" or identifier not in _OF_PUBLISH:
-        raise UsageError(f"{identifier} property not allowed for {command} in --property argument.")
-    value = _next(arguments)
-    return Property(identifier, (value, _next(arguments)) if identifier == "user-property" else value)
+    def read(self, arguments: Iterator[str]) -> Property:
+        command = _next(arguments).lower()
+        if command not in _COMMANDS:
+            raise click.UsageError("Invalid command given in --property argument.")
+        identifier = _next(arguments).lower()
+        is_of_publish = identifier in _OF_PUBLISH or identifier == _USER_PROPERTY
+        if not is_of_publish and identifier not in _OF_MQTT:
+            raise click.UsageError("Invalid property name given in --property argument.")
+        if command != "publish" or not is_of_publish:
+            raise click.UsageError(f"{identifier} property not allowed for {command} in --property argument.")
+        value = _next(arguments)
+        return Property(identifier, (value, _next(arguments)) if identifier == _USER_PROPERTY else value)
 
 
 def _next(arguments: Iterator[str]) -> str:
     text = next(arguments, None)
     if text is None:
-        raise UsageError("--property argument given but not enough arguments specified.")
+        raise click.UsageError("--property argument given but not enough arguments specified.")
     return text
 
 
-PROPERTY: Final = Flag(
-    ("-D", "--property"),
-    _read,
-    "a property of MQTT 5: -D publish content-type text/plain",
-    "publish NAME VALUE",
+PROPERTY: Final = _PropertyFlag(
+    "-D",
+    "--property",
+    argument="property",
+    metavar="publish NAME VALUE",
+    nargs=3,
+    multiple=True,
+    default=(),
+    help="a property of MQTT 5: -D publish content-type text/plain",
 )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from click import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker.clients import hpub, hsub
-from hbroker.clients.flags import UsageError, Values, option, parse, switch, whole_number
+from hbroker.clients.console import Program
+from hbroker.clients.flags import Flag, Values, whole
 from hbroker.clients.formatting import compile_format, payload_only, topic_and_payload
-from hbroker.clients.options import SHARED, UNSUPPORTED, client_id, target
+from hbroker.clients.options import SHARED, client_id, target
 from hbroker.clients.properties import PROPERTY, Property, publish_properties
 from hbroker.clients.received import Received
 
@@ -37,8 +41,10 @@ def received(**values: object) -> Received:
     return Received(Message(**values), False, 0, 1_500_000_000_123_456_789)  # type: ignore[arg-type]
 
 
-def read(*arguments: str) -> Values:
-    return parse((*SHARED, PROPERTY), UNSUPPORTED, arguments)
+def read(*arguments: str, flags: Sequence[Flag[Any]] = (*SHARED, PROPERTY)) -> Values:
+    values = Program("test", "", flags, lambda _: 0).make_context("test", [*arguments])
+    assert isinstance(values, Values)
+    return values
 
 
 @given(st.binary(max_size=40), st.text(max_size=40).filter(lambda text: not re.search(r"[%@\\]", text)))
@@ -99,19 +105,22 @@ def test_parsing_returns_values_or_raises_a_usage_error(arguments: list[str]) ->
 
 @given(st.text(max_size=20))
 def test_any_text_is_accepted_as_an_argument(text: str) -> None:
-    flag = option("-m", argument="message", parse=str, help="")
-    assert parse((flag,), {}, ("-m", text)).last(flag, "") == text
+    flag = Flag[str]("-m", "--message", argument="message", type=str)
+    assert read("-m", text, flags=(flag,))[flag] == text
 
 
 def test_the_last_occurrence_of_a_flag_counts_and_all_are_available() -> None:
-    flag, other = option("-t", argument="topic", parse=str, help=""), switch("-r", help="")
-    values = parse((flag, other), {}, ("-t", "a", "-t", "b"))
-    assert (values.last(flag, ""), values.all(flag), other in values) == ("b", ("a", "b"), False)
+    last = Flag[str]("-t", argument="topic", type=str)
+    every = Flag[tuple[str, ...]]("-T", "--every", argument="topic", type=str, multiple=True, default=())
+    switch = Flag[bool]("-r")
+    values = read("-t", "a", "-T", "a", "-t", "b", "-T", "b", flags=(last, every, switch))
+    assert (values[last], values[every], values[switch]) == ("b", ("a", "b"), False)
 
 
 @pytest.mark.parametrize("text", ["", "-", "1_0", "٣", "+1", " 1", "1.0", "9" * 40])
 def test_only_plain_decimal_numbers_are_accepted(text: str) -> None:
-    assert whole_number(text) is None
+    with pytest.raises(ValueError, match="is not a number"):
+        whole()(text)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +156,7 @@ def test_the_client_id_is_given_or_made_from_a_prefix() -> None:
 
 def test_mqtt_properties_become_arguments() -> None:
     line = ("-D", "publish", "content-type", "text/plain", "-D", "PUBLISH", "user-property", "k", "v")
-    assert publish_properties(read(*line).all(PROPERTY)) == {
+    assert publish_properties(read(*line)[PROPERTY]) == {
         "content_type": "text/plain",
         "user_properties": (("k", "v"),),
     }
@@ -166,7 +175,7 @@ def test_mqtt_properties_become_arguments() -> None:
 )
 def test_properties_that_cannot_be_sent_are_refused(line: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
-        publish_properties(read("-D", *line).all(PROPERTY))
+        publish_properties(read("-D", *line)[PROPERTY])
 
 
 @pytest.mark.parametrize("main", [hpub.main, hsub.main])
