@@ -8,7 +8,8 @@
     protocol, topology            decisions of nodes and clients, sans-IO; a network as a file
     config, hostnames, subtree    settings of a process; DNS; topic prefixes
     storage                       files that survive a kill, a full disk, a loss of power
-    errors, properties, _proto    errors; properties of a message; the generated protobuf classes
+    addresses, errors             addresses of UDP, and their text; errors
+    properties, _proto            properties of a message; the generated protobuf classes
     spark_analysis                load analysis; it reads files and imports nothing of hbroker
     _native                       the native core, in Rust, which moves every message
 

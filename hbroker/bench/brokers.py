@@ -18,10 +18,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from hbroker.addresses import parse_address
 from hbroker.bench.chain import Topology
 from hbroker.bench.launching import NoAnswer, announcement, ended, launch, on_cpus
 from hbroker.bench.process import descendants
-from hbroker.config import parse_address
 from hbroker.runtime.launcher import run_directory
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from hbroker.addresses import format_address
 from hbroker.capture.packet_counts import Address, PacketCounts
-from hbroker.config import format_address
 from hbroker.errors import HBrokerError
 
 if TYPE_CHECKING:

@@ -119,7 +119,7 @@ def add_root(parser: argparse.ArgumentParser) -> None:
 
 def address(text: str) -> str:
     """A host, with or without a port. Raises argparse.ArgumentTypeError."""
-    from hbroker.config import DEFAULT_PORT, format_address, parse_address
+    from hbroker.addresses import DEFAULT_PORT, format_address, parse_address
 
     try:
         return format_address(parse_address(text, default_port=DEFAULT_PORT))

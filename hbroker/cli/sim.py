@@ -197,7 +197,7 @@ async def _run(planned: Plan, play_options: PlayOptions) -> Result:
 
 def _gateways(options: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """The addresses to which MQTT clients connect. Raises ConfigError if no gateway is known."""
-    from hbroker.config import parse_address
+    from hbroker.addresses import parse_address
     from hbroker.errors import ConfigError
     from hbroker.runtime.launcher.run_directory import running
 

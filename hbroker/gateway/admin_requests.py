@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hbroker._native import topic_is_valid
-from hbroker.config import format_address
+from hbroker.addresses import format_address
 from hbroker.gateway.connect.disconnect import DisconnectHandler
 from hbroker.gateway.connections.connection import Connection, State
 from hbroker.gateway.connections.connection_table import ConnectionTable

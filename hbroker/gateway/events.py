@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from hbroker.config import format_address
+from hbroker.addresses import format_address
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.protocol.timers import SECOND
 

@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 
 from hbroker._native import ControlEvent, LinkDownEvent, LinkUpEvent, OverflowEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import NodeSettings, format_address
+from hbroker.addresses import format_address
+from hbroker.config import NodeSettings
 from hbroker.protocol import timers
 from hbroker.protocol.admin.requests import Orders
 from hbroker.protocol.core import Event, NodeCore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hbroker.config import format_address
+from hbroker.addresses import format_address
 from hbroker.protocol.packets import Address
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TypeAlias
 
-from hbroker.config import DEFAULT_PORT, DEFAULT_ROOT, Address, format_address, parse_address
+from hbroker.addresses import DEFAULT_PORT, DEFAULT_ROOT, Address, format_address, parse_address
 from hbroker.hostnames import resolve_host
 
 __all__ = ["AddressLike", "listen_for", "parse_place", "resolve"]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from hbroker.config import Address, GatewaySettings, NodeSettings
+from hbroker.addresses import Address
+from hbroker.config import GatewaySettings, NodeSettings
 from hbroker.hostnames import Resolver, resolve_host
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import (

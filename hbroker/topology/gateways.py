@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 
 import yaml
 
+from hbroker.addresses import Address
 from hbroker.config import (
     MAX_WORKERS,
     AccessSettings,
-    Address,
     GatewayLimits,
     GatewaySettings,
     ListenerSettings,

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from hbroker.addresses import format_address
 from hbroker.config import (
     AccessSettings,
     GatewayLimits,
@@ -17,7 +18,6 @@ from hbroker.config import (
     NodeSettings,
     TelemetrySettings,
     TlsSettings,
-    format_address,
 )
 from hbroker.topology.model import Topology
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from ipaddress import IPv6Address, ip_address
 
-from hbroker.config import ANY_ADDRESS, AccessSettings, Address, ListenerSettings, format_address
+from hbroker.addresses import ANY_ADDRESS, Address, format_address
+from hbroker.config import AccessSettings, ListenerSettings
 from hbroker.topology.document import Report
 from hbroker.topology.gateways import GatewayEntry
 from hbroker.topology.sections import NodeEntry

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import yaml
 
-from hbroker.config import ANY_ADDRESS, MAX_WORKERS, Address, LeasePolicy, Limits, parse_address
+from hbroker.addresses import ANY_ADDRESS, Address, parse_address
+from hbroker.config import MAX_WORKERS, LeasePolicy, Limits
 from hbroker.hostnames import Resolver
 from hbroker.topology.document import Report, line_of
 

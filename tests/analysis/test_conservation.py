@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import hbroker.sync
+from hbroker.addresses import parse_address
 from hbroker.cli.sim import node_statuses
-from hbroker.config import parse_address
 from hbroker.sim.rooms.accounts import Summary, summarised
 from hbroker.sim.rooms.plan import plan
 from hbroker.sim.rooms.play import Play, PlayOptions, Result

@@ -13,6 +13,7 @@ from tests.frame.checkout import ROOT, python_sources, run
 
 BELOW_THE_PUBLIC_API = (
     "_proto",
+    "addresses.py",
     "config.py",
     "errors.py",
     "gateway",

@@ -13,7 +13,7 @@ from typing import Final
 
 from hbroker._native import Endpoint, PublishedEvent
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import Address
+from hbroker.addresses import Address
 from hbroker.protocol.client import ClientControl
 from hbroker.protocol.results import Resolved, Subscribed
 from hbroker.protocol.subscriptions.client.options import Options

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hbroker._native import Endpoint
-from hbroker.config import Address, NodeSettings
+from hbroker.addresses import Address
+from hbroker.config import NodeSettings
 from hbroker.runtime.node import process
 
 

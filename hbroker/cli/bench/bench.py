@@ -205,7 +205,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _trust(options: argparse.Namespace) -> Trust | None:
-    from hbroker.config import parse_address
+    from hbroker.addresses import parse_address
 
     if options.ca is None:
         return None
@@ -217,9 +217,9 @@ def _trust(options: argparse.Namespace) -> Trust | None:
 
 
 def _running(options: argparse.Namespace) -> Broker:
+    from hbroker.addresses import parse_address
     from hbroker.bench.brokers import Broker, pids_at
     from hbroker.bench.process import descendants
-    from hbroker.config import parse_address
     from hbroker.hostnames import resolve_host
     from hbroker.runtime.launcher.run_directory import running
 

@@ -139,7 +139,7 @@ def _from_file(options: argparse.Namespace) -> GatewaySettings:
 
 
 def _from_flags(options: argparse.Namespace) -> GatewaySettings:
-    from hbroker.config import DEFAULT_ROOT, format_address
+    from hbroker.addresses import DEFAULT_ROOT, format_address
     from hbroker.topology.flags import gateway_from_flags
 
     return gateway_from_flags(

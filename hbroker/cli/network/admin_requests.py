@@ -11,7 +11,7 @@ from hbroker.cli.flags import add_state_directory
 from hbroker.errors import HBrokerError, LocalError, RemoteError
 
 if TYPE_CHECKING:
-    from hbroker.config import Address
+    from hbroker.addresses import Address
     from hbroker.protocol.results import Resolution
     from hbroker.sync import Client
 

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hbroker.addresses import format_address
 from hbroker.cli.exits import DONE, FAILED
 from hbroker.cli.flags import add_json, address, command, not_negative, positive
 from hbroker.cli.network.admin_requests import add_orders, give_subtree, join_key, say, take_subtree
 from hbroker.cli.output import duration, print_json, print_table
-from hbroker.config import format_address
 from hbroker.errors import HBrokerError, LocalError
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hbroker.addresses import format_address
 from hbroker.cli.output import Style, discard_output, duration, print_json_line, styled
-from hbroker.config import NodeSettings, format_address
+from hbroker.config import NodeSettings
 from hbroker.runtime.launcher import launcher
 from hbroker.runtime.launcher.launcher import LauncherEvent
 from hbroker.topology import Topology

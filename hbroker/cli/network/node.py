@@ -17,8 +17,9 @@ from hbroker.cli.flags import (
 )
 
 if TYPE_CHECKING:
+    from hbroker.addresses import Address
     from hbroker.cli.flags import Commands
-    from hbroker.config import Address, NodeSettings
+    from hbroker.config import NodeSettings
 
 _TEXT = """\
 For a network over many hosts, each under its own service manager. The node's place comes
@@ -93,8 +94,8 @@ def run(options: argparse.Namespace) -> int:
 
     settings = read()
 
+    from hbroker.addresses import format_address
     from hbroker.cli.output import print_ready
-    from hbroker.config import format_address
     from hbroker.runtime import logs
     from hbroker.runtime.launcher import ports
     from hbroker.runtime.node.process import run_node

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(resolution: Resolution) -> None:
-    from hbroker.config import format_address
+    from hbroker.addresses import format_address
 
     print(styled(resolution.topic, Style.STRONG))
     print(f"  owner          {resolution.owner} at {format_address(resolution.address)}")

@@ -39,7 +39,7 @@ from random import Random
 from typing import Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import format_address
+from hbroker.addresses import format_address
 from hbroker.protocol.core import ClientCore
 from hbroker.protocol.expiring_cache import ExpiringCache
 from hbroker.protocol.packets import RETRIED_REASONS, Address, Reason, cut_from

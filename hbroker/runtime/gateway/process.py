@@ -22,7 +22,8 @@ from random import Random
 from typing import Final, ParamSpec, cast
 
 from hbroker._native import Config
-from hbroker.config import GatewaySettings, ListenerSettings, format_address
+from hbroker.addresses import format_address
+from hbroker.config import GatewaySettings, ListenerSettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.access.password_checks import MOST_RUNNING
 from hbroker.gateway.access.policy import Check, Decision, Refusal

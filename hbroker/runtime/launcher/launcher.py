@@ -21,7 +21,8 @@ from random import Random
 from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from hbroker.config import GatewaySettings, NodeSettings, format_address
+from hbroker.addresses import format_address
+from hbroker.config import GatewaySettings, NodeSettings
 from hbroker.runtime.launcher.run_directory import GatewayRun, NetworkRun, NodeRun, RunDirectory
 from hbroker.runtime.launcher.spawn import (
     LEFT,

@@ -11,7 +11,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from hbroker.config import Address, parse_address
+from hbroker.addresses import Address, parse_address
 from hbroker.errors import ConfigErrors
 from hbroker.runtime.launcher.run_directory import RunDirectory, running
 from hbroker.storage.disk import make_folder, replace_file

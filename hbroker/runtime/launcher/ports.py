@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 
-from hbroker.config import Address, GatewaySettings, ListenerSettings, format_address
+from hbroker.addresses import Address, format_address
+from hbroker.config import GatewaySettings, ListenerSettings
 from hbroker.errors import LocalError
 from hbroker.topology import Topology
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 from urllib.parse import quote
 
-from hbroker.config import Address, GatewaySettings, NodeSettings, format_address
+from hbroker.addresses import Address, format_address
+from hbroker.config import GatewaySettings, NodeSettings
 
 Ready = Callable[[Address], None]
 """A node calls it once, when it serves, with the address to which it is bound."""

@@ -22,7 +22,8 @@ from random import Random
 from typing import Final
 
 from hbroker._native import Config, Endpoint
-from hbroker.config import Address, NodeSettings, format_address
+from hbroker.addresses import Address, format_address
+from hbroker.config import NodeSettings
 from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.protocol.events import (
     ChildJoined,

@@ -17,7 +17,7 @@ import pytest
 
 from hbroker import sync
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import parse_address
+from hbroker.addresses import parse_address
 from hbroker.runtime.client.admin_request import give_order
 from tests.product.network import PATIENCE, PROJECT, Network, environment, hbroker, network_up
 from tests.waiting import until

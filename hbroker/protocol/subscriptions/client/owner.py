@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker._proto import packet_pb2 as pb
-from hbroker.config import format_address
+from hbroker.addresses import format_address
 from hbroker.protocol.packets import Address
 from hbroker.protocol.resolution.requests import Request
 from hbroker.protocol.state_machine import Machine, Symbol
