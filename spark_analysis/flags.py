@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import Any, Final
 
-__all__ = ["setting"]
+import click
+
+__all__ = ["SETTING"]
 
 
-def setting(text: str) -> tuple[str, str]:
-    """A Spark setting, given as KEY=VALUE. Raises argparse.ArgumentTypeError."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
+class _Setting(click.ParamType[Any]):
+    name = "key=value"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        key, equals, setting = value.partition("=")
+        if not equals or not key:
+            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+        return key, setting
+
+
+SETTING: Final = _Setting()
+"""A Spark setting, given as KEY=VALUE. Its value is the pair."""

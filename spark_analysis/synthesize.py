@@ -10,15 +10,14 @@ The files hold more than ten seconds each, unlike those of a node: otherwise the
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -26,7 +25,7 @@ from .city import STARTED_AT, City, node_rows, topic_rows
 from .data.schema import VERSION, VERSION_KEY
 from .data.storage import Storage, below, literally
 from .errors import AnalysisError
-from .flags import setting
+from .flags import SETTING
 from .progress import Progression, Reporter
 from .session import interruptible, session
 
@@ -34,28 +33,51 @@ ROWS_OF_TASK: Final = 2_000_000
 _THREADS: Final = 4
 _INTERVALS_WANTED: Final = 600
 _TOPICS_OF_BUILDING: Final = 110
+_COUNT: Final = click.IntRange(min=1)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes the telemetry that the flags describe. Returns the exit code: 0 done, 1 failed, 130
-    interrupted."""
-    options = _parser().parse_args(arguments)
-    buildings = options.buildings or max(1, options.rows // (_INTERVALS_WANTED * _TOPICS_OF_BUILDING))
-    city = City(options.rows, options.nodes, buildings, options.seed, options.hours)
+@click.command(context_settings={"show_default": True})
+@click.option("--out", required=True, metavar="DIR", help="where to: any address that Spark writes to")
+@click.option("--rows", type=_COUNT, default=1_000_000, metavar="N", help="rows of topics")
+@click.option("--nodes", type=_COUNT, default=8, metavar="N", help="nodes of the network")
+@click.option(
+    "--buildings", type=_COUNT, metavar="N", help="of 100 topics each (default: for some 600 intervals)"
+)
+@click.option("--hours", type=float, default=24.0, help="length of what was observed")
+@click.option("--seed", type=int, default=1, help="equal seeds, equal rows")
+@click.option(
+    "--master", metavar="URL", help="Spark's master (default: that of Spark's settings, or local[*])"
+)
+@click.option("--conf", type=SETTING, multiple=True, help="a setting of Spark")
+def main(
+    out: str,
+    rows: int,
+    nodes: int,
+    buildings: int | None,
+    hours: float,
+    seed: int,
+    master: str | None,
+    conf: tuple[tuple[str, str], ...],
+) -> None:
+    """Makes telemetry of a city of buildings, of any size, to try the analysis on.
+
+    Exit codes: 0 done, 1 failed, 2 wrong flags, 130 interrupted.
+    """
+    buildings = buildings or max(1, rows // (_INTERVALS_WANTED * _TOPICS_OF_BUILDING))
+    city = City(rows, nodes, buildings, seed, hours)
     log = Path(tempfile.gettempdir()) / "spark_analysis.synthesize.log"
     begun = time.monotonic()
     try:
-        with session("hbroker synthesize", options.master, log, dict(options.conf)) as spark:
+        with session("hbroker synthesize", master, log, dict(conf)) as spark:
             progress = Progression(spark)
-            files = interruptible(spark, lambda: synthesize(spark, city, options.out, progress))
+            files = interruptible(spark, lambda: synthesize(spark, city, out, progress))
     except AnalysisError as error:
         print(f"synthesize: {error}", file=sys.stderr)
-        return 1
+        sys.exit(1)
     except KeyboardInterrupt:
-        return 130
+        sys.exit(130)
     seconds = time.monotonic() - begun
-    print(f"{city.rows:,} rows of {city.topics:,} topics in {files} files, {seconds:.1f} s: {options.out}")
-    return 0
+    print(f"{city.rows:,} rows of {city.topics:,} topics in {files} files, {seconds:.1f} s: {out}")
 
 
 def synthesize(spark: SparkSession, city: City, out: str, progress: Reporter) -> int:
@@ -128,39 +150,5 @@ def _copy(spark: SparkSession, storage: Storage, source: str, target: str) -> No
         raise AnalysisError(f"{target} is there already: name another directory, or empty it")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m spark_analysis.synthesize",
-        description="Makes telemetry of a city of buildings, of any size, to try the analysis on.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--out", required=True, metavar="DIR", help="where to: any address that Spark writes to"
-    )
-    parser.add_argument(
-        "--rows", type=_count, default=1_000_000, help="rows of topics (default: %(default)s)"
-    )
-    parser.add_argument("--nodes", type=_count, default=8, help="nodes of the network (default: %(default)s)")
-    parser.add_argument(
-        "--buildings", type=_count, metavar="N", help="of 100 topics each (default: for some 600 intervals)"
-    )
-    parser.add_argument("--hours", type=float, default=24.0, help="length of what was observed (default: 24)")
-    parser.add_argument("--seed", type=int, default=1, help="equal seeds, equal rows (default: 1)")
-    parser.add_argument(
-        "--master", metavar="URL", help="Spark's master (default: that of Spark's settings, or local[*])"
-    )
-    parser.add_argument(
-        "--conf", action="append", default=[], type=setting, metavar="KEY=VALUE", help="a setting of Spark"
-    )
-    return parser
-
-
-def _count(text: str) -> int:
-    value = int(text.replace("_", "")) if text.replace("_", "").isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number over 0")
-    return value
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

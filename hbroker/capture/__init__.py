@@ -1,6 +1,6 @@
 """Looks at the network's datagrams from outside: a scapy layer for the protocol, and a capture.
 
-    command         `hbroker capture`
+    command         what `hbroker capture` does
     dissector       a scapy layer: one datagram and its packets
     reading         parses a datagram, and describes its packets
     frames          IP packets from a network interface or a pcap file

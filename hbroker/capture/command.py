@@ -2,108 +2,63 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hbroker.addresses import format_address
 from hbroker.capture.packet_counts import Address, PacketCounts
-from hbroker.errors import HBrokerError
 
 if TYPE_CHECKING:
     from scapy.packet import Packet
 
-__all__ = ["add_flags", "capture_main", "run"]
+__all__ = ["Wanted", "capture"]
 
-_DONE: Final = 0
-_FAILED: Final = 1
 _POLL_S: Final = 0.2
 
-DESCRIPTION: Final = "Dissect the network's datagrams, live or from a file."
 
-EPILOG: Final = """\
-Capturing takes root or CAP_NET_RAW; reading a file takes no right. Ctrl-C or SIGTERM ends it.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to print: the datagrams from or to these ports (empty: all), up to a number of them; only their
+    counts, at the end (`is_count`); as JSON."""
 
-examples:
-  hbroker capture                              all of hbroker on the loopback interface
-  hbroker capture -i eth0 --port 7700 -w house.pcap
-  hbroker capture -r house.pcap --count        who sent which packets to whom
-  hbroker capture --json | jq 'select(.packets[].kind == "JOIN")'
-
---json prints an object a line: {time, source, destination, session, incarnation, number, ack,
-  packets: [{kind, delivery, after, retained, body}]}; with --count one object at the end:
-  {datagrams, missed, flows: [{source: [ip, port], destination: [ip, port], packet, count}]}
-
-exit codes: 0 done, 1 failed (this user may not capture, no such file), 2 wrong flags
-"""
+    ports: tuple[int, ...] = ()
+    limit: int | None = None
+    is_count: bool = False
+    as_json: bool = False
 
 
-def capture_main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command with these arguments (without its name). Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="hbroker capture",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_flags(parser)
-    try:
-        return run(parser.parse_args(arguments))
-    except (HBrokerError, OSError) as error:
-        print(f"hbroker: {error}", file=sys.stderr)
-        return _FAILED
+def capture(wanted: Wanted, *, interface: str, read: str | None = None, write: str | None = None) -> None:
+    """Captures from an interface, or from a pcap file (`read`), until its end, the limit, or a signal.
 
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's flags."""
-    parser.add_argument("-i", "--interface", default="lo", metavar="NAME", help="default: %(default)s")
-    parser.add_argument("-r", "--read", metavar="FILE", help="read a pcap file in place of an interface")
-    parser.add_argument("-w", "--write", metavar="FILE", help="keep what was dissected in a pcap file")
-    parser.add_argument(
-        "--port",
-        type=_port,
-        action="append",
-        default=[],
-        metavar="PORT",
-        help="only from or to this UDP port; repeatable",
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="end after so many datagrams")
-    parser.add_argument(
-        "--count", action="store_true", help="print who sent which packets to whom, at the end"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Captures until the end of the file, the limit, or a signal. Returns 0. Raises HBrokerError, OSError."""
+    `write`: a pcap file for what was dissected. Raises HBrokerError, OSError.
+    """
     from hbroker.capture import dissector, frames
 
     dissector.bind()
     packet_counts = PacketCounts()
-    writer = frames.PcapFile(options.write) if options.write else None
+    writer = frames.PcapFile(write) if write else None
     stop = _Stop()
     try:
-        if options.read:
-            _take(frames.read_file(options.read), options, packet_counts, writer)
+        if read:
+            _take(frames.read_file(read), wanted, packet_counts, writer)
         else:
-            with frames.Interface(options.interface, options.port) as interface:
-                print(f"capturing on {options.interface}", file=sys.stderr, flush=True)
-                _take(_live(interface, stop), options, packet_counts, writer)
-                packet_counts.missed = interface.missed
+            with frames.Interface(interface, wanted.ports) as opened:
+                print(f"capturing on {interface}", file=sys.stderr, flush=True)
+                _take(_live(opened, stop), wanted, packet_counts, writer)
+                packet_counts.missed = opened.missed
     finally:
         stop.restore()
         if writer is not None:
             writer.close()
-    if options.count:
-        _print_counts(packet_counts, options.json)
+    if wanted.is_count:
+        _print_counts(packet_counts, wanted.as_json)
     elif packet_counts.missed:
         print(f"{packet_counts.missed} datagrams came too fast and were not seen", file=sys.stderr)
-    return _DONE
 
 
 class _Stop:
@@ -135,9 +90,7 @@ def _live(interface: Any, stop: _Stop) -> Iterator[Packet]:
             yield packet
 
 
-def _take(
-    packets: Iterator[Packet], options: argparse.Namespace, packet_counts: PacketCounts, writer: Any
-) -> None:
+def _take(packets: Iterator[Packet], wanted: Wanted, packet_counts: PacketCounts, writer: Any) -> None:
     from scapy.layers.inet import UDP
 
     from hbroker.capture.dissector import HBroker
@@ -146,7 +99,7 @@ def _take(
         if HBroker not in packet:
             continue
         source, destination = endpoints(packet, UDP)
-        if options.port and source[1] not in options.port and destination[1] not in options.port:
+        if wanted.ports and source[1] not in wanted.ports and destination[1] not in wanted.ports:
             continue
         datagram = packet[HBroker]
         packet_counts.add(source, destination, (one.kind for one in datagram.packets))
@@ -154,9 +107,9 @@ def _take(
             below = packet[UDP].underlayer
             below.time = packet.time
             writer.write(below)
-        if not options.count:
-            _print(packet, datagram, source, destination, options.json)
-        if options.limit is not None and packet_counts.datagrams >= options.limit:
+        if not wanted.is_count:
+            _print(packet, datagram, source, destination, wanted.as_json)
+        if wanted.limit is not None and packet_counts.datagrams >= wanted.limit:
             return
 
 
@@ -207,9 +160,3 @@ def _print_counts(packet_counts: PacketCounts, as_json: bool) -> None:
     for (source, destination, name), count in sorted(packet_counts.counts.items()):
         print(f"{format_address(source):>24} > {format_address(destination):<24} {name:<12} {count:>9}")
     print(f"{packet_counts.datagrams} datagrams; {packet_counts.missed} came too fast and were not seen")
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65_536):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)

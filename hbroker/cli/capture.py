@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+import click
 
-from hbroker.capture.command import EPILOG, add_flags
-from hbroker.cli.flags import command
+from hbroker.cli.commands import command
+from hbroker.cli.exits import DONE
+from hbroker.cli.flags import FILE, json_flag
 from hbroker.errors import LocalError
 
-if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
+_TEXT = """\
+Capturing takes root or CAP_NET_RAW; reading a file takes no right. Ctrl-C or SIGTERM ends it.
+
+examples:
+  hbroker capture                              all of hbroker on the loopback interface
+  hbroker capture -i eth0 --port 7700 -w house.pcap
+  hbroker capture -r house.pcap --count        who sent which packets to whom
+  hbroker capture --json | jq 'select(.packets[].kind == "JOIN")'
+
+--json prints an object a line: {time, source, destination, session, incarnation, number, ack,
+  packets: [{kind, delivery, after, retained, body}]}; with --count one object at the end:
+  {datagrams, missed, flows: [{source: [ip, port], destination: [ip, port], packet, count}]}
+
+exit codes: 0 done, 1 failed (this user may not capture, no such file), 2 wrong flags
+"""
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    add_flags(command(commands, "capture", run, "dissect the network's datagrams", EPILOG))
-
-
-def run(options: argparse.Namespace) -> int:
+@command("capture", _TEXT)
+@click.option("-i", "--interface", default="lo", metavar="NAME", show_default=True)
+@click.option("-r", "--read", type=FILE, metavar="FILE", help="read a pcap file in place of an interface")
+@click.option("-w", "--write", type=FILE, metavar="FILE", help="keep what was dissected in a pcap file")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    multiple=True,
+    metavar="PORT",
+    help="only from or to this UDP port; repeatable",
+)
+@click.option("--limit", type=int, metavar="N", help="end after so many datagrams")
+@click.option("--count", is_flag=True, help="print who sent which packets to whom, at the end")
+@json_flag
+def capture(
+    interface: str,
+    read: str | None,
+    write: str | None,
+    port: tuple[int, ...],
+    limit: int | None,
+    count: bool,
+    as_json: bool,
+) -> int:
     """Captures, or reads a file, until Ctrl-C or the end of the file. Raises LocalError without scapy."""
-    from hbroker.capture import command as capture
+    from hbroker.capture import command as live
 
     try:
-        return capture.run(options)
+        live.capture(live.Wanted(port, limit, count, as_json), interface=interface, read=read, write=write)
     except ModuleNotFoundError as error:
         raise LocalError(f"{error.name} is not installed; pip install 'hbroker[capture]'") from error
+    return DONE

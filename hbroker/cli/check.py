@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, USAGE
-from hbroker.cli.flags import add_json, command
+from hbroker.cli.flags import FILE, json_flag
 from hbroker.cli.output import print_json
 
 if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
     from hbroker.topology import Topology
 
 _TEXT = """\
@@ -28,18 +29,14 @@ exit codes: 0 all are valid, 2 one is not
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "check", run, "validate topology files", _TEXT)
-    parser.add_argument("files", nargs="+", metavar="FILE")
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("check", _TEXT)
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
+@json_flag
+def check(files: tuple[str, ...], as_json: bool) -> int:
     """Returns 0 only if every file is valid."""
-    results = [_check(file) for file in options.files]
+    results = [_check(file) for file in files]
     valid = all(not result["errors"] for result in results)
-    if options.json:
+    if as_json:
         print_json({"valid": valid, "files": results})
         return DONE if valid else USAGE
     for result in results:

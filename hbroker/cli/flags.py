@@ -1,165 +1,208 @@
-"""Flags that several commands share, and how commands are declared."""
+"""Flags and values of flags that several commands share."""
 
 from __future__ import annotations
 
-import argparse
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from hbroker.cli.commands import Option
+from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
     from hbroker.config import GatewaySettings, NodeSettings, TelemetrySettings
 
     Process = TypeVar("Process", NodeSettings, GatewaySettings)
 
-    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-Run = Callable[[argparse.Namespace], int]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def command(commands: Commands, name: str, run: Run, summary: str, text: str) -> argparse.ArgumentParser:
-    """Declares a command. `text`: the end of its help, with examples."""
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=text,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(run=run)
-    return parser
+ORDER_TIMEOUT_S: Final = 30.0
+"""How long a command waits until an order is carried out."""
 
 
-def add_json(parser: argparse.ArgumentParser, shape: str = "print JSON") -> None:
-    """Declares `--json`."""
-    parser.add_argument("--json", action="store_true", help=shape)
+class Value(click.ParamType[Any]):
+    """A value that `read` reads. `read` raises ValueError, which says what is wrong."""
 
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
 
-def add_state_directory(parser: argparse.ArgumentParser) -> None:
-    """Declares `--state-dir`."""
-    parser.add_argument(
-        "--state-dir",
-        type=Path,
-        default=Path(".hbroker"),
-        metavar="DIR",
-        help="where launchers keep what runs, and logs (default: %(default)s)",
-    )
-
-
-def add_network(parser: argparse.ArgumentParser) -> None:
-    """Declares NETWORK, the network that a command is about."""
-    parser.add_argument(
-        "network",
-        nargs="?",
-        metavar="NETWORK",
-        help="a network's name (home) or its topology file; needed only where several run",
-    )
-
-
-def add_logs(parser: argparse.ArgumentParser) -> None:
-    """Declares `--log-format` and `--log-level`."""
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="default: %(default)s",
-    )
-
-
-def add_telemetry(parser: argparse.ArgumentParser) -> None:
-    """Declares `--telemetry`."""
-    parser.add_argument(
-        "--telemetry",
-        metavar="DIR",
-        help="write there what passes and what it costs (with --config: in place of the file's directory)",
-    )
-
-
-def telemetry_in(settings: TelemetrySettings, options: argparse.Namespace) -> TelemetrySettings:
-    """The settings, changed by `--telemetry` if it is given."""
-    from dataclasses import replace
-
-    return replace(settings, enabled=True, directory=options.telemetry) if options.telemetry else settings
-
-
-def with_key_of_this_host(settings: Process, options: argparse.Namespace) -> Process:
-    """The settings; without a join key, with the key of the network on this host that has the same root.
-
-    Without the network's key, a gateway could not read the records of other gateways, nor they its own.
-    """
-    from dataclasses import replace
-
-    from hbroker.runtime.launcher.network_key import key_at
-
-    if settings.join_key or settings.root is None:
-        return settings
-    return replace(settings, join_key=key_at(options.state_dir, settings.root))
-
-
-def add_root(parser: argparse.ArgumentParser) -> None:
-    """Declares `--root` and `--timeout`, for commands that ask a running network."""
-    parser.add_argument(
-        "--root",
-        type=address,
-        default=os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700",
-        metavar="HOST:PORT",
-        help="the root of the network (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=positive,
-        default=5.0,
-        metavar="SECONDS",
-        help="how long to wait (default: %(default)s)",
-    )
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value of a text. A value that is no text was read before."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def address(text: str) -> str:
-    """A host, with or without a port. Raises argparse.ArgumentTypeError."""
+    """A host, with or without a port. Raises ValueError."""
     from hbroker.addresses import DEFAULT_PORT, format_address, parse_address
 
-    try:
-        return format_address(parse_address(text, default_port=DEFAULT_PORT))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return format_address(parse_address(text, default_port=DEFAULT_PORT))
 
 
 def positive(text: str) -> float:
-    """A number greater than 0. Raises argparse.ArgumentTypeError."""
+    """A number greater than 0. Raises ValueError."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number over 0")
+        raise ValueError(f"{text!r} is not a number over 0")
     return value
 
 
 def not_negative(text: str) -> float:
-    """A number of at least 0. Raises argparse.ArgumentTypeError."""
+    """A number of at least 0. Raises ValueError."""
     return 0.0 if text.strip() == "0" else positive(text)
 
 
-def whole(text: str) -> int:
-    """A whole number from 1 to 1,000,000. Raises argparse.ArgumentTypeError."""
-    value = int(text) if text.isdecimal() else 0
-    if not 0 < value <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1,000,000")
-    return value
+ADDRESS: Final = Value("host:port", address)
+SECONDS: Final = Value("seconds", positive)
+WHOLE: Final = click.IntRange(1, 1_000_000)
+FILE: Final = click.Path(readable=False)
+PATH: Final = click.Path(readable=False, path_type=Path)
 
 
-def refuse_beside_config(options: argparse.Namespace, keys: Iterable[str]) -> None:
-    """Raises ConfigError for a flag that `--config` replaces, since the file has its value."""
-    from hbroker.errors import ConfigError
+def all_of(*flags: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Declares these flags, in this order."""
 
-    for key in keys:
-        if getattr(options, key) is not None:
-            raise ConfigError(
-                f"--{key.replace('_', '-')} does not go with --config",
-                file="command line",
-                line=None,
-                remedy="change the file, or leave out --config",
-            )
+    def declare(function: Function) -> Function:
+        for flag in reversed(flags):
+            function = flag(function)
+        return function
+
+    return declare
+
+
+def key_flags(*flags: tuple[str, str, str]) -> Callable[[Function], Function]:
+    """Declares flags that stand for keys of a topology file: name, metavar and help of each."""
+    return all_of(*(key_flag(name, metavar=metavar, help=text) for name, metavar, text in flags))
+
+
+key_flag: Final = partial(click.option, cls=Option, heading="In place of --config")
+json_flag: Final = click.option("--json", "as_json", is_flag=True, help="print JSON")
+network_argument: Final = click.argument(
+    "network",
+    required=False,
+    help="a network's name (home) or its topology file; needed only where several run",
+)
+state_dir_flag: Final = click.option(
+    "--state-dir",
+    type=PATH,
+    default=".hbroker",
+    metavar="DIR",
+    show_default=True,
+    help="where launchers keep what runs, and logs",
+)
+join_key_file_flag: Final = click.option(
+    "--join-key-file",
+    type=PATH,
+    metavar="FILE",
+    help="the network's secret (default: that of the network which runs on this host)",
+)
+telemetry_flag: Final = click.option(
+    "--telemetry",
+    type=FILE,
+    metavar="DIR",
+    help="write there what passes and what it costs (with --config: in place of the file's directory)",
+)
+log_flags: Final = all_of(
+    click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+    ),
+)
+root_flag: Final = click.option(
+    "--root",
+    type=ADDRESS,
+    envvar="HBROKER_ROOT",
+    default="127.0.0.1:7700",
+    help="the root of the network (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
+)
+
+
+def timeout_flag(default: float = 5.0, what: str = "how long to wait") -> Callable[[Function], Function]:
+    """Declares `--timeout`."""
+    return click.option("--timeout", type=SECONDS, default=default, show_default=True, help=what)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNetwork:
+    """A network to which a command gives orders. `timeout`: seconds for each."""
+
+    root: str
+    timeout: float
+    join_key_file: Path | None
+    state_dir: Path
+
+    def join_key(self) -> bytes:
+        """The join key; empty if none was given and none is known here. Raises ConfigErrors."""
+        from hbroker.topology.flags import join_key_from_file, root_from_flag
+
+        if self.join_key_file is not None:
+            return join_key_from_file(self.join_key_file)
+        from hbroker.runtime.launcher.network_key import key_at
+
+        return key_at(self.state_dir, root_from_flag(self.root))
+
+
+def order_flags(function: Callable[..., int]) -> Callable[..., int]:
+    """Declares `--root`, `--timeout`, `--join-key-file` and `--state-dir`. The command gets them as
+    `network`, a `RunningNetwork`."""
+
+    @wraps(function)
+    def call(root: str, timeout: float, join_key_file: Path | None, state_dir: Path, **others: Any) -> int:
+        return function(network=RunningNetwork(root, timeout, join_key_file, state_dir), **others)
+
+    return all_of(root_flag, timeout_flag(ORDER_TIMEOUT_S), join_key_file_flag, state_dir_flag)(call)
+
+
+def telemetry_in(settings: TelemetrySettings, telemetry: str | None) -> TelemetrySettings:
+    """The settings, changed by `--telemetry` if it is given."""
+    return replace(settings, enabled=True, directory=telemetry) if telemetry else settings
+
+
+def with_key_of_this_host(settings: Process, state_dir: Path) -> Process:
+    """The settings; without a join key, with the key of the network on this host that has the same root.
+
+    Without the network's key, a gateway could not read the records of other gateways, nor they its own.
+    """
+    from hbroker.runtime.launcher.network_key import key_at
+
+    if settings.join_key or settings.root is None:
+        return settings
+    return replace(settings, join_key=key_at(state_dir, settings.root))
+
+
+def given_flags() -> list[str]:
+    """The names of the flags and arguments that are on the command line, of the command that runs."""
+    context = click.get_current_context()
+    return [
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+
+
+def refuse(flags: Collection[str], why: str, remedy: str) -> None:
+    """Raises ConfigError if one of these flags is on the command line."""
+    for name in given_flags():
+        if name in flags:
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"{flag} {why}", file="command line", line=None, remedy=remedy)
+
+
+def refuse_beside_config(keys: Collection[str]) -> None:
+    """Raises ConfigError if a flag is given that `--config` replaces, since the file has its value."""
+    refuse(keys, "does not go with --config", "change the file, or leave out --config")

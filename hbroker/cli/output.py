@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 
@@ -53,6 +53,16 @@ def styled(text: str, style: Style) -> str:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{style.value}m{text}\x1b[0m"
+
+
+def narrator(*, is_silent: bool) -> Callable[[str], None]:
+    """The function to call with a line of progress, which goes to standard error, or nowhere."""
+
+    def say(line: str) -> None:
+        if not is_silent:
+            print(line, file=sys.stderr, flush=True)
+
+    return say
 
 
 def print_ready(name: str, text: str) -> None:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED, INTERRUPTED
-from hbroker.cli.flags import add_json, add_root, add_state_directory, address, command, positive
+from hbroker.cli.flags import (
+    ADDRESS,
+    FILE,
+    SECONDS,
+    Value,
+    json_flag,
+    positive,
+    root_flag,
+    state_dir_flag,
+    timeout_flag,
+)
 from hbroker.cli.output import Style, print_json, print_table, styled
 
 if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
     from hbroker.cli.network.hierarchy import Status
     from hbroker.sim.rooms.accounts import Summary
     from hbroker.sim.rooms.plan import Plan
@@ -50,58 +62,83 @@ exit codes: 0 all that is promised was kept, 1 something promised was lost or do
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "sim", run, "simulate rooms of devices on a running network", _TEXT)
-    parser.add_argument("scenario", metavar="SCENARIO", help="a scenario's name, or a file")
-    parser.add_argument(
-        "--duration",
-        type=positive,
-        default=60.0,
-        metavar="SECONDS",
-        help="of real time (default: %(default)g)",
-    )
-    parser.add_argument("--devices", type=_count, metavar="N", help="scale the scenario to so many devices")
-    parser.add_argument(
-        "--mqtt",
-        type=_share,
-        metavar="SHARE",
-        help="of the devices, over MQTT; 0: no client at all; 1: all but those that must be native",
-    )
-    parser.add_argument(
-        "--speed",
-        type=positive,
-        metavar="FACTOR",
-        help="simulated seconds to a real one (default: the scenario's)",
-    )
-    parser.add_argument("--seed", type=_count, metavar="N", help="default: the scenario's")
-    parser.add_argument(
-        "--skew", type=_skew, metavar="ROOM=SHARE", help="give a room this share of all traffic; 0 to 1"
-    )
-    parser.add_argument(
-        "--gateway",
-        type=address,
-        action="append",
-        metavar="HOST:PORT",
-        help="where MQTT clients connect; several take turns (default: those that `hbroker up` runs here)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="tell what would be, and connect nobody")
-    add_root(parser)
-    add_state_directory(parser)
-    add_json(parser, "print the result as JSON")
+def _share(text: str) -> float:
+    """A number from 0 to 1. Raises ValueError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError(f"{text!r} is not a number from 0 to 1")
+    return value
 
 
-def run(options: argparse.Namespace) -> int:
+def _skew(text: str) -> tuple[str, float]:
+    """A room and a share. Raises ValueError."""
+    room, equals, share = text.rpartition("=")
+    value = _share(share) if equals else 0.0
+    if not room or not 0 < value < 1:
+        raise ValueError(f"{text!r} is not as in kitchen=0.8")
+    return room, value
+
+
+_COUNT = click.IntRange(0, 9_999_999)
+
+
+@command("sim", _TEXT)
+@click.argument("scenario", type=FILE, metavar="SCENARIO", help="a scenario's name, or a file")
+@click.option("--duration", type=SECONDS, default=60.0, show_default=True, help="of real time")
+@click.option("--devices", type=_COUNT, metavar="N", help="scale the scenario to so many devices")
+@click.option(
+    "--mqtt",
+    type=Value("share", _share),
+    help="of the devices, over MQTT; 0: no client at all; 1: all but those that must be native",
+)
+@click.option(
+    "--speed",
+    type=Value("factor", positive),
+    help="simulated seconds to a real one (default: the scenario's)",
+)
+@click.option("--seed", type=_COUNT, metavar="N", help="default: the scenario's")
+@click.option("--skew", type=Value("room=share", _skew), help="give a room this share of all traffic; 0 to 1")
+@click.option(
+    "--gateway",
+    type=ADDRESS,
+    multiple=True,
+    help="where MQTT clients connect; several take turns (default: those that `hbroker up` runs here)",
+)
+@click.option("--dry-run", is_flag=True, help="tell what would be, and connect nobody")
+@root_flag
+@timeout_flag()
+@state_dir_flag
+@json_flag
+def sim(
+    scenario: str,
+    duration: float,
+    devices: int | None,
+    mqtt: float | None,
+    speed: float | None,
+    seed: int | None,
+    skew: tuple[str, float] | None,
+    gateway: tuple[str, ...],
+    dry_run: bool,
+    root: str,
+    timeout: float,
+    state_dir: Path,
+    as_json: bool,
+) -> int:
     """Returns 0 only if no message was lost or doubled against its QoS, and every client could connect."""
     from hbroker.sim.rooms.plan import plan
-    from hbroker.sim.rooms.scenario import load
+    from hbroker.sim.rooms.play import PlayOptions
 
-    planned = plan(_adjusted(load(options.scenario), options))
-    if options.dry_run:
-        _print_plan(planned, as_json=options.json)
+    planned = plan(_scenario(scenario, devices, skew, mqtt=mqtt, speed=speed, seed=seed))
+    if dry_run:
+        _print_plan(planned, as_json=as_json)
         return DONE
-    summary = _played(planned, options)
-    if options.json:
+    gateways = _gateways(gateway, root, state_dir) if _connections(planned) else ()
+    play_options = PlayOptions(root, gateways, duration, planned.scenario.speed)
+    summary = _played(planned, play_options, root, timeout)
+    if as_json:
         print_json(summary.to_json())
     else:
         _print(summary)
@@ -135,16 +172,21 @@ def node_statuses(root: str, timeout: float) -> list[Status]:
     return in_order(list(reported.values()))
 
 
-def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
-    """The scenario with the changes of the flags. Raises ConfigError."""
+def _scenario(
+    name: str, devices: int | None, skew: tuple[str, float] | None, **given: float | None
+) -> Scenario:
+    """The scenario with the changes of the flags; `given`: its settings, None: as it says. Raises
+    ConfigError."""
     from dataclasses import replace
 
     from hbroker.errors import ConfigError
     from hbroker.sim.rooms.scaling import scaled, without_mqtt
+    from hbroker.sim.rooms.scenario import load
     from hbroker.sim.rooms.scenario.settings import Skew
 
-    if options.skew is not None:
-        room, share = options.skew
+    scenario = load(name)
+    if skew is not None:
+        room, share = skew
         names = [room.path for room in scenario.rooms]
         if room not in names:
             remedy = f"name one of {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
@@ -152,31 +194,30 @@ def _adjusted(scenario: Scenario, options: argparse.Namespace) -> Scenario:
                 f"--skew: there is no room {room!r}", file="command line", line=None, remedy=remedy
             )
         scenario = replace(scenario, skew=Skew(room, share))
-    given = {key: getattr(options, key) for key in ("mqtt", "speed", "seed")}
-    scenario = replace(scenario, **{key: value for key, value in given.items() if value is not None})
-    if options.mqtt == 0:
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    scenario = replace(scenario, **settings)
+    if given["mqtt"] == 0:
         scenario = without_mqtt(scenario)
-    return scenario if options.devices is None else scaled(scenario, options.devices)
+    return scenario if devices is None else scaled(scenario, devices)
 
 
-def _played(planned: Plan, options: argparse.Namespace) -> Summary:
+def _connections(planned: Plan) -> int:
+    return sum(not client.is_native for client in planned.clients)
+
+
+def _played(planned: Plan, play_options: PlayOptions, root: str, timeout: float) -> Summary:
     """Runs the plan, and reads the nodes' statuses before and after it."""
     import asyncio
 
     from hbroker.errors import Unreachable
     from hbroker.sim.rooms.accounts import summarised
     from hbroker.sim.rooms.files import allow
-    from hbroker.sim.rooms.play import PlayOptions
 
-    connections = sum(not client.is_native for client in planned.clients)
-    gateways = _gateways(options) if connections else ()
-    allow(connections)
-
-    before = node_statuses(options.root, options.timeout)
-    play_options = PlayOptions(options.root, gateways, options.duration, planned.scenario.speed)
+    allow(_connections(planned))
+    before = node_statuses(root, timeout)
     result = asyncio.run(_run(planned, play_options))
     try:
-        after = node_statuses(options.root, options.timeout)
+        after = node_statuses(root, timeout)
     except Unreachable:
         after = []  # The counts of the devices are reported all the same.
     return summarised(result, before, after)
@@ -195,19 +236,19 @@ async def _run(planned: Plan, play_options: PlayOptions) -> Result:
         return await play.run()
 
 
-def _gateways(options: argparse.Namespace) -> tuple[tuple[str, int], ...]:
+def _gateways(given: tuple[str, ...], root: str, state_dir: Path) -> tuple[tuple[str, int], ...]:
     """The addresses to which MQTT clients connect. Raises ConfigError if no gateway is known."""
     from hbroker.addresses import parse_address
     from hbroker.errors import ConfigError
     from hbroker.runtime.launcher.run_directory import running
 
-    if options.gateway:
-        return tuple(parse_address(text) for text in options.gateway)
+    if given:
+        return tuple(parse_address(text) for text in given)
     found = []
-    for directory in running(options.state_dir):
+    for directory in running(state_dir):
         network = directory.read()
         roots = [node.address for node in network.nodes if not node.subtree] if network else []
-        if network is not None and options.root in roots:
+        if network is not None and root in roots:
             found += [urlsplit(url) for gateway in network.gateways for url in gateway.listeners]
     plain = tuple((url.hostname or "", url.port or 0) for url in found if url.scheme == "mqtt")
     if not plain:
@@ -260,30 +301,3 @@ def _print_plan(planned: Plan, *, as_json: bool) -> None:
         return
     for key, value in reported.items():
         print(f"{key.replace('_', ' '):<16}{value:.1f}" if isinstance(value, float) else f"{key:<16}{value}")
-
-
-def _count(text: str) -> int:
-    """A whole number. Raises argparse.ArgumentTypeError."""
-    if not (text.isascii() and text.isdigit() and len(text) < 8):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number below ten million")
-    return int(text)
-
-
-def _share(text: str) -> float:
-    """A number from 0 to 1. Raises argparse.ArgumentTypeError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
-    return value
-
-
-def _skew(text: str) -> tuple[str, float]:
-    """A room and a share. Raises argparse.ArgumentTypeError."""
-    room, equals, share = text.rpartition("=")
-    value = _share(share) if equals else 0.0
-    if not room or not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not as in kitchen=0.8")
-    return room, value

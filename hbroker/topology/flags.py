@@ -33,37 +33,6 @@ from hbroker.topology.sections import (
 
 COMMAND_LINE = "command line"
 
-FILE_KEYS = (
-    "subtree",
-    "also",
-    "listen",
-    "advertise",
-    "workers",
-    "policy",
-    "join_key_file",
-    "sessions",
-    "sessions_per_address",
-    "queue_bytes",
-    "session_expiry",
-    "subscriptions",
-    "delegations",
-)
-"""The keys that a topology file gives for a named node. The flags of these names are for a node without a
-file."""
-
-GATEWAY_FILE_KEYS = (
-    "listener",
-    "listen",
-    "workers",
-    "server_reference",
-    "passwords",
-    "acl",
-    "anonymous",
-    "join_key_file",
-    *GATEWAY_LIMIT_RANGES,
-)
-"""The keys that a topology file gives for a named gateway."""
-
 _NUMBERS = frozenset({"workers", *LIMIT_KEYS, *GATEWAY_LIMIT_RANGES, *LISTENER_RANGES})
 """Keys whose values are numbers. In a file, a value without quotes shows that it is a number."""
 

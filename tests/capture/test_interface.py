@@ -11,8 +11,8 @@ import pytest
 from scapy.layers.inet import UDP
 from scapy.packet import Packet
 
-from hbroker.capture.command import capture_main
 from hbroker.capture.frames import CaptureRefused, Interface
+from hbroker.cli import main
 from tests.needs import need
 
 
@@ -66,10 +66,10 @@ def test_a_missing_permission_is_reported(
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr("hbroker.capture.frames.socket.socket", refuse)
-    assert capture_main([]) == 1
+    assert main(["capture"]) == 1
     assert "this user may not capture" in capsys.readouterr().err
 
 
 def test_a_missing_interface_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert capture_main(["-i", "nowhere0"]) == 1
+    assert main(["capture", "-i", "nowhere0"]) == 1
     assert "hbroker: " in capsys.readouterr().err

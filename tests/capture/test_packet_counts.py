@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from hbroker.capture.command import capture_main
 from hbroker.capture.frames import PcapFile, seen_at
 from hbroker.capture.packet_counts import Address, PacketCounts
+from hbroker.cli import main
 from tests.capture.datagrams import datagram, publish, sent
 
 ROOT, KITCHEN, CLIENT = ("127.0.0.1", 7700), ("127.0.0.1", 7701), ("127.0.0.1", 40_001)
@@ -63,7 +63,7 @@ def capture_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_packets_in_a_file_are_counted(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert capture_main(["-r", capture_file, "--count", "--json"]) == 0
+    assert main(["capture", "-r", capture_file, "--count", "--json"]) == 0
     packet_counts = PacketCounts.from_json(json.loads(capsys.readouterr().out))
     assert (
         packet_counts.datagrams,
@@ -73,13 +73,13 @@ def test_packets_in_a_file_are_counted(capture_file: str, capsys: pytest.Capture
 
 
 def test_one_line_is_printed_for_each_datagram(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert capture_main(["-r", capture_file, "--port", "7701"]) == 0
+    assert main(["capture", "-r", capture_file, "--port", "7701"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert "127.0.0.1:7700 > 127.0.0.1:7701 HBroker #7 PUBLISH" in line
 
 
 def test_datagrams_are_printed_as_json(capture_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert capture_main(["-r", capture_file, "--json", "--limit", "2"]) == 0
+    assert main(["capture", "-r", capture_file, "--json", "--limit", "2"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["time"], second["time"]) == (1_000.0, 1_000.25)
     assert second["packets"][0]["body"]["topic"] == "home/kitchen/lamp"
@@ -89,9 +89,9 @@ def test_a_written_file_prints_the_same_lines(
     capture_file: str, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     copy = str(tmp_path_factory.mktemp("copy") / "copy.pcap")
-    assert capture_main(["-r", capture_file, "-w", copy]) == 0
+    assert main(["capture", "-r", capture_file, "-w", copy]) == 0
     lines = capsys.readouterr().out
-    assert capture_main(["-r", copy]) == 0
+    assert main(["capture", "-r", copy]) == 0
     assert capsys.readouterr().out == lines
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_is_not_a_capture_is_refused(
 ) -> None:
     path = tmp_path_factory.mktemp("broken") / "broken.pcap"
     path.write_bytes(content)
-    assert capture_main(["-r", str(path)]) == 1
+    assert main(["capture", "-r", str(path)]) == 1
     assert str(path) in capsys.readouterr().err
 
 

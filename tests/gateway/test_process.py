@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from hbroker import cli
-from hbroker.cli.gateways import gateway as gateway_command
+from hbroker.cli.gateways.gateway import gateway
 from hbroker.config import AccessSettings, GatewaySettings, ListenerSettings
 from hbroker.errors import ConfigErrors
 from hbroker.gateway.access.password_file import hash_password
 from hbroker.gateway.native_api import ClosedEvent, ConnectEvent, SubscribeEvent, SubscribeOptions
+from hbroker.runtime import logs
 from hbroker.runtime.gateway import process
 from hbroker.runtime.gateway.process import _Process
 from hbroker.runtime.launcher import ports
@@ -231,8 +232,17 @@ class TestFlags:
     """The settings of `hbroker gateway`, without a gateway."""
 
     def settings(self, *arguments: str) -> GatewaySettings:
-        options = cli._parser().parse_args(["gateway", *arguments])
-        return gateway_command._settings(options)
+        given: list[GatewaySettings] = []
+
+        def run_gateway(settings: GatewaySettings, **_: object) -> int:
+            given.append(settings)
+            return 0
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(process, "run_gateway", run_gateway)
+            patch.setattr(logs, "configure", lambda **_: None)
+            assert gateway.main(arguments, standalone_mode=False) == 0
+        return given[0]
 
     def test_only_the_address_of_the_root_is_required(self) -> None:
         settings = self.settings("--root", "192.0.2.1:7700")

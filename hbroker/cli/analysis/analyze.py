@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from hbroker.cli.analysis import follow
-from hbroker.cli.analysis.spark import add_spark, address_of, errors_of_spark, spark_log
+import click
+
+from hbroker.cli.analysis.follow import FollowFlags, follow_flags
+from hbroker.cli.analysis.follow import follow as run_follow
+from hbroker.cli.analysis.spark import Job, address_of, errors_of_spark, spark_flags, spark_log
 from hbroker.cli.analysis.times import WHEN, time, when
+from hbroker.cli.commands import Option, command
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import add_json, command, whole
+from hbroker.cli.flags import FILE, WHOLE, Value, json_flag, refuse
 from hbroker.cli.output import print_json, print_table
 
-if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
+_Selection: TypeAlias = tuple[datetime | None, datetime | None, datetime | None, bool]
+"""Since, until, the time of the run, whether all runs."""
 
 _TEXT = """\
 Reads the telemetry that nodes and gateways write, on Spark, and leaves tables (Parquet and CSV) and
@@ -54,72 +59,85 @@ examples:
 exit codes: 0 done, 1 failed (no telemetry, no Java, no Spark), 2 wrong flags, 130 interrupted
 """
 
-_TOP: Final = 100
+_WHEN: Final = Value("when", when)
+_SELECTION: Final = ("since", "until", "run", "all_runs")
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "analyze", run, "find where the load of a network sits", _TEXT)
-    parser.add_argument("directory", metavar="DIR", help="the telemetry: a path, or any address Spark reads")
-    parser.add_argument("--out", required=True, metavar="OUT", help="where the tables and the report go")
-    add_spark(parser)
-    _add_selection(parser)
-    parser.add_argument(
-        "--window",
-        type=whole,
-        metavar="SECONDS",
-        help="length of a window (default: about a hundred in all; with --follow: 10)",
-    )
-    parser.add_argument(
-        "--top", type=whole, metavar="N", help=f"rows of each ranking (default: {_TOP}; not with --follow)"
-    )
-    follow.add_flags(parser)
-    add_json(parser)
+_selection_flag: Final = partial(
+    click.option, cls=Option, heading="Which part of the telemetry (not with --follow)"
+)
 
 
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    """Declares the flags that select part of the telemetry. Each is None if it is not given."""
-    group = parser.add_argument_group("which part of the telemetry (not with --follow)")
-    group.add_argument("--since", type=when, metavar="WHEN", help=f"leave out what was before: {WHEN}")
-    group.add_argument("--until", type=when, metavar="WHEN", help="leave out what came then and later")
-    which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "--run",
-        type=time,
-        metavar="TIME",
-        dest="at",
-        help="the run that went on at this time, not the latest",
-    )
-    which.add_argument("--all-runs", action="store_true", default=None, help="all runs, as if they were one")
-
-
-def run(options: argparse.Namespace) -> int:
+@command("analyze", _TEXT)
+@click.argument(
+    "directory", metavar="DIR", type=FILE, help="the telemetry: a path, or any address Spark reads"
+)
+@click.option("--out", required=True, type=FILE, metavar="OUT", help="where the tables and the report go")
+@spark_flags
+@click.option(
+    "--window",
+    type=WHOLE,
+    metavar="SECONDS",
+    help="length of a window (default: about a hundred in all; with --follow: 10)",
+)
+@click.option(
+    "--top",
+    type=WHOLE,
+    default=100,
+    metavar="N",
+    show_default=True,
+    help="rows of each ranking (not with --follow)",
+)
+@_selection_flag("--since", type=_WHEN, help=f"leave out what was before: {WHEN}")
+@_selection_flag("--until", type=_WHEN, help="leave out what came then and later")
+@_selection_flag("--run", type=Value("time", time), help="the run that went on at this time, not the latest")
+@_selection_flag("--all-runs", is_flag=True, help="all runs, as if they were one")
+@follow_flags
+@json_flag
+def analyze(
+    directory: str,
+    out: str,
+    master: str | None,
+    conf: tuple[tuple[str, str], ...],
+    window: int | None,
+    top: int,
+    since: datetime | None,
+    until: datetime | None,
+    run: datetime | None,
+    all_runs: bool,
+    follow: bool,
+    as_json: bool,
+    **with_follow: Any,
+) -> int:
     """Analyses the telemetry, and prints a summary."""
-    if options.follow:
-        return follow.run(options)
-    follow.refuse_without(options)
+    if run is not None and all_runs:
+        raise click.UsageError("--run does not go with --all-runs")
+    job = Job(directory, out, master, dict(conf), as_json)
+    if follow:
+        refuse(("top", *_SELECTION), "does not go with --follow", "leave it out")
+        return run_follow(job, window, FollowFlags(**with_follow))
+    refuse(with_follow, "goes with --follow", "add --follow, or leave it out")
     with errors_of_spark():
-        summary = _analyse(options)
-    if options.json:
+        summary = _analyse(job, window, top, (since, until, run, all_runs))
+    if as_json:
         print_json(summary)
     else:
         _print(summary)
     return DONE
 
 
-def _analyse(options: argparse.Namespace) -> dict[str, Any]:
+def _analyse(job: Job, window: int | None, top: int, selection: _Selection) -> dict[str, Any]:
     from hbroker.spark_analysis.batch import Settings, analyse
     from hbroker.spark_analysis.data.runs import Wanted
     from hbroker.spark_analysis.progress import Progression
     from hbroker.spark_analysis.session import interruptible, session
     from hbroker.spark_analysis.small import JAVA, SETTINGS, is_small
 
-    wanted = Wanted(options.since, options.until, options.at, bool(options.all_runs))
-    settings = Settings(options.window, options.top or _TOP, wanted)
-    source, out, log = address_of(options.directory), address_of(options.out), spark_log(options.out)
+    settings = Settings(window, top, Wanted(*selection))
+    source, out, log = address_of(job.directory), address_of(job.out), spark_log(job.out)
     settings_of_spark, java = (SETTINGS, JAVA) if is_small(source) else ({}, ())
-    conf = {**settings_of_spark, **dict(options.conf)}
-    with session("hbroker analyze", options.master, log, conf, java) as spark:
+    conf = {**settings_of_spark, **job.conf}
+    with session("hbroker analyze", job.master, log, conf, java) as spark:
         progress = Progression(spark)
         return interruptible(spark, lambda: analyse(spark, source, out, settings, progress))
 

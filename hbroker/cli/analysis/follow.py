@@ -6,44 +6,31 @@ Alerts go to standard output and, as retained messages, to the network. Progress
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from hbroker.cli.analysis.alerts import PREFIX, Announcer
-from hbroker.cli.analysis.spark import address_of, errors_of_spark, spark_log
+from hbroker.cli.analysis.spark import Job, address_of, errors_of_spark, spark_log
+from hbroker.cli.commands import Option
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import address, not_negative, positive, whole
+from hbroker.cli.flags import ADDRESS, SECONDS, WHOLE, Value, address, all_of, not_negative, positive
 from hbroker.cli.output import Style, print_json_line, styled
 from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
     from hbroker.spark_analysis.data.intake import Taken
     from hbroker.spark_analysis.follow import Closed, Settings
-    from hbroker.spark_analysis.measures.alerts import Alert, Rules, Thresholds
-
-_OWN: Final = {
-    name: f"--{name.replace('_', '-')}"
-    for name in (
-        *("once", "late", "every", "root", "no_publish"),
-        *("alert_imbalance", "alert_busy", "alert_drops", "alert_after", "alert_load"),
-    )
-}
-
-_OF_BATCH: Final = {
-    "top": "--top",
-    "since": "--since",
-    "until": "--until",
-    "at": "--run",
-    "all_runs": "--all-runs",
-}
+    from hbroker.spark_analysis.measures.alerts import Alert
 
 # A micro-batch has a few rows of each node and runs many small plans: compiling them takes longer than it
 # saves.
@@ -52,90 +39,128 @@ _FOR_SMALL_BATCHES: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
+_WINDOW_S: Final = 10
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares `--follow` and the flags that require it. Each is None if it is not given."""
-    group = parser.add_argument_group("with --follow")
-    group.add_argument("--follow", action="store_true", help="go on, over files as they appear, until Ctrl-C")
-    group.add_argument(
-        "--once", action="store_true", default=None, help="take what is new since the last run, and end"
-    )
-    group.add_argument(
+
+def _pair(text: str) -> tuple[float, float]:
+    first, _, second = text.partition(",")
+    warning, critical = positive(first), positive(second or first)
+    if critical < warning:
+        raise ValueError(f"{text!r}: critical is less than warning")
+    return warning, critical
+
+
+_flag: Final = partial(click.option, cls=Option, heading="With --follow", show_default=True)
+_pair_flag: Final = partial(_flag, type=Value("warning,critical", _pair))
+
+follow_flags: Final = all_of(
+    _flag("--follow", is_flag=True, help="go on, over files as they appear, until Ctrl-C"),
+    _flag("--once", is_flag=True, help="take what is new since the last run, and end"),
+    _flag(
         "--late",
-        type=whole,
+        type=WHOLE,
+        default=30,
         metavar="SECONDS",
-        help="how much later than the latest an interval may come and count (default: 30)",
-    )
-    group.add_argument(
-        "--every", type=positive, metavar="SECONDS", help="how often to look for files (default: 10)"
-    )
-    group.add_argument(
+        help="how much later than the latest an interval may come and count",
+    ),
+    _flag("--every", type=SECONDS, default=10.0, help="how often to look for files"),
+    _flag(
         "--root",
-        type=address,
-        metavar="HOST:PORT",
+        type=ADDRESS,
         help="the network that hears the alerts (default: $HBROKER_ROOT, or 127.0.0.1:7700)",
-    )
-    group.add_argument("--no-publish", action="store_true", default=None, help="tell no network")
-    for name, what, default in (
-        ("imbalance", "largest over mean load", "2,3"),
-        ("busy", "CPU time over that of all workers", "0.7,0.9"),
-        ("drops", "dropped over handled or dropped", "0.01,0.1"),
-    ):
-        group.add_argument(
-            f"--alert-{name}",
-            type=_pair,
-            metavar="WARNING,CRITICAL",
-            help=f"{what} that raises an alert (default: {default})",
-        )
-    group.add_argument(
+    ),
+    _flag("--no-publish", is_flag=True, help="tell no network"),
+    _pair_flag("--alert-imbalance", default="2,3", help="largest over mean load that raises an alert"),
+    _pair_flag(
+        "--alert-busy", default="0.7,0.9", help="CPU time over that of all workers that raises an alert"
+    ),
+    _pair_flag(
+        "--alert-drops", default="0.01,0.1", help="dropped over handled or dropped that raises an alert"
+    ),
+    _flag(
         "--alert-after",
-        type=whole,
+        type=WHOLE,
+        default=3,
         metavar="N",
-        help="windows in a row that raise an alert, or clear it (default: 3)",
-    )
-    group.add_argument(
+        help="windows in a row that raise an alert, or clear it",
+    ),
+    _flag(
         "--alert-load",
-        type=not_negative,
-        metavar="RATE",
-        help="messages a second below which imbalance and drops say nothing (default: 10)",
-    )
+        type=Value("rate", not_negative),
+        default=10.0,
+        help="messages a second below which imbalance and drops say nothing",
+    ),
+)
+"""`--follow`, and the flags of `FollowFlags`."""
 
 
-def refuse_without(options: argparse.Namespace) -> None:
-    """Raises ConfigError if a flag is given that requires `--follow`."""
-    _refuse(options, _OWN, "goes with --follow", "add --follow, or leave it out")
+@dataclass(frozen=True, slots=True)
+class FollowFlags:
+    """The flags that require `--follow`."""
+
+    once: bool
+    late: int
+    every: float
+    root: str | None
+    no_publish: bool
+    alert_imbalance: tuple[float, float]
+    alert_busy: tuple[float, float]
+    alert_drops: tuple[float, float]
+    alert_after: int
+    alert_load: float
+
+    def announcer(self) -> AbstractContextManager[Announcer | None]:
+        """Publishes alerts, unless it is told to publish none. Raises ConfigError."""
+        if self.no_publish:
+            return nullcontext()
+        try:
+            root = self.root or address(os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700")
+        except ValueError as error:
+            remedy = "set it to HOST:PORT, or give --root"
+            raise ConfigError(str(error), file="$HBROKER_ROOT", line=None, remedy=remedy) from error
+        return Announcer(root, _say)
+
+    def settings(self, window_s: int | None) -> Settings:
+        """The settings of the follower."""
+        from hbroker.spark_analysis.follow import Settings
+        from hbroker.spark_analysis.measures.alerts import Rules, Thresholds
+
+        rules = Rules(
+            imbalance=Thresholds(*self.alert_imbalance),
+            saturation=Thresholds(*self.alert_busy),
+            drops=Thresholds(*self.alert_drops),
+            after=self.alert_after,
+            least_rate=self.alert_load,
+        )
+        return Settings(window_s or _WINDOW_S, self.late, self.every, rules)
 
 
-def run(options: argparse.Namespace) -> int:
+def follow(job: Job, window_s: int | None, flags: FollowFlags) -> int:
     """Follows until Ctrl-C, or analyses once (`--once`). Raises LocalError, ConfigError,
     KeyboardInterrupt."""
-    _refuse(options, _OF_BATCH, "does not go with --follow", "leave it out")
-    announcer = nullcontext() if options.no_publish else Announcer(_root(options), _say)
-    with announcer as reported, errors_of_spark():
-        _follow(options, reported)
+    with flags.announcer() as announcer, errors_of_spark():
+        _follow(job, flags.settings(window_s), announcer, is_once=flags.once)
     return DONE
 
 
-def _follow(options: argparse.Namespace, announcer: Announcer | None) -> None:
+def _follow(job: Job, settings: Settings, announcer: Announcer | None, *, is_once: bool) -> None:
     from hbroker.spark_analysis.follow import Follower
     from hbroker.spark_analysis.session import interruptible, session, tasks_of_cpu
 
-    settings = _settings(options)
-    audience = (_Events if options.json else _Lines)(announcer, settings.window_s)
+    audience = (_Events if job.as_json else _Lines)(announcer, settings.window_s)
     over = threading.Event()
-    conf = {**_FOR_SMALL_BATCHES, **dict(options.conf)}
-    with session("hbroker analyze --follow", options.master, spark_log(options.out), conf) as spark:
+    conf = {**_FOR_SMALL_BATCHES, **job.conf}
+    with session("hbroker analyze --follow", job.master, spark_log(job.out), conf) as spark:
         tasks_of_cpu(spark, 1)
 
         def work() -> None:
-            source, out = address_of(options.directory), address_of(options.out)
-            follower = Follower(spark, source, out, settings, audience)
-            if options.once:
+            follower = Follower(spark, address_of(job.directory), address_of(job.out), settings, audience)
+            if is_once:
                 follower.run_once()
             else:
                 follower.run(over)
 
-        interruptible(spark, work, None if options.once else over.set)
+        interruptible(spark, work, None if is_once else over.set)
 
 
 class _Audience:
@@ -214,40 +239,6 @@ class _Events(_Audience):
         print_json_line({"event": "late", "windows": count})
 
 
-def _root(options: argparse.Namespace) -> str:
-    try:
-        root: str = options.root or address(os.environ.get("HBROKER_ROOT") or "127.0.0.1:7700")
-    except argparse.ArgumentTypeError as error:
-        remedy = "set it to HOST:PORT, or give --root"
-        raise ConfigError(str(error), file="$HBROKER_ROOT", line=None, remedy=remedy) from error
-    return root
-
-
-def _settings(options: argparse.Namespace) -> Settings:
-    from hbroker.spark_analysis.follow import Settings
-
-    asked = {"window_s": options.window, "late_s": options.late, "every_s": options.every}
-    return Settings(
-        **{name: value for name, value in asked.items() if value is not None}, rules=_rules(options)
-    )
-
-
-def _rules(options: argparse.Namespace) -> Rules:
-    from hbroker.spark_analysis.measures.alerts import Rules, Thresholds
-
-    def thresholds(pair: tuple[float, float] | None) -> Thresholds | None:
-        return None if pair is None else Thresholds(*pair)
-
-    asked = {
-        "imbalance": thresholds(options.alert_imbalance),
-        "saturation": thresholds(options.alert_busy),
-        "drops": thresholds(options.alert_drops),
-        "after": options.alert_after,
-        "least_rate": options.alert_load,
-    }
-    return Rules(**{name: value for name, value in asked.items() if value is not None})
-
-
 def _topic(alert: Alert) -> str:
     """The topic of an alert below PREFIX."""
     return "/".join(alert.subject)
@@ -265,20 +256,6 @@ def _line(alert: Alert) -> str:
     if alert.severity is None:
         return f"{at:%H:%M:%S} {styled('cleared', Style.GOOD)}  {what}"
     return f"{at:%H:%M:%S} {styled(alert.severity, Style.BAD)}  {what}"
-
-
-def _pair(text: str) -> tuple[float, float]:
-    first, _, second = text.partition(",")
-    warning, critical = positive(first), positive(second or first)
-    if critical < warning:
-        raise argparse.ArgumentTypeError(f"{text!r}: critical is less than warning")
-    return warning, critical
-
-
-def _refuse(options: argparse.Namespace, flags: Mapping[str, str], why: str, remedy: str) -> None:
-    for name, flag in flags.items():
-        if getattr(options, name) is not None:
-            raise ConfigError(f"{flag} {why}", file="command line", line=None, remedy=remedy)
 
 
 def _say(line: str) -> None:

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
+import click
+
+from hbroker.cli.flags import all_of
 from hbroker.errors import LocalError
+from hbroker.spark_analysis.flags import SETTING
 
-
-def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Declares `--master` and `--conf`."""
-    from hbroker.spark_analysis.flags import setting
-
-    parser.add_argument(
+spark_flags: Final = all_of(
+    click.option(
         "--master",
         metavar="URL",
         help="Spark's master (default: that of spark-submit or spark-defaults.conf, or local[*], this host)",
-    )
-    parser.add_argument(
+    ),
+    click.option(
         "--conf",
-        action="append",
-        default=[],
-        type=setting,
-        metavar="KEY=VALUE",
+        type=SETTING,
+        multiple=True,
         help="a setting of Spark; may be given several times",
-    )
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an analysis reads and writes, on which Spark."""
+
+    directory: str
+    out: str
+    master: str | None
+    conf: dict[str, str]
+    as_json: bool
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,7 +15,7 @@ _AGO: Final = re.compile(r"(?:(?P<d>\d{1,5})d)?(?:(?P<h>\d{1,6})h)?(?:(?P<m>\d{1
 
 
 def when(text: str) -> datetime:
-    """A time ago (`30m`, `1h30m`), or a `time`. Raises argparse.ArgumentTypeError."""
+    """A time ago (`30m`, `1h30m`), or a `time`. Raises ValueError."""
     ago = _AGO.fullmatch(text)
     if not text or ago is None:
         return time(text)
@@ -27,10 +26,10 @@ def when(text: str) -> datetime:
 def time(text: str) -> datetime:
     """A time in ISO 8601, such as `2026-03-01T12:00` or `2026-03-01 12:00:00+01:00`; UTC if it has no zone.
 
-    Raises argparse.ArgumentTypeError.
+    Raises ValueError.
     """
     try:
         found = datetime.fromisoformat(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: {WHEN}") from None
+        raise ValueError(f"{text!r} is no time: {WHEN}") from None

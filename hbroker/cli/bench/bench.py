@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 from collections.abc import Callable
@@ -10,9 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hbroker.cli.bench.flags import add_flags, settle, wrong
+import click
+
+from hbroker.cli.bench.flags import BenchFlags, bench_flags, settle, wrong
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
-from hbroker.cli.flags import command
+from hbroker.cli.flags import json_flag
 from hbroker.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from hbroker.bench.brokers import Broker
     from hbroker.bench.chain import Topology
     from hbroker.bench.plan import Address, Plan, Trust
-    from hbroker.cli.flags import Commands
 
 _Cpus = dict[str, list[int] | None]
 
@@ -85,64 +86,63 @@ exit codes: 0 every message came, once and in order (every session was there in 
 _PORTS: Final = {"hbroker": 7700, "mqtt": 1883, "mqtt5": 1883, "nats": 4222}
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    add_flags(command(commands, "bench", run, "measure how fast a broker is, and whether all arrives", _TEXT))
-
-
-def run(options: argparse.Namespace) -> int:
+@command("bench", _TEXT)
+@bench_flags
+@json_flag
+def bench(layout: str, as_json: bool, **given: Any) -> int:
     """Measures. Raises NoAnswer, OSError, ConfigError."""
-    settle(options)
+    if given["window"] is not None and given["open"]:
+        raise click.UsageError("--window does not go with --open")
+    flags = settle(layout, **given)
     # On SIGTERM it also ends the broker that it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     others = {"sessions": _run_sessions, "resolve": _run_look_ups, "join": _run_joins}
-    return others.get(options.layout, _run_load)(options)
+    return others.get(layout, _run_load)(flags, as_json)
 
 
-def _run_load(options: argparse.Namespace) -> int:
+def _run_load(flags: BenchFlags, as_json: bool) -> int:
     from hbroker.bench.generator import generator
     from hbroker.bench.measurement import measure
     from hbroker.cli.bench.output import print_load
 
-    plan, trust = _plan(options), _trust(options)
-    with _target(options) as (broker, cpus), generator(plan, broker.address, trust) as load:
+    plan, trust = _plan(flags), _trust(flags)
+    with _target(flags) as (broker, cpus), generator(plan, broker.address, trust) as load:
         measured = measure(plan, broker, load)
-    return _tell(options, measured, cpus, print_load, is_good=measured.is_whole)
+    return _tell(as_json, measured, cpus, print_load, is_good=measured.is_whole)
 
 
-def _run_sessions(options: argparse.Namespace) -> int:
+def _run_sessions(flags: BenchFlags, as_json: bool) -> int:
     from hbroker.bench.sessions import measure_sessions
     from hbroker.cli.bench.output import print_sessions
 
-    trust = _trust(options)
-    with _target(options) as (broker, cpus):
-        found = measure_sessions(options.transport, broker, options.clients, options.duration, trust)
-    return _tell(options, found, cpus, print_sessions, is_good=found.alive == found.sessions)
+    trust = _trust(flags)
+    with _target(flags) as (broker, cpus):
+        found = measure_sessions(flags.transport, broker, flags.clients, flags.duration, trust)
+    return _tell(as_json, found, cpus, print_sessions, is_good=found.alive == found.sessions)
 
 
-def _run_look_ups(options: argparse.Namespace) -> int:
+def _run_look_ups(flags: BenchFlags, as_json: bool) -> int:
     from hbroker.bench.chain import chain
     from hbroker.bench.resolve import measure_look_ups
     from hbroker.cli.bench.output import print_look_ups
 
-    with _network(options, chain(options.depth)) as (broker, cpus):
-        found = measure_look_ups(broker, options.depth, options.clients)
-    return _tell(options, found, cpus, print_look_ups, is_good=found.is_right)
+    with _network(flags, chain(flags.depth)) as (broker, cpus):
+        found = measure_look_ups(broker, flags.depth, flags.clients)
+    return _tell(as_json, found, cpus, print_look_ups, is_good=found.is_right)
 
 
-def _run_joins(options: argparse.Namespace) -> int:
+def _run_joins(flags: BenchFlags, as_json: bool) -> int:
     from hbroker.bench.joining import measure_joins
     from hbroker.cli.bench.output import print_joins
 
-    with _target(options) as (broker, cpus):
-        found = measure_joins(broker, options.clients, options.window)
-    return _tell(options, found, cpus, print_joins, is_good=found.joined == found.nodes)
+    assert flags.window is not None, "nodes that join always have a window"
+    with _target(flags) as (broker, cpus):
+        found = measure_joins(broker, flags.clients, flags.window)
+    return _tell(as_json, found, cpus, print_joins, is_good=found.joined == found.nodes)
 
 
-def _tell(
-    options: argparse.Namespace, found: Any, cpus: _Cpus, tell: Callable[[Any], None], *, is_good: bool
-) -> int:
-    if options.json:
+def _tell(as_json: bool, found: Any, cpus: _Cpus, tell: Callable[[Any], None], *, is_good: bool) -> int:
+    if as_json:
         print_json({**found.to_json(), "cpus": cpus})
     else:
         tell(found)
@@ -150,32 +150,32 @@ def _tell(
 
 
 @contextmanager
-def _target(options: argparse.Namespace) -> Iterator[tuple[Broker, _Cpus]]:
+def _target(flags: BenchFlags) -> Iterator[tuple[Broker, _Cpus]]:
     """A running broker, or one that is started, with this process on its own CPUs; and the CPUs of both."""
     from hbroker.bench.brokers import own_broker
     from hbroker.bench.chain import chain
     from hbroker.bench.launching import on_cpus
 
-    if options.layout == "tree":
-        with _network(options, chain(options.depth)) as found:
+    if flags.layout == "tree":
+        with _network(flags, chain(flags.depth)) as found:
             yield found
         return
-    broker_cpus, load_cpus = _pinned(options)
-    if options.to is not None:
+    broker_cpus, load_cpus = _pinned(flags)
+    if flags.to is not None:
         with on_cpus(load_cpus):
-            yield _running(options), _told(None, load_cpus)
+            yield _running(flags, flags.to), _told(None, load_cpus)
         return
-    with own_broker(options.transport, options.workers, broker_cpus) as broker, on_cpus(load_cpus):
+    with own_broker(flags.transport, flags.workers, broker_cpus) as broker, on_cpus(load_cpus):
         yield broker, _told(broker_cpus, load_cpus)
 
 
 @contextmanager
-def _network(options: argparse.Namespace, topology: Topology) -> Iterator[tuple[Broker, _Cpus]]:
+def _network(flags: BenchFlags, topology: Topology) -> Iterator[tuple[Broker, _Cpus]]:
     """As `_target`, for a network of nodes that is started."""
     from hbroker.bench.brokers import own_network
     from hbroker.bench.launching import on_cpus
 
-    broker_cpus, load_cpus = _pinned(options)
+    broker_cpus, load_cpus = _pinned(flags)
     with own_network(topology, broker_cpus) as broker, on_cpus(load_cpus):
         yield broker, _told(broker_cpus, load_cpus)
 
@@ -184,61 +184,62 @@ def _told(broker: frozenset[int] | None, load: frozenset[int]) -> _Cpus:
     return {"broker": None if broker is None else sorted(broker), "generator": sorted(load)}
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(flags: BenchFlags) -> Plan:
     from hbroker.bench.plan import Plan
 
     return Plan(
-        layout=options.layout,
-        clients=options.clients,
-        depth=options.depth,
-        topics=options.topics,
-        transport=options.transport,
-        qos=options.qos,
-        payload=options.payload,
-        window=options.window,
-        rate=options.rate,
-        warm_up=options.warm_up,
-        duration=options.duration,
-        polls=options.poll,
-        sockets=options.sockets,
+        layout=flags.layout,
+        clients=flags.clients,
+        depth=flags.depth,
+        topics=flags.topics,
+        transport=flags.transport,
+        qos=flags.qos,
+        payload=flags.payload,
+        window=flags.window,
+        rate=flags.rate,
+        warm_up=flags.warm_up,
+        duration=flags.duration,
+        polls=flags.poll,
+        sockets=flags.sockets,
     )
 
 
-def _trust(options: argparse.Namespace) -> Trust | None:
+def _trust(flags: BenchFlags) -> Trust | None:
     from hbroker.addresses import parse_address
 
-    if options.ca is None:
+    if flags.ca is None:
         return None
-    host, _ = parse_address(options.to, default_port=_PORTS[options.transport])
+    assert flags.to is not None, "--ca goes with --to"
+    host, _ = parse_address(flags.to, default_port=_PORTS[flags.transport])
     try:
-        return Path(options.ca).read_bytes(), host
+        return Path(flags.ca).read_bytes(), host
     except OSError as error:
-        raise wrong(f"--ca {options.ca}: {error.strerror}", "a file in PEM") from None
+        raise wrong(f"--ca {flags.ca}: {error.strerror}", "a file in PEM") from None
 
 
-def _running(options: argparse.Namespace) -> Broker:
+def _running(flags: BenchFlags, to: str) -> Broker:
     from hbroker.addresses import parse_address
     from hbroker.bench.brokers import Broker, pids_at
     from hbroker.bench.process import descendants
     from hbroker.hostnames import resolve_host
     from hbroker.runtime.launcher.run_directory import running
 
-    host, port = parse_address(options.to, default_port=_PORTS[options.transport])
+    host, port = parse_address(to, default_port=_PORTS[flags.transport])
     address: Address = (resolve_host(host), port)
-    if options.broker_pid is not None:
-        pids = [pid for given in options.broker_pid for pid in (given, *descendants(given))]
+    if flags.broker_pid:
+        pids = [pid for given in flags.broker_pid for pid in (given, *descendants(given))]
         return Broker(address, tuple(dict.fromkeys(pids)))
-    found = [network for directory in running(options.state_dir) if (network := directory.read()) is not None]
+    found = [network for directory in running(flags.state_dir) if (network := directory.read()) is not None]
     return Broker(address, pids_at(address, found))
 
 
-def _pinned(options: argparse.Namespace) -> tuple[frozenset[int] | None, frozenset[int]]:
+def _pinned(flags: BenchFlags) -> tuple[frozenset[int] | None, frozenset[int]]:
     """The CPUs of the broker that is started (None: all), and of the load."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        return options.broker_cpus, options.cpus or frozenset(cpus)
-    load = options.cpus or frozenset(cpus[1:2] if options.broker_cpus is None else cpus) - (
-        options.broker_cpus or frozenset()
+        return flags.broker_cpus, flags.cpus or frozenset(cpus)
+    load = flags.cpus or frozenset(cpus[1:2] if flags.broker_cpus is None else cpus) - (
+        flags.broker_cpus or frozenset()
     )
-    broker = options.broker_cpus or frozenset(cpus[:1]) - load or None
+    broker = flags.broker_cpus or frozenset(cpus[:1]) - load or None
     return broker, load or frozenset(cpus)

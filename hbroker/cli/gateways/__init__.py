@@ -7,5 +7,4 @@
     requests   asks all gateways of a network
 
 `clients` and `kick` import `requests`; `gateway` and `passwd` import no other module of this package.
-`requests` imports `hbroker.cli.network.admin_requests`.
 """

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, UNREACHABLE
-from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
 from hbroker.cli.output import duration, print_json, print_table
-
-if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
 
 _TEXT = """\
 Each gateway lists the clients that it has, and the sessions without a client that it sees to.
@@ -34,30 +31,23 @@ _NUMBERS = ("FILTERS", "IN", "OUT", "QUEUED")
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    from hbroker.cli.network.admin_requests import add_orders
-
-    parser = command(commands, "clients", run, "list the MQTT clients of all gateways", _TEXT)
-    add_root(parser)
-    add_orders(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("clients", _TEXT)
+@order_flags
+@json_flag
+def clients(network: RunningNetwork, as_json: bool) -> int:
     """Returns 0 only if every gateway answered."""
     from hbroker.cli.gateways.requests import ask_gateways
     from hbroker.gateway.admin_requests import CLIENTS
 
-    replies = ask_gateways(options, CLIENTS)
-    clients = sorted(
+    replies = ask_gateways(network, CLIENTS)
+    found = sorted(
         ({**entry, "gateway": gateway} for gateway, entries in replies.entries.items() for entry in entries),
         key=lambda entry: (str(entry["client"]), str(entry["state"])),
     )
-    if options.json:
-        print_json({"clients": clients, "silent": replies.silent})
+    if as_json:
+        print_json({"clients": found, "silent": replies.silent})
     else:
-        _print(clients)
+        _print(found)
         replies.complain()
     return UNREACHABLE if replies.silent else DONE
 

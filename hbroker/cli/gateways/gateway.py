@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.flags import (
-    add_logs,
-    add_state_directory,
-    add_telemetry,
-    command,
+    FILE,
+    key_flag,
+    key_flags,
+    log_flags,
     refuse_beside_config,
+    state_dir_flag,
+    telemetry_flag,
     telemetry_in,
     with_key_of_this_host,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hbroker.cli.flags import Commands
     from hbroker.config import GatewaySettings
+    from hbroker.runtime.logs import Style
 
 DEFAULT_LISTENERS = ("127.0.0.1:1883", "address=127.0.0.1:8083,websocket=/mqtt")
-
-_LIMITS = {
-    "connections": "clients at most",
-    "in_flight": "messages that one client has not answered at most",
-    "queue_messages": "messages that wait for one client at most",
-    "queue_bytes": "bytes that wait for one client at most",
-    "unfinished_bytes": "bytes of packets that are not whole yet, of all clients, at most",
-    "rate": "messages a second that are read from one client",
-    "subscriptions": "filters of one client at most",
-    "session_expiry": "seconds for which a session is kept at most without its client",
-    "keep_alive": "the longest keep-alive, in seconds",
-}
 
 _TEXT = """\
 MQTT clients of every version attach to the network here. Any number of gateways may run, on any
@@ -61,36 +53,59 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "gateway", run, "run one gateway for MQTT clients in this process", _TEXT)
-    parser.add_argument("--config", metavar="FILE", help="take the gateway --name from this topology")
-    parser.add_argument("--name", help="unique among the gateways (default: gateway- and this host's name)")
-    parser.add_argument(
-        "--root", metavar="HOST:PORT", help="of the network (with --config: in place of the file's)"
-    )
-    parser.add_argument(
-        "--policy", default="", metavar="MODULE:NAME", help="who may do what, by a class of your own"
-    )
-    flags = parser.add_argument_group("in place of --config")
-    flags.add_argument("--listener", action="append", metavar="LISTENER", help="where clients come")
-    flags.add_argument("--listen", metavar="HOST:PORT", help="its UDP socket towards the network")
-    flags.add_argument("--workers", metavar="N", help="threads (default: one for each processor)")
-    flags.add_argument("--server-reference", metavar="TEXT", help="told to clients when it ends")
-    flags.add_argument("--passwords", metavar="FILE", help="users, as `hbroker passwd` writes them")
-    flags.add_argument("--acl", metavar="FILE", help="who may read and write what, as mosquitto has it")
-    flags.add_argument("--anonymous", metavar="true|false", help="whether clients without a user name may")
-    flags.add_argument("--join-key-file", metavar="FILE", help="holds the network's secret")
-    for key, text in _LIMITS.items():
-        flags.add_argument(f"--{key.replace('_', '-')}", metavar="N", help=text)
-    add_state_directory(parser)
-    add_telemetry(parser)
-    add_logs(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("gateway", _TEXT)
+@click.option("--config", type=FILE, metavar="FILE", help="take the gateway --name from this topology")
+@click.option("--name", help="unique among the gateways (default: gateway- and this host's name)")
+@click.option("--root", metavar="HOST:PORT", help="of the network (with --config: in place of the file's)")
+@click.option("--policy", default="", metavar="MODULE:NAME", help="who may do what, by a class of your own")
+@key_flag("--listener", metavar="LISTENER", multiple=True, help="where clients come")
+@key_flags(
+    ("--listen", "HOST:PORT", "its UDP socket towards the network"),
+    ("--workers", "N", "threads (default: one for each processor)"),
+    ("--server-reference", "TEXT", "told to clients when it ends"),
+    ("--passwords", "FILE", "users, as `hbroker passwd` writes them"),
+    ("--acl", "FILE", "who may read and write what, as mosquitto has it"),
+    ("--anonymous", "true|false", "whether clients without a user name may"),
+    ("--join-key-file", "FILE", "holds the network's secret"),
+    ("--connections", "N", "clients at most"),
+    ("--in-flight", "N", "messages that one client has not answered at most"),
+    ("--queue-messages", "N", "messages that wait for one client at most"),
+    ("--queue-bytes", "N", "bytes that wait for one client at most"),
+    ("--unfinished-bytes", "N", "bytes of packets that are not whole yet, of all clients, at most"),
+    ("--rate", "N", "messages a second that are read from one client"),
+    ("--subscriptions", "N", "filters of one client at most"),
+    ("--session-expiry", "N", "seconds for which a session is kept at most without its client"),
+    ("--keep-alive", "N", "the longest keep-alive, in seconds"),
+)
+@state_dir_flag
+@telemetry_flag
+@log_flags
+def gateway(
+    config: str | None,
+    name: str | None,
+    root: str | None,
+    policy: str,
+    listener: tuple[str, ...],
+    state_dir: Path,
+    telemetry: str | None,
+    log_format: Style,
+    log_level: str,
+    **keys: str | None,
+) -> int:
     """Returns when the gateway has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
-    read: Callable[[], GatewaySettings] = lambda: _settings(options)  # noqa: E731
+    from dataclasses import replace
+
+    if config:
+        refuse_beside_config(("listener", *keys))
+
+    def read() -> GatewaySettings:
+        if config:
+            found = _from_file(config, name, root, has_policy=bool(policy))
+        else:
+            found = _from_flags(name, root, listener, keys, has_policy=bool(policy))
+        settings = with_key_of_this_host(found, state_dir)
+        return replace(settings, telemetry=telemetry_in(settings.telemetry, telemetry))
+
     settings = read()
 
     import hbroker
@@ -98,67 +113,54 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.runtime import logs
     from hbroker.runtime.gateway.process import run_gateway
 
-    logs.configure(node=settings.name, style=options.log_format, level=options.log_level)
+    logs.configure(node=settings.name, style=log_format, level=log_level)
     return run_gateway(
         settings,
         ready=lambda urls: print_ready(settings.name, " ".join(urls)),
         version=hbroker.__version__,
-        policy=options.policy,
+        policy=policy,
         reload=read,
     )
 
 
-def _settings(options: argparse.Namespace) -> GatewaySettings:
-    from dataclasses import replace
-
-    settings = with_key_of_this_host(_from_file(options) if options.config else _from_flags(options), options)
-    return replace(settings, telemetry=telemetry_in(settings.telemetry, options))
-
-
-def _from_file(options: argparse.Namespace) -> GatewaySettings:
+def _from_file(config: str, name: str | None, root: str | None, *, has_policy: bool) -> GatewaySettings:
     from dataclasses import replace
 
     from hbroker import topology
     from hbroker.errors import ConfigError
-    from hbroker.topology.flags import GATEWAY_FILE_KEYS, root_from_flag
+    from hbroker.topology.flags import root_from_flag
 
-    refuse_beside_config(options, GATEWAY_FILE_KEYS)
-    network = topology.load(options.config, has_policy=bool(options.policy))
-    settings = network.gateway(options.name or "")
+    network = topology.load(config, has_policy=has_policy)
+    settings = network.gateway(name or "")
     if settings is None:
         names = ", ".join(gateway.name for gateway in network.gateways) or "none: the file has no gateways"
-        raise ConfigError(
-            f"no gateway is called {options.name!r}",
-            file=options.config,
-            line=None,
-            remedy=f"give --name one of {names}",
-        )
-    if options.root:
-        return replace(settings, root=root_from_flag(options.root))
-    return settings
+        remedy = f"give --name one of {names}"
+        raise ConfigError(f"no gateway is called {name!r}", file=config, line=None, remedy=remedy)
+    return replace(settings, root=root_from_flag(root)) if root else settings
 
 
-def _from_flags(options: argparse.Namespace) -> GatewaySettings:
+def _from_flags(
+    name: str | None,
+    root: str | None,
+    listeners: tuple[str, ...],
+    keys: Mapping[str, str | None],
+    *,
+    has_policy: bool,
+) -> GatewaySettings:
     from hbroker.addresses import DEFAULT_ROOT, format_address
     from hbroker.topology.flags import gateway_from_flags
+    from hbroker.topology.gateways import GATEWAY_LIMIT_RANGES
+
+    def those(*names: str) -> dict[str, str | None]:
+        return {key: keys[key] for key in names}
 
     return gateway_from_flags(
-        gateway={
-            "name": options.name or _default_name(),
-            "listen": options.listen,
-            "workers": options.workers,
-            "server_reference": options.server_reference,
-        },
-        listeners=options.listener or DEFAULT_LISTENERS,
-        auth={
-            "join_key_file": options.join_key_file,
-            "passwords": options.passwords,
-            "acl": options.acl,
-            "anonymous": options.anonymous,
-        },
-        limits={key: getattr(options, key) for key in _LIMITS},
-        root=options.root or format_address(DEFAULT_ROOT),
-        has_policy=bool(options.policy),
+        gateway={"name": name or _default_name(), **those("listen", "workers", "server_reference")},
+        listeners=listeners or DEFAULT_LISTENERS,
+        auth=those("join_key_file", "passwords", "acl", "anonymous"),
+        limits=those(*GATEWAY_LIMIT_RANGES),
+        root=root or format_address(DEFAULT_ROOT),
+        has_policy=has_policy,
     )
 
 

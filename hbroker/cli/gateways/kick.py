@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+import click
 
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED, UNREACHABLE
-from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
 from hbroker.cli.output import print_json
-
-if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
 
 _TEXT = """\
 The client is told that an administrator did so (MQTT 5: 0x98), and its will is published. Its
@@ -27,30 +24,23 @@ exit codes: 0 it was disconnected, 1 no gateway has it, 2 the join key is missin
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    from hbroker.cli.network.admin_requests import add_orders
-
-    parser = command(commands, "kick", run, "disconnect an MQTT client", _TEXT)
-    parser.add_argument("client", metavar="CLIENT", help="its client id, as `hbroker clients` has it")
-    add_root(parser)
-    add_orders(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("kick", _TEXT)
+@click.argument("client", help="its client id, as `hbroker clients` has it")
+@order_flags
+@json_flag
+def kick(client: str, network: RunningNetwork, as_json: bool) -> int:
     """Returns 0 only if a gateway had the client."""
     from hbroker.cli.gateways.requests import ask_gateways
     from hbroker.gateway.admin_requests import KICK
 
-    replies = ask_gateways(options, KICK, options.client)
+    replies = ask_gateways(network, KICK, client)
     had = sorted(name for name, entries in replies.entries.items() if any(e.get("kicked") for e in entries))
-    if options.json:
-        print_json({"client": options.client, "kicked": bool(had), "gateways": had, "silent": replies.silent})
+    if as_json:
+        print_json({"client": client, "kicked": bool(had), "gateways": had, "silent": replies.silent})
     elif had:
-        print(f"{options.client} was disconnected from {', '.join(had)}")
+        print(f"{client} was disconnected from {', '.join(had)}")
     else:
-        print(f"{options.client} is not connected")
+        print(f"{client} is not connected")
         replies.complain()
     if had:
         return DONE

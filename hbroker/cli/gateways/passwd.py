@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
-from hbroker.cli.flags import command
-
-if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
+from hbroker.cli.flags import PATH
 
 _TEXT = """\
 Sets the password of a user, or removes the user. The file is made where it does not exist, and
@@ -29,32 +27,28 @@ exit codes: 0 done, 1 no such user, or the passwords differ, 2 the file is wrong
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "passwd", run, "set passwords of MQTT clients", _TEXT)
-    parser.add_argument("-D", "--delete", action="store_true", help="remove the user")
-    parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("user", metavar="USER")
-
-
-def run(options: argparse.Namespace) -> int:
+@command("passwd", _TEXT)
+@click.option("-D", "--delete", is_flag=True, help="remove the user")
+@click.argument("file", type=PATH)
+@click.argument("user")
+def passwd(file: Path, user: str, delete: bool) -> int:
     """Returns 0 once the file is written. Raises ConfigErrors for a wrong file, and OSError."""
     from hbroker.gateway.access.password_file import hash_password, parse, with_user, without_user
 
-    if ":" in options.user or not options.user.isprintable() or not options.user.strip():
-        return _fail(f"{options.user!r} cannot be a user name: it is empty, or holds `:`")
-    text = options.file.read_text("utf-8") if options.file.exists() else ""
-    parse(text, str(options.file))
-    if options.delete:
-        changed = without_user(text, options.user)
+    if ":" in user or not user.isprintable() or not user.strip():
+        return _fail(f"{user!r} cannot be a user name: it is empty, or holds `:`")
+    text = file.read_text("utf-8") if file.exists() else ""
+    parse(text, str(file))
+    if delete:
+        changed = without_user(text, user)
         if changed is None:
-            return _fail(f"{options.file} has no user {options.user!r}")
+            return _fail(f"{file} has no user {user!r}")
     else:
         password = _password()
         if password is None:
             return _fail("the two passwords differ, or are empty")
-        changed = with_user(text, options.user, hash_password(password))
-    _replace(options.file, changed)
+        changed = with_user(text, user, hash_password(password))
+    _replace(file, changed)
     return DONE
 
 

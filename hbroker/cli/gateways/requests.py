@@ -6,7 +6,6 @@ missing or wrong, which is an error. If some can, the others have another key.
 
 from __future__ import annotations
 
-import argparse
 import secrets
 import sys
 import time
@@ -17,6 +16,7 @@ from hbroker.cli.output import Style, styled
 from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hbroker.cli.flags import RunningNetwork
     from hbroker.sync import Client
 
 QUIET_S = 0.3
@@ -41,27 +41,26 @@ class Replies:
             print(styled(f"{name} {why}", Style.BAD), file=sys.stderr)
 
 
-def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") -> Replies:
-    """Asks every gateway, and waits for all answers, for `--timeout` at most.
+def ask_gateways(network: RunningNetwork, kind: str, client_id: str = "") -> Replies:
+    """Asks every gateway, and waits for all answers, for the network's `timeout` at most.
 
     Raises Unreachable if the root does not answer, and ConfigError if the network's join key is missing or
     wrong.
     """
     from hbroker import sync
-    from hbroker.cli.network.admin_requests import join_key
     from hbroker.gateway.admin_requests import Request
     from hbroker.gateway.records.record_authentication import sign, verify
 
-    key = join_key(options)
-    deadline = time.monotonic() + options.timeout
+    key = network.join_key()
+    deadline = time.monotonic() + network.timeout
     request = Request(kind, secrets.token_hex(16), time.time_ns() // 1000, client_id)
     replies = Replies()
     ended: set[str] = set()
-    with sync.connect(options.root, timeout=options.timeout) as client:
-        names, foreign = _gateways(client, key, options.timeout)
+    with sync.connect(network.root, timeout=network.timeout) as client:
+        names, foreign = _gateways(client, key, network.timeout)
         if foreign and not names:
-            raise _key_error(options, key)
-        with client.subscribe(request.reply_topic, qos=1, timeout=options.timeout) as messages:
+            raise _key_error(network, key)
+        with client.subscribe(request.reply_topic, qos=1, timeout=network.timeout) as messages:
             client.publish(request.topic, sign(key, request.topic, request.body()), qos=1, ack_queued=True)
             while not names <= ended:
                 message = messages.next(timeout=max(deadline - time.monotonic(), 0.0))
@@ -78,7 +77,7 @@ def ask_gateways(options: argparse.Namespace, kind: str, client_id: str = "") ->
     return replies
 
 
-def _key_error(options: argparse.Namespace, key: bytes) -> ConfigError:
+def _key_error(network: RunningNetwork, key: bytes) -> ConfigError:
     if not key:
         return ConfigError(
             "the gateways of this network have a join key, and none was given",
@@ -88,9 +87,9 @@ def _key_error(options: argparse.Namespace, key: bytes) -> ConfigError:
         )
     return ConfigError(
         "this is not the join key that the gateways of this network have",
-        file=str(options.join_key_file or options.state_dir),
+        file=str(network.join_key_file or network.state_dir),
         line=None,
-        remedy=f"give --join-key-file with the key of the network whose root is at {options.root}",
+        remedy=f"give --join-key-file with the key of the network whose root is at {network.root}",
     )
 
 

@@ -3,24 +3,35 @@ use."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from hbroker.addresses import format_address
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
-from hbroker.cli.flags import add_json, address, command, not_negative, positive
-from hbroker.cli.network.admin_requests import add_orders, give_subtree, join_key, say, take_subtree
-from hbroker.cli.output import duration, print_json, print_table
+from hbroker.cli.flags import (
+    ADDRESS,
+    ORDER_TIMEOUT_S,
+    PATH,
+    RunningNetwork,
+    Value,
+    join_key_file_flag,
+    json_flag,
+    not_negative,
+    state_dir_flag,
+    timeout_flag,
+)
+from hbroker.cli.network.admin_requests import Orders
+from hbroker.cli.output import duration, narrator, print_json, print_table
 from hbroker.errors import HBrokerError, LocalError
 
 if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
     from hbroker.cli.network.hierarchy import Status
-    from hbroker.sync import Client
     from hbroker.topology import Plan, Topology
     from hbroker.topology.moves import Move
 
@@ -73,32 +84,31 @@ class _Load:
     messages_out: float
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "apply", run, "re-delegate a running network as a topology says", _TEXT)
-    parser.add_argument("file", metavar="FILE", type=Path, help="a topology file")
-    parser.add_argument("--dry-run", action="store_true", help="tell what would move, and move nothing")
-    parser.add_argument(
-        "--measure",
-        type=not_negative,
-        default=10.0,
-        metavar="SECONDS",
-        help="how long to measure the loads afterwards; 0: not at all (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--root",
-        type=address,
-        metavar="HOST:PORT",
-        help="the root of the network (default: where FILE has it)",
-    )
-    parser.add_argument(
-        "--timeout", type=positive, metavar="SECONDS", help="for each step (default: %(default)s)"
-    )
-    add_orders(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("apply", _TEXT)
+@click.argument("file", type=PATH, help="a topology file")
+@click.option("--dry-run", is_flag=True, help="tell what would move, and move nothing")
+@click.option(
+    "--measure",
+    type=Value("seconds", not_negative),
+    default=10.0,
+    show_default=True,
+    help="how long to measure the loads afterwards; 0: not at all",
+)
+@click.option("--root", type=ADDRESS, help="the root of the network (default: where FILE has it)")
+@timeout_flag(ORDER_TIMEOUT_S, "for each step")
+@join_key_file_flag
+@state_dir_flag
+@json_flag
+def apply(
+    file: Path,
+    dry_run: bool,
+    measure: float,
+    root: str | None,
+    timeout: float,
+    join_key_file: Path | None,
+    state_dir: Path,
+    as_json: bool,
+) -> int:
     """Returns when the network is as the file says, or a move has failed.
 
     Raises Unreachable, LocalError, ConfigErrors.
@@ -107,24 +117,29 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.cli.network.hierarchy import read_statuses
     from hbroker.topology.moves import moves
 
-    wanted = topology.load(options.file)
-    root = options.root or format_address(wanted.root.address)
-    key = wanted.root.join_key if options.join_key_file is None else b""
-    key = key or join_key(options, root)
-    statuses, silent = read_statuses(root, options.timeout)
+    wanted = topology.load(file)
+    root = root or format_address(wanted.root.address)
+    key = wanted.root.join_key if join_key_file is None else b""
+    key = key or RunningNetwork(root, timeout, join_key_file, state_dir).join_key()
+    statuses, silent = read_statuses(root, timeout)
     _require_all(wanted, statuses, silent)
     claimed = {status["name"]: _claims(status) for status in statuses}
     steps = moves(wanted, claimed)
-    if options.dry_run:
+    say = narrator(is_silent=as_json)
+    if dry_run:
         done = [_Done(**asdict(step)) for step in steps]
     else:
-        with sync.connect(root, timeout=options.timeout) as client:
-            done = _carry_out(client, steps, options, key)
+        with sync.connect(root, timeout=timeout) as client:
+            done = _carry_out(Orders(client, key, timeout, say), steps)
     measured = None
-    if wanted.plan and options.measure and not options.dry_run and all(step.done for step in done):
-        measured = _measure(root, wanted.plan, options)
-    _report(done, measured, options)
-    return DONE if options.dry_run or all(step.done for step in done) else FAILED
+    if wanted.plan and measure and not dry_run and all(step.done for step in done):
+        say(f"measuring for {duration(measure)}")
+        measured = _measure(root, wanted.plan, measure, timeout)
+    if as_json:
+        print_json({"dry_run": dry_run, **_as_json(done, measured)})
+    else:
+        _print(done, measured, dry_run=dry_run)
+    return DONE if dry_run or all(step.done for step in done) else FAILED
 
 
 def _require_all(wanted: Topology, statuses: Sequence[Status], silent: Sequence[str]) -> None:
@@ -140,13 +155,13 @@ def _claims(status: Status) -> list[str]:
     return [str(subtree) for subtree in subtrees] if isinstance(subtrees, list) else []
 
 
-def _carry_out(client: Client, steps: Sequence[Move], options: argparse.Namespace, key: bytes) -> list[_Done]:
+def _carry_out(orders: Orders, steps: Sequence[Move]) -> list[_Done]:
     """Makes the moves one after the other, up to the first that fails."""
     done: list[_Done] = []
     for number, step in enumerate(steps, 1):
-        say(f"[{number}/{len(steps)}] {_described(step)}", options)
+        orders.say(f"[{number}/{len(steps)}] {_described(step)}")
         began = time.monotonic()
-        error = _carry_out_one(client, step, options, key)
+        error = _carry_out_one(orders, step)
         seconds = round(time.monotonic() - began, 3)
         done.append(
             _Done(
@@ -163,29 +178,26 @@ def _carry_out(client: Client, steps: Sequence[Move], options: argparse.Namespac
     return done + [_Done(**asdict(step)) for step in steps[len(done) :]]
 
 
-def _carry_out_one(
-    client: Client, step: Move, options: argparse.Namespace, key: bytes
-) -> HBrokerError | None:
+def _carry_out_one(orders: Orders, step: Move) -> HBrokerError | None:
     try:
         if step.target is None:
             assert step.source is not None, "what nobody holds is not handed back"
-            take_subtree(client, step.subtree, step.source, options, key)
+            orders.take_subtree(step.subtree, step.source)
             return None
-        return give_subtree(client, step.subtree, step.target, options, key)[1]
+        return orders.give_subtree(step.subtree, step.target)[1]
     except HBrokerError as error:
         return error
 
 
-def _measure(root: str, plan: Plan, options: argparse.Namespace) -> tuple[float, list[_Load]]:
+def _measure(root: str, plan: Plan, duration_s: float, timeout: float) -> tuple[float, list[_Load]]:
     """Measures the load of every node. Returns the seconds of the measurement, and the loads."""
     from hbroker.cli.network.hierarchy import read_statuses
 
-    say(f"measuring for {duration(options.measure)}", options)
     began = time.monotonic()
-    before = {status["name"]: status for status in read_statuses(root, options.timeout)[0]}
-    time.sleep(options.measure)
+    before = {status["name"]: status for status in read_statuses(root, timeout)[0]}
+    time.sleep(duration_s)
     seconds = time.monotonic() - began
-    after = read_statuses(root, options.timeout)[0]
+    after = read_statuses(root, timeout)[0]
     predicted = dict(plan.predicted)
     return seconds, [
         _load(status["name"], before[status["name"]], status, seconds, plan, predicted)
@@ -209,19 +221,12 @@ def _max_mean(loads: Sequence[float]) -> float | None:
     return max(loads) * len(loads) / sum(loads) if sum(loads) else None
 
 
-def _report(
-    done: Sequence[_Done],
-    measured: tuple[float, list[_Load]] | None,
-    options: argparse.Namespace,
-) -> None:
-    if options.json:
-        print_json(_as_json(done, measured, options))
-        return
+def _print(done: Sequence[_Done], measured: tuple[float, list[_Load]] | None, *, dry_run: bool) -> None:
     if not done:
         print("nothing to move: the network is as the file says")
     else:
         rows = [(step.subtree, step.source or "-", step.target or "(merged)", _result(step)) for step in done]
-        print_table(("SUBTREE", "FROM", "TO", "" if options.dry_run else "TOOK"), rows)
+        print_table(("SUBTREE", "FROM", "TO", "" if dry_run else "TOOK"), rows)
     if measured is not None:
         print()
         _print_loads(measured[1])
@@ -258,11 +263,7 @@ def _print_loads(loads: Sequence[_Load]) -> None:
         print(f"the traffic is not that which was analysed: {carried:.1%} of a processor, not {expected:.1%}")
 
 
-def _as_json(
-    done: Sequence[_Done],
-    measured: tuple[float, list[_Load]] | None,
-    options: argparse.Namespace,
-) -> dict[str, Any]:
+def _as_json(done: Sequence[_Done], measured: tuple[float, list[_Load]] | None) -> dict[str, Any]:
     reported = None
     if measured is not None:
         seconds, loads = measured
@@ -272,7 +273,7 @@ def _as_json(
             "predicted_max_mean": _max_mean([load.predicted or 0.0 for load in loads]),
             "max_mean": _max_mean([load.load for load in loads]),
         }
-    return {"dry_run": options.dry_run, "moves": [asdict(step) for step in done], "measured": reported}
+    return {"moves": [asdict(step) for step in done], "measured": reported}
 
 
 def _described(step: Move) -> str:

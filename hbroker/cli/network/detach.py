@@ -6,12 +6,12 @@ network is ready, or the launcher has ended.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -23,8 +23,8 @@ _PATIENCE_S: Final = 10.0
 """Seconds that a launcher may take to stop."""
 
 
-def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
-    """Starts `hbroker up` for a file in the background.
+def launch(arguments: Sequence[str], directory: Path, *, is_json: bool) -> int:
+    """Starts `hbroker up` with these arguments in the background.
 
     Returns DONE once the network is ready, or the launcher's exit code if it has ended. Ctrl-C before that
     ends the launcher. Raises OSError.
@@ -34,31 +34,18 @@ def launch(options: argparse.Namespace, file: str, directory: Path) -> int:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(handle, "wb") as log, path.open(encoding="utf-8", errors="replace") as output:
         launcher = subprocess.Popen(
-            [sys.executable, "-m", "hbroker", *_arguments(options, file)],
+            [sys.executable, "-m", "hbroker", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         try:
-            return _await_ready(launcher, output, is_json=options.json)
+            return _await_ready(launcher, output, is_json=is_json)
         except KeyboardInterrupt:
             launcher.terminate()
             launcher.wait(_PATIENCE_S)
             raise
-
-
-def _arguments(options: argparse.Namespace, file: str) -> list[str]:
-    """The arguments of the same command, without `--detach`."""
-    flags = [flag for flag in ("any_port", "no_telemetry", "json") if getattr(options, flag)]
-    return [
-        "up",
-        file,
-        *(f"--{flag.replace('_', '-')}" for flag in flags),
-        *("--state-dir", str(options.state_dir)),
-        *("--log-format", options.log_format),
-        *("--log-level", options.log_level),
-    ]
 
 
 def _await_ready(launcher: subprocess.Popen[bytes], output: IO[str], *, is_json: bool) -> int:

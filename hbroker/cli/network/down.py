@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
-from hbroker.cli.flags import add_network, add_state_directory, command
+from hbroker.cli.flags import network_argument, state_dir_flag
 
 if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
 PATIENCE = 5.0
@@ -28,21 +28,17 @@ exit codes: 0 it is stopped (or did not run), 1 it does not stop
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "down", run, "stop a launched network", _TEXT)
-    add_network(parser)
-    add_state_directory(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("down", _TEXT)
+@network_argument
+@state_dir_flag
+def down(network: str | None, state_dir: Path) -> int:
     """Returns when no process of the network is left, or with FAILED after `PATIENCE`."""
     from hbroker.cli.network.running import named
 
-    directory = named(options.state_dir, options.network)
+    directory = named(state_dir, network)
     launcher = directory.launcher() if directory else None
     if directory is None or launcher is None:
-        print(f"{options.network} does not run" if options.network else "no network runs")
+        print(f"{network} does not run" if network else "no network runs")
         return DONE
     return _stop(directory, launcher)
 

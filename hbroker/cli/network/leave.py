@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import time
-from typing import TYPE_CHECKING
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import add_json, add_root, command
-from hbroker.cli.network.admin_requests import add_orders, join_key, locate, say
-from hbroker.cli.output import duration, print_json
-
-if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
+from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
+from hbroker.cli.network.admin_requests import locate
+from hbroker.cli.output import duration, narrator, print_json
 
 _TEXT = """\
 The node gives its subtrees to their parents, with their subscriptions, sessions, retained
@@ -32,36 +30,32 @@ exit codes: 0 it has left, 1 it was refused, or there is no such node, 3 no answ
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "leave", run, "have a node hand back what it owns, and end", _TEXT)
-    parser.add_argument("node", metavar="NODE", help="the node's name, as `hbroker tree` has it")
-    add_root(parser)
-    add_orders(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("leave", _TEXT)
+@click.argument("node", help="the node's name, as `hbroker tree` has it")
+@order_flags
+@json_flag
+def leave(node: str, network: RunningNetwork, as_json: bool) -> int:
     """Returns when the node has left. Raises Refused, Unreachable, LocalError, ConfigError."""
     from hbroker import sync
     from hbroker._proto import packet_pb2 as pb
     from hbroker.runtime.client.admin_request import give_order
 
-    key = join_key(options)
+    key = network.join_key()
+    say = narrator(is_silent=as_json)
     began = time.monotonic()
-    with sync.connect(options.root, timeout=options.timeout) as client:
-        address = locate(client, options.node)
-    order = pb.Order(kind=pb.ORDER_KIND_LEAVE, node=options.node)
+    with sync.connect(network.root, timeout=network.timeout) as client:
+        address = locate(client, node)
+    order = pb.Order(kind=pb.ORDER_KIND_LEAVE, node=node)
     give_order(
         address,
         order,
         join_key=key,
-        timeout=options.timeout,
-        waits=lambda: say(f"{options.node} hands back what it owns", options),
+        timeout=network.timeout,
+        waits=lambda: say(f"{node} hands back what it owns"),
     )
     seconds = time.monotonic() - began
-    if options.json:
-        print_json({"node": options.node, "left": True, "seconds": round(seconds, 3)})
+    if as_json:
+        print_json({"node": node, "left": True, "seconds": round(seconds, 3)})
     else:
-        print(f"{options.node} has left, in {duration(seconds)}")
+        print(f"{node} has left, in {duration(seconds)}")
     return DONE

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import TYPE_CHECKING
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
-from hbroker.cli.flags import add_json, add_root, command
-from hbroker.cli.network.admin_requests import add_orders, give_subtree, join_key, say
-from hbroker.cli.output import duration, print_json
-from hbroker.errors import HBrokerError, LocalError, RemoteError
+from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
+from hbroker.cli.network.admin_requests import Orders
+from hbroker.cli.output import duration, narrator, print_json
+from hbroker.errors import LocalError, RemoteError
 
 if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
     from hbroker.protocol.results import Resolution
     from hbroker.sync import Client
 
@@ -36,30 +37,49 @@ exit codes: 0 it is there, 1 it is not: the message says who has it now, 3 no an
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "move", run, "give a subtree to another node, live", _TEXT)
-    parser.add_argument("subtree", metavar="SUBTREE", help="a topic prefix, such as home/kitchen")
-    parser.add_argument("node", metavar="NODE", help="who is to own it, as `hbroker tree` has it")
-    add_root(parser)
-    add_orders(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("move", _TEXT)
+@click.argument("subtree", help="a topic prefix, such as home/kitchen")
+@click.argument("node", help="who is to own it, as `hbroker tree` has it")
+@order_flags
+@json_flag
+def move(subtree: str, node: str, network: RunningNetwork, as_json: bool) -> int:
     """Returns when the node owns the subtree, or when it is known which node owns it instead.
 
     Raises Refused, Unreachable, LocalError and ConfigError if nothing was begun.
     """
     from hbroker import sync
 
-    key = join_key(options)
-    _require_subtree(options.subtree)
+    key = network.join_key()
+    _require_subtree(subtree)
+    say = narrator(is_silent=as_json)
     began = time.monotonic()
-    with sync.connect(options.root, timeout=options.timeout) as client:
-        before, error = give_subtree(client, options.subtree, options.node, options, key)
-        now = before if error is None else _owner_now(client, options.subtree)
-    return _report(options, before, now, error, time.monotonic() - began)
+    with sync.connect(network.root, timeout=network.timeout) as client:
+        before, error = Orders(client, key, network.timeout, say).give_subtree(subtree, node)
+        now = before if error is None else _owner_now(client, subtree)
+    owner = node if error is None else None if now is None else now.owner
+    seconds = time.monotonic() - began
+    if as_json:
+        print_json(
+            {
+                "subtree": subtree,
+                "node": node,
+                "moved": error is None,
+                "from": before.owner,
+                "owner": owner,
+                "seconds": round(seconds, 3),
+                "error": None if error is None else str(error),
+            }
+        )
+    elif error is None and before.owner == node:
+        print(f"{node} owns {subtree} already")
+    elif error is None:
+        print(f"{subtree} went from {before.owner} to {node}, in {duration(seconds)}")
+    if error is None:
+        return DONE
+    where = f"{owner} owns {subtree} now" if owner else f"nobody answers for {subtree} now"
+    again = f"`hbroker move {subtree} {before.owner}` gives it back"
+    say(f"hbroker: {node} could not take it: {error}. {where}; {again}")
+    return FAILED
 
 
 def _require_subtree(subtree: str) -> None:
@@ -76,35 +96,3 @@ def _owner_now(client: Client, subtree: str) -> Resolution | None:
         return client.resolve(subtree, trace=True)
     except RemoteError:
         return None
-
-
-def _report(
-    options: argparse.Namespace,
-    before: Resolution,
-    now: Resolution | None,
-    error: HBrokerError | None,
-    seconds: float,
-) -> int:
-    owner = options.node if error is None else None if now is None else now.owner
-    if options.json:
-        print_json(
-            {
-                "subtree": options.subtree,
-                "node": options.node,
-                "moved": error is None,
-                "from": before.owner,
-                "owner": owner,
-                "seconds": round(seconds, 3),
-                "error": None if error is None else str(error),
-            }
-        )
-    elif error is None and before.owner == options.node:
-        print(f"{options.node} owns {options.subtree} already")
-    elif error is None:
-        print(f"{options.subtree} went from {before.owner} to {options.node}, in {duration(seconds)}")
-    if error is None:
-        return DONE
-    where = f"{owner} owns {options.subtree} now" if owner else f"nobody answers for {options.subtree} now"
-    again = f"`hbroker move {options.subtree} {before.owner}` gives it back"
-    say(f"hbroker: {options.node} could not take it: {error}. {where}; {again}", options)
-    return FAILED

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.flags import (
-    add_logs,
-    add_state_directory,
-    add_telemetry,
-    command,
+    FILE,
+    PATH,
+    key_flag,
+    key_flags,
+    log_flags,
     refuse_beside_config,
+    state_dir_flag,
+    telemetry_flag,
     telemetry_in,
     with_key_of_this_host,
 )
 
 if TYPE_CHECKING:
     from hbroker.addresses import Address
-    from hbroker.cli.flags import Commands
     from hbroker.config import NodeSettings
+    from hbroker.runtime.logs import Style
 
 _TEXT = """\
 For a network over many hosts, each under its own service manager. The node's place comes
@@ -42,55 +48,58 @@ exit codes: 0 ended as asked, 1 it could not run, or not go on, 2 wrong flags or
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "node", run, "run one node in this process", _TEXT)
-    parser.add_argument("--config", metavar="FILE", help="take the node --name from this topology")
-    parser.add_argument("--name", required=True, help="the node's name, unique in its network")
-    parser.add_argument(
-        "--root", metavar="HOST:PORT", help="where to join (with --config: in place of the file's root)"
-    )
-    flags = parser.add_argument_group("in place of --config")
-    flags.add_argument("--subtree", help="the topics it owns, as a prefix; empty for the root")
-    flags.add_argument(
-        "--also", metavar="SUBTREE", action="append", help="a further subtree; may be given several times"
-    )
-    flags.add_argument("--listen", metavar="HOST:PORT", help="port 0: any free one")
-    flags.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told")
-    flags.add_argument("--workers", metavar="N", help="threads that move messages (default: 1)")
-    flags.add_argument("--policy", metavar="fence|serve", help="when its lease runs out (default: fence)")
-    flags.add_argument(
-        "--join-key-file", metavar="FILE", help="holds the secret that a join must prove: the network's"
-    )
-    flags.add_argument("--sessions", metavar="N", help="clients and children at most")
-    flags.add_argument(
-        "--sessions-per-address", metavar="N", help="clients and children of one address at most"
-    )
-    flags.add_argument("--queue-bytes", metavar="N", help="bytes that wait for one session at most")
-    flags.add_argument(
-        "--session-expiry", metavar="SECONDS", help="how long a session is kept at most without its client"
-    )
-    flags.add_argument("--subscriptions", metavar="N", help="filters of one session at most")
-    flags.add_argument("--delegations", metavar="N", help="subtrees that it hands on at most")
-    parser.add_argument(
-        "--memory",
-        type=Path,
-        metavar="FILE",
-        help="remember there, for the next start, what it delegated, and who had subscribed",
-    )
-    add_state_directory(parser)
-    add_telemetry(parser)
-    add_logs(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("node", _TEXT)
+@click.option("--config", type=FILE, metavar="FILE", help="take the node --name from this topology")
+@click.option("--name", required=True, help="the node's name, unique in its network")
+@click.option(
+    "--root", metavar="HOST:PORT", help="where to join (with --config: in place of the file's root)"
+)
+@key_flag("--also", metavar="SUBTREE", multiple=True, help="a further subtree; may be given several times")
+@key_flags(
+    ("--subtree", "SUBTREE", "the topics it owns, as a prefix; empty for the root"),
+    ("--listen", "HOST:PORT", "port 0: any free one"),
+    ("--advertise", "HOST[:PORT]", "the address that others are told"),
+    ("--workers", "N", "threads that move messages (default: 1)"),
+    ("--policy", "fence|serve", "when its lease runs out (default: fence)"),
+    ("--join-key-file", "FILE", "holds the secret that a join must prove: the network's"),
+    ("--sessions", "N", "clients and children at most"),
+    ("--sessions-per-address", "N", "clients and children of one address at most"),
+    ("--queue-bytes", "N", "bytes that wait for one session at most"),
+    ("--session-expiry", "SECONDS", "how long a session is kept at most without its client"),
+    ("--subscriptions", "N", "filters of one session at most"),
+    ("--delegations", "N", "subtrees that it hands on at most"),
+)
+@click.option(
+    "--memory",
+    type=PATH,
+    metavar="FILE",
+    help="remember there, for the next start, what it delegated, and who had subscribed",
+)
+@state_dir_flag
+@telemetry_flag
+@log_flags
+def node(
+    config: str | None,
+    name: str,
+    root: str | None,
+    also: tuple[str, ...],
+    memory: Path | None,
+    state_dir: Path,
+    telemetry: str | None,
+    log_format: Style,
+    log_level: str,
+    **keys: str | None,
+) -> int:
     """Returns when the node has stopped. Raises ConfigError and ConfigErrors for wrong flags or files."""
     from dataclasses import replace
 
+    if config:
+        refuse_beside_config(("also", *keys))
+
     def read() -> NodeSettings:
-        reported = _from_file(options) if options.config else _from_flags(options)
-        settings = with_key_of_this_host(reported, options)
-        return replace(settings, telemetry=telemetry_in(settings.telemetry, options))
+        found = _from_file(config, name, root) if config else _from_flags(name, root, also, keys)
+        settings = with_key_of_this_host(found, state_dir)
+        return replace(settings, telemetry=telemetry_in(settings.telemetry, telemetry))
 
     settings = read()
 
@@ -100,50 +109,49 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.runtime.launcher import ports
     from hbroker.runtime.node.process import run_node
 
-    logs.configure(node=settings.name, style=options.log_format, level=options.log_level)
+    logs.configure(node=settings.name, style=log_format, level=log_level)
     ports.require_free(settings.listen)
 
     def ready(address: Address) -> None:
         print_ready(settings.name, f"{settings.subtree!r} on {format_address(address)}")
 
-    return run_node(settings, ready=ready, memory=options.memory, reload=read)
+    return run_node(settings, ready=ready, memory=memory, reload=read)
 
 
-def _from_file(options: argparse.Namespace) -> NodeSettings:
+def _from_file(config: str, name: str, root: str | None) -> NodeSettings:
     from dataclasses import replace
 
     from hbroker import topology
     from hbroker.errors import ConfigError
-    from hbroker.topology.flags import FILE_KEYS, root_from_flag
+    from hbroker.topology.flags import root_from_flag
 
-    refuse_beside_config(options, FILE_KEYS)
-    network = topology.load(options.config)
-    node = network.node(options.name)
+    network = topology.load(config)
+    node = network.node(name)
     if node is None:
         names = ", ".join(node.name for node in network.nodes)
         remedy = f"name one of {names}"
-        raise ConfigError(
-            f"no node is called {options.name!r}", file=options.config, line=None, remedy=remedy
-        )
-    if options.root and not node.is_root:
-        return replace(node, root=root_from_flag(options.root))
+        raise ConfigError(f"no node is called {name!r}", file=config, line=None, remedy=remedy)
+    if root and not node.is_root:
+        return replace(node, root=root_from_flag(root))
     if node.root and node.root[1] == 0:
         remedy = "give the root a port, or add --root <address>:<port>"
-        raise ConfigError("the root may listen on any port", file=options.config, line=None, remedy=remedy)
+        raise ConfigError("the root may listen on any port", file=config, line=None, remedy=remedy)
     return node
 
 
-def _from_flags(options: argparse.Namespace) -> NodeSettings:
+def _from_flags(
+    name: str, root: str | None, also: tuple[str, ...], keys: Mapping[str, str | None]
+) -> NodeSettings:
     from hbroker.topology.flags import node_from_flags
     from hbroker.topology.sections import LIMIT_KEYS
 
     return node_from_flags(
         node={
-            key: getattr(options, key)
-            for key in ("name", "subtree", "listen", "advertise", "workers", "policy")
+            "name": name,
+            **{key: keys[key] for key in ("subtree", "listen", "advertise", "workers", "policy")},
         },
-        also=options.also or (),
-        auth={"join_key_file": options.join_key_file},
-        limits={key: getattr(options, key) for key in LIMIT_KEYS},
-        root=options.root,
+        also=also,
+        auth={"join_key_file": keys["join_key_file"]},
+        limits={key: keys[key] for key in LIMIT_KEYS},
+        root=root,
     )

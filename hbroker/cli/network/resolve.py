@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
-from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.flags import json_flag, root_flag, timeout_flag
 from hbroker.cli.output import Style, print_json, print_table, styled
 
 if TYPE_CHECKING:
     from hbroker import Resolution
-    from hbroker.cli.flags import Commands
 
 _TEXT = """\
 With --trace each node on the way down from the root is asked in turn (referral mode),
@@ -29,22 +30,19 @@ exit codes: 0 resolved, 1 refused, 3 no answer
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "resolve", run, "tell which node owns a topic", _TEXT)
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--trace", action="store_true", help="show every step of the way")
-    add_root(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("resolve", _TEXT)
+@click.argument("topic")
+@click.option("--trace", is_flag=True, help="show every step of the way")
+@root_flag
+@timeout_flag()
+@json_flag
+def resolve(topic: str, trace: bool, root: str, timeout: float, as_json: bool) -> int:
     """Asks a running network. Raises Unreachable, Refused, InvalidTopic."""
     from hbroker import sync
 
-    with sync.connect(options.root, timeout=options.timeout) as client:
-        resolution = client.resolve(options.topic, trace=options.trace)
-    if options.json:
+    with sync.connect(root, timeout=timeout) as client:
+        resolution = client.resolve(topic, trace=trace)
+    if as_json:
         print_json(resolution.to_json())
     else:
         _print(resolution)

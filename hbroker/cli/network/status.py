@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
-from hbroker.cli.flags import add_json, add_network, add_state_directory, command
+from hbroker.cli.flags import json_flag, network_argument, state_dir_flag
 from hbroker.cli.output import duration, print_json, print_table
 
 if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
     from hbroker.runtime.launcher.run_directory import NetworkRun
 
 _TEXT = """\
@@ -36,25 +36,21 @@ exit codes: 0 every node is up, or left by order; 1 one is not, a disk fails, or
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "status", run, "tell which processes of a network run", _TEXT)
-    add_network(parser)
-    add_state_directory(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("status", _TEXT)
+@network_argument
+@state_dir_flag
+@json_flag
+def status(network: str | None, state_dir: Path, as_json: bool) -> int:
     """Returns 0 only if every process is up (or has left by order) and no disk fails."""
     from hbroker.cli.network.running import named
 
-    directory = named(options.state_dir, options.network)
+    directory = named(state_dir, network)
     running = directory.read() if directory and directory.launcher() is not None else None
     faults = directory.faults() if directory and running else {}
-    if options.json:
-        print_json(_as_json(running, options.network, faults))
+    if as_json:
+        print_json(_as_json(running, network, faults))
     elif running is None:
-        print(f"{options.network} does not run" if options.network else "no network runs")
+        print(f"{network} does not run" if network else "no network runs")
     else:
         _print(running)
         for process, fault in faults.items():

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import TYPE_CHECKING
 
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, UNREACHABLE
-from hbroker.cli.flags import add_json, add_root, command
+from hbroker.cli.flags import json_flag, root_flag, timeout_flag
 from hbroker.cli.network.hierarchy import Status, drawing, read_statuses
 from hbroker.cli.output import Style, print_json, print_table, styled
-
-if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
 
 LOSSES = frozenset(
     {
@@ -60,17 +56,14 @@ exit codes: 0 every node answered, 3 one did not, or the root
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "tree", run, "show the live hierarchy: who owns what, and its load", _TEXT)
-    add_root(parser)
-    add_json(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+@command("tree", _TEXT)
+@root_flag
+@timeout_flag()
+@json_flag
+def tree(root: str, timeout: float, as_json: bool) -> int:
     """Returns 0 only if every node answered with its status."""
-    statuses, silent = read_statuses(options.root, options.timeout, with_clients=options.json)
-    if options.json:
+    statuses, silent = read_statuses(root, timeout, with_clients=as_json)
+    if as_json:
         print_json({"nodes": statuses, "silent": silent})
     else:
         _print(statuses)

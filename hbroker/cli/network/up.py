@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED, USAGE
-from hbroker.cli.flags import add_json, add_logs, add_state_directory, command
+from hbroker.cli.flags import FILE, log_flags, state_dir_flag
 
 if TYPE_CHECKING:
-    from hbroker.cli.flags import Commands
     from hbroker.config import GatewaySettings, NodeSettings
     from hbroker.runtime.launcher.run_directory import RunDirectory
     from hbroker.runtime.launcher.spawn import Body, GatewayBody, Listening, Ready
@@ -39,23 +41,28 @@ exit codes: 0 stopped as asked (--detach: ready), 1 a port is taken or the netwo
 """
 
 
-def add(commands: Commands) -> None:
-    """Declares the command."""
-    parser = command(commands, "up", run, "launch a topology and keep it running", _TEXT)
-    parser.add_argument("file", nargs="?", metavar="FILE", help=f"default: {DEFAULT_FILE}")
-    parser.add_argument("--no-telemetry", action="store_true", help="write no telemetry, whatever FILE says")
-    parser.add_argument(
-        "--detach",
-        action="store_true",
-        help="go on in the background: return once the network is ready; `hbroker down` stops it",
-    )
-    parser.add_argument("--any-port", action="store_true", help="give every node and listener a free port")
-    add_state_directory(parser)
-    add_logs(parser)
-    add_json(parser, "print every event as one JSON object a line")
-
-
-def run(options: argparse.Namespace) -> int:
+@command("up", _TEXT)
+@click.argument("file", required=False, type=FILE, help=f"default: {DEFAULT_FILE}")
+@click.option("--no-telemetry", is_flag=True, help="write no telemetry, whatever FILE says")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="go on in the background: return once the network is ready; `hbroker down` stops it",
+)
+@click.option("--any-port", is_flag=True, help="give every node and listener a free port")
+@state_dir_flag
+@log_flags
+@click.option("--json", "as_json", is_flag=True, help="print every event as one JSON object a line")
+def up(
+    file: str | None,
+    no_telemetry: bool,
+    detach: bool,
+    any_port: bool,
+    state_dir: Path,
+    log_format: Style,
+    log_level: str,
+    as_json: bool,
+) -> int:
     """Returns when the network has stopped. Raises ConfigErrors, OSError."""
     from hbroker import topology
     from hbroker.cli.network.launcher_events import Console, tell_json, unbreakable
@@ -63,30 +70,33 @@ def run(options: argparse.Namespace) -> int:
     from hbroker.runtime.launcher.launcher import Launcher
     from hbroker.runtime.launcher.run_directory import RunDirectory
 
-    file = options.file or _default_file()
+    file = file or _default_file()
     wanted = topology.load(file)
     if wanted.gateways:
         from hbroker.runtime.gateway.files import require_files
 
         require_files(wanted.gateways)
-    directory = RunDirectory(options.state_dir, wanted.name)
-    if options.detach:
-        from hbroker.cli.network import detach
+    directory = RunDirectory(state_dir, wanted.name)
+    if detach:
+        from hbroker.cli.network.detach import launch
 
-        return detach.launch(options, file, directory.path)
+        flags = {"--no-telemetry": no_telemetry, "--any-port": any_port, "--json": as_json}
+        values = ("--state-dir", str(state_dir), "--log-format", log_format, "--log-level", log_level)
+        arguments = [file, *(flag for flag, is_given in flags.items() if is_given), *values]
+        return launch(arguments, directory.path, is_json=as_json)
     lock = directory.acquire()
     try:
-        wanted = _with_key(_with_telemetry(wanted, directory, options), directory)
-        network = ports.assign(wanted, any_port=options.any_port)
+        wanted = _with_key(_with_telemetry(wanted, directory, is_wanted=not no_telemetry), directory)
+        network = ports.assign(wanted, any_port=any_port)
         if network.telemetry.is_on:
             # Once, before the forks: they share its memory.
             from hbroker.runtime.telemetry import preload
 
             preload()
         _forget_the_dead(network, directory)
-        body = _node_body(directory, options.log_format, options.log_level)
-        gateway = _gateway_body(options.log_format, options.log_level) if network.gateways else None
-        tell = tell_json if options.json else Console(network, directory.path).tell
+        body = _node_body(directory, log_format, log_level)
+        gateway = _gateway_body(log_format, log_level) if network.gateways else None
+        tell = tell_json if as_json else Console(network, directory.path).tell
         Launcher(network, file, directory, body, unbreakable(tell), gateway).run()
     finally:
         os.close(lock)
@@ -103,12 +113,12 @@ def _default_file() -> str:
     return str(brought) if brought.is_file() else DEFAULT_FILE
 
 
-def _with_telemetry(network: Topology, directory: RunDirectory, options: argparse.Namespace) -> Topology:
+def _with_telemetry(network: Topology, directory: RunDirectory, *, is_wanted: bool) -> Topology:
     """Sets the directory of telemetry: below the network's state, unless the file names another."""
     from dataclasses import replace
 
     settings = network.telemetry.inside(str(directory.telemetry.absolute()))
-    return network.with_telemetry(replace(settings, enabled=settings.enabled and not options.no_telemetry))
+    return network.with_telemetry(replace(settings, enabled=settings.enabled and is_wanted))
 
 
 def _with_key(network: Topology, directory: RunDirectory) -> Topology:
