@@ -10,11 +10,12 @@
     commands    the table of commands, and how a command is declared
     flags       flags and values that several commands share
     output      tables, colours and JSON
+    progress    progress of long work
     exits       exit codes
 
 Each command is a function of its name, declared with click. `commands` imports its module only when it is
-needed. Every command imports `commands` and `flags`, which import no command, and neither do `output` and
-`exits`.
+needed. Every command imports `commands` and `flags`, which import no command, and neither do `output`,
+`progress` and `exits`.
 """
 
 from __future__ import annotations

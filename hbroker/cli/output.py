@@ -1,7 +1,7 @@
 """The output of commands: aligned columns for a person, JSON for a program.
 
 Two spaces separate columns, without lines around them, so that the output suits a terminal and `grep`. Output
-has colour only on a terminal, and only if NO_COLOR is not set.
+has colour only on a terminal, and only if NO_COLOR is not set. rich is imported only for a table or a colour.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
+from typing import Final
+
+_WIDEST: Final = 1_000_000
+"""Columns of the widest table: none is wrapped or cut, so that each row is one line."""
 
 
 class Style(Enum):
-    """Emphasis on a terminal."""
+    """Emphasis on a terminal, as rich names it."""
 
-    STRONG = "1"
-    BAD = "31"
-    GOOD = "32"
+    STRONG = "bold"
+    BAD = "red"
+    GOOD = "green"
 
 
 def print_json(value: object) -> None:
@@ -35,34 +39,34 @@ def print_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = ()
 ) -> None:
     """Prints aligned columns under their names. Those named in `numbers` are aligned to the right."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(line[i]) for line in [list(header), *cells]) for i in range(len(header))]
+    from rich.console import Console
+    from rich.table import Table
 
-    def aligned(line: Sequence[str]) -> str:
-        fields = zip(line, widths, header, strict=True)
-        texts = [cell.rjust(w) if name in numbers else cell.ljust(w) for cell, w, name in fields]
-        return "  ".join(texts).rstrip()
-
-    print(styled(aligned(header), Style.STRONG))
-    for row in cells:
-        print(aligned(row))
+    console = Console(
+        width=_WIDEST, color_system=None, force_terminal=False, markup=False, emoji=False, highlight=False
+    )
+    table = Table(box=None, pad_edge=False)
+    for name in header:
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
+    if rows:
+        # All values of a column are one cell: rich takes a quarter of the time that single cells take.
+        columns = zip(*rows, strict=True)
+        table.add_row(*("\n".join(str(value).replace("\n", " ") for value in column) for column in columns))
+    with console.capture() as captured:
+        console.print(table)
+    first, *others = (line.rstrip() for line in captured.get().removesuffix("\n").split("\n"))
+    print(styled(first, Style.STRONG))
+    for line in others:
+        print(line)
 
 
 def styled(text: str, style: Style) -> str:
     """The text with emphasis if stdout is a terminal and NO_COLOR is not set; otherwise the text."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
-    return f"\x1b[{style.value}m{text}\x1b[0m"
+    from rich import style as rich
 
-
-def narrator(*, is_silent: bool) -> Callable[[str], None]:
-    """The function to call with a line of progress, which goes to standard error, or nowhere."""
-
-    def say(line: str) -> None:
-        if not is_silent:
-            print(line, file=sys.stderr, flush=True)
-
-    return say
+    return rich.Style.parse(style.value).render(text)
 
 
 def print_ready(name: str, text: str) -> None:

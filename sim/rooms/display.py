@@ -1,5 +1,4 @@
-"""The progress of a run: a live picture on a terminal, if `rich` is installed; otherwise a line every two
-seconds."""
+"""The progress of a run: a live picture on a terminal; otherwise a line every two seconds."""
 
 from __future__ import annotations
 
@@ -24,12 +23,9 @@ _WIDTH: Final = 60
 def progress_display(title: str) -> Iterator[Callable[[Progress], None]]:
     """The function to call with the progress, which goes to standard error. The result goes to standard
     output."""
-    try:
-        from rich.console import Console
-        from rich.live import Live
-    except ModuleNotFoundError:
-        yield _lines()
-        return
+    from rich.console import Console
+    from rich.live import Live
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines()

@@ -7,15 +7,19 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import psutil
 import pytest
 
 from hbroker.cli import main
+from hbroker.cli.analysis.analyze import analyze
+from hbroker.cli.analysis.follow import FollowFlags
 from hbroker.cli.exits import DONE, FAILED, INTERRUPTED, USAGE
 from hbroker.spark_analysis import session
 from hbroker.spark_analysis.errors import NotInstalled
+from hbroker.spark_analysis.follow import Settings
 from tests.analysis import files
 from tests.analysis.test_tables import node_row
 from tests.frame.checkout import ROOT, python_sources
@@ -26,7 +30,7 @@ Capture = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.timeout(600)  # Spark takes long on a busy machine
 
 PATIENCE_S = 500.0
-MAY_IMPORT = {"pyspark", "py4j", "rich"}
+MAY_IMPORT = {"click", "py4j", "pyspark", "rich"}
 
 QUICK = (
     *("--conf", "spark.sql.shuffle.partitions=2"),
@@ -122,6 +126,12 @@ def test_analyze_without_pyspark_says_what_to_install(
 )
 def test_invalid_flags_are_refused(arguments: list[str]) -> None:
     assert main(["analyze", *arguments]) == USAGE
+
+
+def test_the_flags_of_follow_have_the_defaults_of_its_settings() -> None:
+    with analyze.make_context("analyze", ["x", "--out", "y", "--follow"]) as context:
+        flags = FollowFlags(**{field.name: context.params[field.name] for field in fields(FollowFlags)})
+    assert flags.settings(None) == Settings()
 
 
 @pytest.mark.parametrize(

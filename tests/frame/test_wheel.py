@@ -23,7 +23,7 @@ SHIPPED_SUFFIXES = {".css", ".js", ".properties", ".py", ".pyi", ".typed", ".yam
 IMPORT_EVERYTHING = """
 import importlib, json, pkgutil, hbroker
 
-optional = {"numpy", "psutil", "py4j", "pyspark", "rich", "scapy"}
+optional = {"numpy", "psutil", "py4j", "pyspark", "scapy"}
 names, refused = [], []
 for module in pkgutil.walk_packages(hbroker.__path__, "hbroker."):
     if module.name.endswith("__main__"):

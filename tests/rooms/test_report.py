@@ -6,6 +6,7 @@ import io
 import json
 
 import pytest
+from rich.console import Console
 
 from hbroker.cli import main, sim
 from hbroker.cli.network.hierarchy import Status
@@ -59,14 +60,9 @@ def test_without_a_terminal_the_progress_is_lines_on_standard_error(
 
 
 def test_on_a_terminal_the_progress_is_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
-    rich_console = pytest.importorskip("rich.console")
     drawn = io.StringIO()
-    real = rich_console.Console
-
-    def console(**_: object) -> object:
-        return real(file=drawn, force_terminal=True, width=100, color_system=None)
-
-    monkeypatch.setattr(rich_console, "Console", console)
+    terminal = Console(file=drawn, force_terminal=True, width=100, color_system=None)
+    monkeypatch.setattr("rich.console.Console", lambda **_: terminal)
     with progress_display("home, 50 devices") as show:
         show(_progress("connecting"))
         show(_progress("playing"))

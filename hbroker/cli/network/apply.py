@@ -27,7 +27,8 @@ from hbroker.cli.flags import (
     timeout_flag,
 )
 from hbroker.cli.network.admin_requests import Orders
-from hbroker.cli.output import duration, narrator, print_json, print_table
+from hbroker.cli.output import duration, print_json, print_table
+from hbroker.cli.progress import Progress, progress
 from hbroker.errors import HBrokerError, LocalError
 
 if TYPE_CHECKING:
@@ -125,16 +126,16 @@ def apply(
     _require_all(wanted, statuses, silent)
     claimed = {status["name"]: _claims(status) for status in statuses}
     steps = moves(wanted, claimed)
-    say = narrator(is_silent=as_json)
+    measured = None
     if dry_run:
         done = [_Done(**asdict(step)) for step in steps]
     else:
-        with sync.connect(root, timeout=timeout) as client:
-            done = _carry_out(Orders(client, key, timeout, say), steps)
-    measured = None
-    if wanted.plan and measure and not dry_run and all(step.done for step in done):
-        say(f"measuring for {duration(measure)}")
-        measured = _measure(root, wanted.plan, measure, timeout)
+        with progress(is_silent=as_json, parts=len(steps)) as shown:
+            with sync.connect(root, timeout=timeout) as client:
+                done = _carry_out(Orders(client, key, timeout, shown.say), steps, shown)
+            if wanted.plan and measure and all(step.done for step in done):
+                shown.say(f"measuring for {duration(measure)}")
+                measured = _measure(root, wanted.plan, measure, timeout)
     if as_json:
         print_json({"dry_run": dry_run, **_as_json(done, measured)})
     else:
@@ -155,26 +156,19 @@ def _claims(status: Status) -> list[str]:
     return [str(subtree) for subtree in subtrees] if isinstance(subtrees, list) else []
 
 
-def _carry_out(orders: Orders, steps: Sequence[Move]) -> list[_Done]:
+def _carry_out(orders: Orders, steps: Sequence[Move], shown: Progress) -> list[_Done]:
     """Makes the moves one after the other, up to the first that fails."""
     done: list[_Done] = []
     for number, step in enumerate(steps, 1):
-        orders.say(f"[{number}/{len(steps)}] {_described(step)}")
+        shown.say(f"[{number}/{len(steps)}] {_described(step)}")
         began = time.monotonic()
         error = _carry_out_one(orders, step)
         seconds = round(time.monotonic() - began, 3)
-        done.append(
-            _Done(
-                step.subtree,
-                step.source,
-                step.target,
-                error is None,
-                seconds,
-                None if error is None else str(error),
-            )
-        )
+        why = None if error is None else str(error)
+        done.append(_Done(**asdict(step), done=error is None, seconds=seconds, error=why))
         if error is not None:
             break
+        shown.advance()
     return done + [_Done(**asdict(step)) for step in steps[len(done) :]]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hbroker.addresses import format_address
 from hbroker.cli.output import Style, discard_output, duration, print_json_line, styled
+from hbroker.cli.progress import StartBar
 from hbroker.config import NodeSettings
 from hbroker.runtime.launcher import launcher
 from hbroker.runtime.launcher.launcher import LauncherEvent
@@ -32,18 +33,23 @@ def unbreakable(tell: Callable[[LauncherEvent], None]) -> Callable[[LauncherEven
 class Console:
     """Prints events for a person."""
 
-    def __init__(self, network: Topology, logs: Path) -> None:
+    def __init__(self, network: Topology, logs: Path, bar: StartBar) -> None:
         self._network = network
+        self._print = bar.print
+        self._bar = bar
         telemetry = f", telemetry in {_near(network.telemetry.directory)}" if network.telemetry.is_on else ""
         self._print(f"starting {_count(network)} of {network.name}; logs in {logs}{telemetry}")
 
     def tell(self, launcher_event: LauncherEvent) -> None:
-        """Prints one line for an event."""
+        """Prints one line for an event, or shows it in the bar."""
         match launcher_event:
+            case launcher.Starting(serving=serving):
+                self._bar.show(serving)
             case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
                 root = format_address(network.root.address)
                 urls = "".join(f", {url}" for gateway in listeners.values() for url in gateway)
                 text = f"{network.name}: {_count(network)}, root {root}{urls}, in {duration(seconds)}"
+                self._bar.end()
                 self._print(f"{styled('ready', Style.GOOD)} {text}")
             case launcher.Waiting(names=names, seconds=seconds):
                 self._print(f"waiting since {duration(seconds)} for {', '.join(names)} to join; see the logs")
@@ -62,16 +68,16 @@ class Console:
             case launcher.StorageRecovered(name=name):
                 self._print(f"{styled(f'storage of {name} works again', Style.GOOD)}")
             case launcher.Stopped(seconds=seconds):
+                self._bar.end()
                 self._print(f"stopped {self._network.name} in {duration(seconds)}")
-
-    def _print(self, line: str) -> None:
-        print(line, flush=True)
 
 
 def tell_json(launcher_event: LauncherEvent) -> None:
-    """Prints an event as one JSON line."""
+    """Prints an event as one JSON line. One that shows only progress has none."""
     entry: dict[str, Any]
     match launcher_event:
+        case launcher.Starting():
+            return
         case launcher.Ready(topology=network, seconds=seconds, listeners=listeners):
             nodes = [_node_json(node) for node in network.nodes]
             root = format_address(network.root.address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import click
 
@@ -10,7 +11,8 @@ from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE
 from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
 from hbroker.cli.network.admin_requests import locate
-from hbroker.cli.output import duration, narrator, print_json
+from hbroker.cli.output import duration, print_json
+from hbroker.cli.progress import progress
 
 _TEXT = """\
 The node gives its subtrees to their parents, with their subscriptions, sessions, retained
@@ -41,18 +43,13 @@ def leave(node: str, network: RunningNetwork, as_json: bool) -> int:
     from hbroker.runtime.client.admin_request import give_order
 
     key = network.join_key()
-    say = narrator(is_silent=as_json)
     began = time.monotonic()
     with sync.connect(network.root, timeout=network.timeout) as client:
         address = locate(client, node)
     order = pb.Order(kind=pb.ORDER_KIND_LEAVE, node=node)
-    give_order(
-        address,
-        order,
-        join_key=key,
-        timeout=network.timeout,
-        waits=lambda: say(f"{node} hands back what it owns"),
-    )
+    with progress(is_silent=as_json) as shown:
+        waits = partial(shown.say, f"{node} hands back what it owns")
+        give_order(address, order, join_key=key, timeout=network.timeout, waits=waits)
     seconds = time.monotonic() - began
     if as_json:
         print_json({"node": node, "left": True, "seconds": round(seconds, 3)})

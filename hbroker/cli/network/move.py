@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from hbroker.cli.commands import command
 from hbroker.cli.exits import DONE, FAILED
 from hbroker.cli.flags import RunningNetwork, json_flag, order_flags
 from hbroker.cli.network.admin_requests import Orders
-from hbroker.cli.output import duration, narrator, print_json
+from hbroker.cli.output import duration, print_json
+from hbroker.cli.progress import progress
 from hbroker.errors import LocalError, RemoteError
 
 if TYPE_CHECKING:
@@ -51,10 +53,10 @@ def move(subtree: str, node: str, network: RunningNetwork, as_json: bool) -> int
 
     key = network.join_key()
     _require_subtree(subtree)
-    say = narrator(is_silent=as_json)
     began = time.monotonic()
     with sync.connect(network.root, timeout=network.timeout) as client:
-        before, error = Orders(client, key, network.timeout, say).give_subtree(subtree, node)
+        with progress(is_silent=as_json) as shown:
+            before, error = Orders(client, key, network.timeout, shown.say).give_subtree(subtree, node)
         now = before if error is None else _owner_now(client, subtree)
     owner = node if error is None else None if now is None else now.owner
     seconds = time.monotonic() - began
@@ -76,9 +78,11 @@ def move(subtree: str, node: str, network: RunningNetwork, as_json: bool) -> int
         print(f"{subtree} went from {before.owner} to {node}, in {duration(seconds)}")
     if error is None:
         return DONE
+    if as_json:
+        return FAILED
     where = f"{owner} owns {subtree} now" if owner else f"nobody answers for {subtree} now"
     again = f"`hbroker move {subtree} {before.owner}` gives it back"
-    say(f"hbroker: {node} could not take it: {error}. {where}; {again}")
+    print(f"hbroker: {node} could not take it: {error}. {where}; {again}", file=sys.stderr)
     return FAILED
 
 

@@ -66,6 +66,7 @@ def up(
     """Returns when the network has stopped. Raises ConfigErrors, OSError."""
     from hbroker import topology
     from hbroker.cli.network.launcher_events import Console, tell_json, unbreakable
+    from hbroker.cli.progress import StartBar
     from hbroker.runtime.launcher import ports
     from hbroker.runtime.launcher.launcher import Launcher
     from hbroker.runtime.launcher.run_directory import RunDirectory
@@ -96,8 +97,9 @@ def up(
         _forget_the_dead(network, directory)
         body = _node_body(directory, log_format, log_level)
         gateway = _gateway_body(log_format, log_level) if network.gateways else None
-        tell = tell_json if as_json else Console(network, directory.path).tell
-        Launcher(network, file, directory, body, unbreakable(tell), gateway).run()
+        with StartBar(len(network.nodes) + len(network.gateways), is_silent=as_json) as bar:
+            tell = tell_json if as_json else Console(network, directory.path, bar).tell
+            Launcher(network, file, directory, body, unbreakable(tell), gateway).run()
     finally:
         os.close(lock)
     return DONE

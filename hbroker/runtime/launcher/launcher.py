@@ -46,6 +46,13 @@ REMIND_AFTER: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Starting:
+    """One more process serves, and others do not serve yet. `serving`: how many do."""
+
+    serving: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Every node serves, and every gateway accepts clients, for the first time. `seconds`: since the launcher
     started. `listeners`: the URLs of each gateway, by its name."""
@@ -112,7 +119,9 @@ class Stopped:
     seconds: float
 
 
-LauncherEvent: TypeAlias = Ready | Waiting | Ended | Back | Left | StorageFailed | StorageRecovered | Stopped
+LauncherEvent: TypeAlias = (
+    Starting | Ready | Waiting | Ended | Back | Left | StorageFailed | StorageRecovered | Stopped
+)
 
 
 class Launcher:
@@ -294,18 +303,25 @@ class Launcher:
         self._look_whether_ready(now)
 
     def _look_whether_ready(self, now: float) -> None:
-        if self._remind_at is not None and self._supervisor.all_in(State.SERVING, State.LEFT):
-            self._remind_at = None
-            names = [gateway.name for gateway in self._topology.gateways]
-            listeners = {name: self._nodes[name].listeners for name in names}
-            self._events.append(Ready(self._topology, now - self._began, listeners))
+        if self._remind_at is None:
+            return
+        missing = self._missing()
+        if missing:
+            self._events.append(Starting(len(self._nodes) - len(missing)))
+            return
+        self._remind_at = None
+        names = [gateway.name for gateway in self._topology.gateways]
+        listeners = {name: self._nodes[name].listeners for name in names}
+        self._events.append(Ready(self._topology, now - self._began, listeners))
+
+    def _missing(self) -> tuple[str, ...]:
+        there = (State.SERVING, State.LEFT)
+        return tuple(name for name in self._nodes if self._supervisor.state(name) not in there)
 
     def _remind(self, now: float) -> None:
         if self._remind_at is not None and self._remind_at <= now:
             self._remind_at = now + REMIND_AFTER
-            there = (State.SERVING, State.LEFT)
-            missing = [name for name in self._nodes if self._supervisor.state(name) not in there]
-            self._events.append(Waiting(tuple(missing), now - self._began))
+            self._events.append(Waiting(self._missing(), now - self._began))
 
     def _timeout(self) -> float | None:
         due = (self._supervisor.poll_timeout(), self._remind_at, self._write_at or None)
