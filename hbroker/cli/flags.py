@@ -15,12 +15,13 @@ from hbroker.cli.commands import Option
 from hbroker.errors import ConfigError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from hbroker.config import GatewaySettings, NodeSettings, TelemetrySettings
 
     Process = TypeVar("Process", NodeSettings, GatewaySettings)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
 
 ORDER_TIMEOUT_S: Final = 30.0
 """How long a command waits until an order is carried out."""
@@ -70,6 +71,7 @@ ADDRESS: Final = Value("host:port", address)
 SECONDS: Final = Value("seconds", positive)
 WHOLE: Final = click.IntRange(1, 1_000_000)
 FILE: Final = click.Path(readable=False)
+"""A path, as text. Whether it is there, and what it is, shows when it is used."""
 PATH: Final = click.Path(readable=False, path_type=Path)
 
 
@@ -89,11 +91,22 @@ def key_flags(*flags: tuple[str, str, str]) -> Callable[[Function], Function]:
     return all_of(*(key_flag(name, metavar=metavar, help=text) for name, metavar, text in flags))
 
 
+def _networks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The networks of the state directory whose names begin so; if there is none, files."""
+    from click.shell_completion import CompletionItem
+
+    state_dir: Path = ctx.params["state_dir"]
+    names = sorted(file.parent.name for file in state_dir.glob("*/state.json"))
+    items = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return items or [CompletionItem(incomplete, type="file")]
+
+
 key_flag: Final = partial(click.option, cls=Option, heading="In place of --config")
 json_flag: Final = click.option("--json", "as_json", is_flag=True, help="print JSON")
 network_argument: Final = click.argument(
     "network",
     required=False,
+    shell_complete=_networks,
     help="a network's name (home) or its topology file; needed only where several run",
 )
 state_dir_flag: Final = click.option(
