@@ -158,7 +158,7 @@ impl Core {
         self.on(worker, |engine, now| engine.adopt(now, session, address))
     }
 
-    /// Whether the peer opened this link and has never answered on it.
+    /// Whether the peer of this link has never answered on it.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
         self.on(link.worker(), |engine, _| engine.is_one_sided(link))
     }

@@ -487,10 +487,11 @@ impl Link {
         self.is_established
     }
 
-    /// Whether the peer opened it and has acknowledged nothing since. It may have given the link up long ago,
-    /// if the datagram that opened it was late.
+    /// Whether the peer has never answered on it. The peer opened it, but the datagram may have been late, and
+    /// the peer may have given the link up long ago. Or it was opened here, and the peer may not have received
+    /// the one datagram that it was sent (§4.5).
     pub fn is_one_sided(&self) -> bool {
-        self.config.role == Role::Acceptor && !self.is_answered
+        self.is_unproved || (self.config.role == Role::Acceptor && !self.is_answered)
     }
 
     /// Whether nothing waits to be sent, or to be acknowledged where that matters.

@@ -318,9 +318,10 @@ class Sessions:
                 self.open(session)
 
     def _may_be_stale(self, session: Session) -> bool:
-        """A node that was suspended may read late the datagram that opened a link, which the client has given
-        up since. Nothing may be handed over on such a link, because the session would end with it when the
-        client opens another (§5.4)."""
+        """The client has never answered on the session's link (§5.4). A node that was suspended may read late
+        the datagram that opened a link, which the client has given up since. The one datagram that opened a
+        link for an earlier handover may be lost. Nothing may be handed over on such a link, because the
+        session would end with it."""
         is_bare = not session.is_persistent and not self._subscribers.has_any(session.id)
         return is_bare and session.link is not None and self._core.is_one_sided(session.link)
 

@@ -1,5 +1,7 @@
 //! A node's next run opens the links of the sessions that it was handed (§5.4), while their clients still speak to the run before.
 
+use crate::link_id::LinkId;
+
 use super::network::{Faults, MILLISECOND, Network, message};
 
 /// A subscriber of a node that begins anew, was handed the subscriber's session, and opens a link for it.
@@ -14,9 +16,9 @@ fn adopted(seed: u64, faults: Faults) -> (Network, usize, usize) {
     (network, node, subscriber)
 }
 
-fn adopt(network: &mut Network, node: usize, client: usize) {
+fn adopt(network: &mut Network, node: usize, client: usize) -> LinkId {
     let (now, session, address) = (network.now, network.hosts[client].session, network.hosts[client].address);
-    network.hosts[node].engines[0].adopt(now, session, address).expect("there are few links");
+    network.hosts[node].engines[0].adopt(now, session, address).expect("there are few links")
 }
 
 #[test]
@@ -41,4 +43,17 @@ fn what_a_client_says_to_the_run_before_begins_no_link_of_the_next() {
         let downs = network.hosts[subscriber].downs;
         assert!(downs <= 3, "seed {seed}: {downs} links ended");
     }
+}
+
+#[test]
+fn a_client_answers_the_next_run_at_its_first_datagram() {
+    let (mut network, node, subscriber) = adopted(1, Faults::default());
+    let publisher = network.add_client();
+    let link = adopt(&mut network, node, subscriber);
+    assert!(network.hosts[node].engines[0].is_one_sided(link));
+    network.publish(publisher, &message("a", b"x", 1));
+    network.run(100 * MILLISECOND);
+    assert!(!network.hosts[node].engines[0].is_one_sided(link));
+    network.assert_all_published(publisher, 1);
+    assert_eq!(network.sequences(subscriber, "a"), [1]);
 }

@@ -39,7 +39,7 @@ impl Engine {
         self.open_link(now, Role::Adopter, session, address, token).ok()
     }
 
-    /// Whether the peer of a link opened it, and has never answered on it.
+    /// Whether the peer of a link has never answered on it.
     pub fn is_one_sided(&self, link: LinkId) -> bool {
         self.out.links.get(link).is_some_and(LinkSlot::is_one_sided)
     }
