@@ -24,8 +24,8 @@ AT_ONCE = 8
 ONE_DATAGRAM = 60
 """The largest size of the datagram, in bytes."""
 MOST_TIMES = 3
-"""The greatest ratio of bytes sent to an address to bytes received from it before it is validated (RFC 9000
-§8.1)."""
+"""The greatest ratio of bytes sent to an address to bytes received from it before its validation
+(RFC 9000 §8.1)."""
 
 
 class Victim:
