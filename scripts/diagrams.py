@@ -55,10 +55,10 @@ CHAPTERS: Final = {
     "hbroker.protocol.resolution.resolver.TRANSITIONS": Chapter(
         "A look-up", "A client's way to the owner of a topic: [§5.2](protocol.md#52-resolve)."
     ),
-    "hbroker.protocol.subscriptions.client.subscription.TRANSITIONS": Chapter(
+    "hbroker.protocol.subscriptions.client.subscription.SUBSCRIPTION": Chapter(
         "A subscription", "At the client, as a whole: [§6](protocol.md#6-subscriptions)."
     ),
-    "hbroker.protocol.subscriptions.client.owner.TRANSITIONS": Chapter(
+    "hbroker.protocol.subscriptions.client.subscription.OWNER": Chapter(
         "A subscription at one node", "At the client, for each node: [§6](protocol.md#6-subscriptions)."
     ),
     "hbroker.protocol.wills.client_will.TRANSITIONS": Chapter(

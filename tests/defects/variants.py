@@ -26,7 +26,7 @@ from hbroker.protocol.ownership.jurisdiction import Grant, Jurisdiction
 from hbroker.protocol.sessions import session_table
 from hbroker.protocol.sessions.subscription_store import Subscription
 from hbroker.protocol.subscriptions.client import owners, subscription
-from hbroker.protocol.subscriptions.client.owner import Event, SubscriptionOwner
+from hbroker.protocol.subscriptions.client.subscription import OwnerEvent, SubscriptionOwner
 from hbroker.protocol.subscriptions.owner import subscriptions
 from hbroker.protocol.wills import session_wills
 from hbroker.runtime.node.state_files import NodeStateFiles
@@ -109,7 +109,7 @@ def _only_reported(_: Callable[..., bool]) -> Callable[..., bool]:
 
 def _subscribe_again(_: Callable[..., None]) -> Callable[..., None]:
     def broken(self: owners.SubscriptionOwners, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(Event.ACTIVATE)
+        owner.machine.handle(OwnerEvent.ACTIVATE)
         owner.failures = 0
         self._doubt(now, owner)
 

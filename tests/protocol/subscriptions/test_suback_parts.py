@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hbroker._proto import packet_pb2 as pb
 from hbroker.protocol.packets import PACKET_ROOM, Cut, unpack
-from hbroker.protocol.subscriptions.client.owner import Answer, AnswerParts
+from hbroker.protocol.subscriptions.client.subscription import Answer, AnswerParts
 from hbroker.protocol.subscriptions.owner.suback_packets import SubAcks
 
 _subtrees = st.lists(st.text("abc/", max_size=300), unique=True, max_size=80)

@@ -2,10 +2,9 @@
 
     subscriptions   all subscriptions of one client, their listeners, and their ends
     owners          discovers, confirms and recovers the owners of all subscriptions
-    subscription    one subscription: its state, and when it is complete
-    owner           one node's part in one subscription, and what the node's answer covers
+    subscription    one subscription: its state, each node's part in it, and when it is complete
     options         what the application asks of a subscription, and its listeners
 
-Imports go downward: `subscriptions` imports `owners`, which imports `subscription`, which imports `owner` and
-`options`. `owners` also uses `resolution.requests` and `resolution.knowledge`.
+Imports go downward: `subscriptions` imports `owners`, which imports `subscription`, which imports `options`.
+`owners` also uses `resolution.requests` and `resolution.knowledge`.
 """

@@ -36,14 +36,14 @@ from hbroker.protocol.resolution.requests import (
 )
 from hbroker.protocol.sessions.options import SessionOptions
 from hbroker.protocol.state_machine import Machine
-from hbroker.protocol.subscriptions.client.owner import (
-    TRANSITIONS,
+from hbroker.protocol.subscriptions.client.subscription import (
+    OWNER,
     AnswerParts,
-    Event,
-    State,
+    OwnerEvent,
+    OwnerState,
+    Subscription,
     SubscriptionOwner,
 )
-from hbroker.protocol.subscriptions.client.subscription import Subscription
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest, retry_after
 
 __all__ = ["SubscribeRequests", "SubscriptionOwners"]
@@ -191,7 +191,7 @@ class SubscriptionOwners:
     def renew(self, now: int, known: Subscription) -> None:
         """The options of a subscription changed: sends SUBSCRIBE to the nodes that have it."""
         for owner in known.everyone:
-            if owner.machine.accepts(Event.RENEW):
+            if owner.machine.accepts(OwnerEvent.RENEW):
                 self._renew(now, owner)
 
     def set_session_options(self, session_options: SessionOptions) -> None:
@@ -239,10 +239,10 @@ class SubscriptionOwners:
             self._review(known)
             return
         if not is_direct and (source == question.address or suback.hops == 0):
-            pending.machine.handle(Event.NOT_RESPONSIBLE)
+            pending.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
             self._questions.settle(question)
         elif is_direct and pending.node != suback.node:  # Another node has this address now.
-            pending.machine.handle(Event.NOT_RESPONSIBLE)
+            pending.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
             self.release(pending)
             self._doubt(now, pending)
         self._judge(now, owner, suback.responsible)
@@ -263,7 +263,7 @@ class SubscriptionOwners:
         before = known.by_node.get(suback.node)
         is_awaited = known.is_discovering if before is None else before.is_awaited
         # What it had delegated is known, and each change since, as long as the session has had this one link.
-        knows_cuts = before is not None and before.state is State.ACTIVE and before.link == link
+        knows_cuts = before is not None and before.state is OwnerState.ACTIVE and before.link == link
         has_new_link = before is not None and before.link not in (None, link)
         owner = self._owner(now, known, suback.node, reachable(suback.address, source))
         self._learn(now, owner, suback)
@@ -276,10 +276,10 @@ class SubscriptionOwners:
         if suback.active and owner.pending and owner.link == link:
             return  # Its answer to the open requests follows.
         if suback.active and is_awaited:  # §6.2: its cuts are not known yet.
-            owner.machine.handle(Event.RESPONSIBLE)
+            owner.machine.handle(OwnerEvent.RESPONSIBLE)
             self._subscribe(now, owner)
-        elif suback.active and owner.state is State.BACKING_OFF:  # Nor what it was handed since.
-            owner.machine.handle(Event.RESUME)
+        elif suback.active and owner.state is OwnerState.BACKING_OFF:  # Nor what it was handed since.
+            owner.machine.handle(OwnerEvent.RESUME)
             self._subscribe(now, owner)
         elif suback.active and (has_new_link or owner.withholds_cuts):  # Nor what else it has delegated.
             self._renew(now, owner)
@@ -301,7 +301,7 @@ class SubscriptionOwners:
             if is_refused:
                 owner.subscription.reason = Reason.REASON_QUOTA_EXCEEDED
             self._owner_cache.forget(owner.address)
-            self._pause(now, owner, Event.LINK_DOWN)
+            self._pause(now, owner, OwnerEvent.LINK_DOWN)
             self._review(owner.subscription)
 
     def handle_timeout(self, now: int) -> None:
@@ -322,7 +322,7 @@ class SubscriptionOwners:
     def _discover(self, now: int, known: Subscription) -> None:
         for owner in known.restart():
             self.release(owner)
-        known.entry = SubscriptionOwner(known, "", self._root, Machine(TRANSITIONS, State.ASKED))
+        known.entry = SubscriptionOwner(known, "", self._root, Machine(OWNER, OwnerState.ASKED))
         self._ask(now, known.entry, pb.MODE_RECURSIVE)
 
     def _begin_at(self, now: int, known: Subscription, hint: Holder) -> None:
@@ -331,7 +331,7 @@ class SubscriptionOwners:
         owner = known.name(hint.node, hint.address)
         owner.add_cut((hint.subtree, 0))
         self._judge(now, owner, responsible=True)
-        if owner.state is State.SUBSCRIBING:
+        if owner.state is OwnerState.SUBSCRIBING:
             self._pauses.set(owner, now + HINT_PATIENCE)
 
     def _learn(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck, *, is_root: bool = False) -> None:
@@ -375,16 +375,16 @@ class SubscriptionOwners:
             cut = subtree, epoch
             if not owner.add_cut(cut, is_announced=is_announced):
                 continue
-            if owner.state is State.ACTIVE and owner.withholds_cuts:
+            if owner.state is OwnerState.ACTIVE and owner.withholds_cuts:
                 self._renew(now, owner)
-            elif owner.state is State.ACTIVE:
+            elif owner.state is OwnerState.ACTIVE:
                 self._doubt(now, owner)
-            elif owner.state is not State.CLEAR and not (ask and is_new):
+            elif owner.state is not OwnerState.CLEAR and not (ask and is_new):
                 continue
             elif ask or (not moved and cut in owner.left_out):
                 self._ask_directly(now, owner)
             elif moved:
-                owner.machine.handle(Event.EXPECT)
+                owner.machine.handle(OwnerEvent.EXPECT)
                 self._await(now, owner)
 
     def _stands(self, now: int, owner: SubscriptionOwner, suback: pb.SubAck) -> bool:
@@ -394,7 +394,7 @@ class SubscriptionOwners:
         if suback.responsible or not owner.left_out:
             return True
         owner.subscription.reason = Reason.REASON_NOT_SERVING
-        if owner.state is State.CLEAR:
+        if owner.state is OwnerState.CLEAR:
             self._ask_directly(now, owner)
         return False
 
@@ -408,12 +408,12 @@ class SubscriptionOwners:
             self._pauses.set(owner, now + retry_after(known.restarts, self._random))
 
     def _ask_directly(self, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(Event.SILENCE)
+        owner.machine.handle(OwnerEvent.SILENCE)
         self._pauses.cancel(owner)
         self._ask(now, owner, pb.MODE_REFERRAL)
 
     def _unanswered(self, now: int, owner: SubscriptionOwner, question: Request[SubscriptionOwner]) -> None:
-        owner.machine.handle(Event.SILENCE)
+        owner.machine.handle(OwnerEvent.SILENCE)
         if owner is owner.subscription.entry or question.tries < _DIRECT_TRIES:
             self._questions.repeat(now, question)
         else:
@@ -444,9 +444,9 @@ class SubscriptionOwners:
 
     def _judge(self, now: int, owner: SubscriptionOwner, responsible: bool) -> None:
         """Takes a node's word outside of a session, which counts only until the session with it begins."""
-        if owner.link is not None or owner.state is State.BACKING_OFF:
+        if owner.link is not None or owner.state is OwnerState.BACKING_OFF:
             return
-        owner.machine.handle(Event.RESPONSIBLE if responsible else Event.NOT_RESPONSIBLE)
+        owner.machine.handle(OwnerEvent.RESPONSIBLE if responsible else OwnerEvent.NOT_RESPONSIBLE)
         self.release(owner)
         if responsible:
             self._subscribe(now, owner)
@@ -454,7 +454,7 @@ class SubscriptionOwners:
     # Within sessions
 
     def _renew(self, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(Event.RENEW)
+        owner.machine.handle(OwnerEvent.RENEW)
         self._subscribe(now, owner)
 
     def _subscribe(self, now: int, owner: SubscriptionOwner) -> None:
@@ -467,7 +467,7 @@ class SubscriptionOwners:
         if self._subscribe_requests.ask(owner, link):
             self._pauses.set(owner, now + _SUBSCRIBE_PATIENCE)
         else:
-            self._pause(now, owner, Event.LINK_DOWN)
+            self._pause(now, owner, OwnerEvent.LINK_DOWN)
 
     def _handle_session_suback(
         self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck
@@ -475,7 +475,7 @@ class SubscriptionOwners:
         known = owner.subscription
         self._learn(now, owner, suback)
         if suback.node and suback.node != owner.node:  # Another node has this address now.
-            owner.machine.handle(Event.NOT_RESPONSIBLE)
+            owner.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
             self.release(owner)
             self._start_over(now, known)
             return
@@ -486,7 +486,7 @@ class SubscriptionOwners:
         self._renew_heirs(now, known, suback.passed_to)
         if suback.reason in PASSING_REASONS:
             known.reason = suback.reason
-            self._pause(now, owner, Event.DEFER)
+            self._pause(now, owner, OwnerEvent.DEFER)
         elif suback.reason not in (Reason.REASON_SUCCESS, Reason.REASON_NOT_RESPONSIBLE):
             self._refuse(now, known, suback.reason)
         elif not is_whole:
@@ -506,26 +506,26 @@ class SubscriptionOwners:
         """§5.4: what a node got by a handover is older than what the source was asked since. So the target is
         asked, too."""
         for heir in [known.by_node[cut.node] for cut in cuts if cut.node in known.by_node]:
-            if heir.state is State.ACTIVE and self._subscribe_requests.has_askers(heir):
+            if heir.state is OwnerState.ACTIVE and self._subscribe_requests.has_askers(heir):
                 self._renew(now, heir)
 
     def _not_responsible(self, now: int, link: int, owner: SubscriptionOwner, suback: pb.SubAck) -> None:
         """§6.3: if the answer leaves a delegation out, the node may have lost that subtree to any node."""
         known = owner.subscription
         known.links.discard(link)
-        owner.machine.handle(Event.NOT_RESPONSIBLE)
+        owner.machine.handle(OwnerEvent.NOT_RESPONSIBLE)
         self.release(owner)
         if owner.left_out or not (suback.passed_to or suback.held):
             self._owner_cache.forget(owner.address)
             self._start_over(now, known)
 
     def _activate(self, now: int, owner: SubscriptionOwner) -> None:
-        owner.machine.handle(Event.ACTIVATE)
+        owner.machine.handle(OwnerEvent.ACTIVATE)
         owner.failures = 0
         self._pauses.cancel(owner)
         self._doubt(now, owner)
 
-    def _pause(self, now: int, owner: SubscriptionOwner, event: Event) -> None:
+    def _pause(self, now: int, owner: SubscriptionOwner, event: OwnerEvent) -> None:
         """Makes the subscription again after a pause (§6.3)."""
         owner.machine.handle(event)
         self.release(owner)
@@ -534,10 +534,10 @@ class SubscriptionOwners:
         self._pauses.set(owner, now + retry_after(attempts, self._random))
 
     def _pause_over(self, now: int, owner: SubscriptionOwner) -> None:
-        if owner.state is State.EXPECTED:
+        if owner.state is OwnerState.EXPECTED:
             self._ask_directly(now, owner)
-        elif owner.state is State.BACKING_OFF and owner.failures == 1:
-            owner.machine.handle(Event.RESUME)
+        elif owner.state is OwnerState.BACKING_OFF and owner.failures == 1:
+            owner.machine.handle(OwnerEvent.RESUME)
             self._subscribe(now, owner)
         else:  # The node was silent a second time, or in its session: the subtree may have moved.
             self._owner_cache.forget(owner.address)

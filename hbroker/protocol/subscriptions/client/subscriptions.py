@@ -29,10 +29,9 @@ from hbroker.protocol.packets import PASSING_REASONS, Address, Reason, pack
 from hbroker.protocol.resolution.knowledge import Knowledge
 from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed, Unsubscribed
 from hbroker.protocol.sessions.options import SessionOptions
-from hbroker.protocol.subscriptions.client import subscription
 from hbroker.protocol.subscriptions.client.options import Key, Wanted
 from hbroker.protocol.subscriptions.client.owners import SubscriptionOwners
-from hbroker.protocol.subscriptions.client.subscription import Subscription
+from hbroker.protocol.subscriptions.client.subscription import Subscription, SubscriptionEvent
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["Subscriber", "UnsubscribeRequests"]
@@ -370,7 +369,7 @@ class Subscriber:
         del self._by_key[known.key]
         if not is_kept:
             self._unsubscribe_requests.remember(known.key)
-        known.machine.handle(subscription.Event.END)
+        known.machine.handle(SubscriptionEvent.END)
         for owner in known.everyone:
             self._owners.release(owner)
         return sorted(known.links)
