@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hbroker._native import topic_is_valid
+from hbroker._native import ConnectionStatus, topic_is_valid
 from hbroker.addresses import format_address
 from hbroker.gateway.connect.disconnect import DisconnectHandler
 from hbroker.gateway.connections.connection import Connection, State
 from hbroker.gateway.connections.connection_table import ConnectionTable
 from hbroker.gateway.context import GatewayContext
-from hbroker.gateway.native_api import ConnectionStatus, WillMessage
+from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records.record_authentication import REPLIES, REQUESTS, sign, verify

@@ -1,7 +1,9 @@
-"""The verbs that a gateway's decisions call on the native core, and the events that the core reports.
+"""The native half of a gateway as its decisions use it, and the objects that cross between the two.
 
-`hbroker._native.Gateway` has these verbs, and so has the fake of the tests. Connections, sessions, pool
-clients and listeners are opaque numbers. Three rules hold between the two sides:
+`hbroker/_native.pyi` describes the verbs of `NativeApi`. The decisions match on the event classes of this
+module, which tests can make, too; `hbroker.runtime.gateway.native_gateway` makes them of the core's own. The
+core reads its arguments by attribute, whatever their class. Connections, sessions, pool clients and listeners
+are opaque numbers. Three rules hold between the two sides:
 
 * Until `accept`, nothing is sent to a connection, and the core reads from it only up to a bound.
 * A session is in one place: here as a `SessionState` (in a record), or in the core, between `open_session`
@@ -14,17 +16,11 @@ Verbs for one connection or one session take effect in the order of the calls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, Unpack
+from typing import Final, TypeAlias
 
-from hbroker.config import GatewayLimits, ListenerSettings
-from hbroker.properties import CoreProperties
-from hbroker.protocol.core import ClientCore, Event
+from hbroker import _native
 from hbroker.protocol.packets import Address
-
-if TYPE_CHECKING:
-    from hbroker._native import Attempts, Load, Message
 
 __all__ = [
     "PACKET_ID_BLOCKS",
@@ -32,7 +28,6 @@ __all__ = [
     "AuthEvent",
     "ClosedEvent",
     "ConnectEvent",
-    "ConnectionStatus",
     "InFlight",
     "Member",
     "MqttEvent",
@@ -40,13 +35,16 @@ __all__ = [
     "Rule",
     "SessionOverflowEvent",
     "SessionState",
-    "Shell",
     "SubscribeEvent",
     "SubscribeOptions",
     "UnsubscribeEvent",
     "WillMessage",
     "next_block",
 ]
+
+
+NativeApi: TypeAlias = _native.Gateway
+Member: TypeAlias = _native.PoolClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class ConnectEvent:
 
     `listener`: the number that `open_listener` was given. `version`: the protocol level: 3 (MQTT 3.1), 4
     (3.1.1), 5, or one that this gateway does not speak. `is_bridge`: before version 5, the bit of mosquitto's
-    protocol level by which a bridge declares itself. `certificate`: the common name of the client's
+    protocol level by which a bridge declares itself. `certificate_name`: the common name of the client's
     certificate, empty if there is none. `clean_start`: before version 5 the clean session flag.
     `session_expiry_s`: 0 before version 5.
     """
@@ -85,7 +83,7 @@ class ConnectEvent:
     client_id: str
     clean_start: bool = True
     is_bridge: bool = False
-    certificate: str = ""
+    certificate_name: str = ""
     username: str | None = None
     password: bytes | None = field(default=None, repr=False)
     keep_alive_s: int = 0
@@ -255,176 +253,3 @@ class Rule:
     is_allowed: bool
     for_read: bool
     for_write: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionStatus:
-    """Counters of an open connection. `queued`: messages that wait for it in this gateway."""
-
-    connection: int
-    messages_in: int
-    messages_out: int
-    bytes_in: int
-    bytes_out: int
-    queued: int
-    dropped: int
-
-
-class Member(ClientCore, Protocol):
-    """The core of one pool client: the verbs of a client's core, and these."""
-
-    def publish(
-        self,
-        topic: str,
-        payload: bytes,
-        qos: int = 0,
-        retain: bool = False,
-        **properties: Unpack[CoreProperties],
-    ) -> int | None: ...
-    def handled(self, messages: Sequence[tuple[int, int]]) -> None: ...
-
-
-class NativeApi(Protocol):
-    """The native half of a gateway: the verbs that decisions call."""
-
-    # Pool clients
-    def member(self, number: int) -> Member:
-        """The core of a pool client. 0: the shared pool client, which always exists."""
-
-    def open_pool_client(self, session: int, *, persistent: bool, incarnation: int) -> int:
-        """Opens a pool client with this network session. Returns its number, which is not used again."""
-
-    def close_pool_client(self, number: int) -> None:
-        """Closes a pool client at once. What it has not sent is discarded, and its links end without a
-        packet."""
-
-    # Connections
-    def accept(self, connection: int, accept: Accept) -> None:
-        """Sends CONNACK with success. From then on the connection is open and has the session."""
-
-    def refuse(
-        self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
-    ) -> None:
-        """Sends CONNACK with this code of MQTT 5, or its counterpart in the connection's version, and
-        closes."""
-
-    def auth(self, connection: int, reason: int, method: str, data: bytes) -> None:
-        """Sends AUTH."""
-
-    def disconnect(
-        self, connection: int, code: int, *, text: str = "", server_reference: str | None = None
-    ) -> None:
-        """Sends DISCONNECT, if the version has it for servers, and closes.
-
-        `ClosedEvent` follows. Then the session has no connection.
-        """
-
-    def suback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
-    def unsuback(self, connection: int, packet_id: int, codes: Sequence[int], text: str = "") -> None: ...
-
-    # Sessions
-    def open_session(self, state: SessionState) -> int:
-        """Opens a session without a connection. Messages for it wait."""
-
-    def export_session(self, session: int, *, is_over: bool = False) -> SessionState:
-        """Ends a session that has no connection, detaches its listeners, and returns its state.
-
-        A message that came through the shared pool client counts as handled. A message that came through
-        another pool client is not acknowledged any more, so that the owner sends it again to the next holder
-        of that client's session. `is_over`: there will be no next holder; then also the messages of QoS 2
-        that the client began to receive count as handled (MQTT 5 §4.8.2). Raises NativeError if the core lost
-        the session with a thread.
-        """
-
-    # Listeners
-    def attach_listener(
-        self,
-        listener: int,
-        session: int,
-        filter: str,
-        options: SubscribeOptions,
-        identifier: int,
-        *,
-        packet_id: int | None,
-    ) -> None:
-        """Gives messages for this listener to the session, once the SUBACK with `packet_id` has left; None:
-        at once. `filter`: without `$share/group/`."""
-
-    def detach_listener(self, listener: int) -> None:
-        """Ends the listener. Messages that are in the session already stay there."""
-
-    def deliver(
-        self, listener: int, topic: str, payload: bytes, *, qos: int = 0, retained: bool = False
-    ) -> None:
-        """Gives a message of the gateway itself ($SYS/broker/...) to one listener, as if an owner had sent
-        it."""
-
-    # Policy
-    def install_acl(self, acl: int, rules: Sequence[Rule]) -> None:
-        """Installs or replaces an access list, at once for all connections that have it."""
-
-    def assign_acl(self, connection: int, acl: int) -> None:
-        """Gives an open connection another access list."""
-
-    def forget_acl(self, acl: int) -> None: ...
-    def refuse_guesses(self, attempts: Attempts | None) -> None:
-        """Has the core refuse guessed passwords by itself. None: it refuses none.
-
-        It refuses a CONNECT with a name and a password, and without a certificate or an authentication
-        method, if `attempts` refuses it. There is no ConnectEvent then.
-        """
-
-    # Read
-    def connections(self, most: int) -> list[ConnectionStatus]: ...
-    def gateway_counters(self) -> Mapping[str, int]:
-        """Counters of all connections since the start: `connections`, `bytes_in`, `bytes_out`, `messages_in`,
-        `messages_out` (PUBLISH packets), `packets_in`, `packets_out`, `dropped`."""
-
-
-class Shell(NativeApi, Protocol):
-    """The native half of a gateway as its process uses it: with sockets, and with the queues of events."""
-
-    @property
-    def address(self) -> Address:
-        """The address of the UDP socket towards the network."""
-
-    @property
-    def fault(self) -> str | None:
-        """Why the native core has failed; None: it works."""
-
-    def open_listener(self, number: int, listener: ListenerSettings) -> int:
-        """Begins to accept connections; returns the port. `number`: `ConnectEvent.listener` of these
-        connections.
-
-        Raises OSError, and ConfigError if a file of its TLS is unusable.
-        """
-
-    def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
-        """Changes the settings of the open listeners, in the order of their numbers, for later connections.
-
-        Reads the files of TLS again. Raises ConfigError if one is unusable; then no listener has changed.
-        """
-
-    def fileno(self) -> int:
-        """The descriptor that is readable while an event or a message waits."""
-
-    def poll_pool_events(self, limit: int = 1024) -> Sequence[tuple[int, Event]]: ...
-    def poll_pool_messages(self, limit: int = 1024) -> Sequence[tuple[int, Message]]:
-        """Messages that matched no listener of a session, each with the number of its pool client."""
-
-    def poll_mqtt(self, limit: int = 1024) -> Sequence[MqttEvent]: ...
-    def take_load(self) -> Load | None:
-        """Sets whether the effect of a pool client's verb may wait for more verbs, so that one wake-up serves
-        all."""
-
-    def gather(self, gathers: bool) -> None:
-        """Sets whether datagrams that verbs of pool clients cause may wait for further verbs."""
-
-    def drain(self, timeout_s: float) -> bool:
-        """Blocks until everything that was queued towards the network is sent and acknowledged.
-
-        Returns whether that was so within `timeout_s`.
-        """
-
-    def shutdown(self) -> None:
-        """Closes all sockets and threads. Idempotent."""

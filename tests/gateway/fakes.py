@@ -14,7 +14,6 @@ from hbroker._native import Attempts, Config, Engine, Message
 from hbroker.gateway.native_api import (
     Accept,
     ClosedEvent,
-    ConnectionStatus,
     InFlight,
     Member,
     Rule,
@@ -27,6 +26,19 @@ from hbroker.sim.network import Host
 if TYPE_CHECKING:
     from hbroker.gateway.control import Gateway
     from hbroker.sim.network import World
+
+
+@dataclass
+class ConnectionStatus:
+    """What the gateway reads of `hbroker._native.ConnectionStatus`."""
+
+    connection: int
+    messages_in: int
+    messages_out: int
+    bytes_in: int
+    bytes_out: int
+    queued: int
+    dropped: int
 
 
 @dataclass
@@ -123,7 +135,7 @@ class _Verbs:
 
 
 class FakeNativeApi:
-    """See `hbroker.gateway.native_api.NativeApi`."""
+    """The verbs of `hbroker.gateway.native_api.NativeApi` that the decisions call."""
 
     gateway: Gateway
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from hbroker.config import GatewayLimits, GatewaySettings, ListenerSettings
 from hbroker.gateway.access.policy import FilePolicy, Policy
@@ -13,6 +13,7 @@ from hbroker.gateway.native_api import (
     ClosedEvent,
     ConnectEvent,
     MqttEvent,
+    NativeApi,
     SubscribeEvent,
     SubscribeOptions,
     UnsubscribeEvent,
@@ -47,7 +48,7 @@ class FakeGateway:
         shared = self.native_api.hosts[0]
         self.control = self.native_api.gateway = Gateway(
             self.settings,
-            self.native_api,
+            cast(NativeApi, self.native_api),
             self.world.random,
             self.policy,
             run=self.world.random.getrandbits(63),

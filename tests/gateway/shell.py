@@ -18,7 +18,6 @@ from hbroker.config import GatewayLimits, ListenerSettings
 from hbroker.gateway.native_api import (
     Accept,
     ClosedEvent,
-    ConnectionStatus,
     Member,
     MqttEvent,
     Rule,
@@ -26,15 +25,17 @@ from hbroker.gateway.native_api import (
 )
 from hbroker.protocol.core import Event
 from hbroker.protocol.packets import Address
+from tests.gateway.fakes import ConnectionStatus
 
 
 class EndpointShell:
-    """See `hbroker.gateway.native_api.Shell`."""
+    """See `hbroker.runtime.gateway.native_gateway.NativeShell`. It is its own core."""
 
     last: EndpointShell
 
     def __init__(self, config: Config, listen: Address, *, workers: int, limits: GatewayLimits) -> None:
         EndpointShell.last = self
+        self.core = self
         self._listen = listen
         self._epoll = select.epoll()
         self._wake, self._waker = socket.socketpair()

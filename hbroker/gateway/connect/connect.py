@@ -12,7 +12,7 @@ The gateway completes in the background what is missing then.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from hbroker.gateway.access.acl_file import may_write
 from hbroker.gateway.access.attempt_limits import BUSY, Bound, new_attempts
@@ -238,7 +238,7 @@ class ConnectHandler:
             password=event.password,
             peer=event.peer[0],
             listener=listener.url,
-            certificate=event.certificate if names_user else "",
+            certificate=event.certificate_name if names_user else "",
             version=event.version,
             names_user=names_user,
         )
@@ -413,7 +413,7 @@ class ConnectHandler:
         before the client does.
         """
         assert connection.session is not None, "it was opened"
-        state = self._context.native_api.export_session(connection.session)
+        state = cast(SessionState, self._context.native_api.export_session(connection.session))
         kept = {known.filter: known for known in connection.leftover}
         for filter, listening in connection.subscriptions.items():
             if connection.holds(filter):

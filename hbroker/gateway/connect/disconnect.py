@@ -8,6 +8,7 @@ reports that it has let go of the client (`done`).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from hbroker._native import NativeError
 from hbroker.gateway.connections.connection import Connection, Event, State
@@ -141,7 +142,7 @@ class DisconnectHandler:
         known."""
         try:
             is_over = connection.ends_session and not connection.is_lost
-            return self._context.native_api.export_session(session, is_over=is_over)
+            return cast(SessionState, self._context.native_api.export_session(session, is_over=is_over))
         except NativeError:
             self._context.count("sessions_lost")
             return SessionState(block=next_block(connection.block))

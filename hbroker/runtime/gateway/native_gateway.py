@@ -1,15 +1,12 @@
-"""The native gateway as the decisions use it: converts its classes to theirs, and reads files into bytes.
-
-The native core has classes of its own for the events that it returns. The decisions match on the classes of
-`hbroker.gateway.native_api`, which they share with the simulator's fake and with this module. The native core
-reads its arguments by attribute, whatever their class.
-"""
+"""The native gateway as its process uses it: makes the decisions' events of the core's, and reads files into
+bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from hbroker import _native
 from hbroker._native import Config
@@ -30,41 +27,41 @@ from hbroker.protocol.packets import Address
 
 __all__ = ["NativeShell", "native_listeners"]
 
+OwnT = TypeVar("OwnT")
+
 
 class NativeShell:
-    """Implements `hbroker.gateway.native_api.Shell`. Verbs that need no conversion are those of the native
-    core.
+    """The native gateway. Raises OSError if it cannot bind its socket.
 
-    Raises OSError if the core cannot bind its socket.
+    `core`: has the verbs that need no conversion.
     """
 
     def __init__(self, config: Config, listen: Address, *, workers: int, limits: GatewayLimits) -> None:
-        self._core = _native.Gateway(
-            config, listen, workers=workers, unfinished_bytes=limits.unfinished_bytes
-        )
+        self.core = _native.Gateway(config, listen, workers=workers, unfinished_bytes=limits.unfinished_bytes)
         self._limits = limits
 
     def open_listener(self, number: int, listener: ListenerSettings) -> int:
-        """As `Shell.open_listener`."""
+        """Begins to accept connections; returns the port. `number`: `ConnectEvent.listener` of these
+        connections.
+
+        Raises OSError, and ConfigError if a file of its TLS is unusable.
+        """
         (settings,) = native_listeners([listener], self._limits)
-        return self._core.open_listener(number, listener.address, settings)[1]
+        return self.core.open_listener(number, listener.address, settings)[1]
 
     def set_listeners(self, listeners: Sequence[ListenerSettings], limits: GatewayLimits) -> None:
-        """As `Shell.set_listeners`."""
+        """Changes the settings of the open listeners, in the order of their numbers, for later connections.
+
+        Reads the files of TLS again. Raises ConfigError if one is unusable; then no listener has changed.
+        """
         made = native_listeners(listeners, limits)
         self._limits = limits
         for number, settings in enumerate(made):
-            self._core.set_listener(number, settings)
+            self.core.set_listener(number, settings)
 
-    def poll_mqtt(self, limit: int = 1024) -> list[MqttEvent]:
-        """As `Shell.poll_mqtt`."""
-        converted = (
-            _EVENTS.get(type(event).__name__, _unknown)(event) for event in self._core.poll_mqtt(limit)
-        )
-        return [event for event in converted if event is not None]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._core, name)
+    def poll_mqtt(self, limit: int) -> list[MqttEvent]:
+        """The next events of MQTT clients, at most `limit`."""
+        return [_EVENTS[type(event).__name__](event) for event in self.core.poll_mqtt(limit)]
 
 
 def native_listeners(
@@ -114,82 +111,32 @@ def _read(file: str) -> bytes:
         ) from None
 
 
+def _copier(own: type[OwnT]) -> Callable[[Any], OwnT]:
+    """Makes objects of this class of native ones, which have the same attributes."""
+    names = [field.name for field in fields(cast(Any, own))]
+    return lambda native: own(*[getattr(native, name) for name in names])
+
+
+_copy_connect: Final = _copier(ConnectEvent)
+_copy_will: Final = _copier(WillMessage)
+_copy_options: Final = _copier(SubscribeOptions)
+
+
 def _connect(native: Any) -> ConnectEvent:
-    return ConnectEvent(
-        connection=native.connection,
-        listener=native.listener,
-        peer=native.peer,
-        version=native.version,
-        is_bridge=native.is_bridge,
-        client_id=native.client_id,
-        clean_start=native.clean_start,
-        certificate=native.certificate_name,
-        username=native.username,
-        password=native.password,
-        keep_alive_s=native.keep_alive_s,
-        will=None if native.will is None else _will(native.will),
-        session_expiry_s=native.session_expiry_s,
-        receive_maximum=native.receive_maximum,
-        maximum_packet_size=native.maximum_packet_size,
-        topic_alias_maximum=native.topic_alias_maximum,
-        wants_response_information=native.wants_response_information,
-        wants_problem_information=native.wants_problem_information,
-        user_properties=native.user_properties,
-        auth_method=native.auth_method,
-        auth_data=native.auth_data,
-    )
-
-
-def _will(native: Any) -> WillMessage:
-    return WillMessage(
-        topic=native.topic,
-        payload=native.payload,
-        qos=native.qos,
-        retain=native.retain,
-        delay_s=native.delay_s,
-        expiry_s=native.expiry_s,
-        content_type=native.content_type,
-        payload_format=native.payload_format,
-        response_topic=native.response_topic,
-        correlation_data=native.correlation_data,
-        user_properties=native.user_properties,
-    )
+    event = _copy_connect(native)
+    return event if event.will is None else replace(event, will=_copy_will(event.will))
 
 
 def _subscribe(native: Any) -> SubscribeEvent:
-    filters = tuple((filter, _options(options)) for filter, options in native.filters)
+    filters = tuple((filter, _copy_options(options)) for filter, options in native.filters)
     return SubscribeEvent(native.connection, native.packet_id, filters, native.identifier)
 
 
-def _options(native: Any) -> SubscribeOptions:
-    return SubscribeOptions(native.qos, native.no_local, native.retain_as_published, native.retain_handling)
-
-
-def _unsubscribe(native: Any) -> UnsubscribeEvent:
-    return UnsubscribeEvent(native.connection, native.packet_id, tuple(native.filters))
-
-
-def _auth(native: Any) -> AuthEvent:
-    return AuthEvent(native.connection, native.reason, native.method, native.data)
-
-
-def _closed(native: Any) -> ClosedEvent:
-    return ClosedEvent(native.connection, native.cause, native.reason, native.session_expiry_s)
-
-
-def _overflow(native: Any) -> SessionOverflowEvent:
-    return SessionOverflowEvent(native.session)
-
-
-def _unknown(native: Any) -> None:
-    """Ignores an event that no decision handles."""
-
-
-_EVENTS: Final[dict[str, Callable[[Any], MqttEvent | None]]] = {
+_EVENTS: Final[dict[str, Callable[[Any], MqttEvent]]] = {
     "ConnectEvent": _connect,
     "SubscribeEvent": _subscribe,
-    "UnsubscribeEvent": _unsubscribe,
-    "AuthEvent": _auth,
-    "ClosedEvent": _closed,
-    "SessionOverflowEvent": _overflow,
+    "UnsubscribeEvent": _copier(UnsubscribeEvent),
+    "AuthEvent": _copier(AuthEvent),
+    "ClosedEvent": _copier(ClosedEvent),
+    "SessionOverflowEvent": _copier(SessionOverflowEvent),
 }

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
-from typing import Final, ParamSpec, cast
+from typing import Final, ParamSpec
 
 from hbroker._native import Config
 from hbroker.addresses import format_address
@@ -29,7 +29,6 @@ from hbroker.gateway.access.password_checks import MOST_RUNNING
 from hbroker.gateway.access.policy import Check, Decision, Refusal
 from hbroker.gateway.control import Gateway
 from hbroker.gateway.events import Connected, Disconnected, GatewayEvent, Refused
-from hbroker.gateway.native_api import Shell
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
@@ -81,7 +80,7 @@ def run_gateway(
 
 
 class _Process:
-    """The shell and control of one gateway."""
+    """The native core and the control of one gateway."""
 
     def __init__(
         self,
@@ -98,14 +97,16 @@ class _Process:
         native_listeners(
             self._listeners, settings.limits
         )  # A file with an error is reported now, before the gateway has joined.
-        self._shell = _new_shell(settings, config)
+        listen = settings.listen or listen_for(settings.root)
+        self._shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)
+        self._core = self._shell.core
         self._hook = policy
         self._reload = reload
         self._ready: Callable[[tuple[str, ...]], None] | None = ready
         self._log = EventLog("gateway")
         self._control = Gateway(
             settings,
-            self._shell,
+            self._core,
             Random(secrets.randbits(64)),
             loaded,
             run=secrets.randbits(63),
@@ -114,7 +115,7 @@ class _Process:
             version=version,
             vitals=lambda: {"rss_bytes": resident_bytes()},
         )
-        self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._shell.take_load)
+        self._recorder = Recorder(settings.telemetry, settings.name, "gateway", self._core.take_load)
         self._checkers = ThreadPoolExecutor(MOST_RUNNING, thread_name_prefix="passwords")
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
@@ -128,19 +129,19 @@ class _Process:
         loop.add_signal_handler(signal.SIGHUP, self._read_again)
         self._log.info("started", root=format_address(self._settings.root))
         try:
-            loop.add_reader(self._shell.fileno(), self._iterate)
+            loop.add_reader(self._core.fileno(), self._iterate)
             self._guard(self._control.start, clock())
             self._iterate()
-            self._recorder.start(lambda: Facts(address=format_address(self._shell.address)))
+            self._recorder.start(lambda: Facts(address=format_address(self._core.address)))
             await self._ended.wait()
         finally:
-            loop.remove_reader(self._shell.fileno())
+            loop.remove_reader(self._core.fileno())
             if self._timer is not None:
                 self._timer.cancel()
             if not self._has_failed:
                 self._control.leave()
-                await asyncio.to_thread(self._shell.drain, LEAVE_S)
-            self._shell.shutdown()
+                await asyncio.to_thread(self._core.drain, LEAVE_S)
+            self._core.shutdown()
             self._recorder.stop()
             self._checkers.shutdown(wait=False, cancel_futures=True)
         self._log.info("ended")
@@ -152,22 +153,22 @@ class _Process:
         """Runs one iteration: takes events, messages and requests, and does what is due."""
         if self._ended.is_set():
             return
-        self._shell.gather(True)
+        self._core.gather(True)
         try:
             self._take()
         finally:
-            self._shell.gather(False)
+            self._core.gather(False)
 
     def _take(self) -> None:
         now = clock()
-        shell, control = self._shell, self._control
-        events = shell.poll_pool_events(BATCH)
+        core, control = self._core, self._control
+        events = core.poll_pool_events(BATCH)
         for member, event in events:
             self._guard(control.handle_event, now, member, event)
-        messages = shell.poll_pool_messages(BATCH)
+        messages = core.poll_pool_messages(BATCH)
         for member, message in messages:
             self._guard(control.handle_message, now, member, message)
-        asked = shell.poll_mqtt(BATCH)
+        asked = self._shell.poll_mqtt(BATCH)
         for request in asked:
             self._guard(control.handle_mqtt, now, request)
         due = control.poll_timeout()
@@ -204,7 +205,7 @@ class _Process:
 
     def _look(self, now: int) -> None:
         """Checks whether the core has failed, the gateway can begin to listen, or it can end."""
-        fault = self._shell.fault
+        fault = self._core.fault
         if fault is not None:
             self._has_failed = True
             self._log.error("core_failed", fault=fault)
@@ -318,13 +319,6 @@ def _core_config(settings: GatewaySettings) -> Config:
         for_many=True,
         telemetry=settings.telemetry.is_on,
     )
-
-
-def _new_shell(settings: GatewaySettings, config: Config) -> Shell:
-    """The native core. Raises OSError if it cannot bind its socket."""
-    listen = settings.listen or listen_for(settings.root)
-    shell = NativeShell(config, listen, workers=settings.workers, limits=settings.limits)
-    return cast(Shell, shell)
 
 
 _RECEIVE_MESSAGES: Final = 65_536
