@@ -15,8 +15,7 @@ from typing import Any, Final
 from hbroker._native import ConnectionStatus, topic_is_valid
 from hbroker.addresses import format_address
 from hbroker.gateway.connect.disconnect import DisconnectHandler
-from hbroker.gateway.connections.connection import Connection, State
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage

@@ -21,8 +21,7 @@ from hbroker.gateway.admin_requests import AdminRequests
 from hbroker.gateway.connect.connect import ConnectHandler
 from hbroker.gateway.connect.disconnect import DisconnectHandler
 from hbroker.gateway.connect.takeover import Takeover
-from hbroker.gateway.connections.connection import Connection, State
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable, State
 from hbroker.gateway.connections.disconnect_queue import DisconnectQueue
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.events import GatewayEvent

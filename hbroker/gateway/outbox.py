@@ -8,7 +8,7 @@ only the newest is published again: an older one that arrived after it would und
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeAlias
@@ -19,7 +19,7 @@ from hbroker.properties import mqtt_properties_of
 from hbroker.protocol.packets import Reason
 from hbroker.protocol.timers import TimerQueue, earliest, retry_after
 
-__all__ = ["Done", "Outbox", "OutboxMessage"]
+__all__ = ["Done", "Outbox", "OutboxMessage", "WaitGroup"]
 
 Done: TypeAlias = Callable[[int, bool], None]
 """Called with the time, and with whether the message was distributed."""
@@ -158,3 +158,31 @@ class Outbox:
             del self._newest[entry.topic]
         for done in entry.also_done if entry.done is None else [*entry.also_done, entry.done]:
             done(now, is_distributed)
+
+
+class WaitGroup:
+    """Calls all waiting callbacks when every operation has ended, with whether all of them succeeded.
+
+    Callbacks may be added to `waiting` until then.
+    """
+
+    def __init__(self, waiting: Iterable[Done]) -> None:
+        self._waiting = waiting
+        self._open = 1
+        self._is_good = True
+
+    def one_more(self) -> Done:
+        """Begins an operation. Call the returned function when it has ended."""
+        self._open += 1
+        return self._one_less
+
+    def close(self, now: int) -> None:
+        """No more operations are begun."""
+        self._one_less(now, True)
+
+    def _one_less(self, now: int, is_good: bool) -> None:
+        self._open -= 1
+        self._is_good &= is_good
+        if not self._open:
+            for done in self._waiting:
+                done(now, self._is_good)

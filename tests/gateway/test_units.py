@@ -23,7 +23,7 @@ from hbroker.gateway.records.gateways import Gateways, Presence
 from hbroker.gateway.records.record_authentication import sign, verify
 from hbroker.gateway.records.session_records import Record, SessionSubscription
 from hbroker.gateway.records.wills import PendingWill
-from hbroker.gateway.subscriptions.load_average import LoadAverage
+from hbroker.gateway.subscriptions.sys_topics import LoadAverage
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.none() | st.integers(0, 1_000_000)), max_size=30))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hbroker._native import Attempts
-from hbroker.gateway.access.attempt_limits import ADDRESS, ASKED, BUSY, PAIR, Bound, new_attempts
+from hbroker.gateway.access.password_checks import ADDRESS, ASKED, BUSY, PAIR, Bound, new_attempts
 from hbroker.runtime.control_loop import clock
 from tests.gateway_native.gateway_with_node import GatewayWithNode, gateway_up
 from tests.gateway_native.wire import CONNACK, Raw, packet, text

@@ -4,9 +4,7 @@
     password_file     user names and hashes of passwords
     acl_file          access rules in mosquitto's syntax
     access_lists      the access lists that the native core has, one for all clients with equal rules
-    password_checks   checks of passwords that wait for a thread
-    attempt_limits    bounds on wrong passwords
+    password_checks   checks of passwords that wait for a thread, and the bounds on wrong passwords
 
 Imports go from `access_lists` and `password_checks` to `policy`, and from `policy` to the two files.
-`attempt_limits` imports no other module of the gateway.
 """

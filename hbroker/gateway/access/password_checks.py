@@ -1,6 +1,10 @@
-"""Password checks that wait for a thread: a bounded number, in one queue for each address.
+"""Password checks: the bounds on wrong passwords, and the checks that wait for a thread.
 
-A check takes tens of milliseconds of a processor. Checks run in this order:
+The bounds are by address, by name, and by both. The native core has the tables (`_native.Attempts`, described
+in `mqtt/access/attempts.rs`). Its workers refuse guesses beyond these bounds where they arrive.
+
+A check takes tens of milliseconds of a processor. A bounded number of checks waits, in one queue for each
+address. They run in this order:
 
 1. Every other check is the oldest one of the address that has asked least of late. So a new client does not
    wait behind all guesses.
@@ -15,15 +19,31 @@ others.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from hbroker._native import Attempts, AttemptSource
-from hbroker.gateway.access.attempt_limits import Bound
 from hbroker.gateway.access.policy import Admitted, Check, Decision, Policy
 from hbroker.gateway.reason_codes import Code
+from hbroker.protocol.timers import SECOND
 
-__all__ = ["MOST_RUNNING", "MOST_WAITING", "Attempt", "PasswordChecks", "settle"]
+__all__ = [
+    "ADDRESS",
+    "ASKED",
+    "BUSY",
+    "MOST_REMEMBERED",
+    "MOST_RUNNING",
+    "MOST_WAITING",
+    "NAME",
+    "PAIR",
+    "Attempt",
+    "Bound",
+    "Bucket",
+    "PasswordChecks",
+    "new_attempts",
+    "settle",
+]
 
 MOST_RUNNING: Final = 2
 """Checks that run at once: the process has this number of threads for them. More would take processor time
@@ -34,6 +54,51 @@ _WRONG: Final = frozenset({Code.BAD_USER_NAME_OR_PASSWORD, Code.NOT_AUTHORIZED})
 _LOOKED_AT: Final = 8
 """Queues of equal length that are compared. If nearly all addresses have asked a lot, a few of them are as
 good a sample as all."""
+
+
+class Bucket(NamedTuple):
+    """A token bucket. `burst`: wrong passwords at once. `interval`: µs until one more is allowed."""
+
+    burst: int
+    interval: int
+
+
+PAIR: Final = Bucket(10, 10 * SECOND)
+"""Of one address for one name."""
+ADDRESS: Final = Bucket(64, 2 * SECOND)
+"""Of one address for all names."""
+NAME: Final = Bucket(128, 2 * SECOND)
+"""Of one name from all addresses."""
+ASKED: Final = Bucket(64, SECOND)
+"""All attempts of one address, right or wrong. This count decides which waiting check is refused if there is
+no room."""
+MOST_REMEMBERED: Final = 16_384
+"""Entries that each table keeps. It may hold up to twice this number."""
+_MOST_KNOWN: Final = 100_000
+"""Right passwords that are remembered, the same number as in `runtime.hashing`."""
+BUSY: Final = "too many passwords to check"
+"""The reason string if there is no room for another check."""
+
+
+class Bound(Enum):
+    """The bound that refuses an attempt. The value is the reason string, and is logged."""
+
+    PAIR = "too many wrong passwords for this name from this address"
+    ADDRESS = "too many wrong passwords from this address"
+    NAME = "too many wrong passwords for this name"
+
+
+def new_attempts(seed: int) -> Attempts:
+    """The tables of one gateway. `seed`: 64 random bits, secret."""
+    return Attempts(
+        seed,
+        pair=(*PAIR, Bound.PAIR.value),
+        address=(*ADDRESS, Bound.ADDRESS.value),
+        name=(*NAME, Bound.NAME.value),
+        asked=(*ASKED, BUSY),
+        entries=MOST_REMEMBERED,
+        known=_MOST_KNOWN,
+    )
 
 
 @dataclass(frozen=True, slots=True)

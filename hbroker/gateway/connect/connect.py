@@ -15,8 +15,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from hbroker.gateway.access.acl_file import may_write
-from hbroker.gateway.access.attempt_limits import BUSY, Bound, new_attempts
-from hbroker.gateway.access.password_checks import Attempt, PasswordChecks, settle
+from hbroker.gateway.access.password_checks import BUSY, Attempt, Bound, PasswordChecks, new_attempts, settle
 from hbroker.gateway.access.policy import (
     Admitted,
     Candidate,
@@ -29,8 +28,7 @@ from hbroker.gateway.access.policy import (
 )
 from hbroker.gateway.connect.disconnect import DisconnectHandler
 from hbroker.gateway.connections.connect_packet import admit
-from hbroker.gateway.connections.connection import Connection, Event, State
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable, Event, State
 from hbroker.gateway.connections.pending_connects import PendingConnects
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import Accept, AuthEvent, ConnectEvent, SessionState, next_block

@@ -11,16 +11,14 @@ from dataclasses import replace
 from typing import cast
 
 from hbroker._native import NativeError
-from hbroker.gateway.connections.connection import Connection, Event, State
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable, Event, State
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import SessionState, next_block
-from hbroker.gateway.outbox import Done, OutboxMessage
+from hbroker.gateway.outbox import Done, OutboxMessage, WaitGroup
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records.session_records import Record
 from hbroker.gateway.records.wills import PendingWill, after_close
 from hbroker.gateway.sessions.session_store import SessionStore
-from hbroker.gateway.sessions.wait_group import WaitGroup
 from hbroker.gateway.subscriptions.mqtt_subscriptions import MqttSubscriptions
 
 __all__ = ["DisconnectHandler"]

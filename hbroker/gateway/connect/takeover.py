@@ -10,17 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hbroker.gateway.connect.disconnect import DisconnectHandler
-from hbroker.gateway.connections.connection import Connection
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable
 from hbroker.gateway.connections.disconnect_queue import DisconnectQueue
 from hbroker.gateway.connections.pending_connects import PendingConnects
 from hbroker.gateway.context import GatewayContext
-from hbroker.gateway.outbox import Done
+from hbroker.gateway.outbox import Done, WaitGroup
 from hbroker.gateway.reason_codes import Code
 from hbroker.gateway.records import claims
 from hbroker.gateway.records.claims import Claim
 from hbroker.gateway.records.record_authentication import verify
-from hbroker.gateway.sessions.wait_group import WaitGroup
 
 if TYPE_CHECKING:
     from hbroker._native import Message

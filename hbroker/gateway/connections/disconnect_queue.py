@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hbroker.gateway.connections.connection import Connection
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable
 from hbroker.gateway.native_api import ClosedEvent
 
 __all__ = ["AT_ONCE", "DisconnectQueue"]

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from hbroker.gateway.connections.connection import Connection, Event, State
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable, Event, State
 from hbroker.protocol.timers import SECOND, TimerQueue, earliest
 
 __all__ = ["MOST_WAITING", "PATIENCE", "PendingConnects"]

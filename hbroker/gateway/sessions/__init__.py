@@ -5,7 +5,6 @@
     session_store    writes session records
     announcements    publishes the presence of this gateway
     startup          the gateway's own subscriptions, until it may take clients
-    wait_group       calls back when several operations have ended
 
 `stale_sessions` imports `session_store`, and `announcements` imports `startup`. Of the gateway they import
 `subscriptions`, `context`, `connections` and `records`; `connect` and `control` import them.

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hbroker.gateway.connections.connection import Connection
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable
 from hbroker.gateway.context import GatewayContext
 from hbroker.gateway.native_api import WillMessage
 from hbroker.gateway.outbox import OutboxMessage

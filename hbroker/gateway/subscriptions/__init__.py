@@ -1,9 +1,8 @@
 """MQTT subscriptions as listeners of pool clients.
 
     mqtt_subscriptions   SUBSCRIBE and UNSUBSCRIBE of MQTT clients, and restored sessions
-    sys_topics           the topics below $SYS/broker
-    load_average         the averages of $SYS/broker/load
+    sys_topics           the topics below $SYS/broker, with load averages
 
-`mqtt_subscriptions` imports `sys_topics`, which imports `load_average`. Of the gateway they import `context`,
-`connections`, `records`, `access` and `network_clients`.
+`mqtt_subscriptions` imports `sys_topics`. Of the gateway they import `context`, `connections`, `records`,
+`access` and `network_clients`.
 """

@@ -4,21 +4,27 @@ A gateway owns no subtree, and `$SYS/nodes/...` belongs to the nodes. So these t
 The gateway answers each listener of its own clients whose filter can match, as an owner does for retained
 messages. Clients see the values of their own gateway. A filter `$SYS/#` also gets the nodes' topics, and
 `$SYS/broker/#` the states of bridges, which the network retains.
+
+Load averages are events a minute, over the last 1, 5 and 15 minutes. Each is an exponentially weighted moving
+average of the counts of the intervals, as is the load of a Unix system.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import exp
 from typing import Final
 
 from hbroker._native import topic_matches
 from hbroker.gateway.access.acl_file import BRIDGE_STATE
 from hbroker.gateway.filters import covers, overlap
 from hbroker.gateway.native_api import NativeApi
-from hbroker.gateway.subscriptions.load_average import LoadAverage
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["INTERVAL", "PREFIX", "SysTopics", "values_of"]
+__all__ = ["INTERVAL", "PERIODS", "PREFIX", "LoadAverage", "SysTopics", "values_of"]
+
+PERIODS: Final = {"1min": 60.0, "5min": 300.0, "15min": 900.0}
+"""Seconds, by the last level of the topic."""
 
 PREFIX: Final = "$SYS/broker/"
 _ALL: Final = "$SYS/broker/#"
@@ -68,6 +74,24 @@ _LOADS: Final = {
     "load/connections": "connects",
     "load/sockets": "sockets",
 }
+
+
+class LoadAverage:
+    """The three averages of one counter. The counter only rises."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self.per_minute: dict[str, float] = dict.fromkeys(PERIODS, 0.0)
+
+    def update(self, count: int, seconds: float) -> None:
+        """Adds the counter's value, `seconds` after the last update."""
+        if seconds <= 0:
+            return
+        rate = max(count - self._last, 0) * 60.0 / seconds
+        self._last = count
+        for name, period in PERIODS.items():
+            weight = exp(-seconds / period)
+            self.per_minute[name] = rate + weight * (self.per_minute[name] - rate)
 
 
 def values_of(

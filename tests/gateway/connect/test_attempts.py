@@ -14,9 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbroker._native import Attempts, AttemptSource
-from hbroker.gateway.access import attempt_limits, password_checks
-from hbroker.gateway.access.attempt_limits import ADDRESS, NAME, PAIR, Bound, new_attempts
-from hbroker.gateway.access.password_checks import MOST_RUNNING, MOST_WAITING, Attempt, PasswordChecks
+from hbroker.gateway.access import password_checks
+from hbroker.gateway.access.password_checks import (
+    ADDRESS,
+    MOST_RUNNING,
+    MOST_WAITING,
+    NAME,
+    PAIR,
+    Attempt,
+    Bound,
+    PasswordChecks,
+    new_attempts,
+)
 from hbroker.gateway.access.policy import Admitted, Candidate, Decision, FilePolicy, Refusal
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.gateway.reason_codes import Code
@@ -91,11 +100,11 @@ def test_a_right_password_does_not_count_as_a_guess() -> None:
 
 def test_the_remembered_addresses_and_names_are_bounded() -> None:
     bounds = new_attempts(1)
-    for n in range(3 * attempt_limits.MOST_REMEMBERED):
+    for n in range(3 * password_checks.MOST_REMEMBERED):
         source = bounds.source(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", f"n{n}" + "x" * 100)
         bounds.take(0, source)
         bounds.succeeded(0, source) if n % 2 else None
-    assert attempt_limits.MOST_REMEMBERED <= bounds.sizes()[0] <= 2 * attempt_limits.MOST_REMEMBERED
+    assert password_checks.MOST_REMEMBERED <= bounds.sizes()[0] <= 2 * password_checks.MOST_REMEMBERED
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * PAIR.interval), st.booleans()), max_size=60))

@@ -6,8 +6,7 @@ import pytest
 
 from hbroker.config import GatewayLimits
 from hbroker.gateway.access.acl_file import parse
-from hbroker.gateway.access.attempt_limits import ADDRESS, PAIR
-from hbroker.gateway.access.password_checks import MOST_WAITING
+from hbroker.gateway.access.password_checks import ADDRESS, MOST_WAITING, PAIR
 from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, FilePolicy, Refusal
 from hbroker.gateway.native_api import AuthEvent, ConnectEvent, Rule, WillMessage

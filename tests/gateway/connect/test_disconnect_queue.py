@@ -7,8 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from hbroker.config import GatewayLimits
-from hbroker.gateway.connections.connection import Connection
-from hbroker.gateway.connections.connection_table import ConnectionTable
+from hbroker.gateway.connections.connection import Connection, ConnectionTable
 from hbroker.gateway.connections.disconnect_queue import AT_ONCE, DisconnectQueue
 from hbroker.gateway.native_api import ClosedEvent, WillMessage
 from tests.gateway.networks import SECOND, two_gateways

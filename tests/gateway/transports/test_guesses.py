@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hbroker.gateway.access.attempt_limits import PAIR
+from hbroker.gateway.access.password_checks import PAIR
 from hbroker.gateway.access.password_file import hash_password
 from tests.gateway.transports.front import Client, Front, front_up
 from tests.gateway.transports.guesser import GUESSER, connect_as
