@@ -7,16 +7,16 @@ each second are reported, and the number of the others.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from hbroker.addresses import format_address
 from hbroker.gateway.native_api import ConnectEvent
 from hbroker.protocol.timers import SECOND
 
-__all__ = ["Connected", "Disconnected", "EventQueue", "GatewayEvent", "Refused"]
+__all__ = ["REFUSED", "EventQueue", "GatewayEvent"]
 
+REFUSED: Final = "client_refused"
 MOST_REFUSALS: Final = 10
 """Refusals that are reported in one second."""
 _MOST: Final = 10_000
@@ -24,44 +24,11 @@ _MOST: Final = 10_000
 _LONGEST_NAME: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """A client was accepted."""
+class GatewayEvent(NamedTuple):
+    """A line of the log: its name, and its fields. A refusal is a warning."""
 
-    client: str
-    address: str
-    version: int
-    username: str | None
-    is_present: bool
-    """Its session was present."""
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnected:
-    """An open connection has ended, as in `ClosedEvent`. `reason`: of MQTT 5; None: there was none."""
-
-    client: str
-    address: str
-    cause: str
-    reason: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A CONNECT was refused. `reason`: of MQTT 5, in all versions.
-
-    `more`: the number of refusals since the last such event that are not reported.
-    """
-
-    client: str
-    address: str
-    version: int
-    reason: int
-    text: str
-    more: int
-
-
-GatewayEvent: TypeAlias = Connected | Disconnected | Refused
+    name: str
+    fields: dict[str, object]
 
 
 class EventQueue:
@@ -76,17 +43,21 @@ class EventQueue:
         """The number of CONNECTs that the native core refused by itself since the last call."""
 
     def connected(self, event: ConnectEvent, client: str, username: str | None, *, is_present: bool) -> None:
-        """Adds a `Connected`."""
-        self._waiting.append(
-            Connected(_short(client), format_address(event.peer), event.version, username, is_present)
-        )
+        """A client was accepted. `is_present`: its session was present."""
+        fields = {"version": event.version, "user": username, "session_present": is_present}
+        self._add("client_connected", event, client, fields)
 
     def disconnected(self, event: ConnectEvent, client: str, cause: str, reason: int | None) -> None:
-        """Adds a `Disconnected`."""
-        self._waiting.append(Disconnected(_short(client), format_address(event.peer), cause, reason))
+        """An open connection has ended, as in `ClosedEvent`. `reason`: of MQTT 5; None: there was none."""
+        fields = {"cause": cause, "reason": None if reason is None else _hex(reason)}
+        self._add("client_disconnected", event, client, fields)
 
     def refused(self, now: int, event: ConnectEvent, reason: int, text: str) -> None:
-        """Adds a `Refused`, or counts it if this second already has `MOST_REFUSALS`."""
+        """A CONNECT was refused. `reason`: of MQTT 5, in all versions.
+
+        If this second already has `MOST_REFUSALS`, it is counted. The next event reports the number as
+        `more`.
+        """
         if now // SECOND != self._second:
             self._second, self._reported = now // SECOND, 0
         if self._reported >= MOST_REFUSALS:
@@ -94,13 +65,20 @@ class EventQueue:
             return
         self._reported += 1
         more, self._more = self._more + self.others(), 0
-        client = _short(event.client_id)
-        self._waiting.append(Refused(client, format_address(event.peer), event.version, reason, text, more))
+        fields = {"version": event.version, "reason": _hex(reason), "text": text, "more": more or None}
+        self._add(REFUSED, event, event.client_id, fields)
 
     def poll(self) -> GatewayEvent | None:
         """The next event; None: there is none."""
         return self._waiting.popleft() if self._waiting else None
 
+    def _add(self, name: str, event: ConnectEvent, client: str, fields: Mapping[str, object]) -> None:
+        short = client if len(client) <= _LONGEST_NAME else client[:_LONGEST_NAME] + "…"
+        known = {"client": short, "address": format_address(event.peer), **fields}
+        self._waiting.append(
+            GatewayEvent(name, {key: value for key, value in known.items() if value is not None})
+        )
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
+
+def _hex(reason: int) -> str:
+    return f"0x{reason:02X}"

@@ -2,8 +2,9 @@
 
 - SIGTERM or SIGINT: the gateway disconnects every client, waits until wills and records are distributed, and
   ends. A second one ends it at once.
-- SIGHUP: the gateway reads passwords, rules, limits and certificates again. If a file has an error, all of
-  them stay as they were, and the log has the error.
+- SIGHUP: the gateway reads passwords, rules and certificates again; if it was started from a topology file,
+  also that file, with its limits and listeners. If a file has an error, all of them stay as they were, and
+  the log has the error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hbroker.errors import ConfigError, ConfigErrors
 from hbroker.gateway.access.password_checks import MOST_RUNNING
 from hbroker.gateway.access.policy import Check, Decision, Refusal
 from hbroker.gateway.control import Gateway
-from hbroker.gateway.events import Connected, Disconnected, GatewayEvent, Refused
+from hbroker.gateway.events import REFUSED
 from hbroker.gateway.reason_codes import Code
 from hbroker.runtime.address import listen_for
 from hbroker.runtime.control_loop import clock
@@ -177,21 +178,10 @@ class _Process:
         while (check := control.poll_check(now)) is not None:
             self._check(*check)
         while (gateway_event := control.poll_event()) is not None:
-            self._note(gateway_event)
+            log = self._log.warning if gateway_event.name == REFUSED else self._log.debug
+            log(gateway_event.name, **gateway_event.fields)
         self._look(now)
         self._plan(now, at_once=BATCH in (len(events), len(messages), len(asked)))
-
-    def _note(self, gateway_event: GatewayEvent) -> None:
-        match gateway_event:
-            case Refused():
-                more = {"more": gateway_event.more} if gateway_event.more else {}
-                self._log.warning("client_refused", **_fields(gateway_event), **more)
-            case Connected():
-                self._log.debug(
-                    "client_connected", **_fields(gateway_event), session_present=gateway_event.is_present
-                )
-            case Disconnected():
-                self._log.debug("client_disconnected", **_fields(gateway_event))
 
     def _plan(self, now: int, *, at_once: bool) -> None:
         if self._timer is not None:
@@ -325,16 +315,3 @@ _RECEIVE_MESSAGES: Final = 65_536
 _RECEIVE_BYTES: Final = 64 << 20
 """The credit of the gateway's clients at one owner, in bytes and in messages. It is large, because each of
 them acts for many MQTT clients."""
-
-
-def _fields(gateway_event: GatewayEvent) -> dict[str, object]:
-    """The fields of a log line that are the same for all events."""
-    fields: dict[str, object] = {"client": gateway_event.client, "address": gateway_event.address}
-    match gateway_event:
-        case Connected(version=version, username=username):
-            fields |= {"version": version} | ({} if username is None else {"user": username})
-        case Disconnected(cause=cause, reason=reason):
-            fields |= {"cause": cause} | ({} if reason is None else {"reason": f"0x{reason:02X}"})
-        case Refused(version=version, reason=reason, text=text):
-            fields |= {"version": version, "reason": f"0x{reason:02X}", "text": text}
-    return fields
