@@ -39,6 +39,12 @@ class ExpiringCache(Generic[KeyT, ValueT]):
             return None
         return value
 
+    def has_room(self, now: int) -> bool:
+        """Whether another entry removes none that has not expired."""
+        if len(self._entries) >= self._limit:
+            self._entries = {key: entry for key, entry in self._entries.items() if entry[1] > now}
+        return len(self._entries) < self._limit
+
     def drop(self, key: KeyT, value: ValueT) -> None:
         """Removes the entry, if its value is this very object."""
         entry = self._entries.get(key)

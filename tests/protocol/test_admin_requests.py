@@ -9,6 +9,7 @@ import pytest
 
 from hbroker._native import ControlEvent
 from hbroker._proto import packet_pb2 as pb
+from hbroker.protocol.admin import requests
 from hbroker.protocol.admin.client import AdminClient, order_credential
 from hbroker.protocol.admin.requests import MEMORY
 from hbroker.protocol.events import Ordered
@@ -200,6 +201,45 @@ def test_a_replayed_order_is_not_carried_out_again() -> None:
         world.advance(1)
         assert world.owners("home/kitchen/x") == ["kitchen"]
     assert (before, orders_carried_out(world, "kitchen")) == (2, 0)
+
+
+def test_an_order_that_finds_no_room_is_refused_and_no_earlier_one_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requests, "MOST_REMEMBERED", 3)
+    world = small_network()
+    kitchen = world.nodes["kitchen"]
+    recorded: list[ControlEvent] = []
+    handle = kitchen.node.handle_event
+
+    def tap(now: int, event: object) -> None:
+        if isinstance(event, ControlEvent) and isinstance(body_of(event.packet), pb.Order):
+            recorded.append(event)
+        handle(now, event)  # type: ignore[arg-type]
+
+    kitchen.node.handle_event = tap  # type: ignore[method-assign]
+    assert send_order(world, "kitchen", HAND_BACK, "home/kitchen").done
+    assert send_order(world, "kitchen", CLAIM, "home/kitchen").done
+    assert send_order(world, "kitchen", CLAIM, "home/kitchen").done
+    busy = send_order(world, "kitchen", HAND_BACK, "home/kitchen")
+    assert busy.reason == Reason.REASON_QUOTA_EXCEEDED
+    for event in recorded:
+        handle(world.network.now, event)
+    world.advance(1)
+    assert world.owners("home/kitchen/x") == ["kitchen"], "the first HAND_BACK was not carried out again"
+    world.advance(MEMORY / 1e6)
+    assert send_order(world, "kitchen", HAND_BACK, "home/kitchen").done
+    assert world.owners("home/kitchen/x") == ["home"]
+
+
+def test_a_node_leaves_by_order_also_if_it_remembers_all_the_orders_that_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requests, "MOST_REMEMBERED", 1)
+    world = small_network()
+    assert send_order(world, "garden", CLAIM, "garden").done
+    assert send_order(world, "garden", LEAVE).done
+    assert world.owners("garden/x") == ["root"]
 
 
 def test_an_order_is_proved_to_a_node_that_reads_its_first_copies_late() -> None:

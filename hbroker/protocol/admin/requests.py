@@ -36,6 +36,9 @@ __all__ = ["Orders"]
 MEMORY: Final = 3 * NONCE_PERIOD
 """Microseconds for which the node remembers an order."""
 MOST_ORDERS: Final = 1_000
+"""The most orders that are under way. A further one is refused."""
+MOST_REMEMBERED: Final = 10_000
+"""The most orders that the node remembers. A further one is refused."""
 LINGER: Final = timers.SECOND
 """Microseconds that a node that left because of an order stays, to answer repeats: an answer may be lost."""
 UNNOTED: Final = "it is carried out, but the node's disk does not take the note of that"
@@ -94,7 +97,7 @@ class Orders:
         self._leave = leave
         self._nonces = nonces
         self._after_sync = after_sync
-        self._known: ExpiringCache[int, _Request] = ExpiringCache(MOST_ORDERS)
+        self._known: ExpiringCache[int, _Request] = ExpiringCache(MOST_REMEMBERED)
         self._under_way: list[_Request] = []
         self.leave_requested = False
         """Whether an order asked this node to leave."""
@@ -117,6 +120,10 @@ class Orders:
             self._answer(source, order, Reason.REASON_NOT_AUTHORIZED, text, nonce)
         else:
             known = self._known.get(now, order.request)
+            if known is None and not self._has_room(now, order):
+                text = f"{MOST_REMEMBERED:,} orders came within three minutes: try again later"
+                self._answer(source, order, Reason.REASON_QUOTA_EXCEEDED, text)
+                return
             if known is None:
                 known = _Request(order, source)
                 self._known.put(order.request, known, now + MEMORY)
@@ -152,6 +159,11 @@ class Orders:
         return self.leave_requested and (not self._has_left or self._lingers_until is not None)
 
     # Carrying out
+
+    def _has_room(self, now: int, order: pb.Order) -> bool:
+        """Whether the order can be remembered without forgetting another one, which could then be carried out
+        twice. LEAVE may take another's place: after it, the node carries out nothing else."""
+        return order.kind == pb.ORDER_KIND_LEAVE or self._known.has_room(now)
 
     def _begin(self, now: int, known: _Request) -> None:
         known.refusal = self._refusal(known.order)
