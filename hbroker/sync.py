@@ -33,7 +33,6 @@ from hbroker.protocol.results import (
 )
 from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
 from hbroker.runtime.client import failure
-from hbroker.runtime.client.batch import Batch, Messages, parts
 from hbroker.runtime.client.delivery import Delivery, options_of
 from hbroker.runtime.client.dispatcher import (
     CLOSE_TIMEOUT,
@@ -44,7 +43,7 @@ from hbroker.runtime.client.dispatcher import (
     new_endpoint,
 )
 from hbroker.runtime.client.identity import Identity, Profile
-from hbroker.runtime.client.publication import Receipt
+from hbroker.runtime.client.publication import Batch, Messages, Receipt, parts
 from hbroker.runtime.control_loop import HOLD_S, ControlLoop, clock
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@
     address         the address of a network, as users write it
     logs            one event per line, as text or JSON
 
-Each line imports only lines below it: `gateway` imports `launcher.ports` and `telemetry`, `launcher` imports
-`node.state_files`, `node` imports `telemetry`, and `client` imports no other subpackage. Below are
-`hbroker.gateway`, `.protocol`, `.topology`, `.storage` and the native core.
+Each line imports only lines below it: `gateway` imports `launcher.ports` and `telemetry`, `node` imports
+`telemetry`, and `client` and `launcher` import no other subpackage. Below are `hbroker.gateway`, `.protocol`,
+`.topology`, `.storage` and the native core.
 """

@@ -301,7 +301,7 @@ def test_passwd_sets_and_removes_passwords(
     from io import StringIO
 
     from hbroker.gateway.access.password_file import Passwords, parse
-    from hbroker.runtime.gateway.hashing import Verified
+    from hbroker.runtime.gateway.policies import Verified
 
     file = tmp_path / "users"
     for user, password in (("ann", "1"), ("bob", "2"), ("ann", "3")):

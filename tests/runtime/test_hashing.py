@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hbroker.runtime.gateway.hashing import MemoryBudget, Verified
+from hbroker.runtime.gateway.policies import MemoryBudget, Verified
 from tests.waiting import until
 
 PATIENCE_S = 20.0
@@ -50,4 +50,4 @@ def test_hashes_share_a_memory_budget_in_turn() -> None:
     ended["d"].set()
     for thread in threads:
         thread.join(PATIENCE_S)
-    assert memory.free == 24
+    assert memory._free == 24

@@ -135,8 +135,7 @@ def _forget_the_dead(network: Topology, directory: RunDirectory) -> None:
 
     The moves of that run are forgotten, too: a network begins as its file says.
     """
-    from hbroker.runtime.launcher.reset import forget_the_dead
-    from hbroker.runtime.node.state_files import NodeStateFiles
+    from hbroker.runtime.node.state_files import NodeStateFiles, forget_the_dead
 
     memories = {
         node.name: NodeStateFiles(directory.memory_file(node.name), node.subtrees) for node in network.nodes

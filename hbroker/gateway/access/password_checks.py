@@ -75,7 +75,7 @@ no room."""
 MOST_REMEMBERED: Final = 16_384
 """Entries that each table keeps. It may hold up to twice this number."""
 _MOST_KNOWN: Final = 100_000
-"""Right passwords that are remembered, the same number as in `runtime.hashing`."""
+"""Right passwords that are remembered, the same number as in `runtime.gateway.policies`."""
 BUSY: Final = "too many passwords to check"
 """The reason string if there is no room for another check."""
 

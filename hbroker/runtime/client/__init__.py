@@ -6,8 +6,9 @@
     dispatcher        one client's endpoint, control, callbacks and inboxes, without asyncio
     inbox             the bounded queue of messages of one subscription
     identity          a client's name, session and will, from the arguments of `connect`
-    delivery          the arguments of `subscribe`; `publication` and `batch` serve `publish`
-    failure           turns outcomes into exceptions; `pending_request` awaits an outcome
+    delivery          the arguments of `subscribe`
+    publication       payloads and outcomes of `publish` and `publish_many`
+    failure           turns outcomes into exceptions
     admin_request     sends an operator's order to a node
 
 `client_pool` imports `client`, which imports `subscription`, which imports `dispatcher`, which imports

@@ -27,7 +27,6 @@ from hbroker.protocol.results import (
 )
 from hbroker.runtime.address import AddressLike, listen_for, parse_place, resolve
 from hbroker.runtime.client import failure
-from hbroker.runtime.client.batch import Batch, Messages, parts
 from hbroker.runtime.client.delivery import Delivery, options_of
 from hbroker.runtime.client.dispatcher import (
     CLOSE_TIMEOUT,
@@ -37,9 +36,8 @@ from hbroker.runtime.client.dispatcher import (
     new_endpoint,
 )
 from hbroker.runtime.client.identity import Identity, Profile, Will
-from hbroker.runtime.client.pending_request import Waiting
-from hbroker.runtime.client.publication import Receipt
-from hbroker.runtime.client.subscription import Subscription
+from hbroker.runtime.client.publication import Batch, Messages, Receipt, parts
+from hbroker.runtime.client.subscription import Subscription, Waiting
 from hbroker.runtime.driver import Driver
 
 if TYPE_CHECKING:

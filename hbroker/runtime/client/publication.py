@@ -1,10 +1,24 @@
-"""Encodes a payload for `publish`, and defines the receipt that it returns."""
+"""Encodes payloads for `publish`, splits many messages into parts for the native core, and collects their
+outcomes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeAlias
 
-__all__ = ["Receipt", "encoded"]
+from hbroker.protocol.results import Published, Result
+from hbroker.runtime.client.failure import of_publication
+
+__all__ = ["Batch", "Messages", "Receipt", "encoded", "parts"]
+
+Messages: TypeAlias = Iterable[tuple[str, bytes | str]]
+"""Each message is (topic, payload)."""
+
+_TOGETHER: Final = 256
+"""Messages of one part. They are few enough for the core to do other work in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +45,37 @@ def encoded(payload: bytes | str) -> bytes:
     except TypeError:
         kind = type(payload).__name__
         raise TypeError(f"a payload is bytes or str, not {kind}: publish str(value), or encode it") from None
+
+
+def parts(messages: Messages) -> Iterator[list[tuple[str, bytes]]]:
+    """The messages in order, in parts. The iterable is read as the parts are taken."""
+    coming = iter(messages)
+    while part := [
+        (topic, payload if type(payload) is bytes else encoded(payload))
+        for topic, payload in islice(coming, _TOGETHER)
+    ]:
+        yield part
+
+
+class Batch:
+    """The messages whose outcome is pending, and the first error. `on_news` is called after each outcome."""
+
+    def __init__(self, on_news: Callable[[], None]) -> None:
+        self._on_news = on_news
+        self.waiting: set[int] = set()
+        self.error: Exception | None = None
+
+    def set(self, result: Result | Exception) -> None:
+        """Takes one outcome. An exception: no further outcome follows."""
+        if isinstance(result, Published):
+            self.waiting.discard(result.sequence)
+            self.error = self.error or of_publication(result)
+        elif isinstance(result, Exception):
+            self.waiting.clear()
+            self.error = self.error or result
+        self._on_news()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no outcome is pending, or there was an error."""
+        return not self.waiting or self.error is not None

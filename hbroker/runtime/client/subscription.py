@@ -1,4 +1,4 @@
-"""The messages of some filters, for the asynchronous client."""
+"""The messages of some filters, and an outcome to wait for, for the asynchronous client."""
 # ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
 
 from __future__ import annotations
@@ -8,16 +8,37 @@ from collections.abc import AsyncIterator, Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from hbroker.protocol.results import Subscribed, SubscriptionFailed
+from hbroker.protocol.results import Result, Subscribed, SubscriptionFailed
 from hbroker.runtime.client import failure
 from hbroker.runtime.client.dispatcher import Dispatcher, microseconds
-from hbroker.runtime.client.pending_request import Waiting
 
 if TYPE_CHECKING:
     from hbroker._native import Message
     from hbroker.protocol.subscriptions.client.options import Options
 
-__all__ = ["Subscription"]
+__all__ = ["Subscription", "Waiting"]
+
+
+class Waiting:
+    """Awaits one outcome."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+    def set(self, result: Result | Exception) -> None:
+        """Sets the outcome, or an exception in its place. Only the first call counts."""
+        if self._future.done():
+            return
+        if isinstance(result, Exception):
+            self._future.set_exception(result)
+        else:
+            self._future.set_result(result)
+
+    def __await__(self) -> Generator[object, None, Result]:
+        return self._future.__await__()
+
+
+# ruff: noqa: ASYNC109 (a timeout of one's own turns into an error that says what was tried)
 
 
 class Subscription:

@@ -4,11 +4,9 @@
     supervisor      decides which process runs when, without processes and clocks
     spawn           forks a process; the words that it sends to the launcher
     run_directory   the folder of a network: lock, state, logs, and the state files of its nodes
-    reset           what nodes forget before the network starts again
     ports           checks and assigns the ports of nodes and gateways
     network_key     the join key of a network whose topology has none
 
 Imports go downward: `launcher` imports `supervisor`, `spawn` and `run_directory`; `network_key` imports
-`run_directory`; `reset` imports `runtime.node.state_files`. The commands call `ports`, `reset` and
-`network_key` before they run the launcher.
+`run_directory`. The commands call `ports` and `network_key` before they run the launcher.
 """

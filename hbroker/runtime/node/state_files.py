@@ -13,6 +13,9 @@ keep-alive to notice the restart. So a node hands over to its next run, as one o
 All files survive the process and the host (`hbroker.storage`). A promise to others may be given once
 `durable` shows that its record is on the disk. If records were lost, `Recalled` says so. Then the node waits
 until each child and subscriber that it may have forgotten has no lease any more, or is back (§5.8, §5.9).
+
+Before `hbroker up` starts a network again, its launcher knows that none of its nodes is alive. So no node
+needs to wait for the leases that it granted to another of them (`forget_the_dead`).
 """
 
 from __future__ import annotations
@@ -41,8 +44,9 @@ from hbroker.storage.checkpoint import Instant
 from hbroker.storage.disk import Disk, LocalDisk, make_folder
 from hbroker.storage.record_file import Damage, Opened, RecordFile
 from hbroker.storage.store import Store
+from hbroker.subtree import depth, prefixes
 
-__all__ = ["NodeStateFiles", "boot_instant"]
+__all__ = ["NodeStateFiles", "boot_instant", "forget_the_dead"]
 
 DELEGATIONS: Final = 1
 CLAIMS: Final = 2
@@ -220,6 +224,25 @@ class NodeStateFiles(Storage):
             stored = json.loads(value)
             if stored["configured"] == self._configured:
                 recalled.requested_subtrees = [str(claim) for claim in stored["claims"]]
+
+
+def forget_the_dead(memories: Mapping[str, NodeStateFiles]) -> list[Damage]:
+    """Removes from the state files of these nodes, none of which is alive, the claims that orders changed,
+    and the delegations to each other. It keeps a delegation if a node that is not among them holds, or may
+    hold, a part of the subtree.
+
+    `memories`: the state files by the node's name. Returns the damage that was found. Raises OSError.
+    """
+    known = {name: memory.review() for name, memory in memories.items()}
+    held: set[str] = set()
+    for recalled in known.values():
+        for cut in recalled.delegations:
+            holder = known.get(cut.node)
+            if holder is None or holder.forgets_delegations:  # It is unknown what this holder has delegated.
+                held.update(prefixes(cut.subtree, depth(cut.subtree)))
+    for memory in memories.values():
+        memory.begin_anew(lambda cut: cut.node in known and cut.subtree not in held)
+    return [damage for recalled in known.values() for damage in recalled.damage]
 
 
 def boot_instant() -> Instant:

@@ -9,14 +9,13 @@ an interval, with the facts that the decisions know. So no message waits for a l
     rows           intervals -> Arrow tables
     schema         the columns of these tables, the contract with their readers
     file_archive   files that appear whole, and are deleted when they are too old or too many
-    interval       when an interval was, how long it lasted, and what it cost
-    facts          what the decisions know at the end of an interval
+    interval       when an interval was, what it cost, and what the decisions know at its end
 
 Imports go downward: `recorder` imports `journal` when its thread starts, which imports `rows` and
 `file_archive`, and `rows` imports `schema`. Nothing loads Arrow before `preload`, or that thread, does.
 """
 
-from hbroker.runtime.telemetry.facts import Facts
+from hbroker.runtime.telemetry.interval import Facts
 from hbroker.runtime.telemetry.recorder import Recorder, preload
 
 __all__ = ["Facts", "Recorder", "preload"]

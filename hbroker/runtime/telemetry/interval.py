@@ -1,4 +1,4 @@
-"""When an interval was, and what it cost."""
+"""When an interval was, what it cost, and what the decisions know at its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 from hbroker.runtime.process_usage import resident_bytes
 
-__all__ = ["Sample", "Watch"]
+__all__ = ["Facts", "Sample", "Watch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the decisions know at the end of an interval. `parent`: the parent's name; None: at the root, or
+    unknown yet. `subtrees`: the subtrees that the node serves, without those below `$SYS`."""
+
+    address: str
+    parent: str | None = None
+    subtrees: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

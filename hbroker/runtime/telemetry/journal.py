@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from hbroker._native import Load
 from hbroker.config import TelemetrySettings
 from hbroker.runtime.logs import EventLog
-from hbroker.runtime.telemetry.facts import Facts
 from hbroker.runtime.telemetry.file_archive import FileArchive
-from hbroker.runtime.telemetry.interval import Watch
+from hbroker.runtime.telemetry.interval import Facts, Watch
 from hbroker.runtime.telemetry.rows import Identity, Interval, node_table, topic_table
 
 __all__ = ["Journal"]

@@ -20,7 +20,7 @@ from hbroker.runtime.telemetry.interval import Watch
 
 if TYPE_CHECKING:
     from hbroker._native import Load
-    from hbroker.runtime.telemetry.facts import Facts
+    from hbroker.runtime.telemetry.interval import Facts
 
 __all__ = ["Recorder", "preload"]
 

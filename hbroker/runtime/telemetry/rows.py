@@ -13,8 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hbroker._native import Load
-from hbroker.runtime.telemetry.facts import Facts
-from hbroker.runtime.telemetry.interval import Sample
+from hbroker.runtime.telemetry.interval import Facts, Sample
 from hbroker.runtime.telemetry.schema import NODES, TOPICS
 
 __all__ = ["Identity", "Interval", "node_table", "topic_table"]

@@ -11,7 +11,7 @@ from hbroker.gateway.access.password_file import Passwords
 from hbroker.gateway.access.policy import Admitted, Candidate, Challenge, Check, Decision, FilePolicy, Refusal
 from hbroker.gateway.native_api import AuthEvent, ConnectEvent, Rule, WillMessage
 from hbroker.gateway.reason_codes import Code
-from hbroker.runtime.gateway.hashing import Verified
+from hbroker.runtime.gateway.policies import Verified
 from tests.gateway.networks import Client, FakeGateway
 from tests.network.networks import Tree
 

@@ -15,7 +15,7 @@ from hbroker.errors import ConfigErrors
 from hbroker.gateway.access import password_file
 from hbroker.gateway.access.password_file import Passwords, parse, with_user, without_user
 from hbroker.gateway.access.policy import Admitted, Candidate, FilePolicy, Refusal
-from hbroker.runtime.gateway.hashing import Verified
+from hbroker.runtime.gateway.policies import Verified
 
 HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("right")
 """A hash as `hash_password` makes it, at a hundredth of the cost."""

@@ -10,8 +10,7 @@ import pytest
 
 from hbroker.config import LeasePolicy
 from hbroker.protocol.ownership.jurisdiction import Delegation
-from hbroker.runtime.launcher.reset import forget_the_dead
-from hbroker.runtime.node.state_files import NodeStateFiles
+from hbroker.runtime.node.state_files import NodeStateFiles, forget_the_dead
 from hbroker.sim.network.storage.disk import SimulatedDisk
 from hbroker.storage.checkpoint import Instant
 from tests.network.networks import Tree
